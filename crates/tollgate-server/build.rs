@@ -1,6 +1,4 @@
-//! Lists the files of the page, so that a file that is put into `page/` is served.
-//!
-//! Not here: serving them (`src/page.rs`).
+//! Lists the files of `page/`, so that each of them is served by `src/page.rs`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +12,7 @@ fn main() -> io::Result<()> {
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            // Editors leave hidden files and copies behind.
+            // Skips hidden files and copies of editors.
             if path.is_file() && name.bytes().all(is_plain) && !name.starts_with('.') {
                 files.push((name, path));
             }

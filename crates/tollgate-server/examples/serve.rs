@@ -1,7 +1,7 @@
-//! The API and the page on a socket, with traffic that is made up, for trying them out:
-//! `cargo run -p tollgate-server --example serve -- 7070` (or an address).
+//! Serves the API and the dashboard with generated traffic, to try them out: `cargo run -p
+//! tollgate-server --example serve -- 7070` (or an address).
 //!
-//! Not here: anything a real server needs. That is `tollgate serve`.
+//! The real server is `tollgate serve`.
 #![allow(clippy::unwrap_used, reason = "an example that cannot go on has failed")]
 
 use std::convert::Infallible;
@@ -75,13 +75,13 @@ async fn main() {
                 let api = api.clone();
                 async move { Ok::<_, Infallible>(api.answer(request, peer.ip()).await) }
             });
-            // A client that breaks off is its own business.
+            // An aborted connection is not an error of the server.
             let _gone = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// Some hundred requests a second, of which some are refused.
+/// Sends some hundred requests a second, of which some are refused.
 async fn make_traffic(limiter: SharedLimiter) {
     let mut pace = interval(Duration::from_millis(20));
     loop {

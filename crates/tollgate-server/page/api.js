@@ -1,11 +1,11 @@
-// Asks the server. Addresses are relative, so the page works behind any prefix.
+// Calls the API. URLs are relative, so the page works behind any prefix.
 //
 // The token lives in this tab only (sessionStorage) and is sent as a header: no cookie, nothing to forge.
 
 const TOKEN = "tollgate-token";
 const PATIENCE = 8000;
 
-/** No answer at all, or one that is no use. `status` 0: nobody there. */
+/** An API error: no response, or an unusable one. `status` 0: no response. */
 export class Failure extends Error {
   constructor(status, message) {
     super(message);
@@ -47,7 +47,7 @@ async function ask(method, path, body) {
     try {
       told = JSON.parse(text);
     } catch {
-      // Worded below.
+      // The message is set below.
     }
     if (!answer.ok) {
       throw new Failure(answer.status, String(told?.detail ?? told?.title ?? `the server answered ${answer.status}`));

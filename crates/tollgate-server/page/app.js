@@ -1,8 +1,8 @@
-// The page: asks once a second, hands each answer to the part that draws it, and opens what is clicked.
+// The page: polls once a second, passes each response to the part that draws it, and handles clicks.
 //
-// One question after the other, never two of a kind at once; nothing is asked while the page is hidden. What is kept
-// is the last answer of each kind and a bounded list of decisions, so hours change nothing. A server that comes back
-// is asked as if the page had just been opened.
+// Requests are sequential, never two of a kind at once, and stop while the page is hidden. The page
+// keeps the last response of each kind and a bounded list of decisions, so its memory does not grow.
+// After a reconnect it starts as if just opened.
 
 import { Failure, get } from "./api.js";
 import { decisionStream } from "./decisions.js";
@@ -21,10 +21,10 @@ import { isSigningIn, signIn } from "./token.js";
 
 const BEAT = 1000;
 const SLOWEST_BEAT = 5000;
-// Answers about very many limits are long: they are asked for less often.
+// Responses about very many limits are long, so they are requested less often.
 const MANY = 200;
 
-/** The last answer of each kind. */
+/** The last response of each kind. */
 const data = {
   overview: null,
   figures: null,
@@ -45,19 +45,19 @@ const table = limitsTable({
   wanted: () => askStats().catch(() => {}),
 });
 
-/** What a click in words opens. */
+/** The handlers of links in texts. */
 const open = { key: explainKey, limit: (name) => go(`limit/${encodeURIComponent(name)}`) };
 
-// Asking.
+// Polling.
 
 let lastData = 0;
 let failures = 0;
 let failing = null;
 let beatTimer = null;
 let beating = false;
-/** When each kind is due again. */
+/** The next due time of each kind. */
 const due = { stats: 0, top: 0, changes: 0 };
-/** The mark of the list of limits that is shown; "": none was compared yet. */
+/** The mark of the shown list of limits; "" before the first comparison. */
 let understood = "";
 
 async function askOverview() {
@@ -86,7 +86,7 @@ async function askOverview() {
   drawAll();
 }
 
-/** When everything was last switched, in ms; null: nobody knows. */
+/** The time of the last change of everything, in ms; null if unknown. */
 function switchedAt() {
   const last = data.changes?.find((it) => it.what === "everything");
   return last ? Date.parse(last.at) : null;
@@ -111,7 +111,7 @@ async function askStats() {
   table.setStats(stats.limits);
   drawVerdict(data, open);
   drawer?.update?.();
-  // Somebody else has switched a limit: the list tells more about that.
+  // Another operator changed a mode, so the list is reloaded.
   if (stats.limits.some((it, at) => data.limits[at]?.name === it.name && data.limits[at].mode !== it.mode))
     understood = "old";
 }
@@ -141,10 +141,10 @@ async function askChanges() {
   if (data.overview !== null) drawAll();
 }
 
-/** Everything that is due. What is asked about limits by name comes after the names are known to be right. */
+/** Loads everything that is due. Series of limits by name come after the names are known to be current. */
 async function ask() {
   const first = data.overview === null;
-  // Alone: where a token is needed, one question finds out, and what is observed is known before it is asked for.
+  // First and alone: one request finds out whether a token is needed and whether observation is on.
   await askOverview();
   if (first) {
     route();
@@ -170,13 +170,13 @@ async function ask() {
   await all(list);
 }
 
-/** Waits for all of them, also when one fails. */
+/** Waits for all of them, even if one fails. */
 async function all(list) {
   const failed = (await Promise.allSettled(list)).find((it) => it.status === "rejected");
   if (failed) throw failed.reason;
 }
 
-/** What the list of limits depends on; "stale" when what we have is of another policy. */
+/** The mark of the list of limits; "stale" if our data is of another policy. */
 const policyMark = () => {
   const { started_at, policy, mode } = data.overview;
   if (data.policy?.version !== policy.version) return "stale";
@@ -204,7 +204,7 @@ async function beat() {
 
 function schedule() {
   if (beatTimer !== null || document.hidden || isSigningIn()) return;
-  // On the second, so that many pages and the server's own seconds keep step.
+  // Aligned to the second, to match the seconds of the server.
   const wait = failures > 0 ? Math.min(SLOWEST_BEAT, BEAT * failures) : BEAT - (Date.now() % BEAT) || BEAT;
   beatTimer = setTimeout(beat, Math.max(wait, BEAT / 4));
 }
@@ -218,11 +218,11 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-// Opening.
+// Drawers.
 
-/** The drawer that is open, if any. */
+/** The open drawer, if any. */
 let drawer = null;
-/** How many were opened: an older one that closes late changes nothing. */
+/** The number of opened drawers: an older one that closes late has no effect. */
 let opened = 0;
 
 function go(hash) {
@@ -230,7 +230,7 @@ function go(hash) {
   else location.hash = hash;
 }
 
-/** The part after `#` says what is open, so that it can be linked to. Opened once it is known that we may ask. */
+/** The fragment of the URL says what is open, so that it can be linked. Opened once access is known. */
 function route() {
   if (data.overview === null) return;
   const asked = location.hash;
@@ -266,7 +266,7 @@ function route() {
   }
 }
 
-/** What is chosen in the Lab changes the address while it is open. */
+/** The parameters of the Lab update the URL while it is open. */
 function showLab(address) {
   const mine = (opened += 1);
   openLab(address, () => {
@@ -288,7 +288,7 @@ function askSwitch(name) {
   });
 }
 
-/** Explains the latest refusal of a key; where nobody remembers one, shows the key's decisions. */
+/** Explains the latest refusal of a key, or shows the key's decisions if no refusal is stored. */
 async function explainKey(key) {
   try {
     const id = await stream.latest(key);

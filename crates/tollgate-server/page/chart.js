@@ -1,4 +1,4 @@
-// Drawings: traffic second by second with a readout, and the small ones in rows.
+// Charts: traffic per second with a readout, and sparklines in rows.
 
 import { h, s, say } from "./dom.js";
 import { clock, count, plural, share } from "./format.js";
@@ -6,7 +6,7 @@ import { clock, count, plural, share } from "./format.js";
 const LEAST_HEIGHT = 200;
 const ROOM = { left: 4, right: 54, top: 10, bottom: 24 };
 
-/** A round number at or above `most`, and how many lines to draw below it. */
+/** A round number at or above `most`, and the number of grid lines below it. */
 export function scale(most) {
   if (most <= 4) return [4, 4];
   const power = 10 ** Math.floor(Math.log10(most));
@@ -24,7 +24,7 @@ export function scale(most) {
   return [top * power, lines];
 }
 
-/** One step for each value, from `below` up: an area without slopes that were never there. */
+/** A step for each value, from `below` up: an area without interpolated slopes. */
 function area(x, y, below, above) {
   let path = `M${x(0)} ${y(above[0])}`;
   for (let i = 0; i < above.length; i += 1) path += `V${y(above[i])}H${x(i + 1)}`;
@@ -39,7 +39,7 @@ const KINDS = [
   ["degraded", "without the store"],
 ];
 
-/** Traffic against refusals. `draw(series)` with every answer; hover or arrow keys read one second. */
+/** Traffic and refusals. Call `draw(series)` with every response; hover or arrow keys read one second. */
 export function trafficChart(parent) {
   const svg = s("svg", { class: "traffic", "aria-hidden": "true" });
   const grid = s("g", { class: "grid" });
@@ -72,7 +72,8 @@ export function trafficChart(parent) {
   let series = null;
   let width = 0;
   let height = LEAST_HEIGHT;
-  // Counted from the newest second, so that a chosen place stays while time moves on; null: nothing is chosen.
+  // Counted from the newest second, so that the selection stays while time moves on; null: no
+  // selection.
   let back = null;
 
   const length = () => series?.allowed.length ?? 0;
@@ -191,7 +192,7 @@ export function trafficChart(parent) {
   return { draw };
 }
 
-/** Bars for counts; the tallest fills the height. The label says it in words. */
+/** Bars for counts; the tallest fills the height. The label is the text alternative. */
 export function bars(values, { width = 120, height = 22, label = "", cls = "is-refused" } = {}) {
   const most = Math.max(...values, 1);
   const step = width / Math.max(values.length, 1);
@@ -203,7 +204,7 @@ export function bars(values, { width = 120, height = 22, label = "", cls = "is-r
   return small(width, height, label, s("path", { class: cls, d: path }));
 }
 
-/** A line for shares of one; where nothing is known there is a gap. */
+/** A line for shares of one, with gaps for unknown values. */
 export function line(values, { width = 120, height = 22, label = "" } = {}) {
   const step = width / Math.max(values.length, 1);
   let edge = "";

@@ -1,4 +1,4 @@
-// The stream of decisions, newest first. Keeps a bounded number, draws fewer.
+// The list of decisions, newest first. Keeps a bounded number, draws fewer.
 
 import { get } from "./api.js";
 import { $, clickable, foreign, h, keyOf, nothing, refill, say, visible } from "./dom.js";
@@ -17,7 +17,7 @@ const FATES = {
   uncountable: ["warn", "no store"],
 };
 
-/** How a decision came about: a class and a word. */
+/** The fate of a decision: a class and a word. */
 export const fate = (it) => FATES[it.fate] ?? [it.allowed ? "ok" : "bad", visible(it.fate)];
 
 export function decisionStream({ openExplain }) {
@@ -25,9 +25,9 @@ export function decisionStream({ openExplain }) {
   let next = null;
   let missed = 0;
   let paused = false;
-  // Whether the server remembers any; known with the first overview.
+  // Whether the server stores decisions; known after the first overview.
   let observing = true;
-  // Grows when what was asked for is of no use any more.
+  // Incremented when pending responses become obsolete.
   let turn = 0;
   let wish = "";
   const only = $("decisions-refused");
@@ -98,7 +98,7 @@ export function decisionStream({ openExplain }) {
     const shown = matching().slice(0, SHOWN);
     const wanted = new Set(shown.map((it) => String(it.seq)));
     for (const row of [...body.children]) {
-      // A row that has the focus stays where it is until the focus goes.
+      // A focused row stays in place until it loses the focus.
       if (!wanted.has(row.dataset.seq) && !row.contains(document.activeElement)) row.remove();
     }
     const there = new Map([...body.children].map((row) => [row.dataset.seq, row]));
@@ -165,7 +165,7 @@ export function decisionStream({ openExplain }) {
 
   return {
     poll,
-    /** The server has begun anew: so do we. */
+        /** Resets after a restart of the server. */
     forget() {
       turn += 1;
       [list, next, missed] = [[], null, 0];
@@ -178,20 +178,20 @@ export function decisionStream({ openExplain }) {
       $("decisions").scrollIntoView({ block: "start" });
       search.focus({ preventScroll: true });
     },
-    /** Whether there is anything to be asked for. */
+        /** Whether there is anything to load. */
     setObserving(so) {
       if (observing === so) return;
       observing = so;
       draw();
     },
-    /** How the latest refusals here came about, since a time in ms: `{fate: how many}`. */
+        /** Counts of the latest refusals by fate, since a time in ms: `{fate: count}`. */
     causes(since) {
       const found = {};
       for (const it of list)
         if (!it.allowed && Date.parse(it.at) >= since) found[it.fate] = (found[it.fate] ?? 0) + 1;
       return found;
     },
-    /** The id of the latest refusal of a key by a limit that anybody remembers. The tag says which: texts may be alike. */
+        /** The id of the latest stored refusal of a key by a limit. The tag identifies the key, because texts may be equal. */
     async latest({ limit, key, tag }) {
       const is = (it) => !it.allowed && it.limit === limit && it.tag === tag && (it.key === null || it.key === key);
       const here = list.find(is);

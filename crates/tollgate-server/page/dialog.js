@@ -1,4 +1,4 @@
-// Dialogs: one modal at a time on top of another, closed with Escape, focus given back by the browser.
+// Dialogs: modal, stacked, closed with Escape; the browser restores the focus.
 
 import { h } from "./dom.js";
 
@@ -24,12 +24,12 @@ export function openDialog(kind, title, { closed, lasting = false } = {}) {
   const opener = document.activeElement;
   dialog.addEventListener("close", () => {
     dialog.remove();
-    // The browser gives focus back itself, but for an opener that was redrawn meanwhile.
+    // The browser restores the focus, except to an opener that was redrawn.
     if (opener instanceof HTMLElement && opener.isConnected && document.activeElement === document.body) opener.focus();
     closed?.();
   });
   if (lasting) {
-    // Browsers close a dialog on the second Escape, whatever was said to the first.
+    // Browsers close a dialog on the second Escape, whatever the handler of the first did.
     dialog.addEventListener("keydown", (event) => {
       if (event.key === "Escape") event.preventDefault();
     });
@@ -49,7 +49,7 @@ export function openDialog(kind, title, { closed, lasting = false } = {}) {
 
 let fields = 0;
 
-/** A labelled field: `field("Reason", h("input"))`. */
+/** A labeled field: `field("Reason", h("input"))`. */
 export function field(label, control, hint) {
   control.id ||= `field-${(fields += 1)}`;
   const told = hint ? h("small", { id: `${control.id}-hint`, class: "muted" }, hint) : null;

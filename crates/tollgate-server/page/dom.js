@@ -1,4 +1,5 @@
-// Builds elements. Everything a server says enters as text, never as markup: there is no innerHTML here or anywhere.
+// Builds elements. Data of the server is inserted as text, never as markup: innerHTML is not used
+// anywhere.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -21,12 +22,12 @@ export const s = (tag, props, ...children) => fill(document.createElementNS(SVG,
 
 export const $ = (id) => document.getElementById(id);
 
-/** Sets text only where it differs: an untouched node is neither laid out nor announced again. */
+/** Sets text only if it differs, so that an unchanged node is neither laid out nor announced again. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Replaces what is in an element, unless `mark` says that it is the same as last time. */
+/** Replaces the content of an element, unless `mark` is the same as last time. */
 export function refill(element, mark, children) {
   if (mark !== null && element.filledWith === mark) return false;
   element.filledWith = mark;
@@ -36,24 +37,24 @@ export function refill(element, mark, children) {
   return true;
 }
 
-// What would not be seen, or would turn the text around it: controls, zero width, directions, tags.
+// Invisible characters and those that change the direction: controls, zero width, directions, tags.
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}]/gu;
 const LONGEST = 400;
 
-/** Text of strangers, such that every character can be seen. */
+/** Untrusted text with every character visible. */
 export function visible(text) {
   const whole = String(text ?? "");
   const cut = whole.length > LONGEST ? `${whole.slice(0, LONGEST)}…` : whole;
   return cut.replace(UNSEEN, (it) => `‹U+${it.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 }
 
-/** Text of strangers, on its own: its direction ends where it ends. */
+/** Untrusted text, isolated so that its direction does not affect its surroundings. */
 export function foreign(text, cls = "mono") {
   const shown = visible(text);
   return h("bdi", { class: `foreign ${cls}`, title: shown.length > 24 ? shown : null }, shown);
 }
 
-/** Text of strangers on several lines, each made visible. */
+/** Untrusted text on several lines, with every character visible. */
 export const visibleLines = (text) =>
   String(text ?? "")
     .split(/\r?\n/)
@@ -62,17 +63,17 @@ export const visibleLines = (text) =>
     .map(visible)
     .join("\n");
 
-/** The beginning of a tag. It stands for what is not shown of a key, and is the same under every limit. */
+/** The first digits of a tag, which identifies the hidden part of a key and is the same under every limit. */
 export const tagged = (tag) =>
   h("small", { class: "tag", title: `Tag ${tag}: the same wherever this key appears` }, `#${tag.slice(0, 8)}`);
 
-/** A key as the policy lets it be seen, with its tag where it is shortened. */
+/** A key as `privacy` shows it, with its tag if it is shortened. */
 export function keyOf({ key, tag }, cls = "mono") {
   const text = foreign(key, cls);
   return tag && String(key).includes("…") ? h("span", { class: "key" }, text, " ", tagged(tag)) : text;
 }
 
-/** Opens by a click anywhere in a row; what is a control of its own, or selects text, is left alone. */
+/** Opens by a click anywhere in a row, except on controls and while selecting text. */
 export function clickable(row, open) {
   row.classList.add("clickable");
   row.addEventListener("click", (event) => {
@@ -87,7 +88,7 @@ export const pair = (name, ...value) => [h("dt", null, name), h("dd", null, ...v
 
 const HOLD = 4000;
 
-/** Whether somebody is about to click here: pointer or focus is inside, and moved a moment ago. */
+/** Whether the user is about to click here: pointer or focus is inside, and moved a moment ago. */
 export function holder(element) {
   let last = -HOLD;
   const note = () => {
@@ -98,10 +99,10 @@ export function holder(element) {
     performance.now() - last < HOLD && (element.matches(":hover") || element.contains(document.activeElement));
 }
 
-/** What a list shows when there is nothing. */
+/** The content of an empty list. */
 export const nothing = (text) => h("p", { class: "nothing" }, text);
 
-/** Buttons to leaf through `total` rows. */
+/** Buttons to page through `total` rows. */
 export function pager(page, size, total, turn) {
   if (total <= size) return null;
   const pages = Math.ceil(total / size);

@@ -1,4 +1,4 @@
-// Why was I blocked? One decision with its arithmetic, or what would be decided for a request that nobody has sent.
+// Explanations: a decision with its arithmetic, or a hypothetical request.
 
 import { get, post } from "./api.js";
 import { field, openDialog } from "./dialog.js";
@@ -6,7 +6,7 @@ import { fate } from "./decisions.js";
 import { foreign, h, keyOf, pair, visible } from "./dom.js";
 import { ago, clock, count, duration, micros } from "./format.js";
 
-/** Opens the drawer for an id; `closed` is called when it is gone. */
+/** Opens the drawer for an id; `closed` is called when it closes. */
 export function openExplain(id, closed) {
   const { body, heading } = openDialog("drawer", "Why was this decided?", { closed });
   const place = h("div", { "aria-live": "polite" }, h("p", { class: "muted" }, "Looking it up …"));
@@ -37,10 +37,10 @@ const FIELDS = [
   ["cost", "Cost", ""],
 ];
 
-/** What was typed, kept while the page is open. */
+/** The typed request, kept while the page is open. */
 const typed = { method: "GET" };
 
-/** Opens the drawer that asks about a request. Nothing is charged. */
+/** Opens the drawer for a hypothetical request. Nothing is charged. */
 export function openWhatIf(closed) {
   const { body } = openDialog("drawer", "What if this request came now?", { closed });
   const inputs = FIELDS.map(([name, , hint]) =>
@@ -86,7 +86,7 @@ export function openWhatIf(closed) {
   inputs[1].focus();
 }
 
-/** The body that the API takes: only what was filled in. */
+/** The body for the API, with only the filled fields. */
 function request(from) {
   const body = {};
   for (const [name] of FIELDS) {
@@ -102,7 +102,7 @@ function request(from) {
   return body;
 }
 
-/** A decision in full. */
+/** A decision with all details. */
 function explanation(told) {
   const [kind, word] = fate(told);
   const { request: asked } = told;
@@ -153,7 +153,7 @@ function explanation(told) {
     .filter(Boolean);
 }
 
-/** Whose numbers these are, if not the limit's own. */
+/** The source of the quota, if it is not the limit itself. */
 function grantedBy({ granted_by: by }) {
   if (!by) return "";
   if (by === "call") return ", as the call said";
@@ -226,7 +226,7 @@ function counted(it) {
   );
 }
 
-/** What can be sent to whoever asks: their request, the limit and the sum; nothing of others. */
+/** A text for the customer: the request, the limit and the arithmetic, without data of other callers. */
 function customerText(told) {
   const { request: asked } = told;
   const decider = told.limits.find((it) => it.decided) ?? null;
@@ -257,7 +257,7 @@ function forTheCustomer(told) {
   const copy = async () => {
     text.select();
     try {
-      // Not there on plain HTTP but for loopback: the old way then.
+      // Not available on plain HTTP except on loopback; uses the old API instead.
       if (navigator.clipboard) await navigator.clipboard.writeText(text.value);
       else if (!document.execCommand("copy")) throw new Error("no");
       said.textContent = "Copied.";

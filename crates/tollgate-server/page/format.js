@@ -1,11 +1,11 @@
-// Numbers and times, as people read them.
+// Formats numbers and times.
 
 const GROUPED = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-/** What the server's clock is ahead of ours, in ms. */
+/** The offset of the server's clock to ours, in ms. */
 let ahead = 0;
 export const setServerTime = (text) => {
   const time = Date.parse(text);
@@ -19,7 +19,7 @@ export const count = (n) => (n === null || n === undefined ? "–" : n >= 100_00
 /** Per second: one digit below ten. */
 export const rate = (n) => (n > 0 && n < 10 ? n.toFixed(1) : count(Math.round(n)));
 
-/** 0.042 → 4.2 %. Something is never shown as nothing, nor less than all as all. */
+/** 0.042 → 4.2 %. Never rounds to 0 % or to 100 %. */
 export function share(x) {
   if (!Number.isFinite(x) || x <= 0) return "0 %";
   if (x >= 1) return "100 %";

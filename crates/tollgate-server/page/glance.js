@@ -1,4 +1,4 @@
-// At a glance: the state of all, in the head and on top, and what passes by.
+// The overview: the state in the header and at the top, and transient messages.
 
 import { trafficChart } from "./chart.js";
 import { $, h, keyOf, refill, say, visible, visibleLines } from "./dom.js";
@@ -10,19 +10,19 @@ const PASSES_AFTER = 15_000;
 const LATE = 4000;
 const chart = trafficChart($("chart"));
 
-/** Says it aloud, to those who listen to the page. */
+/** Announces text to screen readers. */
 export function announce(text) {
   say($("announce"), text);
 }
 
 let announced = "";
 
-/** Draws what an overview tells. `open` has what is opened by a click: a limit, a key. */
+/** Draws an overview. `open` has the handlers for limits and keys. */
 export function drawOverview(data, open) {
   const { overview, figures: now } = data;
   const list = pills(overview, now);
   refill($("pills"), JSON.stringify(list), () => list.map(([kind, text]) => h("li", { class: `pill ${kind}` }, text)));
-  // Said aloud when the kind of state changes, not with every digit.
+  // Announced when the kind of state changes, not with every digit.
   const kinds = list.map(([, text]) => text.replace(/[\d.<>,]+\s*%?/g, "").trim()).join(", ");
   if (kinds !== announced) {
     announced = kinds;
@@ -53,7 +53,7 @@ export function drawOverview(data, open) {
   drawNotices(overview, data.policy);
 }
 
-/** The answer in words: drawn again when it becomes known which limit and which key. */
+/** The headline, redrawn when the limit and the key become known. */
 export function drawVerdict(data, open) {
   if (data.overview === null) return;
   const [head, ...details] = verdict(data.overview, data.figures, data.stats, data.top, data.causes);
@@ -81,14 +81,14 @@ function detail(it, open) {
   );
 }
 
-/** What passes by itself: `{kind, text, until}`. */
+/** Transient messages: `{kind, text, until}`. */
 let passing = [];
 
 let overview = null;
-/** How many are on the deny list. */
+/** The number of entries of the deny list. */
 let denied = 0;
 
-/** Shows something for a while. */
+/** Shows a message for some time. */
 export function notice(kind, text) {
   passing = [...passing.slice(-3), { kind, text, until: performance.now() + PASSES_AFTER }];
   drawNotices();
@@ -116,7 +116,7 @@ function drawNotices(latest = overview, policy = null) {
   );
 }
 
-/** Says how old the data is. `lastData` 0: there is none yet; `failing`: why there is none at present. */
+/** Shows the age of the data. `lastData` 0: no data yet; `failing`: the current error. */
 export function drawFresh(lastData, failing) {
   const fresh = $("fresh");
   const age = performance.now() - lastData;

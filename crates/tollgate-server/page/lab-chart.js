@@ -1,4 +1,5 @@
-// The picture of the Lab: one line for each algorithm over time, with the limit as a level and the ends of windows.
+// The chart of the Lab: one line for each algorithm over time, with the limit as a level and the ends
+// of windows.
 
 import { scale } from "./chart.js";
 import { h, s, say } from "./dom.js";
@@ -8,11 +9,11 @@ const HEIGHT = 280;
 const ROOM = { left: 6, right: 48, top: 18, bottom: 26 };
 const MOST_BORDERS = 30;
 
-/** Which algorithm has which line, whoever else is drawn. */
+/** The line style of each algorithm, independent of the others. */
 export const ORDER = ["fixed-window", "sliding-window", "sliding-parts", "sliding-log", "token-bucket", "gcra", "sliding-strict"];
 export const lineOf = (algorithm) => `line-${Math.max(ORDER.indexOf(algorithm), 0)}`;
 
-/** Seconds from the beginning, in the unit that `length` seconds are told in. */
+/** Seconds from the start, in the unit for `length` seconds. */
 function timeWords(length) {
   if (length <= 180) return [1, "s"];
   if (length <= 10_800) return [60, "min"];

@@ -1,6 +1,7 @@
-// The Lab: algorithms side by side on traffic of a shape. The server works it out in virtual time; nothing is charged.
+// The Lab: compares algorithms on generated traffic. The server simulates in virtual time; nothing is
+// charged.
 //
-// What is chosen stands in the address, behind `#lab/`, so that a picture can be sent to somebody.
+// The parameters are in the URL, after `#lab/`, so that a chart can be shared.
 
 import { post } from "./api.js";
 import { field, openDialog } from "./dialog.js";
@@ -17,7 +18,7 @@ const SHAPES = {
   "retry-storm": "Retry storm",
   ramp: "Slow ramp",
 };
-// As the server has them; what is usual is not sent, and not in the address.
+// The defaults of the server, which are neither sent nor put into the URL.
 const USUAL = {
   traffic: "edge",
   rate: "10/minute",
@@ -34,10 +35,10 @@ const USUAL = {
   chart: "",
 };
 const NUMBERS = ["load", "clients", "burst", "nodes", "seed"];
-// Whoever types is not asked about every letter.
+// Debounces typing.
 const PAUSE = 250;
 
-/** What an address says; what it says that nobody knows is left out. */
+/** The parameters of a URL; unknown ones are ignored. */
 function fromAddress(text) {
   const query = new URLSearchParams(text);
   const wanted = { ...USUAL, algorithms: [...ORDER] };
@@ -55,23 +56,23 @@ function toAddress(wanted) {
   const query = new URLSearchParams();
   for (const [name, usual] of Object.entries(USUAL)) if (wanted[name] !== usual) query.set(name, wanted[name]);
   if (wanted.algorithms.length < ORDER.length) query.set("algorithms", wanted.algorithms.join(","));
-  // Legible: neither a slash nor a comma needs an escape there.
+  // Legible: slashes and commas need no escape in a fragment.
   const text = query.toString().replaceAll("%2F", "/").replaceAll("%2C", ",");
   return text === "" ? "#lab" : `#lab/${text}`;
 }
 
-/** The body that the API takes: only what was chosen. */
+/** The body for the API, with only the changed parameters. */
 function question(wanted) {
   const body = { algorithms: wanted.algorithms };
   for (const [name, value] of Object.entries(wanted)) {
     if (name === "algorithms" || name === "chart" || value === "" || value === USUAL[name]) continue;
-    // A number that is none is sent as it was typed: the server says what is wrong with it.
+    // An invalid number is sent as typed, and the server reports the mistake.
     body[name] = NUMBERS.includes(name) && Number.isFinite(Number(value)) ? Number(value) : value;
   }
   return body;
 }
 
-/** The same for a terminal. */
+/** The command for a terminal. */
 function command(wanted) {
   const words = ["tollgate simulate", `--traffic ${wanted.traffic}`, `--rate '${wanted.rate}'`];
   for (const name of ["load", "clients", "by", "burst", "duration", "nodes", "store", "seed"])
@@ -82,7 +83,7 @@ function command(wanted) {
   return words.join(" ");
 }
 
-/** Opens the Lab with what an address says. */
+/** Opens the Lab with the parameters of a URL. */
 export function openLab(address, closed) {
   const wanted = fromAddress(address);
   const { dialog, body } = openDialog("drawer wide", "Lab: algorithms side by side", { closed });
@@ -219,7 +220,7 @@ export function openLab(address, closed) {
       results.classList.add("stale");
       return;
     }
-    // An answer to an older question comes too late.
+    // Ignores the response to an older request.
     if (mine !== asked || !dialog.open) return;
     round = told;
     wrong.hidden = true;
@@ -265,7 +266,7 @@ export function openLab(address, closed) {
   ask(0);
 }
 
-/** What to take home, in words: who let the most through beyond the limit, and who never did. */
+/** The conclusion: which algorithms exceeded the limit most, and which never did. */
 function verdict(round) {
   const per = (it) => `${it.algorithm} let ${count(it.most_in_a_window)} through where ${count(round.limit)} may pass`;
   const times = (it) =>

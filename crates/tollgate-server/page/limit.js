@@ -1,4 +1,4 @@
-// One limit in full.
+// The drawer of one limit.
 
 import { bars, line } from "./chart.js";
 import { openDialog } from "./dialog.js";
@@ -15,7 +15,7 @@ const MISSING = {
 };
 const OUTAGE = { local: "counts its share on this node", allow: "lets everything pass", deny: "refuses everything" };
 
-/** What a limit says, as one reads it aloud. */
+/** Describes a limit in a sentence. */
 export function inWords(limit) {
   const { by, cost, missing, soft } = limit;
   const list = [`${quota(limit)} (${limit.algorithm.replaceAll("-", " ")}), counted by ${by.join(" + ")}.`];
@@ -35,7 +35,7 @@ export function inWords(limit) {
   return list;
 }
 
-/** Opens the drawer of a limit; the returned function redraws it with every answer. */
+/** Opens the drawer of a limit; the returned function redraws it with every response. */
 export function openLimit(data, name, { closed, openSwitch }) {
   const { dialog, body, heading } = openDialog("drawer", h("span", null, "Limit ", foreign(name, "")), { closed });
   const live = h("div");
@@ -139,7 +139,7 @@ export function openLimit(data, name, { closed, openSwitch }) {
   return update;
 }
 
-/** The numbers of each plan. */
+/** The quotas of each plan. */
 const plans = (list) => [
   h("h3", null, "By plan"),
   h(
@@ -156,7 +156,7 @@ const totals = ({ total }) =>
     ? `${count(total.allowed)} allowed, ${count(total.limited)} refused, ${count(total.shadow_limited)} in shadow`
     : "–";
 
-/** How a candidate and the live limit agree. */
+/** The agreement of a candidate and its live limit. */
 function agreement(limit, { agreement: told }) {
   if (!told) return null;
   const all = told.both_allow + told.both_refuse + told.only_candidate_allows + told.only_live_allows;

@@ -1,7 +1,8 @@
-// The table of limits: searched, sorted and leafed through here, so that a thousand cost no more than a page of them.
+// The table of limits: searched, sorted and paged in the browser, so that a thousand limits cost no
+// more than one page.
 //
-// Rows stay the same elements from answer to answer; while somebody is about to click in the table,
-// the order stays too, so that nothing moves away under a click.
+// Rows keep their elements between responses. While the user is about to click in the table, the order
+// is kept too, so that rows do not move.
 
 import { bars, line } from "./chart.js";
 import { $, clickable, foreign, h, holder, nothing, pager, say, visible } from "./dom.js";
@@ -40,7 +41,7 @@ export function covers(limit) {
 const joined = (quotas) => quotas.join(", and ");
 export const quota = (limit) => joined(limit.quotas);
 
-/** What a limit grants to a plan, in words. */
+/** The quota of a limit for a plan, in words. */
 export const planQuota = ({ grants, quotas }) => (grants === "limited" ? joined(quotas) : grants);
 
 export function limitsTable({ openLimit, openSwitch, wanted }) {
@@ -89,7 +90,7 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
 
   const held = holder(body);
 
-  /** Finds out which rows to show, in which order. */
+    /** Selects and sorts the rows to show. */
   function arrange(asked) {
     const wish = search.value.trim().toLowerCase();
     const all = limits.map((limit, place) => ({ limit, place, stats: stats.get(limit.name) ?? idle }));
@@ -233,7 +234,7 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
   }
 
   return {
-    /** What the policy says; keeps what was counted. */
+        /** Applies the policy; keeps the counts. */
     setLimits(list) {
       limits = list.map((it) => ({
         ...it,
@@ -250,7 +251,7 @@ export function limitsTable({ openLimit, openSwitch, wanted }) {
       stats = new Map(list.map((it) => [it.name, it]));
       arrange(false);
     },
-    /** The names of the rows shown: those whose series are asked for. */
+        /** The names of the shown rows, whose series are loaded. */
     names: () => order,
   };
 }

@@ -1,4 +1,4 @@
-// The policy file, as Tollgate understood it.
+// The policy file, as parsed.
 
 import { $, foreign, h, nothing, pager, pair, refill, say, visible } from "./dom.js";
 import { ago, count, plural } from "./format.js";
@@ -25,7 +25,7 @@ const yes = (it) =>
       ? "no"
       : visible(Array.isArray(it) ? it.join(", ") || "none" : typeof it === "object" ? JSON.stringify(it) : it);
 
-/** Draws it again only if it differs from what is there. */
+/** Redraws only if the policy has changed. */
 export function showPolicy(policy, limits, openLimit) {
   say($("policy-note"), `version ${policy.version}, loaded ${ago(policy.loaded_at)}`);
   const mark = `${policy.version} ${limits.length} ${limits.map((it) => it.mode).join()}`;

@@ -8,7 +8,7 @@ const OUTAGES = 5;
 const ALERTS = 8;
 const UNSEEN = "Nothing is observed: the file says `observe: off`.";
 
-/** Where nothing is observed, nobody is known. */
+/** The content without observation. */
 export function showUnobserved() {
   for (const it of [$("top-body"), $("routes-body")]) refill(it, UNSEEN, () => nothing(UNSEEN));
 }
@@ -66,7 +66,7 @@ export function showStore(store) {
   );
 }
 
-/** Keys that have nothing left for as long as the file says. */
+/** Keys that have had nothing left for at least `alerts.at_zero_for`. */
 export function showAlerts({ alerts, at_zero_for_s: after, observing }, openKey) {
   const long = duration((after ?? 0) * 1000);
   say($("alerts-count"), alerts.length > 0 ? `${plural(alerts.length, "key")}, for ${long} or longer` : "");
@@ -101,7 +101,7 @@ export function showAlerts({ alerts, at_zero_for_s: after, observing }, openKey)
   );
 }
 
-/** Replaces rows but keeps the focus where it was. */
+/** Replaces rows and keeps the focus. */
 function rows(body, mark, make) {
   const at = [...body.querySelectorAll("button")].indexOf(document.activeElement);
   if (refill(body, mark, make) && at >= 0) [...body.querySelectorAll("button")].at(at)?.focus();
@@ -113,7 +113,7 @@ const bar = (value) => {
   return h("span", { class: "meter", "aria-hidden": "true" }, fill);
 };
 
-/** Who is refused most. */
+/** The keys refused most. */
 export function showTop(top, openKey) {
   const unsure = top.error_at_most > 0 ? `each at most ${count(top.error_at_most)} too high` : "";
   say($("top-note"), `last 5 minutes${top.keys.length > 0 && unsure ? `, ${unsure}` : ""}`);
@@ -141,7 +141,7 @@ export function showTop(top, openKey) {
   });
 }
 
-/** Where the traffic goes. */
+/** The routes requested most. */
 export function showRoutes(routes, filter) {
   const body = $("routes-body");
   if (routesHeld() && body.querySelector("table") && routes.length > 0) return;
@@ -185,7 +185,7 @@ function table(headings, list) {
   return h("table", { class: "top" }, h("thead", null, h("tr", null, headings.map(cell))), h("tbody", null, list));
 }
 
-/** The line of facts in the head. */
+/** The line of facts in the header. */
 export function showFacts(overview) {
   const { policy } = overview;
   refill(

@@ -1,4 +1,4 @@
-// What the numbers mean: is it us, since when, which limit, who. No drawing here.
+// Derives the state from the numbers: condition, start, limit and key. Does not draw.
 
 import { clock, count, duration, plural, serverNow, share, sum } from "./format.js";
 
@@ -12,10 +12,10 @@ export function figures(overview, switched) {
   const { allowed, refused, until } = overview.series;
   const window = overview.window;
   const last = (list, seconds) => (seconds > 0 ? sum(list.slice(-seconds)) : 0);
-  // The present second is not over, and would make every rate too low.
+  // The current second is in progress, and would lower every rate.
   const whole = (list) => last(list.slice(0, -1), 10);
   const seconds = Math.max(1, Math.min(10, (serverNow() - Date.parse(overview.started_at)) / 1000));
-  // What limits refused before they were switched off is over.
+  // Refusals by limits before they were switched off do not count.
   const weakened = overview.mode === "enforce" || switched === null ? Infinity : until - Math.ceil(switched / 1000) + 1;
   const recent = Math.max(0, Math.min(QUIET_S, weakened));
   const lately = last(refused, recent);
@@ -53,7 +53,7 @@ function beginning(refused, until, seconds) {
   return { at: until - (n - 1 - first), whole: first < 3 };
 }
 
-/** Short labels with a kind: ok, bad, warn, note. The first one is the state of all. */
+/** Short labels with a kind: ok, bad, warn, note. The first one is the overall state. */
 export function pills(overview, now) {
   const list = [];
   const { mode, store, alerts, policy, observing } = overview;
@@ -78,7 +78,7 @@ const CAUSES = {
   uncountable: "limits that deny without the store",
 };
 
-/** What refuses, in words, by how the refusals here came about. Limits alone need no words: they are named. */
+/** The causes of refusals in words, by fate. Limits are named elsewhere. */
 function causeOf(causes, mode) {
   const words = Object.keys(CAUSES).filter((it) => causes[it] > 0);
   const isLimits = words.length === 1 && words[0] === "refused" && mode === "enforce";
@@ -86,7 +86,7 @@ function causeOf(causes, mode) {
   return words.length === 0 || isLimits ? "" : `, by ${words.map((it) => CAUSES[it]).join(" and ")}`;
 }
 
-/** The answer to "is it us?": the fact in a headline, and a line of detail. `causes`: how the last refusals came about. */
+/** The headline with a line of detail. `causes`: the fates of the last refusals. */
 export function verdict(overview, now, stats, top, causes) {
   const { mode, store } = overview;
   if (!overview.observing)
@@ -132,7 +132,7 @@ function lastRefusal(overview) {
   return until;
 }
 
-/** What a limit did in the window, beside what it is. */
+/** The counts of a limit in the window. */
 export const idle = {
   allowed: 0,
   limited: 0,
@@ -145,9 +145,9 @@ export const idle = {
   series: null,
   agreement: null,
 };
-/** The same of one that nobody counts. */
+/** The counts of a limit that is not counted separately. */
 export const uncounted = { ...idle, counted: false };
 export const traffic = (it) => it.allowed + it.limited + it.shadow_limited + it.blocked;
 export const refusals = (it) => it.limited + it.blocked;
-/** Of what reached it, what it refused or would have. */
+/** The share that a limit refused or would have refused. */
 export const refusedShare = (it) => (traffic(it) > 0 ? (refusals(it) + it.shadow_limited) / traffic(it) : 0);

@@ -1,4 +1,4 @@
-// Switches: what a change of mode would do, in words, before it is made; and who changed what.
+// Modes: describes the effect of a change before it is made, and lists past changes.
 
 import { put } from "./api.js";
 import { field, openDialog } from "./dialog.js";
@@ -23,11 +23,11 @@ const remember = (name) => {
   try {
     localStorage.setItem(NAME, name);
   } catch {
-    // Then it is typed again.
+    // It must be typed again then.
   }
 };
 
-/** What happens to requests when a limit goes from one mode to another. `all` is everything's mode. */
+/** Describes the effect of a mode change on requests. `all` is the mode of everything. */
 function consequence(limit, stats, to, all) {
   const name = `\`${visible(limit.name)}\``;
   const goal = to === "policy" ? limit.policy_mode : to;
@@ -88,7 +88,7 @@ const CHOICES = [
   ["policy", "As the file says", ""],
 ];
 
-/** Asks for a mode of one limit, or of everything when `name` is null, and makes the change. */
+/** Asks for a mode of one limit, or of everything if `name` is null, and makes the change. */
 export function openSwitch(data, name, done) {
   const limit = name === null ? null : data.limits.find((it) => it.name === name);
   if (name !== null && !limit) return;
@@ -182,7 +182,7 @@ export function openSwitch(data, name, done) {
   form.querySelector("input:checked")?.focus();
 }
 
-/** The switch of everything. */
+/** The mode of everything. */
 export function showEverything(data, open) {
   const { mode, role, policy } = data.overview;
   const deny = data.policy?.deny ?? 0;
@@ -218,10 +218,10 @@ export function showEverything(data, open) {
 }
 
 let shown = SHOWN;
-/** A limit without a switch is as the file says. */
+/** A limit without an override has the mode of the file. */
 const word = (mode) => (mode === "policy" ? "as the file" : mode);
 
-/** Who changed what, newest first. */
+/** The recorded changes, newest first. */
 export function showChanges(changes) {
   const body = $("changes-body");
   const mark = `${changes.length} ${changes[0]?.at} ${shown} ${Math.floor(Date.now() / 60_000)}`;

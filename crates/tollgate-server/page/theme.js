@@ -1,5 +1,5 @@
-// Light or dark, before the first paint: a script of its own that runs while the head is read.
-// What to show is in `data-theme`; without it the system's wish holds.
+// Light or dark, before the first paint: a separate script that runs while the head is parsed.
+// `data-theme` has the choice; without it the system's preference applies.
 (() => {
   const KEPT = "tollgate-theme";
   const THEMES = ["auto", "light", "dark"];
@@ -12,7 +12,7 @@
   try {
     show(localStorage.getItem(KEPT));
   } catch {
-    // Storage may be forbidden; the system's wish then holds.
+    // Storage may be forbidden; the system's preference then applies.
   }
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -26,7 +26,7 @@
       try {
         localStorage.setItem(KEPT, now());
       } catch {
-        // Then it holds until the page is closed.
+        // It then applies until the page is closed.
       }
     });
     say();

@@ -1,4 +1,4 @@
-// The token: asked for until one is taken, and given up.
+// The token: requested until one is accepted, and removed.
 
 import { get, hasToken, setToken } from "./api.js";
 import { field, openDialog } from "./dialog.js";
@@ -6,10 +6,10 @@ import { $, h, visible } from "./dom.js";
 
 let asking = false;
 
-/** Whether the token is being asked for: nothing else is asked meanwhile. */
+/** Whether the token dialog is open, during which polling stops. */
 export const isSigningIn = () => asking;
 
-/** Asks for the token, until one is taken; then calls `done`. */
+/** Asks for the token until one is accepted; then calls `done`. */
 export function signIn(done) {
   if (asking) return;
   asking = true;
@@ -53,6 +53,6 @@ export function signIn(done) {
 $("sign-out").hidden = !hasToken();
 $("sign-out").addEventListener("click", () => {
   setToken(null);
-  // All that was shown goes with the token.
+  // All shown data is removed with the token.
   location.replace(location.pathname);
 });

@@ -1,19 +1,18 @@
-//! Who may ask, and for what.
+//! Authorization: which callers may use which routes.
 //!
-//! On loopback everybody who can connect may do everything. Elsewhere a secret is shown, as
-//! `Authorization: Bearer` or as `Tollgate-Token`, or a certificate was verified. Forward
-//! auth knows only `Tollgate-Token`: a proxy passes its client's `Authorization` on, which
-//! is no business of ours. One secret is for those who look, another for those who change
-//! something; `Route::needs` says which a question takes.
+//! On loopback, every caller that can connect may do everything. Elsewhere a caller presents a token,
+//! as `Authorization: Bearer` or as `Tollgate-Token`, or a verified certificate. Forward auth accepts
+//! only `Tollgate-Token`, because a proxy forwards its client's `Authorization`, which belongs to the
+//! upstream. The reader token permits reads, the admin token everything; `Route::needs` returns the
+//! required role.
 //!
-//! A page in the operator's browser can connect as well. Its own requests are known
-//! by what browsers say of them; but the owner of a name can make it lead to
-//! loopback while a page of that name is open (DNS rebinding), and such a page is
-//! of this very host. So without a secret nobody is answered who asks by a name
-//! that others can own.
+//! A web page in the operator's browser can also connect. Cross-site requests are recognized by the
+//! headers that browsers add. With DNS rebinding, however, the owner of a domain can point its name to
+//! loopback while a page of that name is open, and that page is same-origin. Without a token, the
+//! server therefore answers only to hosts that are addresses or `localhost`.
 //!
-//! Whether somebody is alive or ready is no secret: health checks carry none. Why something
-//! went wrong is told only to those who may look. The files of the page hold no data.
+//! Liveness and readiness need no token, because health checks carry none. The reasons of failures are
+//! shown only to readers. The files of the dashboard contain no data.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -31,24 +30,24 @@ use crate::route::Route;
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(crate) static TOLLGATE_TOKEN: HeaderName = HeaderName::from_static("tollgate-token");
 
-/// What somebody may do.
+/// The permissions of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Look.
+    /// May read.
     Reader,
-    /// Everything.
+    /// May read and change everything.
     Admin,
 }
 
-/// Who asks, as far as the connection tells.
+/// The caller of a request, as far as the connection identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Where the connection comes from.
+    /// The peer address of the connection.
     pub peer: IpAddr,
-    /// Whether it showed a certificate, and that was verified. Who did may do everything.
+    /// Whether the peer presented a verified certificate. Such a peer has the admin role.
     pub certified: bool,
-    /// Whom that certificate names.
+    /// The subject of that certificate.
     pub certificate: Option<Arc<str>>,
 }
 
@@ -58,7 +57,7 @@ impl From<IpAddr> for Caller {
     }
 }
 
-/// Who may ask, and for what.
+/// Decides which callers may use which routes.
 ///
 /// ```
 /// # use tollgate_server::Access;
@@ -75,35 +74,35 @@ struct Tokens {
 }
 
 impl Access {
-    /// Whoever can connect may do everything: for loopback.
+    /// Grants everything to every caller that can connect. For loopback only.
     pub const fn open() -> Self {
         Self(None)
     }
 
-    /// Nobody but those who show a certificate, and those who are let in by
+    /// Grants access only to callers with a certificate, and with the tokens of
     /// [`with_admin`](Self::with_admin) and [`with_reader`](Self::with_reader).
     pub const fn guarded() -> Self {
         Self(Some(Tokens { admin: None, reader: None }))
     }
 
-    /// Whoever shows this secret may do everything.
+    /// Grants everything to callers that present this token.
     pub fn token(secret: impl AsRef<[u8]>) -> Self {
         Self::guarded().with_admin(secret)
     }
 
-    /// The same, and whoever shows this secret may do everything. An empty one lets nobody in.
+    /// Adds a token that grants everything. An empty token grants nothing.
     #[must_use]
     pub fn with_admin(self, secret: impl AsRef<[u8]>) -> Self {
         Self(Some(Tokens { admin: kept(secret.as_ref()), ..self.0.unwrap_or_default() }))
     }
 
-    /// The same, and whoever shows this secret may look. An empty one lets nobody in.
+    /// Adds a token that grants reads. An empty token grants nothing.
     #[must_use]
     pub fn with_reader(self, secret: impl AsRef<[u8]>) -> Self {
         Self(Some(Tokens { reader: kept(secret.as_ref()), ..self.0.unwrap_or_default() }))
     }
 
-    /// What the asker may do, if that is enough for this question.
+    /// Returns the role of the caller, if it is sufficient for this route.
     pub(crate) fn check(
         &self,
         route: Option<&Route<'_>>,
@@ -113,7 +112,7 @@ impl Access {
         let headers = &asked.headers;
         match route {
             Some(Route::Health | Route::Alive | Route::Ready) => return Ok(Role::Reader),
-            // Links to the page may stand anywhere.
+            // Any site may link to the dashboard.
             Some(Route::Auth(_) | Route::Index) => {}
             _ => refuse_foreign_pages(asked)?,
         }
@@ -145,15 +144,15 @@ impl Access {
         }
     }
 
-    /// Whether the asker may look at what is not for everybody.
+    /// Whether the caller may read details that are not public.
     pub(crate) fn may_read(&self, asked: &Parts, caller: &Caller) -> bool {
         self.check(Some(&Route::Overview), asked, caller).is_ok()
     }
 }
 
 impl Tokens {
-    /// What these secrets are good for. All are compared with all, whatever is found: how
-    /// long it takes says nothing.
+    /// Returns the role of the presented tokens. Compares every pair, so that the time does not depend
+    /// on which one matches.
     fn role_of(&self, shown: [Option<&[u8]>; 2]) -> Option<Role> {
         let opens = |secret: &Option<Box<[u8]>>| {
             let secret = secret.as_deref();
@@ -170,7 +169,7 @@ fn kept(secret: &[u8]) -> Option<Box<[u8]>> {
     if secret.is_empty() { None } else { Some(secret.into()) }
 }
 
-/// Says that there is a secret, and not which.
+/// Shows whether a token is required, and never the token.
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
@@ -186,27 +185,25 @@ fn bearer(header: &HeaderValue) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Takes as long for a guess that is nearly right as for one that is all wrong.
+/// Compares in constant time with respect to the content.
 fn is_same(shown: &[u8], secret: &[u8]) -> bool {
     let mut differs = shown.len() ^ secret.len();
     for (at, byte) in secret.iter().enumerate() {
         differs |= usize::from(shown.get(at).copied().unwrap_or(0) ^ byte);
-        // So that nobody stops at the first difference, not even the compiler.
+        // Keeps the compiler from returning at the first difference.
         differs = std::hint::black_box(differs);
     }
     differs == 0
 }
 
-/// A page in the operator's browser can reach loopback too. Browsers say which
-/// page asks, and only one of this very host may.
+/// Refuses requests of web pages from other origins.
 ///
-/// They do so in two ways: `Origin` names the page, and is missing where a page only
-/// loads something; `Sec-Fetch-Site` is there then too. No page can write either. Another
-/// port of this host, or another name of this domain, is a page of somebody else
-/// (`same-site`).
+/// Browsers mark such requests in two ways: `Origin` names the page and is absent when a page only
+/// loads a resource; `Sec-Fetch-Site` is present in both cases. A page cannot forge either. Another
+/// port of this host, or another name of this domain, is a different origin (`same-site`).
 ///
-/// What changes something must be JSON by its type as well: no page can send that to
-/// another host without asking us first, and nobody here says yes.
+/// A request that changes something must also have a JSON content type: a page cannot send that to
+/// another origin without a CORS preflight, which this server does not grant.
 fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
     let headers = &asked.headers;
     let mut sites = headers.get_all(&SEC_FETCH_SITE).iter().map(HeaderValue::as_bytes);
@@ -219,7 +216,7 @@ fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
     }
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = Uri::try_from(origin.as_bytes()).ok();
-        // HTTP/2 names the host in the request line.
+        // HTTP/2 names the host in the request target.
         let authority = asked.uri.authority().map(Authority::as_str);
         let host = headers.get(HOST).map_or(authority, |host| host.to_str().ok());
         let own = origin.as_ref().and_then(Uri::authority).zip(host);
@@ -237,8 +234,8 @@ fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Without a secret, only names that nobody can make lead here: addresses, and `localhost`.
-/// Whoever sends no name is no browser.
+/// Without a token, refuses hosts other than addresses and `localhost`, because DNS can point any other
+/// name here. A request without a host does not come from a browser.
 fn refuse_foreign_names(asked: &Parts) -> Result<(), Problem> {
     let named = asked.headers.get_all(HOST).iter().map(HeaderValue::to_str);
     let own = named
@@ -253,7 +250,7 @@ fn refuse_foreign_names(asked: &Parts) -> Result<(), Problem> {
     ))
 }
 
-/// No name that ends so is anybody's (RFC 6761, section 6.3).
+/// Names with this suffix always resolve to loopback (RFC 6761, section 6.3).
 const LOCAL: &str = ".localhost";
 
 fn is_own_name(host: &str) -> bool {
@@ -275,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_own_name_is_an_address_or_localhost() {
+    fn only_addresses_and_localhost_are_own_names() {
         for (host, own) in [
             ("127.0.0.1:7070", true),
             ("10.1.2.3", true),
@@ -299,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_secret_is_the_same() {
+    fn only_the_exact_secret_matches() {
         for (shown, same) in
             [("secret", true), ("", false), ("secre", false), ("secret2", false), ("Secret", false)]
         {

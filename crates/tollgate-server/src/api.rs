@@ -1,8 +1,8 @@
-//! The life of a request to the API.
+//! Routes a request through authorization and its handler to a response.
 //!
 //! ```text
-//! which route? → may the caller ask? → does the route take this method?
-//!     → body, bounded → its handler → answer, or a problem that says what to change
+//! route → authorization → method
+//!     → body, bounded → handler → response, or a problem document
 //! ```
 
 use std::error::Error;
@@ -34,7 +34,7 @@ use crate::reply::{Reply, chosen, json, not_kept, text, without_body};
 use crate::route::Route;
 use crate::status::Status;
 
-/// What is here, for somebody who looks.
+/// The plain-text index of the API.
 const INDEX: &str = "\
 Tollgate decides whether requests may pass.
 
@@ -61,7 +61,7 @@ Try:
   curl -d '{\"method\":\"GET\",\"path\":\"/api/v1/search\",\"ip\":\"203.0.113.9\"}' localhost:7070/v1/check
 ";
 
-/// Answers requests about requests. Clones are the same.
+/// Answers the HTTP API of a limiter. Clones share their state.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -86,14 +86,14 @@ Try:
 /// ```
 pub struct Api<S = MemoryStore>(Arc<Inner<S>>);
 
-/// What handlers work with.
+/// The state that handlers share.
 pub(crate) struct Inner<S> {
     pub(crate) limiter: SharedLimiter<S>,
     pub(crate) receipts: Receipts,
     pub(crate) status: Arc<Status>,
-    /// What counts and remembers, if anything does.
+    /// The observer of the limiter, if there is one.
     pub(crate) watcher: OnceLock<Watcher>,
-    /// Keys the hashes of keys, where those are shown and nobody watches.
+    /// The key of the hashes of limit keys, if there is no watcher.
     secret: RandomState,
     mode_overrides: OnceLock<ModeOverrides<S>>,
     pub(crate) offload: Offload,
@@ -104,11 +104,11 @@ pub(crate) struct Inner<S> {
     system: Uptime,
     clock: OnceLock<Uptime>,
     access: Access,
-    /// What others have to tell in `/metrics`.
+    /// Writers of further lines for `/metrics`.
     metrics: Mutex<Vec<Metrics>>,
 }
 
-/// The clock, and when this began by it.
+/// The clock, and the start time by that clock.
 struct Uptime {
     clock: Box<dyn Clock>,
     since: Timestamp,
@@ -120,20 +120,20 @@ impl Uptime {
     }
 }
 
-/// Appends lines in the text format of Prometheus.
+/// Appends lines in the Prometheus text format.
 type Metrics = Box<dyn Fn(&mut String) + Send + Sync>;
 
-/// Answers `POST /json`.
+/// Handles `POST /json`.
 type Json = Box<dyn Fn(Bytes) -> JsonAnswer + Send + Sync>;
 
-/// A status and a body, on their way.
+/// A future of a status and a body.
 pub type JsonAnswer = Pin<Box<dyn Future<Output = (StatusCode, Bytes)> + Send>>;
 
-/// Tells what only the process knows.
+/// Returns the values that only the process knows.
 type Gauge = Box<dyn Fn() -> Gauges + Send + Sync>;
 
 impl<S: Store> Api<S> {
-    /// An API about this limiter.
+    /// Creates an API for this limiter.
     pub fn new(limiter: SharedLimiter<S>, status: Arc<Status>, access: Access) -> Self {
         Self(Arc::new(Inner {
             limiter,
@@ -154,64 +154,64 @@ impl<S: Store> Api<S> {
         }))
     }
 
-    /// Tells what this watcher knows, which observes the limiter. The first one counts.
+    /// Reports the data of this watcher, which observes the limiter. Only the first call has an effect.
     #[must_use]
     pub fn with_watcher(self, watcher: Watcher) -> Self {
         let _first = self.0.watcher.set(watcher);
         self
     }
 
-    /// Switches limits by this board, which is of the same limiter. The first one counts;
-    /// without one, the API has a board of its own that nobody else knows.
+    /// Changes modes through these overrides, which belong to the same limiter. Only the first call has
+    /// an effect; without it, the API has private overrides.
     #[must_use]
     pub fn with_mode_overrides(self, mode_overrides: ModeOverrides<S>) -> Self {
         let _first = self.0.mode_overrides.set(mode_overrides);
         self
     }
 
-    /// Tells what only the process knows. The first one counts.
+    /// Sets the source of the values that only the process knows. Only the first call has an effect.
     #[must_use]
     pub fn with_gauges(self, gauges: impl Fn() -> Gauges + Send + Sync + 'static) -> Self {
         let _first = self.0.gauges.set(Box::new(gauges));
         self
     }
 
-    /// Lets somebody else answer `POST /json`, which is of Envoy's words. The first one counts;
-    /// without one, nothing is there.
+    /// Sets the handler of `POST /json`, the JSON form of Envoy's rate limit service. Only the first
+    /// call has an effect; without it, the route is 404.
     #[must_use]
     pub fn with_json(self, answer: impl Fn(Bytes) -> JsonAnswer + Send + Sync + 'static) -> Self {
         let _first = self.0.json.set(Box::new(answer));
         self
     }
 
-    /// Reads this clock, and not the system's. The first one counts.
+    /// Uses this clock instead of the system clock. Only the first call has an effect.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         let _first = self.0.clock.set(Uptime::on(clock));
         self
     }
 
-    /// Lets somebody else append lines to `/metrics`, whole ones in the text format of
-    /// Prometheus: what a store counts, say.
+    /// Adds a writer of complete lines for `/metrics` in the Prometheus text format, such as the
+    /// counters of a store.
     #[must_use]
     pub fn with_metrics(self, append: impl Fn(&mut String) + Send + Sync + 'static) -> Self {
         self.0.metrics().push(Box::new(append));
         self
     }
 
-    /// A second has passed: looks at how the store is doing, so that outages can be told of
-    /// afterwards. Beside [`Watcher::tick`], by whoever has a timer.
+    /// Samples the health of the store, so that past outages can be reported. Call it once a second,
+    /// beside [`Watcher::tick`].
     pub fn tick(&self, now: Timestamp) {
         self.0.outages.notice(&self.0.limiter.load().health(), now);
     }
 
-    /// What a request is told whose body does not arrive: 408. How long to wait for
-    /// [`answer`](Self::answer) is for whoever has a clock to say.
+    /// Returns the response for a request whose body does not arrive in time: 408. The caller of
+    /// [`answer`](Self::answer) owns the timeout.
     pub fn too_slow() -> Response<Full<Bytes>> {
         not_kept(Problem::too_slow().into_response())
     }
 
-    /// Answers a request of this caller: of an address, where nothing else is known.
+    /// Answers a request of this caller. An IP address is a caller about which nothing else is known.
     pub async fn answer<B>(&self, request: Request<B>, caller: impl Into<Caller>) -> Response<Full<Bytes>>
     where
         B: Body,
@@ -235,7 +235,7 @@ impl<S: Store> Inner<S> {
         let route = route.ok_or_else(|| Problem::not_found("nothing is here; `GET /` says what is where"))?;
         route.admit(&parts.method)?;
         match route {
-            // What is asked for each request of somebody's; the state of all else would be moved about with it.
+            // This route is called for every proxied request, so its future is kept small.
             Route::Check => self.check(&collect(&parts.headers, body, MAX_BODY_BYTES).await?).await,
             Route::Throttle => self.throttle(&parts.headers, body).await,
             _ => Box::pin(self.reply_otherwise(route, role, parts, body, caller)).await,
@@ -311,12 +311,12 @@ impl<S: Store> Inner<S> {
         self.running().clock.now()
     }
 
-    /// When this began.
+    /// Returns the start time.
     pub(crate) fn since(&self) -> Timestamp {
         self.running().since
     }
 
-    /// How things are, for everybody; what went wrong, in words, for those who may read.
+    /// Returns the readiness; with the reasons of failures if `in_full`.
     fn readiness(&self, in_full: bool) -> Reply {
         let limiter = self.limiter.load();
         let mut reply = json(self.status.to_json(limiter.version(), &limiter.health(), in_full));
@@ -326,7 +326,7 @@ impl<S: Store> Inner<S> {
         reply
     }
 
-    /// Keys the hashes of keys, where those are shown: the same wherever they are.
+    /// Returns the key of the hashes of limit keys, which is the same for all routes.
     pub(crate) fn secret(&self) -> &RandomState {
         self.watcher.get().map_or(&self.secret, Watcher::secret)
     }
@@ -344,18 +344,18 @@ impl<S: Store> Inner<S> {
     }
 
     fn metrics(&self) -> MutexGuard<'_, Vec<Metrics>> {
-        // Whoever panicked while appending has left the list as it was.
+        // A panic of an appender leaves the list intact.
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a decision as JSON, and remembers what it charged.
+    /// Writes a decision as JSON, and stores its receipt.
     pub(crate) fn write_decision(&self, limiter: &Limiter<S>, decision: &Decision<'_>, out: &mut Vec<u8>) {
         let id = limiter.id_of(decision);
         ViewContext { policy: limiter.policy(), secret: self.secret() }.write(decision, id, out);
         self.keep(id, decision);
     }
 
-    /// Remembers what a decision charged, if it charged anything.
+    /// Stores the receipt of a decision, if it charged anything.
     pub(crate) fn keep(&self, id: DecisionId, decision: &Decision<'_>) {
         if let Some(receipt) = decision.receipt() {
             self.receipts.keep(id, receipt);
@@ -363,7 +363,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// The description never changes, so it is written once.
+/// Serialized once, because the description is constant.
 fn described() -> Bytes {
     static OPENAPI: OnceLock<Bytes> = OnceLock::new();
     OPENAPI.get_or_init(|| openapi().to_string().into()).clone()

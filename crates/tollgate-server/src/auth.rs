@@ -1,12 +1,11 @@
 //! Forward auth: a proxy asks whether its client's request may pass.
 //!
-//! What is decided is the request that the proxy has, and not the one that it
-//! makes here. The proxy is believed about it; its client is not, although a
-//! proxy passes on whatever the client wrote (`original` says how that is told
-//! apart).
+//! The decision is about the request that the proxy received, not about the request that it sends here.
+//! The proxy is trusted to describe it; its client is not, although a proxy forwards the client's
+//! headers (`original` explains how they are told apart).
 //!
-//! Slots cannot be held: nobody says here when the request is over. Limits on
-//! how many run at once are looked at and refuse nobody.
+//! Forward auth cannot hold slots, because the end of the request is not reported. Concurrency limits
+//! are only read and never refuse.
 
 mod options;
 mod original;
@@ -62,7 +61,7 @@ fn retry_after(decision: &Decision<'_>, settings: &HeaderSettings) -> Option<Ret
 
 fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) -> Reply {
     let mut reply = Response::new(Full::default());
-    // A proxy that keeps answers must not keep this one: the next request counts too.
+    // A proxy must not cache this response: the next request counts too.
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     write_headers(reply.headers_mut(), decision, id, settings, None);
     if let Some(limits) = soft_value(decision) {
@@ -77,7 +76,7 @@ fn refused(
     parts: &Parts,
     settings: &HeaderSettings,
 ) -> Reply {
-    // nginx makes a 500 of a status that it does not know.
+    // nginx turns a status that it does not know into 500.
     let may_differ = rejection.status() == StatusCode::TOO_MANY_REQUESTS || rejection.is_ambiguous();
     let wish = options.deny.filter(|_| may_differ);
     let rejection = match wish {
@@ -85,7 +84,7 @@ fn refused(
         None => rejection,
     };
     let mut response: Response<Bytes> = rejection.response(&parts.headers, settings);
-    // Dialects have statuses of their own; a proxy that asks for one knows no other.
+    // A dialect may have its own status, but a proxy that asks for a status understands no other.
     if let Some(status) = wish {
         *response.status_mut() = status;
     }

@@ -1,4 +1,4 @@
-//! A request's body: collected up to a bound, and read as JSON.
+//! Collects the body of a request up to a bound, and parses it as JSON.
 
 use std::error::Error;
 use std::pin::pin;
@@ -13,14 +13,14 @@ use tollgate::policy::nearest;
 
 use crate::problem::Problem;
 
-/// The longest body of one request.
+/// The maximum length of the body of one request.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
-/// The longest body of a batch.
+/// The maximum length of the body of a batch.
 pub(crate) const MAX_BATCH_BODY_BYTES: usize = 1024 * 1024;
-/// How much of what somebody else wrote is quoted, in characters.
+/// The maximum number of characters that are quoted from a request.
 const MAX_QUOTED_CHARS: usize = 40;
 
-/// The whole body, if its type does not say that it is no JSON, and it is not too long.
+/// Returns the whole body, unless its content type excludes JSON or it is too long.
 pub(crate) async fn collect<B>(headers: &HeaderMap, body: B, most: usize) -> Result<Bytes, Problem>
 where
     B: Body,
@@ -47,7 +47,7 @@ where
         if first.len().max(all.len()).saturating_add(length) > most {
             return Err(Problem::too_large(most));
         }
-        // Nearly all bodies come in one piece, which is then not copied.
+        // Most bodies arrive in one frame, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(length);
         } else {
@@ -60,20 +60,20 @@ where
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// What tools write who were told nothing about the type: the first is `curl -d`.
+/// Content types that tools send by default; the first is from `curl -d`.
 const DEFAULT_TOOL_TYPES: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"text/plain"];
 
-/// No type at all will do, nor does it matter what a tool writes by itself; any
-/// other that is not JSON is a mistake worth saying.
+/// Whether the body may be JSON. A missing content type and the defaults of tools are accepted; any
+/// other type that is not JSON is an error.
 ///
-/// These are the types that a page of another site may send unasked. `Access` keeps such
-/// pages out, by what browsers say of them, and takes only JSON from browsers.
+/// A page of another site may send these types without a preflight. `Access` refuses such pages by the
+/// headers of the browser, and accepts only JSON from browsers.
 fn may_be_json(headers: &HeaderMap) -> bool {
     let Some(said) = headers.get(CONTENT_TYPE) else { return true };
     is_json(said) || DEFAULT_TOOL_TYPES.iter().any(|untold| kind(said).eq_ignore_ascii_case(untold))
 }
 
-/// Whether a type says that a body is JSON.
+/// Whether a content type says that the body is JSON.
 pub(crate) fn is_json(said: &HeaderValue) -> bool {
     let kind = kind(said);
     let (start, end) = (kind.get(..12), kind.len().checked_sub(5).and_then(|at| kind.get(at..)));
@@ -82,14 +82,14 @@ pub(crate) fn is_json(said: &HeaderValue) -> bool {
     kind.eq_ignore_ascii_case(b"application/json") || is_kind_of_json
 }
 
-/// A type without what is said about it.
+/// Returns a content type without its parameters.
 fn kind(said: &HeaderValue) -> &[u8] {
     said.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
-/// What the body says: an object with these fields.
+/// Parses a body that is an object with these fields.
 pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8], fields: &[&str]) -> Result<T, Problem> {
-    // Lists are turned down, although they can be read as objects without names.
+    // Serde would read a list as a struct; only objects are accepted.
     match body.trim_ascii_start().first() {
         Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
             serde_json::from_slice::<serde::de::IgnoredAny>(body).map_err(|error| worded(&error))?;
@@ -105,7 +105,7 @@ pub(crate) fn read<'b, T: Deserialize<'b>>(body: &'b [u8], fields: &[&str]) -> R
 
 fn worded(error: &serde_json::Error) -> Problem {
     let text = error.to_string();
-    // The place, which it ends with, is said first.
+    // The message ends with the position, which is printed first instead.
     let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _place)| what);
     let place = format!("line {}, column {}", error.line(), error.column());
     if let Some(rest) = what.strip_prefix("unknown field `") {
@@ -127,12 +127,12 @@ fn worded(error: &serde_json::Error) -> Problem {
     })
 }
 
-/// The first characters of a text that somebody else wrote.
+/// Returns the first characters of a text from the request.
 pub(crate) fn quoted(text: &str) -> String {
     cut(text, MAX_QUOTED_CHARS)
 }
 
-/// A message of the reader may quote the request.
+/// Truncates a message of the parser, which may quote the request.
 fn quoted_long(text: &str) -> String {
     cut(text, 6 * MAX_QUOTED_CHARS)
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_json_is_known_by_its_type() {
+    fn a_body_that_is_not_json_is_recognized_by_its_type() {
         for (kind, is) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),

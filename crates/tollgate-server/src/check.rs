@@ -1,8 +1,7 @@
-//! `POST /v1/check`: may this request pass? And the same for many at once.
+//! `POST /v1/check` decides about one request, `POST /v1/check/batch` about many.
 //!
-//! Requests of a batch are decided one after the other, each on its own: one
-//! that is refused does not refuse the others. A batch with a mistake in it is
-//! turned down whole, before anything is charged.
+//! The requests of a batch are decided one after the other and independently: a refusal does not affect
+//! the others. A batch with an invalid request is rejected as a whole, before anything is charged.
 
 use std::net::IpAddr;
 
@@ -15,15 +14,15 @@ use crate::json::{Object, Pairs, Text, Units};
 use crate::problem::Problem;
 use crate::reply::{Reply, json};
 
-/// The most requests of one batch.
+/// The maximum number of requests in a batch.
 pub(crate) const MAX_BATCH_REQUESTS: usize = 1_000;
-/// The longest method.
+/// The maximum length of a method.
 pub(crate) const MAX_METHOD_BYTES: usize = 64;
 
 pub(crate) const FIELDS: &[&str] =
     &["method", "path", "ip", "user", "api_key", "tenant", "plan", "host", "headers", "claims", "cost"];
 
-/// A request as its body describes it.
+/// A request as the body describes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CheckRequest<'b> {
@@ -58,12 +57,14 @@ struct Batch<'b> {
 }
 
 impl CheckRequest<'_> {
-    /// What a policy can look at.
+    /// Returns the request as a policy reads it.
     pub(crate) fn call(&self) -> Result<Call<'_>, Problem> {
         let method = self.method.as_ref().map_or("GET", Text::as_str);
         if !(1..=MAX_METHOD_BYTES).contains(&method.len()) || !method.bytes().all(is_token) {
             let method = quoted(method);
-            return Err(Problem::senseless(format!("`method` is no method: `{method}`; write `GET`, say")));
+            return Err(Problem::senseless(format!(
+                "`method` is not a valid method: `{method}`; write for example `GET`"
+            )));
         }
         let path = self.path.as_str();
         if !path.starts_with('/') {
@@ -75,7 +76,7 @@ impl CheckRequest<'_> {
             let address = ip.as_str().parse::<IpAddr>().map_err(|_| {
                 let ip = quoted(ip.as_str());
                 Problem::senseless(format!(
-                    "`ip` is no address: `{ip}`; write `203.0.113.9` or `2001:db8::1`"
+                    "`ip` is not an address: `{ip}`; write `203.0.113.9` or `2001:db8::1`"
                 ))
             })?;
             call = call.ip(address);
@@ -109,7 +110,7 @@ fn apply<'c>(
     }
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether the byte may occur in a token (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -149,13 +150,13 @@ impl<S: Store> Inner<S> {
         Ok(json(out))
     }
 
-    /// Decides, and writes what was decided.
+    /// Decides, and writes the decision.
     async fn decide(&self, limiter: &Limiter<S>, call: &Call<'_>, out: &mut Vec<u8>) {
-        // A store in this process answers where it is asked, and nothing is moved about.
+        // An in-process store answers immediately, without a future.
         if limiter.try_decide(call, |decision| self.write_decision(limiter, decision, out)).is_some() {
             return;
         }
-        // On the heap: nobody else moves the room about that waiting takes.
+        // Boxed, so that the futures of other routes do not carry its size.
         let decision = Box::pin(limiter.decide(call)).await;
         self.write_decision(limiter, &decision, out);
     }

@@ -1,7 +1,7 @@
-//! A decision as the API words it.
+//! The JSON view of a decision.
 //!
-//! Waits are in milliseconds, rounded up: whoever comes back then is not early.
-//! Keys are shown as the policy's `privacy` lets them be.
+//! Waits are in milliseconds, rounded up, so that a caller that waits as long does not return early.
+//! Keys are shown as the policy's `privacy` says.
 
 use std::borrow::Cow;
 use std::hash::RandomState;
@@ -15,13 +15,14 @@ use tollgate_telemetry::reason;
 use crate::access::Role;
 use crate::status::tag;
 
-/// What is told about a decision, member by member.
+/// The JSON members of a decision.
 #[derive(Serialize)]
 pub(crate) struct DecisionView<'d, L: Serialize> {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub(crate) id: Option<DecisionId>,
     pub(crate) allowed: bool,
-    /// The limit that decided: of a refusal the one to wait for longest, else the one with least left.
+    /// The limiting limit: of a refusal the limit with the longest wait, else the limit with the least
+    /// left.
     pub(crate) limit: Option<&'d str>,
     pub(crate) retry_after_ms: Option<u64>,
     pub(crate) degraded: bool,
@@ -32,14 +33,14 @@ pub(crate) struct DecisionView<'d, L: Serialize> {
     pub(crate) limits: L,
 }
 
-/// What is told about one window of one limit.
+/// The JSON members of one window of one limit.
 #[derive(Serialize)]
 pub(crate) struct LimitOutcomeView<'d> {
     pub(crate) name: &'d str,
-    /// Which of its windows, where it has several.
+    /// The name of the window, if the limit has several.
     pub(crate) window: Option<&'d str>,
     pub(crate) key: String,
-    /// There where the key is shortened, unless not even a hash of it may be seen.
+    /// Present if the key is shortened, unless even its hash is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
     pub(crate) algorithm: &'static str,
@@ -51,7 +52,7 @@ pub(crate) struct LimitOutcomeView<'d> {
     pub(crate) reset_after_ms: u64,
 }
 
-/// No limits at all.
+/// An empty list of limits.
 pub(crate) type NoLimits<'d> = [LimitOutcomeView<'d>; 0];
 
 #[allow(clippy::ref_option, reason = "serde hands it over so")]
@@ -68,22 +69,22 @@ pub(crate) const fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// A key or an address, of a policy that shows hashes, to somebody who may only look and
-/// named it: who could see what it becomes could find out whose hash any other is.
+/// Replaces a key or an address that a reader named, if the policy shows hashes. A reader that could
+/// see the hash of a chosen key could find the owners of other hashes.
 pub(crate) const HIDDEN_KEY: &str = "hash:hidden";
 
-/// Whether keys that this asker named must not be shown, not even as hashes.
+/// Whether keys that this caller named must be hidden, even as hashes.
 pub(crate) fn hides_named(policy: &Policy, role: Role) -> bool {
     policy.privacy() == KeyPrivacy::Hashed && role < Role::Admin
 }
 
-/// Whether keys that this asker named may be told with their tag, which is the same wherever
-/// they are shown: not where keys are hidden or cut, and they may only look.
+/// Whether keys that this caller named may be shown with their tag, which is the same wherever the key
+/// appears. Not for a reader if keys are hidden or shortened.
 pub(crate) fn tags_named(policy: &Policy, role: Role) -> bool {
     policy.privacy() == KeyPrivacy::Plain || role == Role::Admin
 }
 
-/// What words need besides the decision.
+/// The context that a view needs besides the decision.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewContext<'a> {
     pub(crate) policy: &'a Policy,
@@ -118,7 +119,7 @@ impl ViewContext<'_> {
         LimitOutcomeView { allowed: outcome.is_admitted(), retry_after_ms: wait, ..told }
     }
 
-    /// How a key stands, asked for nothing.
+    /// Returns the state of a key without charging it.
     pub(crate) fn standing<'d>(
         self,
         limit: &'d Limit,
@@ -144,12 +145,13 @@ impl ViewContext<'_> {
     }
 }
 
-/// A rule is called by its limit, with the window behind it where there are several.
+/// Returns the window of a rule. A rule is named after its limit, followed by the window if there are
+/// several.
 fn window<'d>(limit: &Limit, rule: &'d Rule) -> Option<&'d str> {
     rule.name.strip_prefix(limit.name())?.strip_prefix('/')
 }
 
-/// The limits of a decision, worded while they are written.
+/// The limits of a decision, serialized one by one.
 struct Limits<'a, 'd, 'l>(ViewContext<'a>, &'d Decision<'l>);
 
 impl Serialize for Limits<'_, '_, '_> {
@@ -158,5 +160,5 @@ impl Serialize for Limits<'_, '_, '_> {
     }
 }
 
-/// Why waiting does not help.
+/// The reason of a refusal that waiting does not resolve.
 pub(crate) const NEVER_REASON: &str = "it costs more than this limit ever holds: waiting does not help";

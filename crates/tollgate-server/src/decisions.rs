@@ -1,7 +1,7 @@
-//! `GET /v1/decisions`: what was decided lately, to be read on and on.
+//! `GET /v1/decisions`: recent decisions, for polling.
 //!
-//! Whoever asks again with `after` gets what has come since and is told how much of it is
-//! gone already.
+//! A client that passes `next` of the last response as `after` gets the decisions since then, and the
+//! number of decisions that were evicted in between.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::{date, tag};
 
-/// How many are told of unless asked for more.
+/// The default number of decisions in a response.
 const DEFAULT_DECISIONS: u64 = 100;
-/// The most that are told of at once.
+/// The maximum number of decisions in a response.
 pub(crate) const MAX_DECISIONS: u64 = 1_000;
 
 #[derive(Serialize)]
@@ -47,7 +47,7 @@ struct DecisionSummary<'r> {
     took_us: u64,
 }
 
-/// Whole milliseconds, rounded up: whoever comes back then is not early.
+/// Returns whole milliseconds, rounded up, so that a caller that waits as long does not return early.
 pub(crate) fn millis(wait: Span) -> u64 {
     wait.as_millis_ceil().max(1)
 }
@@ -81,13 +81,13 @@ impl<S: Store> Inner<S> {
         let most = query.number("most", 1, MAX_DECISIONS)?.unwrap_or(DEFAULT_DECISIONS);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let watcher = self.watching()?;
-        // Before the records are read: what comes in between is told of the next time.
+        // Before the records are read: decisions in between are returned by the next request.
         let last = watcher.kept().last;
         let (mut records, missed) = match after {
             Some(seq) => watcher.records_after(seq, most),
             None => (watcher.latest_records(most, refused), 0),
         };
-        // A number that was not given yet is of a server before this one.
+        // A number that was not assigned yet comes from an earlier process.
         let read = after.map_or(last, |after| if after > last { 0 } else { after });
         let next = records.last().map_or(read, |record| record.seq.max(read));
         records.retain(|record: &Arc<Record>| !refused || !record.allowed);

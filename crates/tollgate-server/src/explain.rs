@@ -1,7 +1,7 @@
-//! Why: `GET /v1/decisions/{id}` of what was decided, `POST /v1/explain` of what would be.
+//! `GET /v1/decisions/{id}` explains a past decision, `POST /v1/explain` a hypothetical one.
 //!
-//! Both are worded by the same record, so what would be is told as what was. Considering a
-//! request charges nothing and nobody is told of it.
+//! Both are rendered from the same record type, so their wording is the same. A hypothetical decision
+//! charges nothing and is not observed.
 
 use http::request::Parts;
 use serde::Serialize;
@@ -53,11 +53,11 @@ struct LimitExplanation<'r> {
     name: &'r str,
     window: Option<&'r str>,
     key: &'r str,
-    /// Null where not even a hash of the key may be seen.
+    /// Null if even the hash of the key is hidden.
     tag: Option<String>,
     algorithm: &'static str,
     quota: String,
-    /// The plan or the override whose numbers these are; null: the limit's own.
+    /// The plan or override that set the quota; null for the limit's own.
     granted_by: Option<&'r str>,
     mode: &'static str,
     candidate: bool,
@@ -81,14 +81,14 @@ struct SpenderView {
     last_at: Option<String>,
 }
 
-/// What words need besides the record.
+/// The context that a view needs besides the record.
 struct ExplanationContext<'a, S> {
     limiter: &'a Limiter<S>,
     watcher: &'a Watcher,
     hypothetical: bool,
-    /// Whether keys and addresses must not be shown, not even as hashes.
+    /// Whether keys and addresses are hidden, even as hashes.
     is_hidden: bool,
-    /// Whether keys are told with their tags.
+    /// Whether keys are shown with their tags.
     is_tagged: bool,
 }
 
@@ -157,20 +157,22 @@ impl<S> ExplanationContext<'_, S> {
         }
     }
 
-    /// A key or an address, if it may be seen.
+    /// Returns a key or an address, or a placeholder if it is hidden.
     const fn shown<'s>(&self, text: &'s str) -> &'s str {
         if self.is_hidden { HIDDEN_KEY } else { text }
     }
 }
 
 impl<S: Store> Inner<S> {
-    /// Why a request was decided about as it was.
+    /// Explains a past decision.
     pub(crate) fn explain(&self, asked: &Parts, id: &str) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
         let watcher = self.watching()?;
         let id: DecisionId = id.parse().map_err(|_| {
             let shown = quoted(id);
-            Problem::senseless(format!("`{shown}` is no id of a decision; it has sixteen hexadecimal digits"))
+            Problem::senseless(format!(
+                "`{shown}` is not the id of a decision, which has sixteen hexadecimal digits"
+            ))
         })?;
         let record = watcher.record(id).ok_or_else(|| forgotten(id, watcher))?;
         let limiter = self.limiter.load();
@@ -179,7 +181,7 @@ impl<S: Store> Inner<S> {
             .explanation(&record))
     }
 
-    /// What would be decided about a request now, and why.
+    /// Explains the decision that a request would get now.
     pub(crate) async fn consider(&self, body: &[u8], role: Role) -> Result<Reply, Problem> {
         let watcher = self.watching()?;
         let asked: CheckRequest<'_> = read(body, FIELDS)?;
@@ -195,12 +197,10 @@ impl<S: Store> Inner<S> {
             .explanation(&record))
     }
 
-    /// What counts and remembers, if anything does.
+    /// Returns the watcher, if the limiter is observed.
     pub(crate) fn watching(&self) -> Result<&Watcher, Problem> {
         self.watcher.get().ok_or_else(|| {
-            Problem::conflict(
-                "nothing is observed: the policy file says `observe: off`; remove that and restart",
-            )
+            Problem::conflict("observation is off: the policy file has `observe: off`; remove it and restart")
         })
     }
 }

@@ -1,14 +1,14 @@
-//! What only the process around the API knows, and what is noticed from time to time.
+//! Values that only the surrounding process knows, and the history of outages.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate::{Health, Timestamp};
 
-/// How many outages are remembered: the last.
+/// The number of past outages that are kept.
 const MAX_OUTAGES: usize = 20;
 
-/// What only the process around the API knows: how full things are.
+/// Values that only the surrounding process knows, such as fill levels.
 ///
 /// ```
 /// # use tollgate_server::Gauges;
@@ -19,15 +19,15 @@ const MAX_OUTAGES: usize = 20;
 pub struct Gauges {
     /// The kind of store: `memory` or `redis`.
     pub store: &'static str,
-    /// How many keys it remembers, where that is known.
+    /// The number of keys in the store, if known.
     pub keys: Option<u64>,
-    /// How many keys gave way to others while they still counted, where that is known.
+    /// The number of keys that were evicted while they still counted, if known.
     pub evictions: Option<u64>,
-    /// How many requests are held back at the moment.
+    /// The number of requests in the tarpit.
     pub tarpit_waiting: u64,
-    /// How many may be held back at once.
+    /// The capacity of the tarpit.
     pub tarpit_most: u64,
-    /// How many refusals got no line in the log, since there were too many.
+    /// The number of refusals that were not logged because of the log's rate limit.
     pub log_suppressed: u64,
 }
 
@@ -44,20 +44,20 @@ impl Default for Gauges {
     }
 }
 
-/// A time in which the store gave no answers.
+/// A period in which the store did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     pub(crate) from: Timestamp,
-    /// `None`: it goes on.
+    /// `None` while the outage lasts.
     pub(crate) to: Option<Timestamp>,
 }
 
-/// The last outages, as noticed by looking now and then.
+/// The last outages, as seen by periodic samples of the store's health.
 #[derive(Default)]
 pub(crate) struct Outages(Mutex<VecDeque<Outage>>);
 
 impl Outages {
-    /// Looks at how the store is doing now.
+    /// Updates the outages from the current health of the store.
     pub(crate) fn notice(&self, health: &Health, now: Timestamp) {
         let mut outages = self.outages();
         let since = if health.is_degraded() { Some(health.since.unwrap_or(now)) } else { None };
@@ -77,13 +77,13 @@ impl Outages {
         }
     }
 
-    /// The last outages, the oldest first.
+    /// Returns the last outages, the oldest first.
     pub(crate) fn list(&self) -> Vec<Outage> {
         self.outages().iter().copied().collect()
     }
 
     fn outages(&self) -> MutexGuard<'_, VecDeque<Outage>> {
-        // A list that is whole between any two steps.
+        // The list is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! Values of a body, borrowed from it where they can be.
+//! JSON values that borrow from the body where possible.
 //!
-//! `Option<Cow<str>>` never borrows, whatever its attributes say: serde has one
-//! way to read a `Cow`, and that one copies. So texts have a type of their own.
+//! `Option<Cow<str>>` never borrows, whatever its attributes say, because serde's only implementation
+//! for `Cow` copies. Strings therefore have their own type.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::problem::Problem;
 
-/// More than anything costs, and exact in every language that reads JSON.
+/// The maximum cost: the largest integer that every JSON implementation represents exactly.
 pub(crate) const MAX_UNITS: u64 = (1 << 53) - 1;
 
-/// A string, copied only if it has escapes.
+/// A string that is copied only if it has escapes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Text<'b>(Cow<'b, str>);
 
@@ -48,17 +48,17 @@ impl<'de: 'b, 'b> Deserialize<'de> for Text<'b> {
     }
 }
 
-/// A number of units: whole, and not below zero.
+/// A number of units: an integer, at least zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Units(u64);
 
 impl Units {
-    /// As many as were meant, if that many can be.
+    /// Returns the number, if it is at most [`MAX_UNITS`].
     pub(crate) fn count(self) -> Result<u64, Problem> {
         self.called("cost")
     }
 
-    /// The same, of a field that is called so.
+    /// Like `count`, with the name of the field for the error.
     pub(crate) fn called(self, name: &str) -> Result<u64, Problem> {
         if self.0 > MAX_UNITS {
             return Err(Problem::senseless(format!("`{name}` is too large: it may be at most {MAX_UNITS}")));
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Units {
                 Ok(Units(count))
             }
 
-            /// Some languages have no other numbers, and write `1.0`.
+            /// Languages without integers write `1.0`.
             #[allow(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -100,8 +100,7 @@ impl<'de> Deserialize<'de> for Units {
     }
 }
 
-/// An object of strings, in its order. A name may come twice and have a list of values, as
-/// headers do.
+/// An object of strings, in order. A name may occur twice or have a list of values, as headers do.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs<'b>(Vec<(Text<'b>, OneOrMany<'b>)>);
 
@@ -133,7 +132,7 @@ impl<'de: 'b, 'b> Deserialize<'de> for Pairs<'b> {
     }
 }
 
-/// One string, or a list of strings.
+/// A string or a list of strings.
 #[derive(Debug)]
 pub(crate) enum OneOrMany<'b> {
     One(Text<'b>),
@@ -150,7 +149,7 @@ impl<'b> OneOrMany<'b> {
     }
 }
 
-/// Reads a string or a list of strings; with the words for what is expected.
+/// Parses a string or a list of strings; has the text for the expected type.
 struct TextOrList(&'static str);
 
 impl<'de> DeserializeSeed<'de> for TextOrList {
@@ -185,7 +184,7 @@ impl<'de> Visitor<'de> for TextOrList {
     }
 }
 
-/// A value that must be written as an object: structs can be read from lists too.
+/// A value that must be an object. Serde also reads structs from lists.
 pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -206,7 +205,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// A key: one string, or one for each part.
+/// A key: one string, or a string for each part.
 #[derive(Debug)]
 pub(crate) struct Parts<'b>(OneOrMany<'b>);
 

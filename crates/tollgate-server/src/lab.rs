@@ -1,9 +1,10 @@
-//! `POST /v1/lab/simulate`: algorithms side by side on a shape of traffic, in virtual time.
+//! `POST /v1/lab/simulate`: compares algorithms on generated traffic, in virtual time.
 //!
-//! It changes nothing and asks no store, so reading suffices. But it costs time of the processor: a question is bounded in events, worked on
-//! in slices between which this thread answers others, and no more than two are worked on at once.
+//! A simulation changes nothing and does not use the store, so the reader role suffices. To bound its
+//! CPU time, the number of events is limited, the work yields to other tasks between slices, and at
+//! most two simulations run at once.
 //!
-//! Not here: traffic and counting (`tollgate_sim`), the page that draws it (`page/lab.js`).
+//! Traffic and counting are in `tollgate_sim`, the charts in `page/lab.js`.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,17 +22,17 @@ use crate::body::{listed, quoted, read};
 use crate::problem::Problem;
 use crate::reply::{Reply, json_of};
 
-/// Requests in all, over all algorithms: what bounds the work of one question.
+/// The maximum number of requests in a simulation, summed over all algorithms.
 pub(crate) const MAX_EVENTS: u64 = 50_000;
-/// Each has a place in memory for each algorithm.
+/// The maximum number of clients. Each takes memory for each algorithm.
 pub(crate) const MAX_CLIENTS: u32 = 500;
-/// Each has a store for each algorithm.
+/// The maximum number of nodes. Each has a store for each algorithm.
 pub(crate) const MAX_NODES: u32 = 16;
-/// Worked on at once.
+/// The maximum number of concurrent simulations.
 const MAX_CONCURRENT: usize = 2;
-/// Events between two looks at what else there is to do.
+/// The number of events between two yields.
 const EVENTS_PER_SLICE: u32 = 250;
-/// The longest text of a rate or a length of time.
+/// The maximum length of a rate or a duration.
 pub(crate) const MAX_TEXT_BYTES: usize = 64;
 
 const FIELDS: &[&str] = &[
@@ -52,17 +53,17 @@ const FIELDS: &[&str] = &[
     "routing",
 ];
 
-/// How many questions are worked on.
+/// The number of running simulations.
 #[derive(Debug, Default)]
 pub(crate) struct Lab(AtomicUsize);
 
-/// Somebody's place in the lab, given back when they are gone.
+/// A permit for one simulation, released on drop.
 struct LabPermit<'l>(&'l AtomicUsize);
 
 impl Lab {
     fn enter(&self) -> Option<LabPermit<'_>> {
         let seat = LabPermit(&self.0);
-        // Whoever finds no seat has been counted, and is no more when the seat is dropped.
+        // A caller without a permit was counted; dropping `seat` corrects that.
         (self.0.fetch_add(1, Ordering::Relaxed) < MAX_CONCURRENT).then_some(seat)
     }
 }
@@ -73,7 +74,7 @@ impl Drop for LabPermit<'_> {
     }
 }
 
-/// All of it may be left out.
+/// The parameters of a simulation, all optional.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SimulateRequest {
@@ -95,7 +96,7 @@ struct SimulateRequest {
 }
 
 impl<S: Store> Inner<S> {
-    /// Puts algorithms side by side.
+    /// Runs a simulation that compares algorithms.
     pub(crate) async fn experiment(&self, body: &[u8]) -> Result<Reply, Problem> {
         let question = read::<SimulateRequest>(body, FIELDS)?.question()?;
         let _seat = self.lab.enter().ok_or_else(Problem::lab_is_full)?;
@@ -108,7 +109,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// Gives way once, to whatever else waits on this thread.
+/// Yields once to other tasks of this thread.
 async fn let_others() {
     let mut has_waited = false;
     poll_fn(|context| {
@@ -143,7 +144,7 @@ impl SimulateRequest {
         Ok(Question { traffic, contestants, network: self.network()?, most_events, notes })
     }
 
-    /// Without `algorithms`, all that take the rate.
+    /// Returns the algorithms; by default all that support the rate.
     fn contestants(&self, by: By) -> Result<(Vec<Contestant>, Vec<String>), Problem> {
         let rate = bounded("rate", self.rate.as_deref().unwrap_or("10/minute"))?;
         let senseless = |error: ContestantError| Problem::senseless(format!("`rate`: {error}"));
@@ -203,7 +204,7 @@ impl SimulateRequest {
     }
 }
 
-/// What a word stands for; without one, the usual.
+/// Maps a word to its value, or to the default if there is none.
 fn one_of<T: Copy>(field: &str, word: Option<&str>, usual: T, known: &[(&str, T)]) -> Result<T, Problem> {
     let Some(word) = word else { return Ok(usual) };
     let found = known.iter().find(|(name, _)| *name == word);

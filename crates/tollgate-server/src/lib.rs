@@ -1,15 +1,16 @@
 #![doc = include_str!("../API.md")]
 //!
-//! # Rooms
+//! # Types
 //!
-//! - [`Api`]: takes a request, gives an answer, never fails.
-//! - [`Access`]: who may ask, and for what ([`Role`], [`Caller`]). [`Status`]: what `/readyz` tells.
-//! - [`ModeOverrides`]: which limits refuse, switched while requests are served.
-//! - [`Gauges`]: what only the process around it knows.
-//! - [`JsonAnswer`]: what another protocol's HTTP form answers.
-//! - [`openapi()`]: the API, described for machines.
+//! - [`Api`]: turns a request into a response; it never fails.
+//! - [`Access`]: authorization by [`Role`] and [`Caller`]. [`Status`]: the state that `/readyz`
+//!   reports.
+//! - [`ModeOverrides`]: changes the modes of limits at run time.
+//! - [`Gauges`]: values that only the surrounding process knows.
+//! - [`JsonAnswer`]: the response of a handler for `POST /json`.
+//! - [`openapi()`]: the OpenAPI description.
 //!
-//! Not here: sockets. It is handed requests and hands back answers.
+//! The crate has no sockets: the caller passes requests and sends the responses.
 
 mod access;
 mod api;

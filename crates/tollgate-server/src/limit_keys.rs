@@ -1,8 +1,8 @@
-//! `POST /v1/limits/{name}/…`: one key of one limit, both given by name.
+//! `POST /v1/limits/{name}/…`: operations on one key of one limit.
 //!
-//! For services that know what they count, and for operators who look at a key
-//! or help it out. All windows of the limit answer. Looking and helping work in
-//! every mode of the limit; a check obeys it, as a request does.
+//! For services that choose the limit and the key themselves, and for operators that inspect or adjust
+//! a key. The response covers all windows of the limit. A check follows the mode of the limit, as a
+//! request does; the other operations work in every mode.
 
 use std::borrow::Cow;
 
@@ -27,11 +27,11 @@ use crate::reply::{Reply, json, json_of};
 use crate::route::Operation;
 
 const FIELDS: &[&str] = &["key", "cost", "plan"];
-/// Forgetting has no amount.
+/// A reset has no cost.
 const RESET_FIELDS: &[&str] = &["key", "plan"];
-/// The most names that are compared with one that nobody knows.
+/// The maximum number of names that are compared with an unknown name.
 const MAX_COMPARED_NAMES: usize = 200;
-/// The most names that a problem lists.
+/// The maximum number of names that an error lists.
 const MAX_LISTED_NAMES: usize = 10;
 
 #[derive(Deserialize)]
@@ -59,9 +59,9 @@ struct NamedKey<'l> {
     key: Key,
     plan: Option<&'l str>,
     cost: Option<u64>,
-    /// Whether whoever named the key may not see what it becomes.
+    /// Whether the caller that named the key may not see its hash.
     is_hidden: bool,
-    /// Whether they may see its tag.
+    /// Whether the caller may see its tag.
     is_tagged: bool,
 }
 
@@ -79,7 +79,7 @@ impl<S: Store> Inner<S> {
         } else {
             read(body, FIELDS)?
         };
-        // Clients may escape whatever they like in a path.
+        // Clients may percent-encode any character of a path.
         let name = &*unescaped(name);
         let limiter = self.limiter.load();
         let policy = limiter.policy();
@@ -115,8 +115,8 @@ impl<S: Store> Inner<S> {
         if operation != Operation::Peek
             && let Some(watcher) = self.watcher.get()
         {
-            // Even if the store gave no answer: it may have done it, and a key that has
-            // nothing left is soon noticed again.
+            // Also if the store did not answer: it may have applied the change, and an exhausted key
+            // is soon detected again.
             watcher.forget_key(limit, &named.key);
         }
         let outcomes = outcomes.map_err(|error| Problem::outage_of_key(&error))?;
@@ -130,7 +130,7 @@ impl<S: Store> Inner<S> {
         json(out)
     }
 
-    /// How the key stands now, window by window.
+    /// Returns the state of the key, one entry for each window.
     fn told_standing(
         &self,
         policy: &Policy,
@@ -140,7 +140,8 @@ impl<S: Store> Inner<S> {
         outcomes: &[Outcome],
     ) -> Reply {
         let teller = ViewContext { policy, secret: self.secret() };
-        // What is given back says how much, and not what would be wanted next.
+        // For a grant or a refund, `cost` is the amount to return and not the cost of the next
+        // request.
         let wanted = if operation == Operation::Peek { named.cost.unwrap_or(1) } else { 1 };
         let limits: Vec<_> = rules
             .iter()
@@ -171,7 +172,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// Does it, and says how each window stands then.
+/// Applies an operation, and returns the resulting state of each window.
 async fn adjusted<S: Store>(
     limiter: &Limiter<S>,
     named: &NamedKey<'_>,
@@ -185,8 +186,8 @@ async fn adjusted<S: Store>(
             let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
             return Ok(store.decide(&checks).await?.outcomes.to_vec());
         }
-        // When a charge was made nobody said, so a refund cannot be of a certain one: like
-        // a grant, it gives back the newest that still count.
+        // The time of the refunded charge is unknown, so a refund cannot target it: like a grant, it
+        // returns the newest charges that still count.
         Operation::Grant | Operation::Refund => Adjustment::Grant { units },
         Operation::Reset => Adjustment::Reset,
     };
@@ -228,21 +229,21 @@ pub(crate) fn unknown(name: &str, policy: &Policy) -> Problem {
     Problem::not_found(format!("no limit is called `{}`; {meant}{listed}", quoted(name)))
 }
 
-/// The key, if a request can have it.
+/// Returns the key, if a request can have it.
 fn key(policy: &Policy, limit: &Limit, values: &[&str]) -> Option<Key> {
-    // Any word would do as the key of everybody, and would look as if it were counted.
+    // A key for `by: global` would be accepted without meaning, and would appear to be counted.
     if limit.by() == [KeySource::Global] && !values.is_empty() {
         return None;
     }
     policy.key(limit, values)
 }
 
-/// A key that no request can have is not there to be looked at.
+/// Returns the error for a key that no request can have.
 fn wrong_key(limit: &Limit) -> Problem {
     let name = limit.name();
     let parts: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
     Problem::not_found(match parts.as_slice() {
-        [only] if only == "global" => format!("limit `{name}` has one key for everybody: leave out `key`"),
+        [only] if only == "global" => format!("limit `{name}` has one key for all callers: leave out `key`"),
         [only] if only == "ip" => {
             format!("limit `{name}` counts by ip: `key` must be an address such as \"203.0.113.9\"")
         }

@@ -1,4 +1,4 @@
-//! `GET /v1/limits`: what the policy in force limits.
+//! `GET /v1/limits`: the limits of the policy in force.
 
 use serde::Serialize;
 use tollgate::policy::{Allowance, EnvoyMatch, OnOutage};
@@ -19,45 +19,45 @@ struct LimitsResponse<'p> {
 struct LimitView<'p> {
     name: &'p str,
     endpoints: Vec<String>,
-    /// Paths of its endpoints that it does not cover.
+    /// Paths of its endpoints that the limit does not cover.
     except: Vec<String>,
     hosts: Vec<String>,
     methods: Vec<&'p str>,
-    /// The entries of the descriptors it covers; none of a limit on paths.
+    /// The entries of the descriptors that it covers; empty for a limit on paths.
     descriptor: Vec<String>,
     domains: Vec<&'p str>,
     by: Vec<String>,
     algorithm: &'static str,
-    /// One for each window, in words.
+    /// One description for each window.
     quotas: Vec<String>,
-    /// One for each window: under which a shared store files its keys.
+    /// The rule id of each window, which prefixes its keys in a shared store.
     ids: Vec<String>,
-    /// What is in force.
+    /// The mode in force.
     mode: &'static str,
-    /// What the file says.
+    /// The mode in the policy file.
     policy_mode: &'static str,
     switched: bool,
     candidate_of: Option<&'p str>,
     soft: Option<SoftView>,
     missing: &'static str,
     cost: String,
-    /// Where it is found what a request cost in the end.
+    /// The source of the final cost of a request.
     settle: Option<String>,
     count_denied: bool,
     on_outage: &'static str,
-    /// Names of plans with numbers of their own.
+    /// The plans that have their own quotas.
     plans: Vec<&'p str>,
-    /// What each of these plans grants.
+    /// The quotas of these plans.
     plan_quotas: Vec<PlanView<'p>>,
 }
 
-/// What a limit grants to one plan.
+/// The quota of a limit for one plan.
 #[derive(Serialize)]
 struct PlanView<'p> {
     plan: &'p str,
     /// `limited`, `unlimited` or `blocked`.
     grants: &'static str,
-    /// One for each window, in words; none where nothing is counted.
+    /// One description for each window; empty if the plan is not counted.
     quotas: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl<'p> PlanView<'p> {
     }
 }
 
-/// What rules promise, in words.
+/// Describes the quotas of rules.
 fn quotas(rules: &[Rule]) -> Vec<String> {
     rules.iter().map(|rule| tollgate_http::promise(&rule.quota)).collect()
 }

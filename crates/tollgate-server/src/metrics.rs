@@ -1,9 +1,9 @@
-//! `GET /metrics`: counts for whoever watches, in the text format of Prometheus.
+//! `GET /metrics`: counters in the Prometheus text format.
 //!
-//! Here is what is known of the store's health and of modes; all else is appended by whoever knows it
-//! ([`Api::with_metrics`](crate::Api::with_metrics)): counters, the store's own.
+//! This module writes the health of the store and the modes. Other components append their own lines
+//! with [`Api::with_metrics`](crate::Api::with_metrics).
 //!
-//! Invariant: no label ever holds anything that a caller sent.
+//! Invariant: labels never contain text from callers.
 
 use tollgate::{BreakerState, Health, Mode, Policy, Store};
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
@@ -28,32 +28,36 @@ impl<S: Store> Inner<S> {
 
 fn write_store(to: &mut Exposition<'_>, health: &Health) {
     let is_open = health.breaker != BreakerState::Closed;
-    let help = "Whether the store answered when last asked.";
+    let help = "Whether the last call to the store succeeded.";
     to.one("tollgate_store_up", Gauge, help, u8::from(health.answers));
-    to.one("tollgate_store_breaker_open", Gauge, "Whether the store is left alone.", u8::from(is_open));
-    let help = "Questions that the store gave no answer to.";
+    to.one(
+        "tollgate_store_breaker_open",
+        Gauge,
+        "Whether the circuit breaker of the store is open.",
+        u8::from(is_open),
+    );
+    let help = "Calls to the store that failed.";
     to.one("tollgate_store_failures_total", Counter, help, health.failures);
-    let help = "How often the store was given up for a while.";
+    let help = "How often the circuit breaker opened.";
     to.one("tollgate_breaker_opened_total", Counter, help, health.opened);
     let help = "Decisions without the store, by the on_outage rule that decided.";
     to.family("tollgate_degraded_decisions_total", Counter, help)
         .value(&[("rule", "local")], health.degraded.local)
         .value(&[("rule", "allow")], health.degraded.allow)
         .value(&[("rule", "deny")], health.degraded.deny);
-    let help = "Keys to be charged to the store for what they spent in an outage.";
+    let help = "Keys with outstanding charges from an outage.";
     to.one("tollgate_ledger_keys", Gauge, help, health.ledger_keys);
     let help = "Units charged to the store after an outage.";
     to.one("tollgate_replayed_units_total", Counter, help, health.replayed_units);
-    let help = "Charges of an outage that the store may never have got.";
+    let help = "Charges of an outage that may be lost.";
     to.one("tollgate_ledger_lost_total", Counter, help, health.lost_entries);
 }
 
-/// What is in force, and what was switched by hand. Limits beyond so many have no series of
-/// their own, as in whatever is counted.
+/// Writes the modes in force and the overrides. Limits beyond a fixed number have no series, as in all
+/// other metrics.
 fn write_modes(to: &mut Exposition<'_>, policy: &Policy, modes: &Modes) {
     let limits = || policy.limits().iter().take(MAX_NAMED_LIMITS);
-    let help =
-        "What everything is switched to: 1 for that mode. At enforce, each limit is as it says itself.";
+    let help = "The mode of everything: 1 for that mode. At enforce, each limit has its own mode.";
     let mut family = to.family("tollgate_mode", Gauge, help);
     for any in [Mode::Enforce, Mode::Shadow, Mode::Off] {
         family.value(&[("mode", mode(any))], u8::from(modes.everything() == any));
@@ -63,7 +67,7 @@ fn write_modes(to: &mut Exposition<'_>, policy: &Policy, modes: &Modes) {
     for limit in limits() {
         family.value(&[("limit", limit.name()), ("mode", mode(limit.mode()))], 1);
     }
-    let help = "Whether a limit was switched by hand, and not taken back.";
+    let help = "Whether a limit has a mode override.";
     let mut family = to.family("tollgate_limit_switched", Gauge, help);
     for limit in limits() {
         family.value(&[("limit", limit.name())], u8::from(modes.is_switched(limit.name())));

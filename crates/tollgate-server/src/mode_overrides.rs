@@ -1,16 +1,16 @@
-//! Which limits refuse, switched while requests are served.
+//! Changes the modes of limits while requests are served.
 //!
-//! The policy file says how each limit begins. A switch is laid over it, for one limit or
-//! for everything, and stays there when the file changes: whoever switched a limit off at
-//! night does not find it on again because somebody edited a comment.
+//! The policy file sets the initial mode of each limit. An override applies to one limit or to
+//! everything, and survives changes of the file: a limit that an operator switched off stays off when
+//! the file is edited.
 //!
-//! What is in force is the weaker of two: what the limit says (its switch, else the file)
-//! and what is said of everything. So everything at `enforce` leaves each limit as it is.
+//! The mode in force is the weaker of the limit's mode (its override, else the file) and the mode of
+//! everything. Everything at `enforce` thus leaves each limit unchanged.
 //!
-//! Those who switch wait for each other, and for the disk if it is kept there; a request
-//! waits for nobody: it takes the limiter that is in force.
+//! Operators that switch modes wait for each other and for the disk, if overrides are saved. Requests
+//! do not wait: they use the limiter in force.
 //!
-//! Not here: the disk (whoever calls [`ModeOverrides::on_change`]), who may switch (`access`).
+//! Saving is up to the callback of [`ModeOverrides::on_change`]; authorization is in `access`.
 
 mod journal;
 mod state;
@@ -28,7 +28,7 @@ pub use self::state::{LimitOverride, Modes, Switch, Target};
 use self::state::{State, admit, undone};
 use crate::access::Role;
 
-/// Switches limits, and remembers who did. Clones are the same.
+/// Overrides the modes of limits, and records each change. Clones share their state.
 ///
 /// ```
 /// # use tollgate::{Call, Limiter, Timestamp};
@@ -50,61 +50,62 @@ pub struct ModeOverrides<S = MemoryStore>(Arc<Board<S>>);
 
 struct Board<S> {
     limiter: SharedLimiter<S>,
-    /// Held by whoever changes something, from what it finds to what is in force and kept.
+    /// Held for the whole of a change: reading, applying and saving.
     turn: Mutex<()>,
-    /// Held for as long as it takes to look.
+    /// Held only while reading or replacing the state.
     state: Mutex<State>,
     keeper: OnceLock<Keeper>,
-    /// Whether the last change could not be kept.
+    /// Whether the last change could not be saved.
     unkept: AtomicBool,
 }
 
 type Keeper = Box<dyn Fn(&SavedOverrides, &Change) -> Result<(), String> + Send + Sync>;
 
-/// Who switches, and why.
+/// The author of a change, and its reason.
 #[derive(Clone, Debug)]
 pub struct Actor {
-    /// A name, as they give it: nobody checks it.
+    /// The name that the operator gave. It is not verified.
     pub by: String,
-    /// Why, in their words.
+    /// The reason that the operator gave.
     pub reason: String,
-    /// What they may do.
+    /// The role of the operator.
     pub role: Role,
-    /// Where they are.
+    /// The address of the operator.
     pub peer: Option<IpAddr>,
-    /// Whom the certificate names that they have shown, if they have.
+    /// The subject of the certificate that the operator presented.
     pub certificate: Option<String>,
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
 }
 
-/// What a switch has done.
+/// The result of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchOutcome {
-    /// What is in force now: of everything, or of the limit. `None` for a limit that the
-    /// policy does not have at the moment.
+    /// The mode now in force, of everything or of the limit. `None` if the policy does not have the
+    /// limit.
     pub mode: Option<Mode>,
-    /// What was in force before.
+    /// The mode that was in force before.
     pub before: Option<Mode>,
-    /// Whether it will survive a restart; `None` where nothing is kept.
+    /// Whether the change survives a restart; `None` if changes are not saved.
     pub persisted: Option<bool>,
-    /// What whoever switched should know.
+    /// A warning for the operator.
     pub warning: Option<String>,
 }
 
-/// Why nothing was switched.
+/// The reason why a switch was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwitchError {
-    /// No limit has this name.
+    /// The limit does not exist.
     Unknown,
-    /// Everything has no policy of its own: `enforce` leaves each limit as it is.
+    /// `policy` does not apply to everything, which has no mode in the file; `enforce` leaves each
+    /// limit unchanged.
     NoPolicyOfEverything,
-    /// It is tried beside the limit of this name, and never refuses.
+    /// The limit is a candidate of the limit of this name, and never refuses.
     Candidate(String),
 }
 
 impl<S> ModeOverrides<S> {
-    /// Everything as the policy in force has it.
+    /// Creates overrides that change nothing yet.
     pub fn new(limiter: SharedLimiter<S>) -> Self {
         let current = limiter.load();
         let file = Arc::new(current.policy().clone());
@@ -119,17 +120,17 @@ impl<S> ModeOverrides<S> {
         }))
     }
 
-    /// The file has changed: puts it in force, with the switches laid over it.
+    /// Puts a new policy into force, with the overrides applied.
     pub fn reload(&self, policy: Policy) {
         let _turn = self.turn();
         self.put(State { file: Arc::new(policy), ..self.state() });
     }
 
-    /// Puts in force what was kept when this last ran.
+    /// Applies overrides that an earlier process saved.
     pub fn restore(&self, saved: SavedOverrides) {
         let _turn = self.turn();
         let state = State { saved: Arc::new(saved.bounded()), ..self.found() };
-        // A start at which nothing was switched is no change of the policy.
+        // A start without overrides is not a change of the policy.
         if state.saved.switches_nothing() {
             *self.lock() = state;
         } else {
@@ -137,8 +138,8 @@ impl<S> ModeOverrides<S> {
         }
     }
 
-    /// Who keeps what was switched, for the next start. The first one counts. If it says
-    /// why it could not, the switch is in force all the same, and whoever switched is told.
+    /// Sets the callback that saves changes for the next start. Only the first call has an effect. If
+    /// it fails, the change stays in force, and the operator gets a warning.
     pub fn on_change(
         &self,
         keep: impl Fn(&SavedOverrides, &Change) -> Result<(), String> + Send + Sync + 'static,
@@ -146,7 +147,7 @@ impl<S> ModeOverrides<S> {
         let _first = self.0.keeper.set(Box::new(keep));
     }
 
-    /// Switches, and writes down who did. What is so already is no change.
+    /// Changes a mode and records the change. Switching to the current mode is not a change.
     pub fn switch(
         &self,
         target: Target<'_>,
@@ -168,14 +169,14 @@ impl<S> ModeOverrides<S> {
                 .unwrap_or_default()
             }
         };
-        // Everything begins at `enforce`, by whatever word.
+        // Everything starts at `enforce`, which is the same as `policy`.
         let from = match (target, from) {
             (Target::Everything, Switch::Policy) => Switch::Enforce,
             _ => from,
         };
         if from == switch {
             let mode = before.of(target);
-            // What could not be kept the last time is tried again.
+            // Retries a save that failed the last time.
             let why = if self.0.unkept.load(Ordering::Relaxed) {
                 before.saved.changes.back().and_then(|last| self.keep(&before, last))
             } else {
@@ -191,15 +192,15 @@ impl<S> ModeOverrides<S> {
         Ok(self.switched((before.of(target), after.of(target)), why, undone(&after, target, switch)))
     }
 
-    /// Has it kept for the next start, if anybody keeps it. Why it could not be.
+    /// Saves the state for the next start, if there is a callback. Returns the reason of a failure.
     fn keep(&self, state: &State, change: &Change) -> Option<String> {
         let why = self.0.keeper.get()?(&state.saved, change).err();
-        // Only ever looked at by whoever has the turn.
+        // Accessed only while the turn is held.
         self.0.unkept.store(why.is_some(), Ordering::Relaxed);
         why
     }
 
-    /// What a switch has done, from one mode to another.
+    /// Returns the result of a switch from one mode to another.
     fn switched(
         &self,
         (before, mode): (Option<Mode>, Option<Mode>),
@@ -214,25 +215,25 @@ impl<S> ModeOverrides<S> {
         SwitchOutcome { mode, before, persisted, warning }
     }
 
-    /// How everything is switched now.
+    /// Returns the current modes and overrides.
     pub fn modes(&self) -> Modes {
         Modes { state: self.state() }
     }
 
-    /// Who switched what, the newest first.
+    /// Returns the recorded changes, the newest first.
     pub fn changes(&self) -> Vec<Change> {
         self.state().saved.changes.iter().rev().cloned().collect()
     }
 
-    /// Puts it in force, and then says that it is.
+    /// Puts a state into force, then publishes it.
     fn put(&self, mut state: State) {
         self.0.limiter.replace(state.policy());
         state.version = self.0.limiter.load().version();
         *self.lock() = state;
     }
 
-    /// How things are, for whoever has the turn. A policy that was put in force past this
-    /// board is taken for the file's: it must not be lost to the next switch.
+    /// Returns the current state, for the holder of the turn. A policy that was put into force by other
+    /// code is adopted as the file's policy, so that the next switch does not revert it.
     fn found(&self) -> State {
         let (state, current) = (self.state(), self.0.limiter.load());
         if state.version == current.version() {
@@ -246,7 +247,7 @@ impl<S> ModeOverrides<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // It is replaced as a whole, so whoever panicked left one that is whole.
+        // The state is replaced as a whole, so a poisoned lock is usable.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

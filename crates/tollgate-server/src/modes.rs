@@ -1,4 +1,5 @@
-//! `/v1/mode`, `/v1/limits/{name}/mode`, `/v1/changes`: which limits refuse, and who said so.
+//! `/v1/mode`, `/v1/limits/{name}/mode`, `/v1/changes`: modes of limits, and the record of their
+//! changes.
 
 use http::request::Parts;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use crate::reply::{Reply, json_of};
 
 const FIELDS: &[&str] = &["mode", "reason", "by"];
 
-/// What can be said of everything, and of a limit.
+/// The modes that apply to everything and to a limit.
 const GLOBAL_MODES: [Switch; 3] = [Switch::Enforce, Switch::Shadow, Switch::Off];
 const LIMIT_MODES: [Switch; 4] = [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Policy];
 
@@ -79,7 +80,7 @@ impl ModeRequest<'_> {
     }
 }
 
-/// What somebody wrote, if all of it can be kept.
+/// Returns a text of the operator, if it is not too long.
 fn said(name: &str, text: Option<&Text<'_>>, most: usize) -> Result<String, Problem> {
     let text = text.map(|text| text.as_str().trim()).unwrap_or_default();
     let length = text.chars().count();
@@ -92,7 +93,7 @@ fn said(name: &str, text: Option<&Text<'_>>, most: usize) -> Result<String, Prob
 }
 
 impl<S: Store> Inner<S> {
-    /// What is switched.
+    /// Returns the modes and overrides.
     pub(crate) fn modes(&self, asked: &Parts) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
         let modes = self.mode_overrides().modes();
@@ -105,7 +106,7 @@ impl<S: Store> Inner<S> {
         Ok(json_of(&ModesResponse { mode: mode(modes.everything()), limits: limits.collect() }))
     }
 
-    /// Switches a limit, or everything.
+    /// Switches the mode of a limit or of everything.
     pub(crate) async fn switch(
         &self,
         limit: Option<&str>,
@@ -126,7 +127,7 @@ impl<S: Store> Inner<S> {
             at: self.now(),
         };
         let (board, limit) = (self.mode_overrides().clone(), name.clone());
-        // It may be written to a disk, and the others on this thread do not wait for that.
+        // Saving may wait for a disk, which must not block other requests of this thread.
         let switched = self.offload.run(move || {
             board.switch(limit.as_deref().map_or(Target::Everything, Target::Limit), switch, &who)
         });
@@ -145,7 +146,7 @@ impl<S: Store> Inner<S> {
         match error {
             SwitchError::Unknown => unknown(name, self.limiter.load().policy()),
             SwitchError::NoPolicyOfEverything => Problem::senseless(
-                "everything has no mode in the policy file: `enforce` leaves each limit as it says itself",
+                "everything has no mode in the policy file: `enforce` leaves each limit with its own mode",
             ),
             SwitchError::Candidate(live) => Problem::senseless(format!(
                 "`{name}` is tried beside `{live}` and never refuses: to put it in force, write it as `{live}` in the policy file"
@@ -153,7 +154,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Who switched what, the newest first.
+    /// Returns the recorded changes, the newest first.
     pub(crate) fn changes(&self, asked: &Parts) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
         let changes = self.mode_overrides().changes().into_iter().map(|change| ChangeView {

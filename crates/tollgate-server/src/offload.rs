@@ -1,10 +1,9 @@
-//! Work that may wait for a disk, done beside the thread that serves.
+//! Runs blocking work on a separate thread.
 //!
-//! A worker serves many connections, and none of them should wait because somebody's switch
-//! is being written down. Such work is rare, so each gets a thread of its own; few at once,
-//! so that nobody can ask for many.
+//! A worker serves many connections, which must not wait while a mode change is written to disk. Such
+//! work is rare, so each call starts a thread; the number of concurrent threads is bounded.
 //!
-//! Not here: a runtime. Whoever awaits it may be run by any.
+//! The future does not depend on a runtime.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,26 +13,26 @@ use std::thread;
 
 use crate::problem::Problem;
 
-/// How many may be under way at once.
+/// The maximum number of concurrent threads.
 const MAX_OFFLOADED: usize = 16;
 
-/// How many are under way, and may be.
+/// The number of running threads.
 #[derive(Clone, Default)]
 pub(crate) struct Offload(Arc<AtomicUsize>);
 
-/// What the thread leaves behind for the one who waits.
+/// The shared state between the thread and the waiting future.
 struct Slot<T> {
     state: Mutex<State<T>>,
 }
 
 enum State<T> {
-    /// The thread works; this is who waits.
+    /// The thread is running; holds the waker of the future.
     Working(Option<Waker>),
-    /// It is done; `None` where it broke off.
+    /// The thread has ended; `None` if it panicked.
     Done(Option<T>),
 }
 
-/// Says that the thread is done, however it ends.
+/// Completes the slot when dropped, even on a panic.
 struct CompletionGuard<T> {
     slot: Arc<Slot<T>>,
     result: Option<T>,
@@ -48,7 +47,7 @@ impl<T> CompletionGuard<T> {
 
 impl<T> Drop for CompletionGuard<T> {
     fn drop(&mut self) {
-        // Only a number: nothing hangs on its order.
+        // Relaxed, because the number orders no other memory access.
         self.running.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.slot.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *state, State::Done(self.result.take()));
@@ -60,7 +59,7 @@ impl<T> Drop for CompletionGuard<T> {
 }
 
 impl Offload {
-    /// Does it on a thread of its own, and waits for it without holding up this one.
+    /// Runs `work` on a new thread, and awaits its result without blocking.
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -72,7 +71,7 @@ impl Offload {
         }
         let slot = Arc::new(Slot { state: Mutex::new(State::Working(None)) });
         let ending = CompletionGuard { slot: Arc::clone(&slot), result: None, running: Arc::clone(&self.0) };
-        // Where no thread can be had, the ending is dropped, and that is the answer.
+        // If no thread can be started, dropping the guard completes the slot.
         let started = thread::Builder::new().name("switch".into()).spawn(move || ending.with(work()));
         drop(started);
         let result = poll_fn(|context| {
@@ -96,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_gets_what_was_done_elsewhere() {
+    fn the_future_returns_the_result_of_the_thread() {
         let here = thread::current().id();
         let there = pollster::block_on(Offload::default().run(|| thread::current().id()));
         assert!(there.is_ok_and(|there| there != here));
     }
 
     #[test]
-    fn work_that_breaks_off_is_told_and_leaves_its_place() {
+    fn a_panic_is_reported_and_releases_its_slot() {
         let offload = Offload::default();
         for _ in 0..2 * MAX_OFFLOADED {
             assert!(pollster::block_on(offload.run(|| assert!(is_so_many_as_none()))).is_err());
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many_at_once() {
+    fn the_number_of_threads_is_bounded() {
         let (offload, (go, wait)) = (Offload::default(), mpsc::channel::<()>());
         let wait = Arc::new(Mutex::new(wait));
         let waiting: Vec<_> = (0..MAX_OFFLOADED)

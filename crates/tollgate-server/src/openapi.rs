@@ -1,9 +1,9 @@
-//! The API, described for machines (`OpenAPI` 3.1).
+//! The `OpenAPI` 3.1 description of the API.
 //!
-//! Written by hand beside the handlers, and held to them by
-//! `tests/openapi.rs`, which sends what it promises to answer.
+//! It is written by hand beside the handlers; `tests/openapi.rs` sends requests and compares the
+//! responses with it.
 //!
-//! Not here: `/json`, whose shapes are Envoy's and stand in its protobuf files.
+//! `/json` is not described, because Envoy's protobuf files define its messages.
 
 mod auth;
 mod lab;
@@ -12,8 +12,8 @@ mod schemas;
 
 use serde_json::{Map, Value, json};
 
-/// The API, described as `OpenAPI` 3.1. `docs/openapi.json` is this, and so is what
-/// `GET /openapi.json` answers.
+/// Returns the `OpenAPI` 3.1 description of the API, as in `docs/openapi.json` and as served by `GET
+/// /openapi.json`.
 ///
 /// ```
 /// let api = tollgate_server::openapi();
@@ -57,35 +57,35 @@ fn all_schemas() -> Value {
 
 fn paths() -> Value {
     let mut paths = json!({
-        "/": page("index", "What is here; to those who read HTML, the page for people", json!({
+        "/": page("index", "The index of the API; the dashboard for clients that accept HTML", json!({
             "text/plain": {"schema": {"type": "string"}}, "text/html": {"schema": {"type": "string"}},
         })),
         "/healthz": page("healthz", "Whether the process is alive", json!({"text/plain": {"schema": {"type": "string"}}})),
         "/health": page(
-            "health", "The same, where throttlecrab's clients look", json!({"text/plain": {"schema": {"type": "string"}}})
+            "health", "Liveness, at the path of throttlecrab", json!({"text/plain": {"schema": {"type": "string"}}})
         ),
         "/readyz": readyz(),
         "/metrics": page(
-            "metrics", "Counts, in the text format of Prometheus", json!({"text/plain": {"schema": {"type": "string"}}})
+            "metrics", "Metrics in the Prometheus text format", json!({"text/plain": {"schema": {"type": "string"}}})
         ),
         "/openapi.json": page("openapi", "This document", json!({"application/json": {"schema": {"type": "object"}}})),
         "/v1/limits": page("limits", "The limits in force", json_of("Limits")),
         "/v1/check": {"post": with_links(operation(
-            "check", "May this request pass?", "CheckRequest", "Decision", &["400", "401", "403", "408", "413", "415", "422"]
+            "check", "Decides about a request, and charges it", "CheckRequest", "Decision", &["400", "401", "403", "408", "413", "415", "422"]
         ))},
         "/v1/check/batch": {"post": operation(
             "checkBatch",
-            "May these requests pass? Each is decided on its own, in their order; a mistake in one turns down all.",
+            "Decides about several requests, in order and independently. If one is invalid, all are rejected.",
             "BatchRequest", "BatchDecision", &["400", "401", "403", "408", "413", "415", "422"]
         )},
         "/v1/settle": {"post": operation(
             "settle",
-            "What an earlier request cost in the end. The first word is final: the same cost again changes nothing, another one is 409.",
+            "Reports the final cost of an earlier request. The first settlement is final: the same cost again changes nothing, another cost is 409.",
             "SettleRequest", "Settled", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
         )},
         "/v1/release": {"post": operation(
             "release",
-            "An earlier request is over: its slots are given back. Doing so twice does no harm.",
+            "Releases the slots of an earlier request. Releasing twice is harmless.",
             "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
         )},
         "/v1/auth": auth::by_query(),
@@ -95,17 +95,17 @@ fn paths() -> Value {
         "/v1/auth/forwarded/{status}": auth::by_path("Forwarded", Some("WithStatus")),
         "/throttle": {"post": operation(
             "throttle",
-            "throttlecrab's question: the limit comes with the call. A refusal is 200, too; seconds are whole and cut.",
+            "throttlecrab's API, in which the call sets the limit. A refusal is also 200; seconds are truncated.",
             "ThrottleRequest", "Throttled", &["400", "401", "403", "408", "409", "413", "415", "422"]
         )},
     });
     if let Some(paths) = paths.as_object_mut() {
         for (word, summary) in [
             ("check", "Decides by one limit about one key, and charges it"),
-            ("peek", "How a key stands. Charges nothing"),
-            ("grant", "Gives back up to a full allowance, never more than the limit holds"),
-            ("reset", "Forgets what a key has spent"),
-            ("refund", "Gives back what a key was charged last, up to a full allowance"),
+            ("peek", "Returns the state of a key. Charges nothing"),
+            ("grant", "Returns units to a key, up to a full allowance"),
+            ("reset", "Resets a key to its full allowance"),
+            ("refund", "Returns the last charges of a key, up to a full allowance"),
         ] {
             paths.insert(format!("/v1/limits/{{name}}/{word}"), named(word, summary));
         }
@@ -119,10 +119,10 @@ fn json_of(schema: &str) -> Value {
     json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}})
 }
 
-/// Something to look at.
+/// Describes a resource that is read with `GET`.
 fn page(id: &str, summary: &str, content: Value) -> Value {
     let operation = |id: String, content: Option<Value>| {
-        let mut ok = json!({"description": "It is here."});
+        let mut ok = json!({"description": "Success."});
         if let (Some(ok), Some(content)) = (ok.as_object_mut(), content) {
             ok.insert("content".into(), content);
         }
@@ -151,7 +151,7 @@ fn readyz() -> Value {
     json!({"get": operation("readyz", Some(json_of("Readiness"))), "head": operation("readyzHead", None)})
 }
 
-/// Something to ask for.
+/// Describes an operation.
 fn operation(id: &str, summary: &str, asked: &str, told: &str, problems: &[&str]) -> Value {
     let mut responses = Map::new();
     responses.insert("200".into(), json!({"description": "The answer.", "content": json_of(told)}));
@@ -167,7 +167,7 @@ fn operation(id: &str, summary: &str, asked: &str, told: &str, problems: &[&str]
     })
 }
 
-/// What can be done later with the id of an answer.
+/// Adds links to the operations that take the id of the response.
 fn with_links(mut operation: Value) -> Value {
     let id = "$response.body#/id";
     operation["responses"]["200"]["links"] = json!({
@@ -186,7 +186,7 @@ fn named(word: &str, summary: &str) -> Value {
     named
 }
 
-/// A path that names a limit.
+/// Describes the path parameter that names a limit.
 fn named_parameters() -> Value {
     json!({
         "parameters": [{
@@ -207,15 +207,15 @@ fn responses() -> Value {
         }})
     };
     json!({
-        "400": problem("The request cannot be read; the detail says where."),
+        "400": problem("The request cannot be parsed; the detail has the position."),
         "401": problem("The token is missing or wrong."),
-        "403": problem("The token may only look, and this takes the admin token; or a page of another site asks, by its Origin or by Sec-Fetch-Site; or, where no token is wanted, the Host is a name that others can own."),
+        "403": problem("The token permits reads only, and this needs the admin token; or the request comes from a page of another origin, by its Origin or Sec-Fetch-Site; or, without a token, the Host is neither an address nor localhost."),
         "404": problem("No such limit, key, decision or file."),
         "408": problem("The body did not arrive in time."),
-        "409": problem("Nothing is observed (`observe: off`); or the limit counts slots, which are neither granted nor refunded; or the decision is settled at another cost; or the store holds data under this key that Tollgate did not write; or the numbers of a throttle do not go together."),
+        "409": problem("Observation is off (`observe: off`); or the limit counts slots, which can be neither granted nor refunded; or the decision is already settled at another cost; or the store holds data under this key that Tollgate did not write; or the numbers of a throttle are inconsistent."),
         "413": problem("The body is too long."),
-        "415": problem("The body is something else than JSON by its type, or packed; or it is a browser's and not JSON by its type."),
-        "422": problem("The request can be read and makes no sense; the detail says why."),
-        "503": problem("The store gives no answer; or, of a switch or a simulation, too many are made at once."),
+        "415": problem("The content type is not JSON, or the body is compressed; or a browser sent it without the JSON content type."),
+        "422": problem("The request was parsed and is invalid; the detail has the reason."),
+        "503": problem("The store does not answer; or there are too many concurrent mode changes or simulations."),
     })
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/overview`: is everything all right? All that one look should tell.
+//! `GET /v1/overview`: the health of the server in one response.
 
 use http::request::Parts;
 use serde::Serialize;
@@ -30,7 +30,7 @@ struct OverviewResponse {
     series: SeriesView,
     latency_us: Option<LatencyView>,
     alerts: Vec<AlertView>,
-    /// After how long a key that has nothing left is among them.
+    /// The seconds after which an exhausted key becomes an alert.
     at_zero_for_s: Option<u64>,
     tarpit: TarpitView,
     log: LogView,
@@ -75,7 +75,7 @@ struct CountsView {
     degraded: u64,
 }
 
-/// The sums of the last five minutes, as `/v1/stats` and `/v1/top` count them.
+/// The sums of the last five minutes, over the same window as in `/v1/stats` and `/v1/top`.
 #[derive(Serialize)]
 struct WindowView {
     from: u64,

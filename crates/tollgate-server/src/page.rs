@@ -1,12 +1,12 @@
-//! The page for people: static files, packed into the binary.
+//! The dashboard: static files, embedded in the binary.
 //!
-//! They hold no data and no secret, so everybody may have them. What they show they ask
-//! the API for, as anybody else would.
+//! The files contain no data and no secret, so they need no token. They load their data from the API,
+//! like any other client.
 //!
-//! `build.rs` lists whatever lies in `page/` (as `FILES`). A browser asks again each time
-//! and is told that nothing has changed, so a new version is seen at once.
+//! `build.rs` lists the files of `page/` (as `FILES`). Browsers revalidate on each load, so a new
+//! version shows at once.
 //!
-//! Not here: what the page looks like (`page/`), who may have it (`access`).
+//! Authorization is in `access`.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write as _;
@@ -27,11 +27,11 @@ use crate::reply::Reply;
 
 include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
 
-/// What the page may do: load its own files and ask its own server, and nothing else.
+/// The content security policy: the page may load its own files and call its own server only.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What every file is sent with.
+/// The headers of every file.
 const COMMON_HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-cache"),
     (CONTENT_SECURITY_POLICY, PAGE_CSP),
@@ -41,18 +41,19 @@ const COMMON_HEADERS: [(HeaderName, &str); 6] = [
     (X_FRAME_OPTIONS, "DENY"),
 ];
 
-/// A file of the page.
+/// A file of the dashboard.
 struct File {
     name: &'static str,
     body: &'static [u8],
     packed: OnceLock<EncodedFile>,
 }
 
-/// What is made of a file when it is first asked for.
+/// The encodings of a file, computed on first use.
 struct EncodedFile {
-    /// Its name as it is and as it is packed: two things that differ have two (RFC 9110, 8.8.3.3).
+    /// The entity tags of the plain and of the compressed form, which must differ (RFC 9110, section
+    /// 8.8.3.3).
     tags: [String; 2],
-    /// Only where that is shorter.
+    /// Present only if it is shorter.
     gzip: Option<Bytes>,
 }
 
@@ -109,20 +110,20 @@ impl File {
     }
 }
 
-/// Packed as small as it gets: it is done once.
+/// Compresses at the highest level, since this runs once.
 fn packed(body: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // Writing to memory does not fail; if it did, the file goes out as it is.
+    // Writing to memory does not fail; if it did, the file is sent uncompressed.
     encoder.write_all(body).ok()?;
     encoder.finish().ok().map(Bytes::from)
 }
 
-/// Whether the asker says that it unpacks gzip.
+/// Whether the client accepts gzip.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     names(headers, &ACCEPT_ENCODING, "gzip")
 }
 
-/// Whether a list of what is wanted names this, at a weight above zero (RFC 9110, 12.4.2).
+/// Whether a list header names this value with a weight above zero (RFC 9110, section 12.4.2).
 fn names(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> bool {
     let lines = headers.get_all(list).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|item| {
@@ -133,7 +134,7 @@ fn names(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> bool {
     })
 }
 
-/// Whether the asker has this very thing already.
+/// Whether the client already has this version.
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|known| {
@@ -142,7 +143,7 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     })
 }
 
-/// A file of the page.
+/// Returns a file of the dashboard.
 pub(crate) fn file(name: &str, asked: &HeaderMap) -> Result<Reply, Problem> {
     let file = FILES.iter().find(|file| file.name == name);
     let file =
@@ -150,7 +151,7 @@ pub(crate) fn file(name: &str, asked: &HeaderMap) -> Result<Reply, Problem> {
     Ok(file.reply(asked))
 }
 
-/// The page itself, for those who read HTML. Programs and `curl` do not say so.
+/// Returns the dashboard for clients that accept HTML. Programs and `curl` do not ask for HTML.
 pub(crate) fn index(asked: &HeaderMap) -> Option<Reply> {
     if names(asked, &ACCEPT, "text/html") { file("index.html", asked).ok() } else { None }
 }
@@ -160,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_page_is_below_a_hundred_kilobytes() {
+    fn the_dashboard_is_below_a_hundred_kilobytes() {
         let sizes = FILES.iter().map(|file| file.packed().gzip.as_ref().map_or(file.body.len(), Bytes::len));
         let sum: usize = sizes.sum();
         assert!(sum < 100_000, "{sum} bytes, packed");
     }
 
     #[test]
-    fn gzip_is_sent_to_those_who_say_so() {
+    fn gzip_is_sent_to_clients_that_accept_it() {
         for (said, takes) in [
             ("gzip", true),
             ("br, GZIP;q=0.5", true),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_sent_again() {
+    fn an_unchanged_file_is_not_sent_again() {
         for (said, known) in
             [("\"a\"", true), ("\"b\", W/\"a\"", true), ("*", true), ("\"b\"", false), ("a", false)]
         {

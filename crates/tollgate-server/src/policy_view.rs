@@ -1,4 +1,4 @@
-//! `GET /v1/policy`: the policy file as it was understood, but for its limits.
+//! `GET /v1/policy`: the policy as parsed, without its limits.
 
 use http::request::Parts;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What went wrong, and what to change: `application/problem+json` (RFC 9457).
+//! Error responses as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use http_body_util::Full;
 use serde::Serialize;
 use tollgate::StoreError;
 
-/// A request that got no answer, and why.
+/// An error response: the failure and how to correct it.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
     detail: Cow<'static, str>,
     header: Option<(HeaderName, HeaderValue)>,
-    /// Whether the detail is told as `error`, too.
+    /// Whether the detail is repeated as `error`.
     with_error: bool,
 }
 
@@ -34,12 +34,12 @@ impl Problem {
         Self { status, detail: detail.into(), header: None, with_error: false }
     }
 
-    /// 400: it cannot be read.
+    /// 400: the request cannot be parsed.
     pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// 401, with the challenge that the status demands.
+    /// 401, with the challenge that the status requires.
     pub(crate) fn unauthorized(challenge: &'static str, detail: &'static str) -> Self {
         let header = Some((WWW_AUTHENTICATE, HeaderValue::from_static(challenge)));
         Self { header, ..Self::new(StatusCode::UNAUTHORIZED, detail) }
@@ -55,21 +55,21 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// 405, with the methods that would do.
+    /// 405, with the allowed methods.
     pub(crate) fn wrong_method(allowed: &'static str) -> Self {
         let header = Some((ALLOW, HeaderValue::from_static(allowed)));
         let detail = format!("this resource answers to {allowed}");
         Self { header, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
     }
 
-    /// 408. Nobody knows where the next request would begin, so the connection closes.
+    /// 408. The start of the next request is unknown, so the connection closes.
     pub(crate) fn too_slow() -> Self {
         let header = Some((CONNECTION, HeaderValue::from_static("close")));
         let detail = "the body did not arrive in time; send it at once";
         Self { header, ..Self::new(StatusCode::REQUEST_TIMEOUT, detail) }
     }
 
-    /// 409: not with what is there.
+    /// 409: the request conflicts with the current state.
     pub(crate) fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }
@@ -86,27 +86,27 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
-    /// 415, for a browser: only its type tells the body from a form of another site.
+    /// 415 for a browser: only the content type distinguishes the body from a form of another site.
     pub(crate) fn wrong_type_of_page() -> Self {
         let detail = "a browser asks, as `Origin` or `Sec-Fetch-Site` says, and a page must send its body as \
                       `Content-Type: application/json`";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
-    /// 415, for a body that is packed. Says which encoding would do (RFC 9110, section 15.5.16).
+    /// 415 for a compressed body, with the accepted encoding (RFC 9110, section 15.5.16).
     pub(crate) fn wrong_encoding() -> Self {
         let header = Some((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
         let detail = "the body is packed, as `Content-Encoding` says: send it as it is";
         Self { header, ..Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail) }
     }
 
-    /// 422: it can be read and makes no sense.
+    /// 422: the request was parsed and is invalid.
     pub(crate) fn senseless(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// 503: the store gives no answer. 409 where it has one, and it is not about Tollgate:
-    /// that does not pass by itself.
+    /// 503: the store did not answer. 409 if the store holds data that Tollgate did not write, which is
+    /// permanent.
     pub(crate) fn outage(error: &StoreError) -> Self {
         if let StoreError::Foreign(_) = error {
             tracing::debug!(error = error as &dyn std::error::Error, "foreign data in the store");
@@ -115,7 +115,7 @@ impl Problem {
                  it must be removed by hand",
             );
         }
-        // Once for each request, so not louder: `Limiter::health` and its log tell of outages.
+        // Debug level, because this occurs for each request; `Limiter::health` logs outages.
         tracing::debug!(error = error as &dyn std::error::Error, "no answer from the store");
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
         let detail = "the store gives no answer at the moment, and this cannot be done without it; \
@@ -123,7 +123,7 @@ impl Problem {
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    /// 503: too many do the same at once.
+    /// 503: too many mode changes at once.
     pub(crate) fn busy() -> Self {
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
         let detail = "others are switching at the moment, or one of them has failed; look at `GET /v1/mode`, and \
@@ -131,14 +131,14 @@ impl Problem {
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    /// 503: the lab works on as many questions as it may.
+    /// 503: too many simulations at once.
     pub(crate) fn lab_is_full() -> Self {
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
         let detail = "others are simulating at the moment; try again shortly, or use `tollgate simulate`";
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    /// The same about a key that the caller has named, and may be told where it lies.
+    /// Like `outage`, for a key that the caller named; includes its name in the store.
     pub(crate) fn outage_of_key(error: &StoreError) -> Self {
         match error {
             StoreError::Foreign(name) => Self::outage(error).about(&format!("`{name}` in the store")),
@@ -146,12 +146,12 @@ impl Problem {
         }
     }
 
-    /// The same, said about one of several.
+    /// Prefixes the detail with the item that it is about.
     pub(crate) fn about(self, what: &str) -> Self {
         Self { detail: format!("{what}: {}", self.detail).into(), ..self }
     }
 
-    /// The same for clients that look for `error`.
+    /// Adds `error`, for clients that read that member.
     pub(crate) fn with_error(self) -> Self {
         Self { with_error: true, ..self }
     }
@@ -164,7 +164,7 @@ impl Problem {
             detail: &self.detail,
             error: self.with_error.then_some(&*self.detail),
         };
-        // Writing text to memory does not fail; if it did, the status says enough.
+        // Serializing to memory does not fail; if it did, the status is sent without a body.
         let body = serde_json::to_vec(&told).unwrap_or_default();
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = self.status;

@@ -1,7 +1,7 @@
-//! What is asked for behind the `?`.
+//! Parses query parameters.
 //!
-//! Read strictly: a parameter that is misspelt and ignored would answer something else than
-//! what was asked.
+//! The parser is strict, because ignoring a misspelled parameter would return a different result than
+//! requested.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use tollgate::policy::nearest;
 use crate::body::{listed, quoted};
 use crate::problem::Problem;
 
-/// The parameters of a query, each with a name that is known.
+/// The parameters of a query, all with known names.
 pub(crate) struct Query<'q>(Vec<(&'static str, Cow<'q, str>)>);
 
 impl<'q> Query<'q> {
-    /// Reads a query with these parameters.
+    /// Parses a query with these parameters.
     pub(crate) fn of(query: Option<&'q str>, known: &[&'static str]) -> Result<Self, Problem> {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let read = |pair: &'q str| {
@@ -28,12 +28,12 @@ impl<'q> Query<'q> {
         pairs.map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Fails where there are parameters: for what takes none.
+    /// Fails if the query has parameters.
     pub(crate) fn none(query: Option<&'q str>) -> Result<(), Problem> {
         Self::of(query, &[]).map(drop)
     }
 
-    /// A parameter that may be given once.
+    /// Returns a parameter that may be given once.
     pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, Problem> {
         let mut values = self.all(name);
         let first = values.next();
@@ -43,12 +43,12 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// All values of a parameter that may be given several times.
+    /// Returns all values of a parameter.
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(known, _)| *known == name).map(|(_, value)| &**value)
     }
 
-    /// A whole number, from `least` to `most`.
+    /// Returns an integer from `least` to `most`.
     pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         let Some(value) = self.one(name)? else { return Ok(None) };
         let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -63,7 +63,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// `true` or `false`.
+    /// Returns `true` or `false`.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.one(name)? {
             None | Some("false") => Ok(false),
@@ -87,7 +87,7 @@ fn unknown(name: &str, known: &[&'static str]) -> Problem {
     Problem::bad_request(format!("unknown parameter `{}`; {meant}{there}", quoted(name)))
 }
 
-/// A value as it was meant: escapes, and `+` for a blank. What is no text stays as it is.
+/// Decodes percent escapes, and `+` as a space. Invalid UTF-8 is left encoded.
 fn decoded(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
         return Cow::Borrowed(text);
@@ -96,7 +96,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
     Cow::Owned(unescaped(&blanks).into_owned())
 }
 
-/// Text without its percent escapes. What is no text without them stays as it is.
+/// Decodes percent escapes. Invalid UTF-8 is left encoded.
 pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,11 +1,10 @@
-//! What the last decisions charged, until somebody settles them.
+//! The charges of the last decisions, until they are settled.
 //!
-//! Settling is rare and late, so receipts are kept here and not by the caller;
-//! and callers may never come back, so only the last so many are.
+//! Clients send only the id of a decision, so its receipt is kept here. Clients may never settle, so
+//! the number of receipts is bounded.
 //!
-//! Invariant: a decision is settled once. Held by marking it before the store is
-//! asked, so that of two at once only one gets to ask; the mark goes away if the
-//! store gave no answer.
+//! Invariant: a decision is settled once. It is marked before the store is called, so only one of two
+//! concurrent calls proceeds; the mark is removed if the store does not answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate::{DecisionId, Receipt};
 
-/// How many decisions can still be settled: the last that charged something.
+/// The number of decisions that can be settled: the last ones that charged something.
 pub const MAX_RECEIPTS: usize = 65_536;
 
 #[derive(Default)]
@@ -22,11 +21,11 @@ pub(crate) struct Receipts(Mutex<ReceiptTable>);
 #[derive(Default)]
 struct ReceiptTable {
     by_id: HashMap<DecisionId, Entry, BuildHasherDefault<ById>>,
-    /// The oldest first.
+    /// The ids, the oldest first.
     order: VecDeque<DecisionId>,
 }
 
-/// Ids are made here and already look random: no caller can choose where one is filed.
+/// Ids are generated here and are uniformly distributed, so callers cannot cause collisions.
 #[derive(Default)]
 struct ById(u64);
 
@@ -54,17 +53,17 @@ struct Entry {
 
 /// Whether a decision can be settled.
 pub(crate) enum SettleState {
-    /// It can, and is marked as settled now.
+    /// It can, and is now marked as settled.
     First(Box<Receipt>),
-    /// It was, at this cost.
+    /// It was settled at this cost.
     Already(u64),
-    /// Nobody knows it.
+    /// The id is unknown.
     Unknown,
 }
 
 impl Receipts {
     pub(crate) fn keep(&self, id: DecisionId, receipt: Receipt) {
-        // Declared before the lock is taken, so dropped after it is given back.
+        // Declared before the lock, so that it is dropped after the lock is released.
         let _oldest;
         let mut kept = self.kept();
         if kept.order.len() >= MAX_RECEIPTS
@@ -76,7 +75,7 @@ impl Receipts {
         kept.by_id.insert(id, Entry { receipt, settled: None });
     }
 
-    /// Marks a decision as settled, unless it is.
+    /// Marks a decision as settled, unless it is already.
     pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> SettleState {
         match self.kept().by_id.get_mut(&id) {
             None => SettleState::Unknown,
@@ -88,7 +87,7 @@ impl Receipts {
         }
     }
 
-    /// Takes the mark away: the store gave no answer.
+    /// Removes the mark, because the store did not answer.
     pub(crate) fn unsettle(&self, id: DecisionId) {
         if let Some(entry) = self.kept().by_id.get_mut(&id) {
             entry.settled = None;
@@ -100,7 +99,7 @@ impl Receipts {
     }
 
     fn kept(&self) -> MutexGuard<'_, ReceiptTable> {
-        // A thread that panicked in between left at most one receipt without a place in the order.
+        // A panic leaves at most one receipt without an entry in the order.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

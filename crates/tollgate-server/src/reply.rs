@@ -1,4 +1,4 @@
-//! Answers, as responses.
+//! Constructors of HTTP responses.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
@@ -6,16 +6,16 @@ use http::{HeaderValue, Response};
 use http_body_util::Full;
 use serde::Serialize;
 
-/// What every handler gives back.
+/// The response of every handler.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
 pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     with_type("application/json", body)
 }
 
-/// Something, as JSON.
+/// Returns a value as JSON.
 pub(crate) fn json_of(told: &impl Serialize) -> Reply {
-    // Writing text to memory does not fail.
+    // Serializing to memory does not fail.
     json(serde_json::to_vec(told).unwrap_or_default())
 }
 
@@ -23,14 +23,13 @@ pub(crate) fn text(body: &'static str) -> Reply {
     with_type("text/plain; charset=utf-8", body)
 }
 
-/// One of several things of the same name: whoever reads something else is told otherwise.
+/// Adds `Vary: Accept` to a response that was chosen by content negotiation.
 pub(crate) fn chosen(mut reply: Reply) -> Reply {
     reply.headers_mut().entry(VARY).or_insert(HeaderValue::from_static("accept"));
     reply
 }
 
-/// An answer is of its moment and of its asker: nobody keeps it, and nobody guesses what it
-/// is. Files of the page say themselves how long they may be kept.
+/// Forbids caching and content sniffing. The files of the dashboard set their own cache headers.
 pub(crate) fn not_kept(mut reply: Reply) -> Reply {
     let headers = reply.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -48,7 +47,7 @@ fn with_type(kind: &'static str, body: impl Into<Bytes>) -> Reply {
     response
 }
 
-/// What `HEAD` gets: everything that `GET` would, but for the body (RFC 9110, 9.3.2).
+/// Returns the response to `HEAD`: all headers of `GET` without the body (RFC 9110, section 9.3.2).
 pub(crate) fn without_body(mut response: Reply) -> Reply {
     let length = http_body::Body::size_hint(response.body()).exact().unwrap_or(0);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));

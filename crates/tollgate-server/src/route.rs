@@ -1,6 +1,6 @@
-//! Which path is what, and by which methods.
+//! Maps paths and methods to routes.
 //!
-//! By hand: the paths are few, and a `match` on their pieces costs nothing.
+//! The paths are few, so a `match` on their segments suffices.
 
 use http::Method;
 
@@ -8,14 +8,14 @@ use crate::access::Role;
 use crate::auth::Family;
 use crate::problem::Problem;
 
-/// What is asked for.
+/// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route<'p> {
     /// `/`
     Index,
     /// `/healthz`
     Health,
-    /// `/health`: the same, where throttlecrab's clients look
+    /// `/health`, the path that throttlecrab's clients use
     Alive,
     /// `/readyz`
     Ready,
@@ -67,31 +67,31 @@ pub(crate) enum Route<'p> {
     Lab,
 }
 
-/// What the path of forward auth says about the proxy that asks.
+/// The settings of a proxy in the path of forward auth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AuthPath<'p> {
     /// The headers that name the original request.
     pub(crate) family: Family,
-    /// The status of refusals, as written.
+    /// The status of refusals, unparsed.
     pub(crate) status: Option<&'p str>,
 }
 
-/// What is done to one key of one limit.
+/// An operation on one key of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Decides, and charges.
+    /// Decides and charges.
     Check,
-    /// Only looks.
+    /// Reads the state.
     Peek,
-    /// Lets the key spend more.
+    /// Grants units to the key.
     Grant,
-    /// Forgets the key.
+    /// Deletes the state of the key.
     Reset,
-    /// Gives back what was charged.
+    /// Returns charged units.
     Refund,
 }
 
-/// What forward auth is asked by.
+/// The methods that forward auth accepts.
 const AUTH_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE";
 
 impl<'p> Route<'p> {
@@ -146,8 +146,8 @@ impl<'p> Route<'p> {
         })
     }
 
-    /// What somebody must be allowed who asks for it. Looking is what changes nothing, by
-    /// whatever method; forward auth charges whatever it is asked about.
+    /// Returns the role that a request needs. Reads need the reader role, whatever their method;
+    /// forward auth needs admin, because it charges.
     pub(crate) fn needs(&self, method: &Method) -> Role {
         match self {
             Self::Named(_, Operation::Peek)
@@ -182,11 +182,11 @@ impl<'p> Route<'p> {
         }
     }
 
-    /// Whether the route answers to a method.
+    /// Checks whether the route accepts a method.
     pub(crate) fn admit(self, method: &Method) -> Result<(), Problem> {
         let allowed = match self {
-            // A proxy that keeps its client's method may send any, but for the one that
-            // OpenAPI 3.1 cannot describe: a description that leaves out what is answered lies.
+            // A proxy that keeps its client's method may send any method, except `QUERY`, which
+            // OpenAPI 3.1 cannot describe.
             Self::Auth(_) if method.as_str() == "QUERY" => AUTH_METHODS,
             Self::Auth(_) => return Ok(()),
             Self::Check

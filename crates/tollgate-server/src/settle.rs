@@ -1,8 +1,8 @@
-//! `POST /v1/settle` and `/v1/release`: what comes after an admitted request.
+//! `POST /v1/settle` and `/v1/release`: operations after an admitted request.
 //!
-//! A request may be charged before it is known what it costs. Its final cost
-//! replaces what was charged, and is final: telling the same one again changes
-//! nothing, and another one is turned down. Slots that it held are given back.
+//! A request may be charged before its cost is known. Its final cost replaces the charge: settling
+//! again at the same cost changes nothing, at another cost it is an error. Settling releases the slots
+//! of the request.
 
 use serde::{Deserialize, Serialize};
 use tollgate::{DecisionId, Store};
@@ -59,7 +59,7 @@ impl<S: Store> Inner<S> {
                     self.receipts.unsettle(id);
                     return Err(Problem::outage(&error));
                 }
-                // A slot that stays held ends with its lease.
+                // A slot that is not released expires with its lease.
                 let _outage = limiter.release_receipt(&receipt).await;
             }
         }
@@ -79,7 +79,9 @@ impl<S: Store> Inner<S> {
 fn decision_id(text: &Text<'_>) -> Result<DecisionId, Problem> {
     text.as_str().parse().map_err(|_| {
         let shown = quoted(text.as_str());
-        Problem::senseless(format!("`id` is no id: `{shown}`; it has sixteen hexadecimal digits"))
+        Problem::senseless(format!(
+            "`id` is not the id of a decision: `{shown}`; it has sixteen hexadecimal digits"
+        ))
     })
 }
 

@@ -1,8 +1,8 @@
-//! `GET /v1/stats` and `GET /v1/top`: how each limit is doing, who is refused most and what
-//! is asked for most, in the last minutes.
+//! `GET /v1/stats` and `GET /v1/top`: counts of each limit, the keys refused most and the routes
+//! requested most, in the last five minutes.
 //!
-//! All limits are told of, since an operator looks for the one that stands out; what takes
-//! room, their minutes step by step, only for those that are asked for by name.
+//! The response covers all limits, because an operator looks for outliers. It includes the series of a
+//! limit only if the limit is requested by name.
 
 use std::collections::HashSet;
 
@@ -19,15 +19,15 @@ use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::{date, tag};
 
-/// How long a step is, in seconds.
+/// The length of a step in seconds.
 const STEP_SECS: u64 = 5;
-/// How many steps are told of.
+/// The number of steps in a series.
 const SERIES_STEPS: u64 = 60;
-/// The most limits that are told of step by step.
+/// The maximum number of limits with a series.
 pub(crate) const MAX_SERIES_LIMITS: usize = 100;
-/// How many keys and routes are told of unless asked for more.
+/// The default number of keys and routes.
 const DEFAULT_TOP: u64 = 20;
-/// The most keys and routes that are told of.
+/// The maximum number of keys and routes.
 pub(crate) const MAX_TOP: u64 = 500;
 
 #[derive(Serialize)]
@@ -45,7 +45,7 @@ struct LimitStatsView<'p> {
     mode: &'static str,
     policy_mode: &'static str,
     candidate_of: Option<&'p str>,
-    /// Whether it is counted on its own; nothing below is known otherwise.
+    /// Whether the limit is counted separately; the fields below are null otherwise.
     counted: bool,
     allowed: Option<u64>,
     limited: Option<u64>,
@@ -54,7 +54,7 @@ struct LimitStatsView<'p> {
     exhausted: Option<u64>,
     soft: Option<u64>,
     degraded: Option<u64>,
-    /// The least share that any key had left.
+    /// The smallest share that any key had left.
     remaining_min: Option<f64>,
     total: Option<TotalsView>,
     agreement: Option<AgreementView>,
@@ -70,7 +70,8 @@ struct TotalsView {
 
 #[derive(Serialize)]
 struct AgreementView {
-    /// Since when both have had the rules that they have; null until they first said something.
+    /// The time since which both limits have their current rules and decide; null before the first
+    /// decision.
     since: Option<String>,
     both_allow: u64,
     only_candidate_allows: u64,
@@ -138,7 +139,7 @@ impl<'p> LimitStatsView<'p> {
     }
 }
 
-/// The name of the limit that this one is tried beside.
+/// Returns the name of the live limit of a candidate.
 pub(crate) fn live_beside<'p>(limit: &Limit, policy: &'p Policy) -> Option<&'p str> {
     policy.limits().get(limit.candidate_of()?).map(Limit::name)
 }
@@ -160,7 +161,7 @@ struct KeyView {
     tag: String,
     refused: u64,
     refused_at_least: u64,
-    /// Of all refusals by limits meanwhile.
+    /// The share of all refusals by limits in the window.
     share: f64,
 }
 
@@ -187,7 +188,7 @@ impl<S: Store> Inner<S> {
         let in_steps: HashSet<&str> = query.all("limit").collect();
         watcher.tick(self.now());
         let series = watcher.series();
-        // A name that no limit has is left out: the limit may have been there a second ago.
+        // An unknown name is omitted, because the limit may have just been removed.
         let told = StatsResponse {
             window_s: STEP_SECS * SERIES_STEPS,
             from: series.window.from,

@@ -1,13 +1,12 @@
-//! What `/readyz` tells: which policy is in force, how the store is doing, and what went
-//! wrong since.
+//! The state that `/readyz` reports: the policy in force, the health of the store, and the last reload
+//! error.
 //!
-//! A node whose store gives no answers is ready all the same: it decides as its limits'
-//! `on_outage` says, and one that is sent no requests decides nothing.
+//! A node whose store does not answer is ready: it decides by the `on_outage` rules of its limits.
 //!
-//! Anybody may ask whether a node is ready, and how it is. Where its store is, and what
-//! went wrong in words, may name machines and files: that is for those who may read.
+//! Readiness is public. The address of the store and the texts of errors may name machines and files,
+//! so they are shown only to readers.
 //!
-//! The binary writes it when it loads, fails to load, and stops; requests read it.
+//! The binary updates the state when it loads a policy, fails to load one, and stops.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use tollgate::{Health, Timestamp};
 
-/// What `/readyz` tells. Shared: all of it changes behind a shared reference.
+/// The state that `/readyz` reports. All methods take a shared reference.
 ///
 /// ```
 /// # use tollgate::Timestamp;
@@ -42,10 +41,10 @@ struct LastReload {
     reload_error: Option<String>,
 }
 
-/// Instead of what went wrong, to whoever may not read it.
-const ERROR_WITHHELD: &str = "only those who may read are told why: show a token";
+/// Replaces the text of an error for callers without the reader role.
+const ERROR_WITHHELD: &str = "the reason is shown to readers only: send a token";
 
-/// Status as JSON.
+/// The JSON view of the status.
 #[derive(Serialize)]
 struct StatusView {
     ready: bool,
@@ -56,7 +55,7 @@ struct StatusView {
     store: StoreView,
 }
 
-/// How the store is doing, as JSON.
+/// The JSON view of the store's health.
 #[derive(Serialize)]
 pub(crate) struct StoreView {
     address: Option<String>,
@@ -75,7 +74,7 @@ impl StoreView {
             address,
             state: if is_degraded { "degraded" } else { "ok" },
             since: health.since.and_then(date),
-            // What is over is in the counts.
+            // A past error is visible only in the counts.
             error: health.error.clone().filter(|_| is_degraded),
             failures: health.failures,
             degraded_decisions: health.degraded.total(),
@@ -84,7 +83,7 @@ impl StoreView {
     }
 }
 
-/// What stands for the parts of a key that are not shown, as answers spell it.
+/// Formats a tag, which identifies the hidden part of a key.
 pub(crate) fn tag(tag: u64) -> String {
     format!("{tag:016x}")
 }
@@ -95,17 +94,17 @@ pub(crate) fn date(at: Timestamp) -> Option<String> {
 }
 
 impl Status {
-    /// Nothing loaded yet.
+    /// Creates a status without a policy.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where the store is, as anybody may see it: without a password.
+    /// Sets the address of the store, without a password.
     pub fn stored_at(&self, address: impl Into<String>) {
         self.last().store = Some(address.into());
     }
 
-    /// A policy was put in force at this time.
+    /// Records that a policy came into force at this time.
     pub fn loaded(&self, at: Timestamp) {
         let mut last = self.last();
         last.loaded_at = Some(at);
@@ -114,28 +113,28 @@ impl Status {
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A policy was refused, for these reasons; the one before stays in force.
+    /// Records that a policy was rejected; the previous one stays in force.
     pub fn reload_failed(&self, why: impl Into<String>) {
         self.last().reload_error = Some(why.into());
     }
 
-    /// No more requests should come: this server is about to stop.
+    /// Marks the server as about to stop, so that it is no longer ready.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// How many policy files were put in force so far. (The number of the policy counts
-    /// switches too: `Limiter::version`.)
+    /// Returns the number of policy files that came into force. (`Limiter::version` also counts mode
+    /// changes.)
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Whether requests should be sent here.
+    /// Whether requests should be sent to this server.
     pub fn is_ready(&self) -> bool {
         self.version() > 0 && !self.draining.load(Ordering::Relaxed)
     }
 
-    /// All of it, or what is for everybody.
+    /// Returns the status as JSON, with details if `in_full`.
     pub(crate) fn to_json(&self, policy_version: u64, health: &Health, in_full: bool) -> Vec<u8> {
         let last = self.last();
         let told = |why: Option<String>| if in_full { why } else { why.map(|_| ERROR_WITHHELD.to_owned()) };
@@ -151,19 +150,19 @@ impl Status {
         serde_json::to_vec(&told).unwrap_or_default()
     }
 
-    /// How the store is doing.
+    /// Returns the health of the store.
     pub(crate) fn store(&self, health: &Health) -> StoreView {
         StoreView::of(health, self.last().store.clone())
     }
 
-    /// When the policy in force was loaded, and why the last one was refused.
+    /// Returns the load time of the policy in force, and the error of the last reload.
     pub(crate) fn loading(&self) -> (Option<String>, Option<String>) {
         let last = self.last();
         (last.loaded_at.and_then(date), last.reload_error.clone())
     }
 
     fn last(&self) -> MutexGuard<'_, LastReload> {
-        // A thread that panicked left options behind, all fit to be read.
+        // A panic leaves consistent options behind.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,10 @@
-//! `POST /throttle`: throttlecrab's question, whose limit comes with each call, in its words.
+//! `POST /throttle`: throttlecrab's API, in which each call sets its limit.
 //!
-//! Seconds are whole and cut, as its clients expect: a wait of 900 ms is told as 0. Who wants to
-//! know better asks `/v1/check`. Fields that it does not know are passed over, as there. Mistakes are
-//! problems as everywhere here, and say what is wrong in `error` as well, where its clients look.
+//! Seconds are truncated to integers, as its clients expect: a wait of 900 ms is returned as 0.
+//! `/v1/check` returns milliseconds. Unknown fields are ignored, as in throttlecrab. Errors are problem
+//! documents with an additional `error` member, which its clients read.
 //!
-//! Not here: the arithmetic (`tollgate::throttle`).
+//! The arithmetic is in `tollgate::throttle`.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -37,7 +37,7 @@ struct ThrottleRequest<'b> {
 }
 
 thread_local! {
-    /// Each worker remembers the last few by itself: nobody waits for anybody.
+    /// Each worker caches its last rules, so that threads do not contend.
     static THROTTLES: RefCell<ThrottleRules> = RefCell::default();
 }
 
@@ -60,7 +60,7 @@ impl<S: Store> Inner<S> {
         let (limiter, key) = (self.limiter.load(), || Key::named(asked.key.as_str().as_bytes()));
         let throttled = match limiter.try_throttle(&rule, key(), quantity) {
             Some(throttled) => throttled,
-            // On the heap: nobody else moves the room about that waiting takes.
+            // Boxed, so that the futures of other routes do not carry its size.
             None => Box::pin(limiter.throttle(&rule, key(), quantity)).await,
         };
         Ok(json(told(&throttled)))

@@ -1,13 +1,14 @@
-//! The family and the status that a proxy is set up with: the path of forward auth.
+//! The header family and the refusal status that a proxy is configured with, from the path of forward
+//! auth.
 //!
-//! `/v1/auth/original/403` says both. The query there is the client's: proxies such as Caddy
-//! append it to the address that they ask, so nothing in it may count.
+//! `/v1/auth/original/403` sets both. The query of this path is ignored, because proxies such as Caddy
+//! append the client's query to it.
 //!
-//! `/v1/auth` without more takes both from its query, as long as that is not the query of the
-//! original request. A proxy that appends the client's query names that query in the original
-//! request too, so a query that stands in both is the client's and is ignored: the families
-//! must then agree, as without a query. In a query that is not the client's, an unknown parameter is a
-//! mistake: `?header=original`, ignored, would leave open what it was meant to close.
+//! `/v1/auth` takes both from its query, unless that is the query of the original request. A proxy that
+//! appends the client's query also names that query in the original request, so a query that appears in
+//! both belongs to the client and is ignored: the header families must then agree, as without a query.
+//! In any other query, an unknown parameter is an error: ignoring `?header=original` would silently
+//! disable the protection that it was meant to enable.
 
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -18,14 +19,14 @@ use crate::problem::Problem;
 use crate::query::Query;
 use crate::route::AuthPath;
 
-/// Headers that name the original request with its query.
+/// Headers that contain the original request target with its query.
 const TARGETS: [&str; 3] = ["x-original-uri", "x-original-url", "x-forwarded-uri"];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuthOptions {
-    /// The status of a refusal, for proxies that understand only some.
+    /// The status of a refusal, for proxies that support only some.
     pub(crate) deny: Option<StatusCode>,
-    /// Whose headers name the original request.
+    /// The header family that names the original request.
     pub(crate) family: Option<Family>,
 }
 
@@ -73,7 +74,7 @@ impl AuthOptions {
     }
 }
 
-/// Whether a query is that of the original request, by any header that names one.
+/// Whether a query is that of the original request, by any header that contains it.
 fn is_of_client(query: &str, headers: &HeaderMap) -> bool {
     let targets = TARGETS.iter().flat_map(|name| headers.get_all(*name));
     let mut queries = targets.filter_map(|target| {

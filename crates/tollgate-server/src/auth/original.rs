@@ -1,17 +1,16 @@
-//! The request that the proxy's client made, from the headers that name it.
+//! The original request of the proxy's client, from the headers that describe it.
 //!
-//! Two families of headers are about: `X-Original-*`, which nginx is told to
-//! send, and `X-Forwarded-*`, which Traefik and Caddy send by themselves. A proxy
-//! overwrites those of its own family and passes on the others, so a client can
-//! add them and name any request it likes. Therefore the path says which family
-//! counts (`/v1/auth/original`, `/v1/auth/forwarded`), and where it does not, nothing
-//! is decided if the two disagree.
+//! Two families of headers are in use: `X-Original-*`, which nginx is configured to send, and
+//! `X-Forwarded-*`, which Traefik and Caddy send by default. A proxy overwrites its own family and
+//! forwards the other one, so a client can add the other one and name any request. The path therefore
+//! selects the family (`/v1/auth/original`, `/v1/auth/forwarded`); if it does not and the families
+//! disagree, the request is rejected.
 //!
-//! A host that is named twice (by the family and in `Host`) counts twice: limits
-//! of both apply, so naming another one adds limits and removes none.
+//! If the family and `Host` name different hosts, the limits of both apply. Naming another host can add
+//! limits and not remove any.
 //!
-//! Invariant: no header that the proxy did not write makes `/v1/auth` decide
-//! about another request. Held by `tests/auth.rs`.
+//! Invariant: a header that the proxy did not write cannot make `/v1/auth` decide about another
+//! request. `tests/auth.rs` checks this.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -25,7 +24,7 @@ use tollgate::policy::are_lookalikes;
 use crate::body::quoted;
 use crate::problem::Problem;
 
-/// Whose headers name the original request.
+/// A family of headers that name the original request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// `X-Original-URI`, `-URL`, `-Method`, `-Host`.
@@ -35,7 +34,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// The family that is called this in paths and queries.
+    /// Parses the name of a family, as used in paths and queries.
     pub(crate) fn of(word: &str) -> Option<Self> {
         match word {
             "original" => Some(Self::Original),
@@ -45,17 +44,17 @@ impl Family {
     }
 }
 
-/// What one family says.
+/// The request that one family names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NamedRequest<'h> {
-    /// Path and query.
+    /// The path and query.
     target: Option<Cow<'h, str>>,
     method: Option<Cow<'h, str>>,
     host: Option<Cow<'h, str>>,
 }
 
 impl<'h> NamedRequest<'h> {
-    /// What is named, by the family that counts.
+    /// Returns the request that the selected family names.
     pub(crate) fn of(headers: &'h HeaderMap, family: Option<Family>) -> Result<Self, Problem> {
         let named = match family {
             Some(Family::Original) => Self::by_original(headers)?,
@@ -101,18 +100,19 @@ impl<'h> NamedRequest<'h> {
             .map(|text| Target::of(text, "X-Forwarded-Uri"))
             .transpose()?;
         let method = single(headers, "x-forwarded-method")?;
-        // Proxies in a row may each add one; the last is of the one that asks.
+        // Each proxy in a chain may add a value; the last one is from the proxy that asks.
         let host = headers.get_all("x-forwarded-host").iter().next_back().and_then(text);
         Ok(Self { target: uri.map(|target| target.rest), method, host })
     }
 
-    /// A host alone names no request: many set-ups send one beside the other family.
+    /// Whether the family names a request. A host alone does not, because many proxies send it beside
+    /// the other family.
     fn says_something(&self) -> bool {
         self.target.is_some() || self.method.is_some()
     }
 }
 
-/// Path and query, and the host before them if there is one.
+/// A path and query, with the host if the text is a URL.
 struct Target<'h> {
     host: Option<Cow<'h, str>>,
     rest: Cow<'h, str>,
@@ -120,7 +120,7 @@ struct Target<'h> {
 
 impl<'h> Target<'h> {
     fn of(text: Cow<'h, str>, header: &str) -> Result<Self, Problem> {
-        // What follows is for browsers and never sent by them.
+        // Browsers never send the fragment.
         let text = cut_at(text, '#');
         if text.starts_with('/') || text == "*" {
             return Ok(Self { host: None, rest: text });
@@ -153,13 +153,13 @@ fn cut_at(text: Cow<'_, str>, end: char) -> Cow<'_, str> {
     }
 }
 
-/// A header as text; an empty one says nothing.
+/// Returns a header as text; `None` if it is empty.
 fn text(line: &HeaderValue) -> Option<Cow<'_, str>> {
     let bytes = line.as_bytes().trim_ascii();
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes))
 }
 
-/// A header that makes sense once: of two lines, one is the client's.
+/// Returns a header that may occur once. Of two different values, one is from the client.
 fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<Cow<'h, str>>, Problem> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next();
@@ -213,11 +213,13 @@ impl<'a> Original<'a> {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        // Proxies that keep the method need not name it.
+        // A proxy that keeps the method may omit this header.
         let method = named.method.as_deref().unwrap_or(parts.method.as_str());
         if http::Method::from_bytes(method.as_bytes()).is_err() {
             let method = quoted(method);
-            return Err(Problem::bad_request(format!("the original method is no method: `{method}`")));
+            return Err(Problem::bad_request(format!(
+                "the original method is not a valid method: `{method}`"
+            )));
         }
         Ok(Self { method, path, query, host: named.host.as_deref(), headers: &parts.headers, client })
     }
@@ -227,7 +229,7 @@ impl<'a> Original<'a> {
     }
 }
 
-/// Headers that the proxy wrote for us: no part of what its client asked for.
+/// Whether the proxy wrote this header for Tollgate, so that it is not part of the original request.
 fn is_between_us(name: &str) -> bool {
     name.starts_with("x-original-")
         || matches!(name, "x-forwarded-uri" | "x-forwarded-method" | "tollgate-token")
@@ -275,7 +277,7 @@ impl Request for Original<'_> {
         }
     }
 
-    /// The proxy passes on such headers too, unless it removes them as nginx does.
+    /// The proxy forwards such headers too, unless it removes them as nginx does.
     fn visit_lookalikes<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
         let lines = self.headers.iter().filter(|(known, _)| are_lookalikes(known.as_str(), name));
         lines.for_each(|(_, line)| visit(line.as_bytes()));

@@ -1,7 +1,7 @@
-//! Who switched what, and what is kept of it for the next start.
+//! The record of mode changes, and the data saved for the next start.
 //!
-//! What people write about themselves is cut and stripped of what is no text, so that it
-//! can be shown in a terminal and kept in a file.
+//! Text from operators is truncated and stripped of control characters, so that it is safe in terminals
+//! and files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -13,45 +13,46 @@ use super::state::{Switch, Target};
 use crate::access::Role;
 use crate::status::date;
 
-/// How many changes are remembered: the last.
+/// The number of changes that are kept.
 pub const MAX_CHANGES: usize = 1_000;
-/// The longest name of somebody, in characters.
+/// The maximum length of an operator's name, in characters.
 pub(crate) const MAX_NAME_CHARS: usize = 100;
-/// The longest reason, in characters.
+/// The maximum length of a reason, in characters.
 pub(crate) const MAX_REASON_CHARS: usize = 300;
 
-/// What is kept for the next start: plain data, to be written wherever it is safe.
+/// Overrides and changes as plain data, to be saved for the next start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedOverrides {
-    /// What is said of everything.
+    /// The override of everything.
     pub everything: Switch,
-    /// The limits that are switched, by name. Those that the policy does not have wait.
+    /// The overrides of limits, by name. An override of a limit that the policy does not have stays
+    /// dormant.
     pub limits: BTreeMap<String, Switch>,
-    /// Who switched what, the oldest first.
+    /// The recorded changes, the oldest first.
     pub changes: VecDeque<Change>,
 }
 
-/// One change: who switched what, when, and why.
+/// A recorded change of a mode: target, author, time and reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// When, as RFC 3339 has it.
+    /// The time, in RFC 3339.
     pub at: String,
-    /// The limit; `None`: everything.
+    /// The limit; `None` for everything.
     pub limit: Option<String>,
-    /// How it was switched before.
+    /// The override before.
     pub from: Switch,
-    /// How it was switched then.
+    /// The override after.
     pub to: Switch,
-    /// Why, in the words of whoever did it; may be empty.
+    /// The reason that the operator gave; may be empty.
     pub reason: String,
-    /// Who, as they call themselves; may be empty.
+    /// The name that the operator gave; may be empty.
     pub by: String,
-    /// What they may do.
+    /// The role of the operator.
     pub role: Role,
-    /// Where they were.
+    /// The address of the operator.
     pub peer: Option<IpAddr>,
-    /// Whom the certificate names that they had shown: unlike `by`, this was checked.
+    /// The subject of the certificate that the operator presented. Unlike `by`, it was verified.
     #[serde(default)]
     pub certificate: Option<String>,
 }
@@ -77,10 +78,10 @@ impl Change {
 }
 
 impl SavedOverrides {
-    /// The same, within what is kept: a file may have been edited by hand.
+    /// Truncates to the limits of this module, because the file may have been edited by hand.
     pub(super) fn bounded(mut self) -> Self {
         self.limits.retain(|_, switch| *switch != Switch::Policy);
-        // One that was kept at the second attempt may stand there twice.
+        // A change that was saved by a retry may occur twice.
         let mut last = None;
         self.changes.retain(|change| last.replace(change.clone()).as_ref() != Some(change));
         self.changes.drain(..self.changes.len().saturating_sub(MAX_CHANGES));
@@ -104,8 +105,8 @@ impl SavedOverrides {
     }
 }
 
-/// Text on one line: no control characters, and nothing that turns the direction of
-/// writing or hides what follows.
+/// Returns the text on one line, without control characters, bidirectional controls and invisible
+/// characters.
 fn cleaned(text: &str, most: usize) -> String {
     let is_text = |char: &char| !char.is_control() && !is_invisible(*char);
     let cleaned: String = text.trim().chars().filter(is_text).take(most).collect();
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_text_on_one_line() {
+    fn operator_text_is_cleaned_to_one_line() {
         for (written, kept) in [
             (" ann ", "ann"),
             ("a\x1b[31mb\r\nc\0", "a[31mbc"),

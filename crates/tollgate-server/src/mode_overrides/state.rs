@@ -1,4 +1,4 @@
-//! What the file says, what is laid over it, and what comes of both.
+//! The policy of the file, the overrides, and the modes that result.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use tollgate::{Limit, Mode, Policy};
 
 use super::{SavedOverrides, SwitchError};
 
-/// What the file says, and what is laid over it.
+/// The policy of the file and the overrides.
 #[derive(Clone)]
 pub(super) struct State {
     /// The policy as the file has it.
     pub(super) file: Arc<Policy>,
     pub(super) saved: Arc<SavedOverrides>,
-    /// The number of the policy that was put in force for it.
+    /// The version of the policy that was put into force for this state.
     pub(super) version: u64,
 }
 
-/// How a limit, or everything, is switched.
+/// The override of a limit or of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// It refuses.
+    /// The limit refuses.
     Enforce,
-    /// It counts, and refuses nobody.
+    /// The limit counts and does not refuse.
     Shadow,
-    /// It is not looked at.
+    /// The limit is not checked.
     Off,
-    /// As the policy file says: no switch.
+    /// No override: the mode of the policy file.
     #[default]
     Policy,
 }
 
-/// What is switched.
+/// The target of an override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'t> {
     /// All limits at once.
@@ -41,27 +41,27 @@ pub enum Target<'t> {
     Limit(&'t str),
 }
 
-/// How everything is switched, at one moment.
+/// A snapshot of all modes and overrides.
 #[derive(Clone)]
 pub struct Modes {
     pub(super) state: State,
 }
 
-/// A limit that is switched.
+/// A limit that has an override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitOverride {
-    /// Its name.
+    /// The name of the limit.
     pub name: String,
-    /// What is in force; `None`: the policy does not have it at the moment.
+    /// The mode in force; `None` if the policy does not have the limit.
     pub mode: Option<Mode>,
-    /// What the file says.
+    /// The mode in the policy file.
     pub policy_mode: Option<Mode>,
-    /// How it is switched.
+    /// The override.
     pub switch: Switch,
 }
 
 impl Switch {
-    /// The word for it, in the API and in files.
+    /// Returns the word of the API and of files.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
@@ -81,7 +81,7 @@ impl Switch {
     }
 }
 
-/// `off` < `shadow` < `enforce`.
+/// Returns the weaker mode: `off` < `shadow` < `enforce`.
 const fn weaker(one: Mode, other: Mode) -> Mode {
     match (one, other) {
         (Mode::Off, _) | (_, Mode::Off) => Mode::Off,
@@ -91,7 +91,7 @@ const fn weaker(one: Mode, other: Mode) -> Mode {
 }
 
 impl State {
-    /// What is in force of everything.
+    /// Returns the mode of everything.
     fn everything(&self) -> Mode {
         self.saved.everything.mode().unwrap_or_default()
     }
@@ -100,10 +100,10 @@ impl State {
         self.saved.limits.get(name).copied().unwrap_or_default()
     }
 
-    /// What is in force of a limit of the file.
+    /// Returns the mode in force of a limit of the file.
     fn mode_of(&self, limit: &Limit) -> Mode {
         let own = match self.switch_of(limit.name()).mode() {
-            // Whatever a file says that was kept: a candidate never refuses.
+            // A candidate never refuses, even if a saved file says so.
             Some(Mode::Enforce) if limit.candidate_of().is_some() => limit.mode(),
             Some(mode) => mode,
             None => limit.mode(),
@@ -111,12 +111,12 @@ impl State {
         weaker(own, self.everything())
     }
 
-    /// The file's policy, with the switches laid over it.
+    /// Returns the policy of the file with the overrides applied.
     pub(super) fn policy(&self) -> Policy {
         self.file.with_modes(|limit| self.mode_of(limit))
     }
 
-    /// What is in force of a target.
+    /// Returns the mode in force of a target.
     pub(super) fn of(&self, target: Target<'_>) -> Option<Mode> {
         match target {
             Target::Everything => Some(self.everything()),
@@ -125,10 +125,10 @@ impl State {
     }
 }
 
-/// Whether a limit can be switched so.
+/// Checks whether a limit accepts this override.
 pub(super) fn admit(state: &State, name: &str, switch: Switch) -> Result<(), SwitchError> {
     let Some(limit) = state.file.limit(name) else {
-        // One that is gone may be forgotten.
+        // The override of a removed limit may be deleted.
         let waits = switch == Switch::Policy && state.saved.limits.contains_key(name);
         return if waits { Ok(()) } else { Err(SwitchError::Unknown) };
     };
@@ -138,14 +138,14 @@ pub(super) fn admit(state: &State, name: &str, switch: Switch) -> Result<(), Swi
     }
 }
 
-/// What a switch that was just made does not do, and its maker may think it does.
+/// Returns a warning about an effect that an operator may expect of a switch and that it does not have.
 pub(super) fn undone(state: &State, target: Target<'_>, switch: Switch) -> Option<String> {
     let (own, all) = (switch.mode()?, state.everything());
     if target == Target::Everything {
         let denied = state.file.deny_entries();
         return (own != Mode::Enforce && denied > 0).then(|| {
             let entries = if denied == 1 { "its one entry" } else { "its entries" };
-            format!("the deny list is no limit and stays in force: whoever is in {entries} is refused all the same")
+            format!("the deny list is not a limit and stays in force: callers in {entries} are still refused")
         });
     }
     let is_hidden = weaker(own, all) != own;
@@ -156,22 +156,22 @@ pub(super) fn undone(state: &State, target: Target<'_>, switch: Switch) -> Optio
 }
 
 impl Modes {
-    /// What is said of everything.
+    /// Returns the mode of everything.
     pub fn everything(&self) -> Mode {
         self.state.everything()
     }
 
-    /// What the file says of a limit.
+    /// Returns the mode of a limit in the policy file.
     pub fn policy_mode(&self, name: &str) -> Option<Mode> {
         self.state.file.limit(name).map(Limit::mode)
     }
 
-    /// Whether a limit is switched.
+    /// Whether a limit has an override.
     pub fn is_switched(&self, name: &str) -> bool {
         self.state.saved.limits.contains_key(name)
     }
 
-    /// The limits that are switched, by name.
+    /// Returns the limits that have an override, by name.
     pub fn switched(&self) -> impl Iterator<Item = LimitOverride> {
         self.state.saved.limits.iter().map(|(name, &switch)| LimitOverride {
             name: name.clone(),

@@ -1,12 +1,12 @@
-//! Forward auth, described.
+//! The description of forward auth.
 //!
-//! By all methods: a proxy may keep its client's.
+//! It covers all methods, because a proxy may keep the method of its client.
 
 use serde_json::{Map, Value, json};
 
 const METHODS: [&str; 8] = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
 
-/// `/v1/auth`, with the family and the status in the query.
+/// Describes `/v1/auth`, with the family and the status in the query.
 pub(super) fn by_query() -> Value {
     let mut path = methods("auth", "with `deny`", "the status that `deny` names");
     let deny = json!({
@@ -25,7 +25,7 @@ pub(super) fn by_query() -> Value {
     Value::Object(path)
 }
 
-/// A path that names the family and, with a suffix for ids, the status.
+/// Describes a path with the family and optionally the status; `with_status` is the suffix of its ids.
 pub(super) fn by_path(family: &str, with_status: Option<&str>) -> Value {
     let id = format!("auth{family}{}", with_status.unwrap_or_default());
     let mut path = methods(&id, "with that status in the path", "the status in the path");
@@ -41,25 +41,25 @@ pub(super) fn by_path(family: &str, with_status: Option<&str>) -> Value {
     Value::Object(path)
 }
 
-/// The headers of a family that name the original request.
+/// Describes the headers of a family.
 fn original(family: &str) -> [Value; 2] {
     let uri = if family == "Original" { "URI" } else { "Uri" };
     [
         json!({
             "name": format!("X-{family}-{uri}"), "in": "header", "required": true,
-            "description": "Path and query of the original request, or all of its URL.",
+            "description": "The path and query of the original request, or its URL.",
             "schema": {"type": "string", "pattern": "^(/|\\*$)"},
         }),
         json!({
             "name": format!("X-{family}-Method"), "in": "header",
-            "description": "Its method, if it is not the method of this request.",
+            "description": "The method of the original request, if it differs from this request's.",
             "schema": {"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]*$"},
         }),
     ]
 }
 
 fn methods(id: &str, wished: &str, status: &str) -> Map<String, Value> {
-    let empty = json!({"description": "The request may pass. The headers say how its limits stand."});
+    let empty = json!({"description": "The request is admitted. The headers have the state of its limits."});
     let problem = json!({"schema": {"$ref": "#/components/schemas/Refusal"}});
     let refusal = |description: String| {
         json!({"description": description, "content": {
@@ -70,7 +70,7 @@ fn methods(id: &str, wished: &str, status: &str) -> Map<String, Value> {
     let operation = |method: &str| {
         json!({
             "operationId": format!("{id}{}", method.to_ascii_uppercase()),
-            "summary": "Forward auth: may the request pass that these headers name?",
+            "summary": "Forward auth: decides about the request that these headers name",
             "security": [{}, {"token": []}],
             "responses": {
                 "200": empty,
@@ -81,7 +81,7 @@ fn methods(id: &str, wished: &str, status: &str) -> Map<String, Value> {
                 "401": refusal(format!("The token is missing or wrong; or refused, {wished}.")),
                 "403": refusal(format!("The caller is on a deny list or blocked; or refused, {wished}.")),
                 "4XX": refusal(format!("Refused: 429, or {status}.")),
-                "503": refusal("The store gives no answer, and a limit says `on_outage: deny`.".into()),
+                "503": refusal("The store does not answer, and a limit has `on_outage: deny`.".into()),
             },
         })
     };

@@ -1,4 +1,4 @@
-//! The Lab: what is asked of a simulation, and what it tells.
+//! The description of the Lab: the parameters and results of a simulation.
 
 use serde_json::{Map, Value, json};
 use tollgate_sim::simulate::Choice;
@@ -8,11 +8,11 @@ use super::operation;
 use super::schemas::{count, object, schema};
 use crate::lab::{MAX_CLIENTS, MAX_NODES, MAX_TEXT_BYTES};
 
-/// Its path.
+/// Describes the path.
 pub(super) fn paths() -> Map<String, Value> {
     let simulate = operation(
         "simulate",
-        "Algorithms side by side on traffic of a shape, in virtual time. Asks no store and charges nothing",
+        "Compares algorithms on generated traffic, in virtual time. Does not use the store and charges nothing",
         "SimulateRequest",
         "Simulated",
         &["400", "401", "403", "408", "413", "415", "422", "503"],
@@ -20,7 +20,7 @@ pub(super) fn paths() -> Map<String, Value> {
     [("/v1/lab/simulate".to_owned(), json!({"post": simulate}))].into_iter().collect()
 }
 
-/// The shapes of what is asked and told.
+/// Describes the request and the response.
 pub(super) fn schemas() -> Map<String, Value> {
     let all = [
         ("SimulateRequest", request()),
@@ -37,7 +37,7 @@ pub(super) fn schemas() -> Map<String, Value> {
     all.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-/// An object all of whose members are always there.
+/// Describes an object whose members are all required.
 #[allow(clippy::needless_pass_by_value, reason = "it is made for this and goes into it")]
 fn whole(members: Value) -> Value {
     let required: Vec<_> = members.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
@@ -74,21 +74,21 @@ fn request() -> Value {
         &[],
         json!({
             "traffic": word(&Shape::ALL.map(Shape::word), "The shape; `edge` unless given."),
-            "rate": text("As in a policy; `10/minute` unless given."),
+            "rate": text("As in a policy; `10/minute` by default."),
             "algorithms": {"type": ["array", "null"], "minItems": 1, "items": {"enum": algorithms()},
-                           "description": "All that take the rate, unless given."},
-            "burst": whole(1, None, "How many at once, for token-bucket and gcra."),
+                           "description": "By default all that support the rate."},
+            "burst": whole(1, None, "The burst of token-bucket and gcra."),
             "load": {"type": ["number", "null"], "minimum": 0.01, "maximum": 1000, "description": "A multiple of the rate."},
-            "clients": whole(1, Some(MAX_CLIENTS.into()), "How many clients."),
-            "by": word(&["ip", "global"], "Whom the limit counts: each client, or all together."),
-            "duration": text("How long: `30s`, `10m`; ten windows unless given."),
+            "clients": whole(1, Some(MAX_CLIENTS.into()), "The number of clients."),
+            "by": word(&["ip", "global"], "The key of the limit: each client, or all together."),
+            "duration": text("The length of the simulation: `30s`, `10m`; ten windows by default."),
             "seed": whole(0, None, "Other numbers, other chances."),
-            "jitter": flag("Whether clients that come back add chance to their waits."),
-            "honours_retry_after": flag("Whether they wait as long as they are told."),
-            "attempts": whole(1, Some(MAX_ATTEMPTS.into()), "How often a request is tried in all."),
-            "nodes": whole(1, Some(MAX_NODES.into()), "How many nodes decide."),
-            "store": word(&["memory", "shared"], "Whether each node counts for itself, or all in one place."),
-            "routing": word(&["round-robin", "sticky"], "Which node a request goes to."),
+            "jitter": flag("Whether clients that retry add jitter to their waits."),
+            "honours_retry_after": flag("Whether they follow Retry-After."),
+            "attempts": whole(1, Some(MAX_ATTEMPTS.into()), "The maximum number of attempts of a request."),
+            "nodes": whole(1, Some(MAX_NODES.into()), "The number of nodes."),
+            "store": word(&["memory", "shared"], "Whether each node counts for itself, or all share one store."),
+            "routing": word(&["round-robin", "sticky"], "The routing of requests to nodes."),
         }),
     );
     asked["examples"] =
@@ -100,12 +100,12 @@ fn simulated() -> Value {
     whole(json!({
         "rate": {"type": "string"},
         "limit": count(),
-        "window_s": number("How long a window of the rate is."),
+        "window_s": number("The length of the rate's window."),
         "traffic": schema("SimulatedTraffic"),
         "algorithms": {"type": "array", "items": schema("SimulatedAlgorithm")},
-        "notes": {"type": "array", "items": {"type": "string"}, "description": "What is left out, or not exact, and why."},
-        "from_s": number("When the series begin, in virtual time: seconds since 1970."),
-        "step_s": number("How long each of their cells is."),
+        "notes": {"type": "array", "items": {"type": "string"}, "description": "What is omitted or inexact, and why."},
+        "from_s": number("The start of the series, in virtual time: seconds since 1970."),
+        "step_s": number("The length of a cell of the series."),
     }))
 }
 
@@ -125,7 +125,7 @@ fn traffic() -> Value {
         "nodes": count(),
         "store": {"enum": ["memory", "shared", "outage"]},
         "routing": {"enum": ["round-robin", "sticky"]},
-        "until_s": number("Less than the duration where there were more tries than are worked through."),
+        "until_s": number("Less than the duration if the number of attempts was limited."),
     }))
 }
 
@@ -137,11 +137,11 @@ fn algorithm() -> Value {
         "quota": {"type": "string", "description": "Its numbers."},
         "offered": count(), "admitted": count(), "refused": count(),
         "requests": count(), "retries": count(), "wasted_retries": count(), "given_up": count(),
-        "most_in_a_window": {"type": "integer", "minimum": 0, "description": "The most that one key was let through in any window of the rate's length."},
+        "most_in_a_window": {"type": "integer", "minimum": 0, "description": "The maximum that one key was admitted in any window of the rate's length."},
         "times_the_limit": number("That, as a multiple of the limit."),
         "most_at_s": {"type": ["number", "null"], "description": "When that window ended."},
-        "longest_wait_told_s": number("The longest wait that anybody was told."),
-        "longest_wait_s": number("The longest from a first try to an admission."),
+        "longest_wait_told_s": number("The longest wait in a response."),
+        "longest_wait_s": number("The longest time from a first attempt to an admission."),
         "least_served": share(), "most_served": share(),
         "closed_loop": perhaps(&schema("Disagreement")),
         "open_loop": perhaps(&schema("Disagreement")),

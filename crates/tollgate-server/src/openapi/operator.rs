@@ -1,4 +1,4 @@
-//! What operators ask: the paths of the page, the overview, explanations and switches.
+//! The description of the operator API: overview, explanations, modes and the files of the dashboard.
 
 use serde_json::{Map, Value, json};
 
@@ -9,27 +9,27 @@ use crate::json::MAX_UNITS;
 use crate::mode_overrides::{MAX_CHANGES, MAX_NAME_CHARS, MAX_REASON_CHARS};
 use crate::stats::{MAX_SERIES_LIMITS, MAX_TOP};
 
-/// Their paths.
+/// Describes the paths.
 pub(super) fn paths() -> Map<String, Value> {
     let number = |name: &str, least: u64, most: u64, description: &str| {
         json!({"name": name, "in": "query", "description": description,
                "schema": {"type": "integer", "minimum": least, "maximum": most}})
     };
     let limit = json!({
-        "name": "limit", "in": "query", "description": "Tells of these limits step by step, too.",
+        "name": "limit", "in": "query", "description": "Adds the series of these limits.",
         "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_SERIES_LIMITS},
         "explode": true,
     });
     let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
-    let id = json!({"name": "id", "in": "path", "required": true, "description": "The id of a decision, as `Tollgate-Decision` tells it.",
+    let id = json!({"name": "id", "in": "path", "required": true, "description": "The id of a decision, from `Tollgate-Decision`.",
                     "schema": {"type": "string", "pattern": "^[0-9A-Fa-f]{16}$"}});
-    let file = json!({"name": "name", "in": "path", "required": true, "description": "A file of the page.",
+    let file = json!({"name": "name", "in": "path", "required": true, "description": "A file of the dashboard.",
                       "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]+$"}});
     let of_switch = ["400", "401", "403", "404", "408", "413", "415", "422", "503"];
-    let mut of_everything = look("modes", "How limits are switched", "Modes", &[], &[]);
+    let mut of_everything = look("modes", "The modes and overrides of limits", "Modes", &[], &[]);
     of_everything["put"] = operation(
         "switchEverything",
-        "Switches everything: `enforce` leaves each limit as it is",
+        "Changes the mode of everything: `enforce` leaves each limit unchanged",
         "SwitchRequest",
         "Switched",
         &of_switch,
@@ -37,7 +37,7 @@ pub(super) fn paths() -> Map<String, Value> {
     let mut of_limit = super::named_parameters();
     of_limit["put"] = operation(
         "switchLimit",
-        "Switches one limit; `policy` takes the switch back",
+        "Changes the mode of one limit; `policy` removes the override",
         "SwitchLimitRequest",
         "SwitchedLimit",
         &of_switch,
@@ -45,45 +45,45 @@ pub(super) fn paths() -> Map<String, Value> {
     let of_explain = ["400", "401", "403", "408", "409", "413", "415", "422", "503"];
     [
         ("/page/{name}", page(&file)),
-        ("/v1/overview", look("overview", "Is everything all right?", "Overview", &[], &[])),
-        ("/v1/stats", look("stats", "How each limit is doing, in the last minutes", "Stats", &[limit], &["409", "422"])),
+        ("/v1/overview", look("overview", "The health of the server", "Overview", &[], &[])),
+        ("/v1/stats", look("stats", "The counts of each limit in the last five minutes", "Stats", &[limit], &["409", "422"])),
         (
             "/v1/top",
             look(
-                "top", "Who is refused most and what is asked for most, in the last minutes", "Top",
+                "top", "The keys refused most and the routes requested most in the last five minutes", "Top",
                 &[number("most", 1, MAX_TOP, "How many; 20 unless given.")], &["409"],
             ),
         ),
         (
             "/v1/decisions",
             look(
-                "decisions", "What was decided lately, the newest last: refusals and a sample of the others", "Decisions",
+                "decisions", "Recent decisions, the newest last: refusals and a sample of admitted requests", "Decisions",
                 &[
-                    number("after", 0, MAX_UNITS, "What has come since: `next` of the last answer."),
+                    number("after", 0, MAX_UNITS, "Returns later decisions only: `next` of the last response."),
                     number("most", 1, MAX_DECISIONS, "How many; 100 unless given."),
                     refused,
                 ],
                 &["409"],
             ),
         ),
-        ("/v1/decisions/{id}", look("explainDecision", "Why a request was decided about as it was", "Explanation", &[id], &["404", "409", "422"])),
+        ("/v1/decisions/{id}", look("explainDecision", "Explains a past decision", "Explanation", &[id], &["404", "409", "422"])),
         (
             "/v1/explain",
             json!({"post": operation(
-                "explain", "What would be decided about a request now, and why. Charges nothing", "CheckRequest", "Explanation", &of_explain
+                "explain", "Explains the decision that a request would get now. Charges nothing", "CheckRequest", "Explanation", &of_explain
             )}),
         ),
-        ("/v1/policy", look("policy", "The policy as it was understood, but for its limits", "Policy", &[], &[])),
+        ("/v1/policy", look("policy", "The policy as parsed, without its limits", "Policy", &[], &[])),
         ("/v1/mode", of_everything),
         ("/v1/limits/{name}/mode", of_limit),
-        ("/v1/changes", look("changes", "Who switched what, the newest first", "Changes", &[], &[])),
+        ("/v1/changes", look("changes", "The recorded changes of modes, the newest first", "Changes", &[], &[])),
     ]
     .into_iter()
     .map(|(path, item)| (path.to_owned(), item))
     .collect()
 }
 
-/// Something to look at, with parameters.
+/// Describes a read with parameters.
 fn look(id: &str, summary: &str, told: &str, parameters: &[Value], problems: &[&str]) -> Value {
     let operation = |id: String, content: Option<Value>| {
         let mut ok = json!({"description": "The answer."});
@@ -103,7 +103,7 @@ fn look(id: &str, summary: &str, told: &str, parameters: &[Value], problems: &[&
     })
 }
 
-/// A file of the page. Needs no token, holds no data.
+/// Describes a file of the dashboard, which needs no token and contains no data.
 fn page(parameter: &Value) -> Value {
     let kinds = [
         "text/html",
@@ -120,7 +120,7 @@ fn page(parameter: &Value) -> Value {
         json!({
             "operationId": id, "summary": "A file of the page", "security": [{}],
             "responses": {
-                "200": content, "304": {"description": "As it was, by `If-None-Match`."},
+                "200": content, "304": {"description": "Not modified, by `If-None-Match`."},
                 "403": reference("403"), "404": reference("404"),
             },
         })
@@ -132,7 +132,7 @@ fn page(parameter: &Value) -> Value {
     })
 }
 
-/// The shapes of what is asked and told.
+/// Describes the requests and responses.
 pub(super) fn schemas() -> Map<String, Value> {
     let mut schemas = switches();
     schemas.extend(overview());
@@ -146,7 +146,7 @@ fn named(schemas: impl IntoIterator<Item = (&'static str, Value)>) -> Map<String
     schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-/// An object all of whose members are always there.
+/// Describes an object whose members are all required.
 #[allow(clippy::needless_pass_by_value, reason = "it is made for this and goes into it")]
 fn whole(members: Value) -> Value {
     let required: Vec<_> = members.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
@@ -195,12 +195,12 @@ fn switches() -> Map<String, Value> {
         asked["examples"] = json!([{"mode": "shadow", "reason": "launch day", "by": "ann"}]);
         asked
     };
-    let of_limit = || json!({"anyOf": [mode(), {"type": "null"}], "description": "Null for a limit that the policy does not have at the moment."});
+    let of_limit = || json!({"anyOf": [mode(), {"type": "null"}], "description": "Null for a limit that the policy does not have."});
     let switched = |told: Value| {
         json!({
             "mode": told.clone(), "before": told,
-            "persisted": {"type": ["boolean", "null"], "description": "Whether it survives a restart; null without a state folder."},
-            "warning": perhaps(text("What whoever switched should know.")),
+            "persisted": {"type": ["boolean", "null"], "description": "Whether it survives a restart; null without a state directory."},
+            "warning": perhaps(text("A warning for the operator.")),
         })
     };
     let mut of_one = switched(of_limit());
@@ -228,9 +228,9 @@ fn switches() -> Map<String, Value> {
             "Change",
             whole(json!({
                 "at": time(), "what": {"enum": ["everything", "limit"]}, "limit": perhaps(text("Which.")),
-                "from": switch, "to": switch, "reason": text("Why, as they say."), "by": text("Who, as they say."),
+                "from": switch, "to": switch, "reason": text("The reason that the operator gave."), "by": text("The name that the operator gave."),
                 "role": {"enum": ["admin", "reader"]}, "peer": perhaps(text("Their address.")),
-                "certificate": perhaps(text("Whom the certificate names that they had shown.")),
+                "certificate": perhaps(text("The subject of the client certificate.")),
             })),
         ),
     ])
@@ -242,12 +242,12 @@ fn overview() -> Map<String, Value> {
             "Overview",
             whole(json!({
                 "now": time(), "started_at": time(), "version": text("Of Tollgate."),
-                "role": {"enum": ["admin", "reader"], "description": "What the asker may do."},
+                "role": {"enum": ["admin", "reader"], "description": "The role of the caller."},
                 "observing": flag("False with `observe: off`: then nothing below is counted."),
                 "policy": schema("PolicyInForce"), "mode": mode(), "store": schema("StoreInFull"),
                 "totals": schema("Totals"), "window": schema("Window"), "series": schema("Series"),
                 "latency_us": perhaps(schema("Latency")), "alerts": list("Alert"),
-                "at_zero_for_s": perhaps(json!({"type": "integer", "minimum": 0, "description": "After so many seconds with nothing left a key is among `alerts`."})),
+                "at_zero_for_s": perhaps(json!({"type": "integer", "minimum": 0, "description": "The seconds after which an exhausted key is in `alerts`."})),
                 "tarpit": whole(json!({"waiting": count(), "most": count()})),
                 "log": whole(json!({"suppressed": count()})),
             })),
@@ -255,7 +255,7 @@ fn overview() -> Map<String, Value> {
         (
             "PolicyInForce",
             whole(json!({
-                "version": count(), "loaded_at": perhaps(time()), "reload_error": perhaps(text("Why the last change was refused.")),
+                "version": count(), "loaded_at": perhaps(time()), "reload_error": perhaps(text("The error of the last reload.")),
                 "limits": count(), "switched": count(), "privacy": privacy(),
             })),
         ),
@@ -264,7 +264,7 @@ fn overview() -> Map<String, Value> {
             whole(json!({
                 "kind": {"enum": ["memory", "redis"]}, "address": perhaps(text("Without a password.")),
                 "state": {"enum": ["ok", "degraded"]}, "breaker": {"enum": ["closed", "open", "half-open"]},
-                "since": perhaps(time()), "error": perhaps(text("Why it last gave no answer.")), "failures": count(),
+                "since": perhaps(time()), "error": perhaps(text("The last error.")), "failures": count(),
                 "degraded_decisions": count(), "nodes": count(), "ledger_keys": count(),
                 "keys": perhaps(count()), "evictions": perhaps(count()),
                 "outages": {"type": "array", "maxItems": 20, "items": whole(json!({"from": time(), "to": perhaps(time())}))},
@@ -280,14 +280,14 @@ fn overview() -> Map<String, Value> {
         (
             "Window",
             whole(json!({
-                "from": first_second(), "until": {"type": "integer", "description": "The present second, since 1970: it is included."},
+                "from": first_second(), "until": {"type": "integer", "description": "The current second, since 1970, which is included."},
                 "allowed": count(), "refused": count(), "shadow_limited": count(), "degraded": count(),
             })),
         ),
         (
             "Series",
             whole(json!({
-                "step_s": count(), "until": {"type": "integer", "description": "The second that the last is of, since 1970: the present one, which is not over."},
+                "step_s": count(), "until": {"type": "integer", "description": "The second of the last element, since 1970, which is still in progress."},
                 "allowed": counts(), "refused": counts(), "shadow_limited": counts(), "degraded": counts(),
             })),
         ),
@@ -302,15 +302,15 @@ fn overview() -> Map<String, Value> {
 }
 
 fn key_shown() -> Value {
-    text("As the policy's `privacy` lets it be seen.")
+    text("As the policy's `privacy` shows it.")
 }
 
 pub(super) fn tag() -> Value {
-    json!({"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "A keyed hash of what is not shown of the key: the same for one caller under every limit."})
+    json!({"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "A keyed hash of the hidden part of the key: the same for one caller under every limit."})
 }
 
 fn first_second() -> Value {
-    json!({"type": "integer", "description": "The second that the last five minutes begin with, since 1970: the same wherever they are counted."})
+    json!({"type": "integer", "description": "The first second of the last five minutes, since 1970: the same for all counts."})
 }
 
 fn privacy() -> Value {
@@ -328,8 +328,8 @@ fn stats() -> Map<String, Value> {
         (
             "LimitStats",
             whole(json!({
-                "name": text("The limit."), "mode": mode(), "policy_mode": mode(), "candidate_of": perhaps(text("The limit that it is tried beside.")),
-                "counted": flag("Whether it is counted on its own; of 2,000 limits at most each is. All that follows is null otherwise."),
+                "name": text("The limit."), "mode": mode(), "policy_mode": mode(), "candidate_of": perhaps(text("The live limit of this candidate.")),
+                "counted": flag("Whether the limit is counted separately, which holds for up to 2,000 limits. The following members are null otherwise."),
                 "allowed": perhaps(count()), "limited": perhaps(count()), "shadow_limited": perhaps(count()), "blocked": perhaps(count()),
                 "exhausted": perhaps(count()), "soft": perhaps(count()), "degraded": perhaps(count()),
                 "remaining_min": perhaps(share()),
@@ -340,7 +340,7 @@ fn stats() -> Map<String, Value> {
         (
             "Agreement",
             whole(json!({
-                "since": perhaps(json!({"type": "string", "format": "date-time", "description": "Since when both have had the rules that they have; null until they first said something."})),
+                "since": perhaps(json!({"type": "string", "format": "date-time", "description": "The time since which both limits have their current rules; null before the first decision."})),
                 "both_allow": count(), "only_candidate_allows": count(), "only_live_allows": count(), "both_refuse": count(),
             })),
         ),
@@ -354,8 +354,8 @@ fn stats() -> Map<String, Value> {
             "Top",
             whole(json!({
                 "window_s": count(), "from": first_second(), "keys": list("TopKey"), "routes": list("HotRoute"),
-                "error_at_most": {"type": "integer", "description": "By how much `refused` of a key may be too high."},
-                "routes_error_at_most": {"type": "integer", "description": "By how much `requests` of a route may be too high."},
+                "error_at_most": {"type": "integer", "description": "The most by which `refused` of a key may be too high."},
+                "routes_error_at_most": {"type": "integer", "description": "The most by which `requests` of a route may be too high."},
             })),
         ),
         (
@@ -367,7 +367,7 @@ fn stats() -> Map<String, Value> {
         (
             "HotRoute",
             whole(
-                json!({"method": text("The method."), "path": text("Cut where it is long."), "requests": count(), "requests_at_least": count(), "refused": count()}),
+                json!({"method": text("The method."), "path": text("Truncated."), "requests": count(), "requests_at_least": count(), "refused": count()}),
             ),
         ),
     ])
@@ -379,36 +379,36 @@ fn fate() -> Value {
 
 fn explanation() -> Map<String, Value> {
     let id = json!({"type": "string", "pattern": "^[0-9a-f]{16}$"});
-    let limit = || perhaps(text("The limit that decided."));
+    let limit = || perhaps(text("The limiting limit."));
     named([
         (
             "Decisions",
             whole(json!({
-                "next": {"type": "integer", "minimum": 0, "description": "To be sent as `after` the next time."},
-                "missed": {"type": "integer", "minimum": 0, "description": "How many were forgotten before they could be told."},
+                "next": {"type": "integer", "minimum": 0, "description": "The value of `after` for the next request."},
+                "missed": {"type": "integer", "minimum": 0, "description": "The number of decisions that were evicted in between."},
                 "decisions": {"type": "array", "maxItems": MAX_DECISIONS, "items": schema("DecisionLine")},
             })),
         ),
         (
             "DecisionLine",
             whole(json!({
-                "seq": count(), "id": id, "at": time(), "allowed": flag("Whether it could go ahead."), "fate": fate(),
-                "method": text("Empty where a limit and a key were named."), "path": text("Without the query."),
-                "client": perhaps(text("As `privacy` lets it be seen.")), "limit": limit(),
+                "seq": count(), "id": id, "at": time(), "allowed": flag("Whether the request was admitted."), "fate": fate(),
+                "method": text("Empty if the check named a limit and a key."), "path": text("Without the query."),
+                "client": perhaps(text("As `privacy` shows it.")), "limit": limit(),
                 "key": perhaps(key_shown()), "tag": perhaps(tag()), "retry_after_ms": wait(), "degraded": flag("Decided without the store."), "took_us": count(),
             })),
         ),
         (
             "Explanation",
             whole(json!({
-                "id": perhaps(id), "hypothetical": flag("Nothing was charged: it was only asked."), "at": time(),
-                "allowed": flag("Whether it could go ahead."), "fate": fate(), "summary": text("All of it in one sentence."),
-                "reason": perhaps(text("What no number says.")), "limit": limit(),
+                "id": perhaps(id), "hypothetical": flag("Whether the request is hypothetical and was not charged."), "at": time(),
+                "allowed": flag("Whether the request was admitted."), "fate": fate(), "summary": text("The decision in one sentence."),
+                "reason": perhaps(text("The reason, if the numbers do not explain the decision.")), "limit": limit(),
                 "retry_after_ms": wait(), "policy_version": count(), "policy_is_current": flag("Whether that policy is still in force."),
                 "degraded": flag("Decided without the store."), "took_us": count(),
                 "request": whole(json!({
                     "method": text("The method."), "path": text("Without the query."), "host": perhaps(text("The host.")),
-                    "client": perhaps(text("As `privacy` lets it be seen.")),
+                    "client": perhaps(text("As `privacy` shows it.")),
                 })),
                 "limits": list("ExplainedLimit"),
                 "trace_id": perhaps(json!({"type": "string", "pattern": "^[0-9a-f]{32}$"})),
@@ -417,10 +417,10 @@ fn explanation() -> Map<String, Value> {
         (
             "ExplainedLimit",
             whole(json!({
-                "name": text("The limit."), "window": perhaps(text("Which of its windows.")), "key": key_shown(), "tag": perhaps(tag()),
-                "algorithm": algorithm(), "quota": text("What it promises."),
-                "granted_by": perhaps(text("The plan or the override that the numbers are of; `call`: they came with the call; null: the limit's own.")), "mode": mode(),
-                "candidate": flag("Tried beside another."), "decided": flag("Whether it decided."),
+                "name": text("The limit."), "window": perhaps(text("The name of the window.")), "key": key_shown(), "tag": perhaps(tag()),
+                "algorithm": algorithm(), "quota": text("The quota in words."),
+                "granted_by": perhaps(text("The plan or override that set the quota; `call` if the call set it; null for the limit's own.")), "mode": mode(),
+                "candidate": flag("Whether the limit is a candidate."), "decided": flag("Whether it is the limiting limit."),
                 "allowed": flag("Whether it had room."), "cost": count(), "limit": count(), "remaining": count(),
                 "retry_after_ms": wait(), "reset_after_ms": count(),
                 "arithmetic": words(), "spenders": list("Spender"),
@@ -429,7 +429,7 @@ fn explanation() -> Map<String, Value> {
         (
             "Spender",
             whole(json!({
-                "client": perhaps(text("As `privacy` lets it be seen.")), "method": text("The method."), "path": text("Without the query."),
+                "client": perhaps(text("As `privacy` shows it.")), "method": text("The method."), "path": text("Without the query."),
                 "units": count(), "last_at": time(),
             })),
         ),

@@ -1,11 +1,11 @@
-//! The shapes of what is asked and told.
+//! The schemas of requests and responses.
 
 use serde_json::{Value, json};
 
 use crate::check::{MAX_BATCH_REQUESTS, MAX_METHOD_BYTES};
 use crate::json::MAX_UNITS;
 
-/// All of them.
+/// Returns all schemas.
 pub(super) fn all() -> Value {
     json!({
         "CheckRequest": check_request(),
@@ -23,7 +23,7 @@ pub(super) fn all() -> Value {
         "LimitOutcome": limit_outcome(),
         "Settled": object(&["id", "cost"], json!({"id": id(), "cost": cost()})),
         "Released": object(&["id", "slots"], json!({
-            "id": id(), "slots": {"type": "integer", "minimum": 0, "description": "How many slots it had taken."},
+            "id": id(), "slots": {"type": "integer", "minimum": 0, "description": "The number of released slots."},
         })),
         "Limits": object(&["limits"], json!({"limits": {"type": "array", "items": schema("Limit")}})),
         "Limit": limit(),
@@ -31,20 +31,20 @@ pub(super) fn all() -> Value {
             &["ready", "draining", "policy_version", "policy_loaded_at", "reload_error", "store"],
             json!({
                 "ready": {"type": "boolean"},
-                "draining": {"type": "boolean", "description": "About to stop."},
-                "policy_version": {"type": "integer", "minimum": 0, "description": "The number of the policy in force: files that were loaded, and switches."},
+                "draining": {"type": "boolean", "description": "Whether the server is about to stop."},
+                "policy_version": {"type": "integer", "minimum": 0, "description": "The version of the policy in force, which counts loaded files and mode changes."},
                 "policy_loaded_at": {"type": ["string", "null"], "format": "date-time"},
-                "reload_error": {"type": ["string", "null"], "description": "Why the last change of the policy was refused; only that it was, to whoever may not read."},
+                "reload_error": {"type": ["string", "null"], "description": "The error of the last reload; without the reader role, only whether there is one."},
                 "store": schema("StoreHealth"),
             }),
         ),
         "ThrottleRequest": throttle_request(),
         "Throttled": object(&["allowed", "limit", "remaining", "reset_after", "retry_after"], json!({
             "allowed": {"type": "boolean"},
-            "limit": {"type": "integer", "minimum": 0, "description": "How many a rested key may spend at once: `max_burst`."},
+            "limit": {"type": "integer", "minimum": 0, "description": "The amount that an idle key may spend at once: `max_burst`."},
             "remaining": {"type": "integer", "minimum": 0},
             "reset_after": {"type": "integer", "minimum": 0, "description": "Whole seconds, cut."},
-            "retry_after": {"type": "integer", "minimum": 0, "description": "Whole seconds, cut; 0 for what is allowed."},
+            "retry_after": {"type": "integer", "minimum": 0, "description": "Seconds, truncated; 0 if allowed."},
         })),
         "StoreHealth": store_health(),
         "Problem": problem(),
@@ -59,10 +59,10 @@ fn throttle_request() -> Value {
         "required": ["key", "max_burst", "count_per_period", "period"],
         "properties": {
             "key": {"type": "string", "description": "Who spends."},
-            "max_burst": count("How many a rested key may spend at once."),
-            "count_per_period": count("How many come back in a period."),
+            "max_burst": count("The amount that an idle key may spend at once."),
+            "count_per_period": count("The units that are refilled in a period."),
             "period": count("Seconds."),
-            "quantity": {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_UNITS, "description": "How many are asked for: 1 if left out. Zero only looks."},
+            "quantity": {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_UNITS, "description": "The requested units, 1 by default. Zero only reads."},
         },
     })
 }
@@ -76,7 +76,7 @@ pub(super) fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
 }
 
-/// What may be left out may be `null` too: many languages write it so.
+/// An optional member may also be `null`, which many languages write.
 fn optional(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(kind) = schema.get("type").cloned() {
@@ -95,7 +95,7 @@ fn strings(description: &str) -> Value {
 }
 
 fn cost() -> Value {
-    json!({"type": "integer", "minimum": 0, "maximum": MAX_UNITS, "description": "How many units. Zero only looks."})
+    json!({"type": "integer", "minimum": 0, "maximum": MAX_UNITS, "description": "The number of units. Zero only reads."})
 }
 
 fn id() -> Value {
@@ -104,7 +104,7 @@ fn id() -> Value {
 
 fn key() -> Value {
     json!({
-        "description": "A string, or a list with a string for each part of the limit's `by`; nothing for `by: global`.",
+        "description": "A string, or a list with a string for each part of the limit's `by`; absent for `by: global`.",
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}],
     })
 }
@@ -118,17 +118,17 @@ fn check_request() -> Value {
         &["path"],
         json!({
             "method": method,
-            "path": {"type": "string", "pattern": "^/", "description": "With the query, if it has one."},
+            "path": {"type": "string", "pattern": "^/", "description": "The path, with the query if there is one."},
             "ip": {
                 "description": "The client's address.",
                 "anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}, {"type": "null"}],
             },
-            "user": text("Who is logged in."),
-            "api_key": text("The key that a program calls with."),
+            "user": text("The user that is logged in."),
+            "api_key": text("The API key of the program."),
             "tenant": text("The customer."),
             "plan": text("The customer's plan."),
-            "host": text("The host asked for."),
-            "headers": strings("Headers that the policy looks at; a list for one that came in several lines."),
+            "host": text("The requested host."),
+            "headers": strings("Headers that the policy reads; a list for a header with several lines."),
             "claims": strings("Verified claims of the caller's token."),
             "cost": optional(&cost()),
         }),
@@ -136,20 +136,20 @@ fn check_request() -> Value {
 }
 
 pub(super) fn wait() -> Value {
-    json!({"type": ["integer", "null"], "minimum": 0, "description": "In milliseconds, rounded up; null where waiting is not needed or does not help."})
+    json!({"type": ["integer", "null"], "minimum": 0, "description": "In milliseconds, rounded up; null if waiting is not needed or does not help."})
 }
 
 fn decision() -> Value {
     object(
         &["allowed", "limit", "retry_after_ms", "degraded", "soft", "limits"],
         json!({
-            "id": {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "To settle or release it. Absent where nothing was decided."},
+            "id": {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "The id, to settle or release the decision. Absent if nothing was decided."},
             "allowed": {"type": "boolean"},
-            "limit": {"type": ["string", "null"], "description": "The one that decided: of a refusal the one to wait for longest, else the one with least left."},
+            "limit": {"type": ["string", "null"], "description": "The limiting limit: of a refusal the limit with the longest wait, else the limit with the least left."},
             "retry_after_ms": wait(),
-            "degraded": {"type": "boolean", "description": "The store gave no answer; this is what the policy says then."},
+            "degraded": {"type": "boolean", "description": "The store did not answer, and the outage rules decided."},
             "soft": {"type": "array", "items": {"type": "string"}, "description": "The limits whose `soft` threshold is reached."},
-            "reason": {"type": "string", "description": "What no number says: allow-listed, deny-listed, blocked, never, degraded."},
+            "reason": {"type": "string", "description": "The reason, if the numbers do not explain the decision: allow-listed, deny-listed, blocked, never, degraded."},
             "limits": {"type": "array", "items": schema("LimitOutcome")},
         }),
     )
@@ -175,8 +175,8 @@ fn limit_outcome() -> Value {
         ],
         json!({
             "name": {"type": "string", "description": "The limit's name, as in the policy and in paths."},
-            "window": {"type": ["string", "null"], "description": "Which of its windows, such as `1s`; null where it has one only."},
-            "key": {"type": "string", "description": "As the policy's `privacy` lets it be seen; API keys and cookies never whole."},
+            "window": {"type": ["string", "null"], "description": "The name of the window, such as `1s`; null if the limit has only one."},
+            "key": {"type": "string", "description": "As the policy's `privacy` shows it; API keys and cookies are never shown in full."},
             "tag": super::operator::tag(),
             "algorithm": algorithm(),
             "allowed": {"type": "boolean"},
@@ -184,7 +184,7 @@ fn limit_outcome() -> Value {
             "limit": count(),
             "remaining": count(),
             "retry_after_ms": wait(),
-            "reset_after_ms": {"type": "integer", "minimum": 0, "description": "Until the key is as good as never seen."},
+            "reset_after_ms": {"type": "integer", "minimum": 0, "description": "The time until the key has its full allowance."},
         }),
     )
 }
@@ -197,12 +197,12 @@ pub(super) fn mode() -> Value {
     json!({"enum": ["enforce", "shadow", "off"]})
 }
 
-/// A list of texts.
+/// A list of strings.
 pub(super) fn words() -> Value {
     json!({"type": "array", "items": {"type": "string"}})
 }
 
-/// A time, as RFC 3339 has it.
+/// A time in RFC 3339.
 pub(super) fn time() -> Value {
     json!({"type": "string", "format": "date-time"})
 }
@@ -238,33 +238,33 @@ fn limit() -> Value {
         json!({
             "name": {"type": "string"},
             "endpoints": words,
-            "except": {"type": "array", "items": {"type": "string"}, "description": "Paths of its endpoints that it does not cover."},
+            "except": {"type": "array", "items": {"type": "string"}, "description": "Paths of its endpoints that the limit does not cover."},
             "hosts": words,
             "methods": words,
-            "descriptor": {"type": "array", "items": {"type": "string"}, "description": "The entries of the descriptors it covers, such as `plan=gold` and `user`; none of a limit on paths."},
-            "domains": {"type": "array", "items": {"type": "string"}, "description": "Whose descriptors it covers; none: all."},
+            "descriptor": {"type": "array", "items": {"type": "string"}, "description": "The entries of the descriptors that it covers, such as `plan=gold` and `user`; empty for a limit on paths."},
+            "domains": {"type": "array", "items": {"type": "string"}, "description": "The domains whose descriptors it covers; empty for all."},
             "by": words,
             "algorithm": algorithm(),
             "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words."},
-            "ids": {"type": "array", "items": {"type": "string"}, "description": "One for each window: under which a shared store files its keys."},
+            "ids": {"type": "array", "items": {"type": "string"}, "description": "The rule id of each window, which prefixes its keys in a shared store."},
             "mode": mode(),
-            "policy_mode": {"enum": ["enforce", "shadow", "off"], "description": "What the file says."},
-            "switched": {"type": "boolean", "description": "Whether a switch is laid over what the file says."},
-            "candidate_of": {"type": ["string", "null"], "description": "The limit that it is tried beside."},
+            "policy_mode": {"enum": ["enforce", "shadow", "off"], "description": "The mode in the policy file."},
+            "switched": {"type": "boolean", "description": "Whether an override is in force."},
+            "candidate_of": {"type": ["string", "null"], "description": "The live limit of this candidate."},
             "soft": {"anyOf": [{"type": "null"}, object(&["at", "tarpit_ms"], json!({
-                "at": {"type": "integer", "minimum": 1, "maximum": 100, "description": "In per cent."},
+                "at": {"type": "integer", "minimum": 1, "maximum": 100, "description": "In percent."},
                 "tarpit_ms": count(),
             }))]},
             "missing": {"enum": ["ip", "refuse", "shared", "skip"]},
-            "cost": {"type": "string", "description": "What is taken when a request comes: units, the header that says how many (`header:x-cost`), or bytes of the body that cost one (`body:1KiB`)."},
-            "settle": {"type": ["string", "null"], "description": "Where it is found what a request cost in the end: `response:x-tokens-used`, `json:usage.total_tokens`, `time:10ms`. Null: what was taken is final."},
+            "cost": {"type": "string", "description": "The charge of a request: units, the header with the number (`header:x-cost`), or the bytes of the body per unit (`body:1KiB`)."},
+            "settle": {"type": ["string", "null"], "description": "The source of the final cost: `response:x-tokens-used`, `json:usage.total_tokens`, `time:10ms`. Null if the charge is final."},
             "count_denied": {"type": "boolean"},
             "on_outage": {"enum": ["local", "allow", "deny"]},
             "plans": words,
-            "plan_quotas": {"type": "array", "description": "What each of these plans grants.", "items": object(&["plan", "grants", "quotas"], json!({
+            "plan_quotas": {"type": "array", "description": "The quotas of these plans.", "items": object(&["plan", "grants", "quotas"], json!({
                 "plan": {"type": "string"},
                 "grants": {"enum": ["limited", "unlimited", "blocked"]},
-                "quotas": {"type": "array", "items": {"type": "string"}, "description": "One for each window, in words; none where nothing is counted."},
+                "quotas": {"type": "array", "items": {"type": "string"}, "description": "One description for each window; empty if the plan is not counted."},
             }))},
         }),
     )
@@ -274,13 +274,13 @@ fn store_health() -> Value {
     object(
         &["address", "state", "since", "error", "failures", "degraded_decisions", "ledger_keys"],
         json!({
-            "address": {"type": ["string", "null"], "description": "Where it is, without a password; null for one in memory, and to whoever may not read."},
-            "state": {"enum": ["ok", "degraded"], "description": "Degraded: it gave no answer when it was last asked, and limits do as their `on_outage` says. Requests may be sent here all the same."},
-            "since": {"type": ["string", "null"], "format": "date-time", "description": "Since when it gives no answers."},
-            "error": {"type": ["string", "null"], "description": "Why it last gave no answer; only that it gave none, to whoever may not read."},
-            "failures": {"type": "integer", "minimum": 0, "description": "Questions that it gave no answer to."},
-            "degraded_decisions": {"type": "integer", "minimum": 0, "description": "Decisions without it."},
-            "ledger_keys": {"type": "integer", "minimum": 0, "description": "Keys to be charged when it is back."},
+            "address": {"type": ["string", "null"], "description": "The address without a password; null for memory, and without the reader role."},
+            "state": {"enum": ["ok", "degraded"], "description": "Degraded if the last call failed, and limits follow their `on_outage`. The node still accepts requests."},
+            "since": {"type": ["string", "null"], "format": "date-time", "description": "The start of the outage."},
+            "error": {"type": ["string", "null"], "description": "The last error; without the reader role, only whether there is one."},
+            "failures": {"type": "integer", "minimum": 0, "description": "The number of failed calls."},
+            "degraded_decisions": {"type": "integer", "minimum": 0, "description": "The number of degraded decisions."},
+            "ledger_keys": {"type": "integer", "minimum": 0, "description": "The number of keys with outstanding charges."},
         }),
     )
 }
@@ -296,7 +296,7 @@ fn problem_members() -> Value {
 
 fn problem() -> Value {
     let mut members = problem_members();
-    members["error"] = json!({"type": "string", "description": "Of `/throttle`: the detail once more, where throttlecrab's clients look."});
+    members["error"] = json!({"type": "string", "description": "For `/throttle`: the detail again, for throttlecrab's clients."});
     object(&["type", "title", "status", "detail"], members)
 }
 
@@ -307,6 +307,6 @@ fn refusal() -> Value {
     members["violated-policies"] = json!({"type": "array", "items": {"type": "string"}});
     members["retry_after"] = json!({"type": "integer", "minimum": 1});
     members["retry_after_ms"] = json!({"type": "integer", "minimum": 1});
-    members["degraded"] = json!({"const": true, "description": "The store gave no answer."});
+    members["degraded"] = json!({"const": true, "description": "The store did not answer."});
     object(&["type", "title", "status", "detail"], members)
 }

@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Authorization of callers.
 
 use bytes::Bytes;
 use http::Request;
@@ -26,7 +26,7 @@ fn check(path: &str, headers: &[(&str, &str)], status: u16) {
 }
 
 #[test]
-fn whoever_shows_the_secret_is_answered() {
+fn a_caller_with_the_token_is_accepted() {
     check("/v1/check", &[("authorization", "Bearer correct horse")], 200);
     check("/v1/check", &[("authorization", "bearer correct horse")], 200);
     check("/v1/check", &[("tollgate-token", SECRET)], 200);
@@ -34,7 +34,7 @@ fn whoever_shows_the_secret_is_answered() {
 }
 
 #[test]
-fn nobody_else_is() {
+fn a_caller_without_the_token_is_refused() {
     for path in ["/v1/check", "/v1/check/batch", "/v1/limits", "/openapi.json", "/nowhere", "/v1/auth"] {
         check(path, &[], 401);
         check(path, &[("tollgate-token", "")], 401);
@@ -46,19 +46,19 @@ fn nobody_else_is() {
 }
 
 #[test]
-fn the_authorization_of_a_proxys_client_is_not_ours() {
+fn forward_auth_ignores_the_authorization_of_the_client() {
     check("/v1/auth", &[("authorization", "Bearer correct horse")], 401);
     check("/v1/auth/original/403", &[("authorization", "Bearer correct horse")], 401);
     check("/v1/auth", &[("tollgate-token", SECRET), ("authorization", "Bearer other")], 200);
 }
 
 #[test]
-fn whether_we_live_is_no_secret() {
+fn liveness_needs_no_token() {
     check("/healthz", &[], 200);
     check("/readyz", &[], 503);
 }
 
-/// What a browser's request is told, as the page it says it comes from.
+/// Returns the response to a request of a web page with these headers.
 fn from_page(path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let subject = with_access(POLICY, Access::open());
     let request = Request::post(path).header("host", "localhost:7070").header("x-original-uri", "/");
@@ -70,7 +70,7 @@ fn from_page(path: &str, headers: &[(&str, &str)]) -> (u16, String) {
 }
 
 #[test]
-fn a_page_of_another_site_may_not_ask() {
+fn a_page_of_another_site_is_refused() {
     let every = [
         "/v1/check",
         "/throttle",
@@ -96,11 +96,11 @@ fn a_page_of_another_site_may_not_ask() {
     }
     let told =
         from_page("/v1/check", &[("origin", "http://localhost:7070"), ("sec-fetch-site", "cross-site")]);
-    assert_eq!(told.0, 403, "one of the two is enough");
+    assert_eq!(told.0, 403, "one of the two headers is enough");
 }
 
 #[test]
-fn a_page_of_our_own_and_a_typed_address_may_ask() {
+fn the_own_page_and_a_typed_address_are_accepted() {
     for headers in [
         &[("origin", "http://localhost:7070")][..],
         &[("origin", "http://LOCALHOST:7070"), ("sec-fetch-site", "same-origin")],
@@ -113,8 +113,8 @@ fn a_page_of_our_own_and_a_typed_address_may_ask() {
 }
 
 #[test]
-fn a_browser_says_that_its_body_is_json_or_is_not_heard() {
-    // What a form can send unasked.
+fn a_browser_must_send_json() {
+    // Types that a form can send without a preflight.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
         for browser in [("origin", "http://localhost:7070"), ("sec-fetch-site", "same-origin")] {
             let subject = with_access(POLICY, Access::open());
@@ -129,7 +129,7 @@ fn a_browser_says_that_its_body_is_json_or_is_not_heard() {
 }
 
 #[test]
-fn a_page_of_another_site_cannot_switch_anything() {
+fn a_page_of_another_site_cannot_change_modes() {
     for (name, value) in [
         ("origin", "https://evil.test"),
         ("origin", "http://localhost:3000"),
@@ -143,7 +143,7 @@ fn a_page_of_another_site_cannot_switch_anything() {
         let answer = subject.send(request.body(Full::<Bytes>::from(r#"{"mode":"off"}"#)).unwrap());
         assert_eq!(answer.status, 403, "{name}: {value}");
         assert_eq!(subject.get("/v1/mode").json()["mode"], "enforce");
-        // Nor is a browser that asks beforehand told that it may.
+        // A preflight is not granted either.
         let ask = Request::options("/v1/mode").header("host", "localhost:7070").header(name, value);
         let answer = subject.send(ask.body(Full::default()).unwrap());
         assert_eq!(answer.status, 403);
@@ -152,7 +152,7 @@ fn a_page_of_another_site_cannot_switch_anything() {
 }
 
 #[test]
-fn a_link_to_the_page_may_stand_anywhere_and_its_files_are_for_the_page_alone() {
+fn any_site_may_link_to_the_dashboard_but_not_embed_its_files() {
     for (path, status) in [("/", 200), ("/page/index.html", 403), ("/v1/limits", 403)] {
         let request =
             Request::get(path).header("host", "localhost:7070").header("sec-fetch-site", "cross-site");
@@ -162,7 +162,7 @@ fn a_link_to_the_page_may_stand_anywhere_and_its_files_are_for_the_page_alone() 
 }
 
 #[test]
-fn over_http2_the_host_is_in_the_request_line() {
+fn over_http2_the_host_is_in_the_request_target() {
     let subject = with_access(POLICY, Access::open());
     let post = |origin: &str| {
         let request = Request::post("http://localhost:7070/v1/check").header("origin", origin);
@@ -173,14 +173,14 @@ fn over_http2_the_host_is_in_the_request_line() {
 }
 
 #[test]
-fn the_pages_of_a_proxys_clients_are_not_ours_to_judge() {
+fn forward_auth_ignores_the_origin_of_the_client() {
     for header in [("origin", "https://shop.test"), ("sec-fetch-site", "cross-site")] {
         assert_eq!(from_page("/v1/auth", &[header]).0, 200, "{header:?}");
     }
 }
 
 #[test]
-fn without_a_token_only_names_that_nobody_can_make_lead_here_are_answered() {
+fn without_a_token_only_addresses_and_localhost_are_accepted_as_hosts() {
     let open = |path: &str, host: &str| {
         let request = Request::post(path).header("host", host).header("x-original-uri", "/");
         with_access(POLICY, Access::open())

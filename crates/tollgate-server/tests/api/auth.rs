@@ -1,4 +1,4 @@
-//! Forward auth: whose request is decided, and what the proxy is told.
+//! Forward auth: the request that is decided, and the response to the proxy.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ deny: [{ip: 192.0.2.0/24}]
 ";
 const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
-/// `rest` is what follows of the path, and the query.
+/// Sends a request to forward auth; `rest` is the rest of the path, with the query.
 fn auth(subject: &Subject, rest: &str, headers: &[(&str, &str)]) -> Answer {
     let request = Request::get(format!("/v1/auth{rest}"));
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -65,14 +65,14 @@ fn a_refused_request_gets_a_problem_and_the_status_that_was_asked_for() {
 }
 
 #[test]
-fn a_deny_listed_client_is_forbidden_whatever_a_refusal_is_called() {
+fn a_deny_listed_client_gets_403_whatever_the_refusal_status_is() {
     let answer = auth(&subject(POLICY), "?deny=401", &[("X-Original-URI", "/"), ("X-Real-IP", "192.0.2.7")]);
     assert_eq!(answer.status, 403);
     answer.problem();
 }
 
-/// Whether a second request, told with these headers, is taken for another than
-/// the first: `GET /search` by 203.0.113.9.
+/// Checks whether added headers can make a second request count as another one than the first: `GET
+/// /search` by 203.0.113.9.
 #[track_caller]
 fn check_spoof(query: &str, own: &[(&str, &str)], added: &[(&str, &str)], expected: u16) {
     let subject = subject(POLICY);
@@ -90,7 +90,7 @@ const NGINX: &[(&str, &str)] = &[("X-Original-URI", "/search"), ("X-Original-Met
 const CADDY: &[(&str, &str)] = &[("X-Forwarded-Uri", "/search"), ("X-Forwarded-Method", "GET")];
 
 #[test]
-fn the_family_that_is_pinned_is_the_only_one_that_counts() {
+fn only_the_selected_family_counts() {
     check_spoof(
         "?headers=original",
         NGINX,
@@ -107,7 +107,7 @@ fn the_family_that_is_pinned_is_the_only_one_that_counts() {
 }
 
 #[test]
-fn the_family_of_the_path_is_the_only_one_that_counts() {
+fn only_the_family_of_the_path_counts() {
     let (original, forwarded) = (("X-Original-URI", "/other"), ("X-Forwarded-Uri", "/other"));
     for query in ["", "?headers=forwarded", "?headers=original", "?deny=200", "?x=1&deny=499"] {
         check_spoof(&format!("/original{query}"), NGINX, &[forwarded], 429);
@@ -117,8 +117,8 @@ fn the_family_of_the_path_is_the_only_one_that_counts() {
     }
 }
 
-/// A proxy that appends the query of its client, as Caddy does: the same query stands in the
-/// address that it asks and in the request that it names.
+/// Checks a proxy that appends its client's query, as Caddy does: the same query is in the forward auth
+/// request and in the original request.
 #[track_caller]
 fn check_appended(query: &str, added: &[(&str, &str)], expected: u16) {
     let subject = subject(POLICY);
@@ -131,7 +131,7 @@ fn check_appended(query: &str, added: &[(&str, &str)], expected: u16) {
 }
 
 #[test]
-fn the_query_of_a_client_chooses_neither_family_nor_status() {
+fn the_query_of_a_client_selects_neither_family_nor_status() {
     for query in
         ["q=x", "deny=200", "deny=404", "headers=original", "deny=403&headers=original", "header=x", "&&"]
     {
@@ -168,7 +168,7 @@ fn two_keys_and_a_fresh_token_for_each_request_share_one_allowance() {
 }
 
 #[test]
-fn a_header_that_servers_take_for_a_credential_makes_it_ambiguous() {
+fn a_header_that_resembles_a_credential_makes_it_ambiguous() {
     let subject = subject("limits: [{by: 'header:x-device', missing: skip, bucket: 5/hour}]");
     let admitted = |name: &str| {
         let turns = 0..20;
@@ -188,7 +188,7 @@ fn a_header_that_servers_take_for_a_credential_makes_it_ambiguous() {
 }
 
 #[test]
-fn unpinned_families_that_disagree_decide_nothing() {
+fn families_that_disagree_are_rejected() {
     for (own, added) in [
         (NGINX, ("X-Forwarded-Uri", "/other")),
         (NGINX, ("X-Forwarded-Uri", "/search")),
@@ -210,7 +210,7 @@ fn unpinned_families_that_disagree_decide_nothing() {
 }
 
 #[test]
-fn a_second_line_or_another_spelling_of_the_same_family_decides_nothing() {
+fn conflicting_headers_of_one_family_are_rejected() {
     check_spoof("?headers=original", NGINX, &[("X-Original-URI", "/other")], 400);
     check_spoof("?headers=original", NGINX, &[("X-Original-URL", "http://shop.test/other")], 400);
     check_spoof("?headers=original", NGINX, &[("X-Original-URL", "http://a.test/search")], 429);
@@ -261,7 +261,7 @@ fn check_client(headers: &[(&str, &str)], header: &str, expected: &str) {
 }
 
 #[test]
-fn the_client_is_the_first_hop_that_is_no_trusted_proxy() {
+fn the_client_is_the_first_untrusted_hop() {
     let xff = "x-forwarded-for";
     check_client(&[("X-Forwarded-For", "203.0.113.9")], xff, "203.0.113.9");
     check_client(&[("X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.0.0.7")], xff, "203.0.113.9");
@@ -280,7 +280,7 @@ fn the_client_is_the_first_hop_that_is_no_trusted_proxy() {
 }
 
 #[test]
-fn a_proxy_that_is_not_in_the_policy_is_believed_here_too() {
+fn a_proxy_outside_the_policy_is_trusted_too() {
     let subject = subject("limits: [{by: ip, bucket: 1/minute}]");
     let ask = |client: &str| {
         auth(&subject, "", &[("X-Original-URI", "/"), ("X-Forwarded-For", client)]).status.as_u16()
@@ -289,7 +289,7 @@ fn a_proxy_that_is_not_in_the_policy_is_believed_here_too() {
 }
 
 #[test]
-fn the_policy_sees_the_clients_headers_and_not_ours() {
+fn the_policy_sees_only_the_headers_of_the_client() {
     let policy = |name: &str| format!("limits: [{{by: 'header:{name}', missing: refuse, bucket: 9/s}}]");
     for (name, seen) in [
         ("x-device", true),
@@ -311,7 +311,7 @@ fn the_policy_sees_the_clients_headers_and_not_ours() {
 }
 
 #[test]
-fn slots_are_looked_at_and_not_taken() {
+fn slots_are_read_and_not_acquired() {
     let subject = subject("limits: [{name: jobs, by: global, slots: 1}]");
     for _ in 0..3 {
         let answer = auth(&subject, "", &[("X-Original-URI", "/")]);
@@ -321,7 +321,7 @@ fn slots_are_looked_at_and_not_taken() {
 }
 
 #[test]
-fn what_forward_auth_charged_can_be_settled() {
+fn a_charge_of_forward_auth_can_be_settled() {
     let subject = subject("limits: [{by: global, bucket: 100/hour}]");
     let answer = auth(&subject, "", &[("X-Original-URI", "/")]);
     let id = answer.header("tollgate-decision").unwrap();
@@ -330,7 +330,7 @@ fn what_forward_auth_charged_can_be_settled() {
 }
 
 #[test]
-fn every_method_is_answered_that_can_be_described() {
+fn every_described_method_is_accepted() {
     let subject = subject(POLICY);
     for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"] {
         let request = Request::builder().method(method).uri("/v1/auth").header("X-Original-URI", "/");
@@ -342,7 +342,7 @@ fn every_method_is_answered_that_can_be_described() {
     assert_eq!(
         subject.send(put).header("x-ratelimit-limit"),
         None,
-        "a proxy that keeps the method need not name it"
+        "a proxy that keeps the method may omit it"
     );
 }
 
@@ -354,14 +354,14 @@ fn check_wrong(query: &str, headers: &[(&str, &str)], detail: &str) {
 }
 
 #[test]
-fn a_proxy_that_is_set_up_wrongly_is_told_how() {
+fn a_misconfigured_proxy_gets_a_helpful_error() {
     check_wrong("", &[], "`proxy_set_header X-Original-URI $request_uri;`");
     check_wrong("", &[("X-Original-Method", "GET")], "`proxy_set_header X-Original-URI $request_uri;`");
     check_wrong("", &[("X-Original-URI", "")], "`proxy_set_header X-Original-URI $request_uri;`");
     check_wrong("?headers=forwarded", NGINX, "`X-Forwarded-Uri`");
     check_wrong("?headers=original", CADDY, "`proxy_set_header X-Original-URI");
     check_wrong("", &[("X-Original-URI", "search")], "must be a path such as");
-    check_wrong("", &[("X-Original-URI", "/"), ("X-Original-Method", "GET /")], "no method");
+    check_wrong("", &[("X-Original-URI", "/"), ("X-Original-Method", "GET /")], "not a valid method");
     check_wrong("?header=original", NGINX, "unknown parameter `header`; did you mean `headers`?");
     check_wrong("?headers=nginx", NGINX, "`headers` must be `original`");
     check_wrong("?headers=original&headers=forwarded", NGINX, "given twice");

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a request, and what it is told.
+//! Invalid requests, and their error messages.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -15,11 +15,11 @@ fn check(path: &str, body: impl Into<Bytes>, status: u16, detail: &str) {
     let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
     assert_eq!(answer.status, status, "{path} {shown}: {}", answer.text());
     assert!(answer.problem().contains(detail), "{path} {shown}: {}", answer.text());
-    assert!(answer.body.len() < 1_000, "a problem is no echo");
+    assert!(answer.body.len() < 1_000, "a problem does not repeat the request");
 }
 
 #[test]
-fn bad_bodies_are_told_what_to_change() {
+fn invalid_bodies_get_a_helpful_error() {
     let check = |body: &str, status, detail| check("/v1/check", body.to_owned(), status, detail);
     check("", 400, "the body is empty; send a JSON object with `method`, `path`");
     check("  \n", 400, "the body is empty");
@@ -59,23 +59,23 @@ fn bad_bodies_are_told_what_to_change() {
     check(r#"{"path":"/","cost":9007199254740992}"#, 422, "at most 9007199254740991");
     check(r#"{"path":""}"#, 422, "`path` must begin with `/`");
     check(r#"{"path":"http://x/"}"#, 422, "`path` must begin with `/`");
-    check(r#"{"path":"/","method":""}"#, 422, "`method` is no method");
-    check(r#"{"path":"/","method":"GET /"}"#, 422, "`method` is no method");
-    check(r#"{"path":"/","ip":"localhost"}"#, 422, "`ip` is no address: `localhost`");
-    check(r#"{"path":"/","ip":"203.0.113.9:80"}"#, 422, "`ip` is no address");
+    check(r#"{"path":"/","method":""}"#, 422, "`method` is not a valid method");
+    check(r#"{"path":"/","method":"GET /"}"#, 422, "`method` is not a valid method");
+    check(r#"{"path":"/","ip":"localhost"}"#, 422, "`ip` is not an address: `localhost`");
+    check(r#"{"path":"/","ip":"203.0.113.9:80"}"#, 422, "`ip` is not an address");
     check(r#"{"path":"\ud800"}"#, 400, "this is not JSON");
     check(&"[".repeat(60_000), 400, "this is not JSON");
     check(&format!(r#"{{"path":{}"#, "[".repeat(60_000)), 400, "expected a string");
 }
 
 #[test]
-fn bytes_that_are_no_text_are_no_json() {
+fn invalid_utf8_is_not_json() {
     check("/v1/check", &b"\xff\xfe{}"[..], 400, "this is not JSON");
     check("/v1/check", &b"{\"path\":\"/\xff\"}"[..], 400, "this is not JSON");
 }
 
 #[test]
-fn bodies_have_an_end() {
+fn bodies_are_bounded() {
     let long = |length: usize| format!("{{\"path\":\"/{}\"}}", "x".repeat(length - 12));
     let subject = subject(POLICY);
     assert_eq!(subject.post("/v1/check", long(65_536)).status, 200);
@@ -86,7 +86,7 @@ fn bodies_have_an_end() {
 }
 
 #[test]
-fn batches_and_settlements_are_read_as_strictly() {
+fn batches_and_settlements_are_parsed_as_strictly() {
     check("/v1/check/batch", r#"{"path":"/"}"#, 400, "unknown field `path`; the fields are `requests`");
     check("/v1/check/batch", r#"{"request":[]}"#, 400, "did you mean `requests`?");
     check("/v1/check/batch", r#"{"requests":[{"pth":"/"}]}"#, 400, "did you mean `path`?");
@@ -98,7 +98,7 @@ fn batches_and_settlements_are_read_as_strictly() {
 }
 
 #[test]
-fn other_types_of_body_are_turned_down_and_what_tools_write_by_themselves_is_fine() {
+fn other_content_types_are_rejected_except_defaults_of_tools() {
     let subject = subject(POLICY);
     let post = |kind: &str| {
         let request = Request::post("/v1/check").header("content-type", kind);
@@ -121,7 +121,7 @@ fn other_types_of_body_are_turned_down_and_what_tools_write_by_themselves_is_fin
 }
 
 #[test]
-fn a_packed_body_is_turned_down_and_told_what_would_do() {
+fn a_compressed_body_is_rejected_with_the_accepted_encoding() {
     let post = |encoding: &str| {
         let request = Request::post("/v1/check").header("content-encoding", encoding);
         subject(POLICY).send(request.body(Full::<Bytes>::from(r#"{"path":"/"}"#)).unwrap())
@@ -135,7 +135,7 @@ fn a_packed_body_is_turned_down_and_told_what_would_do() {
 }
 
 #[test]
-fn wrong_methods_are_told_the_right_ones() {
+fn wrong_methods_get_the_allowed_ones() {
     let subject = subject(POLICY);
     for (path, allowed) in [
         ("/", "GET, HEAD"),
@@ -175,7 +175,7 @@ fn wrong_methods_are_told_the_right_ones() {
 }
 
 #[test]
-fn unknown_paths_are_told_where_to_look() {
+fn unknown_paths_get_a_pointer_to_the_index() {
     for path in [
         "/v2/check",
         "/v1/check/",

@@ -14,7 +14,7 @@ deny: [{ip: 192.0.2.0/24}]
 ";
 
 #[test]
-fn an_answer_has_every_member_of_the_contract() {
+fn a_response_has_every_documented_member() {
     let subject = subject(POLICY);
     let told = subject.ask("/v1/check", r#"{"method":"GET","path":"/search?q=x","ip":"203.0.113.9"}"#);
     let id = told["id"].as_str().unwrap();
@@ -34,7 +34,7 @@ fn an_answer_has_every_member_of_the_contract() {
 }
 
 #[test]
-fn a_refusal_is_an_answer_and_its_waits_are_rounded_up() {
+fn a_refusal_is_200_and_its_waits_are_rounded_up() {
     let subject = subject(POLICY);
     let question = r#"{"path":"/search","ip":"203.0.113.9"}"#;
     subject.ask("/v1/check", question);
@@ -56,7 +56,7 @@ fn check(policy: &str, question: &str, member: &str, expected: &Value) {
 }
 
 #[test]
-fn what_was_not_counted_says_why_and_quotes_no_list() {
+fn an_uncounted_decision_has_a_reason_that_quotes_no_list() {
     check(
         POLICY,
         r#"{"path":"/","user":"root"}"#,
@@ -137,7 +137,7 @@ fn keys_are_shown_as_privacy_says() {
 }
 
 #[test]
-fn a_batch_is_decided_in_order_and_each_on_its_own() {
+fn requests_of_a_batch_are_decided_in_order_and_independently() {
     let subject = subject("limits: [{name: one, by: user, bucket: 1/minute}]");
     let told = subject.ask(
         "/v1/check/batch",
@@ -154,12 +154,12 @@ fn a_batch_with_a_mistake_charges_nothing() {
     let subject = subject("limits: [{by: global, bucket: 2/minute}]");
     let wrong = subject.post("/v1/check/batch", r#"{"requests":[{"path":"/"},{"path":"/","ip":"x"}]}"#);
     assert_eq!(wrong.status, 422);
-    assert!(wrong.problem().starts_with("`requests[1]`: `ip` is no address"), "{}", wrong.text());
+    assert!(wrong.problem().starts_with("`requests[1]`: `ip` is not an address"), "{}", wrong.text());
     assert_eq!(subject.ask("/v1/check", r#"{"path":"/"}"#)["limits"][0]["remaining"], 1);
 }
 
 #[test]
-fn a_batch_has_an_end() {
+fn a_batch_is_bounded() {
     let subject = subject("limits: [{by: global, bucket: 5000/minute}]");
     let batch = |count: usize| format!("{{\"requests\":[{}]}}", vec!["{\"path\":\"/\"}"; count].join(","));
     assert_eq!(subject.ask("/v1/check/batch", &batch(1_000))["decisions"].as_array().unwrap().len(), 1_000);
@@ -169,7 +169,7 @@ fn a_batch_has_an_end() {
 }
 
 #[test]
-fn headers_and_claims_with_several_values_name_no_caller() {
+fn headers_and_claims_with_several_values_identify_no_caller() {
     let keys = [
         r#"{"X-API-Key":["a","b"]}"#,
         r#"{"X-API-Key":"a","x-api-key":"b"}"#,
@@ -188,7 +188,7 @@ fn headers_and_claims_with_several_values_name_no_caller() {
 }
 
 #[test]
-fn a_refusal_of_ambiguous_credentials_says_so() {
+fn a_refusal_of_ambiguous_credentials_has_a_reason() {
     let policy = "identify: {ambiguous: refuse}\nlimits: [{name: keys, by: api_key, bucket: 9/hour}]";
     let told = subject(policy).ask("/v1/check", r#"{"path":"/","headers":{"X-API-Key":["a","b"]}}"#);
     assert_eq!((&told["allowed"], &told["limit"]), (&json!(false), &json!("keys")));

@@ -1,4 +1,4 @@
-//! Why: what was decided, and what would be.
+//! Explanations of past and hypothetical decisions.
 
 use http::Request;
 use http_body_util::Full;
@@ -18,7 +18,7 @@ limits:
 const ASKED: &str =
     r#"{"path":"/search?q=secret","api_key":"sk-live-51HzQ","ip":"203.0.113.9","host":"api.test"}"#;
 
-/// The last of so many requests.
+/// Sends a request several times, and returns the last response.
 fn last(subject: &Subject, body: &str, times: usize) -> Value {
     (0..times).fold(Value::Null, |_, _| subject.ask("/v1/check", body))
 }
@@ -75,7 +75,7 @@ fn a_refusal_is_explained_by_its_id_with_the_arithmetic() {
 }
 
 #[test]
-fn what_was_decided_without_counting_is_explained_too() {
+fn an_uncounted_decision_is_explained() {
     let (subject, _) = watched(POLICY, Access::open());
     for (body, fate, limit) in [
         (r#"{"path":"/","ip":"192.0.2.66"}"#, "deny_listed", json!(null)),
@@ -88,7 +88,7 @@ fn what_was_decided_without_counting_is_explained_too() {
 }
 
 #[test]
-fn what_would_be_decided_is_told_and_nothing_is_charged() {
+fn a_hypothetical_request_is_explained_and_charges_nothing() {
     let (subject, watcher) = watched(POLICY, Access::open());
     last(&subject, ASKED, 9);
     let before = (watcher.totals(), watcher.kept().last);
@@ -99,7 +99,7 @@ fn what_would_be_decided_is_told_and_nothing_is_charged() {
             (&json!(null), &json!(true), &json!(true))
         );
     }
-    assert_eq!((watcher.totals(), watcher.kept().last), before, "nobody counts it");
+    assert_eq!((watcher.totals(), watcher.kept().last), before, "it is not counted");
     assert_eq!(last(&subject, ASKED, 1)["limits"][0]["remaining"], 0, "the tenth of ten");
     let told = subject.ask("/v1/explain", ASKED);
     assert_eq!((&told["allowed"], &told["retry_after_ms"]), (&json!(false), &json!(6000)));
@@ -107,20 +107,20 @@ fn what_would_be_decided_is_told_and_nothing_is_charged() {
     assert_eq!(
         explained(&subject, &refused)["summary"],
         told["summary"],
-        "what would be is told as what was"
+        "a hypothetical explanation has the same wording"
     );
     subject.advance(Span::from_secs(6));
     assert_eq!(subject.ask("/v1/explain", ASKED)["allowed"], true);
 }
 
 #[test]
-fn a_hypothetical_request_is_read_as_strictly_as_a_real_one() {
+fn a_hypothetical_request_is_parsed_as_strictly_as_a_real_one() {
     let (subject, _) = watched(POLICY, Access::open());
     for (body, status, detail) in [
         ("", 400, "the body is empty; send a JSON object with `method`, `path`"),
         (r#"{"pth":"/"}"#, 400, "did you mean `path`?"),
         (r#"{"path":"x"}"#, 422, "`path` must begin with `/`"),
-        (r#"{"path":"/","ip":"x"}"#, 422, "`ip` is no address"),
+        (r#"{"path":"/","ip":"x"}"#, 422, "`ip` is not an address"),
     ] {
         let answer = subject.post("/v1/explain", body);
         assert_eq!(answer.status, status, "{body}");
@@ -130,7 +130,7 @@ fn a_hypothetical_request_is_read_as_strictly_as_a_real_one() {
 }
 
 #[test]
-fn an_id_that_nobody_remembers_is_told_what_is_remembered() {
+fn an_unknown_id_gets_the_range_of_stored_records() {
     let (subject, _) = watched(POLICY, Access::open());
     let said = subject.get("/v1/decisions/0123456789abcdef").problem();
     assert!(said.contains("no refusal is remembered yet"), "{said}");
@@ -153,7 +153,7 @@ fn an_id_that_nobody_remembers_is_told_what_is_remembered() {
 }
 
 #[test]
-fn whatever_callers_send_is_json_when_it_is_told() {
+fn text_from_callers_is_escaped_in_json() {
     let (subject, _) = watched(
         "limits: [{name: api, by: [user, 'header:x-k'], missing: shared, bucket: 1/hour}]",
         Access::open(),
@@ -182,7 +182,7 @@ fn whatever_callers_send_is_json_when_it_is_told() {
 }
 
 #[test]
-fn hashed_keys_are_the_same_wherever_they_are_shown() {
+fn hashed_keys_are_the_same_in_all_responses() {
     let policy = "privacy: {keys: hashed}\nlimits: [{name: api, by: user, bucket: 1/hour}]";
     let (subject, _) = watched(policy, Access::open());
     let refused = last(&subject, r#"{"path":"/","user":"annabel"}"#, 2);
@@ -196,7 +196,7 @@ fn hashed_keys_are_the_same_wherever_they_are_shown() {
 }
 
 #[test]
-fn whoever_may_only_look_cannot_find_out_whose_hash_is_whose() {
+fn a_reader_cannot_map_hashes_to_keys() {
     let policy = "
 privacy: {keys: hashed}
 limits: [{name: api, by: ip, bucket: 1/hour}, {name: who, by: user, missing: skip, bucket: 9/hour}]";
@@ -235,7 +235,7 @@ limits: [{name: api, by: ip, bucket: 1/hour}, {name: who, by: user, missing: ski
 }
 
 #[test]
-fn sums_are_of_what_requests_cost_in_the_end() {
+fn sums_use_final_costs() {
     let (subject, _) = watched("limits: [{name: tokens, by: user, bucket: 1000/hour}]", Access::open());
     for (ip, reserve, cost) in [("203.0.113.1", Some(400), 37), ("203.0.113.2", None, 120)] {
         let mut asked = json!({"path": "/chat", "user": "ann", "ip": ip});
@@ -252,7 +252,7 @@ fn sums_are_of_what_requests_cost_in_the_end() {
 }
 
 #[test]
-fn the_plan_or_the_override_that_set_the_numbers_is_named() {
+fn the_plan_or_override_that_set_the_quota_is_named() {
     let policy = "
 limits:
   - {name: api, by: user, bucket: 1/hour, plans: {pro: 6/hour}, overrides: {ann: 9/hour}}";

@@ -1,4 +1,4 @@
-//! Whatever comes in, what goes out is an answer or a problem.
+//! Every request gets a valid response or a problem document.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
@@ -18,7 +18,7 @@ limits:
   - {name: c, by: global, slots: 2}
 ";
 
-/// Fails unless the answer is one of those that are promised.
+/// Fails unless the response is a documented one.
 fn is_promised(answer: &Answer, is_head: bool) -> Result<(), TestCaseError> {
     let kind = answer.header("content-type");
     match answer.status.as_u16() {
@@ -30,7 +30,7 @@ fn is_promised(answer: &Answer, is_head: bool) -> Result<(), TestCaseError> {
         ),
         304 => prop_assert!(answer.body.is_empty()),
         400..=499 | 503 if kind == Some("application/problem+json") => drop(answer.problem()),
-        // What forward auth says to callers that prefer it so.
+        // Forward auth responds in the format that the caller prefers.
         400..=499 => {
             prop_assert!(matches!(kind, Some("application/json" | "text/plain; charset=utf-8")), "{kind:?}");
         }
@@ -74,7 +74,7 @@ fn paths() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Nearly right, so that what is behind the reader is reached too.
+/// Nearly valid bodies, which reach the code behind the parser.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let field = prop::sample::select(vec![
         "method", "path", "ip", "user", "api_key", "plan", "host", "headers", "claims", "cost", "key", "id",

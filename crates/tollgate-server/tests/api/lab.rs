@@ -1,4 +1,4 @@
-//! The Lab: what it tells, and what it turns down.
+//! The Lab: results and rejected requests.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,7 @@ const POLICY: &str = "limits: [{name: api, by: global, bucket: 5/minute}]";
 const LAB: &str = "/v1/lab/simulate";
 
 #[test]
-fn the_edge_of_a_fixed_window_is_told_in_numbers_and_words() {
+fn the_burst_at_the_edge_of_a_fixed_window_is_reported() {
     let told =
         subject(POLICY).ask(LAB, r#"{"algorithms":["fixed-window","sliding-log"],"rate":"10\/minute"}"#);
     let [fixed, log] = told["algorithms"].as_array().unwrap().as_slice() else { panic!("{told}") };
@@ -28,14 +28,14 @@ fn the_edge_of_a_fixed_window_is_told_in_numbers_and_words() {
 }
 
 #[test]
-fn the_same_question_has_the_same_answer_and_another_seed_another_one() {
+fn results_depend_on_the_seed_only() {
     let ask = |seed: u64| subject(POLICY).ask(LAB, &format!(r#"{{"traffic":"poisson","seed":{seed}}}"#));
     assert_eq!(ask(7)["algorithms"], ask(7)["algorithms"]);
     assert_ne!(ask(7)["algorithms"], ask(8)["algorithms"]);
 }
 
 #[test]
-fn what_is_too_much_or_makes_no_sense_is_turned_down_with_a_way_out() {
+fn invalid_or_excessive_simulations_get_a_helpful_error() {
     let subject = subject(POLICY);
     for (body, status, expected) in [
         (r#"{"rate":"100000/second"}"#, 422, "take a lower rate"),
@@ -70,7 +70,7 @@ fn what_is_too_much_or_makes_no_sense_is_turned_down_with_a_way_out() {
 }
 
 #[test]
-fn clients_that_come_back_without_end_are_cut_short() {
+fn endless_retries_are_cut_off() {
     let body = r#"{"traffic":"retry-storm","rate":"4000/minute","duration":"2m","load":1,"honours_retry_after":false,
                    "jitter":true,"attempts":100,"algorithms":["gcra"]}"#;
     let told = subject(POLICY).ask(LAB, body);
@@ -79,7 +79,7 @@ fn clients_that_come_back_without_end_are_cut_short() {
 }
 
 #[test]
-fn others_are_answered_in_between_and_a_third_question_is_turned_away() {
+fn a_simulation_yields_and_a_third_one_is_rejected() {
     let subject = subject(POLICY);
     let ask = || {
         let body = r#"{"traffic":"steady","rate":"1000/minute","duration":"4m"}"#;
@@ -88,12 +88,12 @@ fn others_are_answered_in_between_and_a_third_question_is_turned_away() {
     };
     let mut context = Context::from_waker(Waker::noop());
     let (mut first, mut second) = (ask(), ask());
-    assert!(first.as_mut().poll(&mut context).is_pending(), "it gives way");
+    assert!(first.as_mut().poll(&mut context).is_pending(), "it yields");
     assert!(second.as_mut().poll(&mut context).is_pending());
-    let Poll::Ready(third) = pin!(ask()).poll(&mut context) else { panic!("turned away at once") };
+    let Poll::Ready(third) = pin!(ask()).poll(&mut context) else { panic!("rejected at once") };
     assert_eq!((third.status().as_u16(), &third.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     assert_eq!(subject.get("/healthz").status, 200);
-    // Whoever leaves gives the seat back, and so does whoever is done.
+    // A dropped or finished simulation releases its permit.
     drop(first);
     assert_eq!(subject.post(LAB, "{}").status, 200);
     let second = pollster::block_on(async { second.await.into_body().collect().await.unwrap().to_bytes() });

@@ -33,7 +33,7 @@ fn check(subject: &Subject, path: &str, body: &str, allowed: bool, expected: &[u
 }
 
 #[test]
-fn a_check_charges_every_window_and_the_rest_of_the_words_do_what_they_say() {
+fn all_operations_apply_to_every_window() {
     let subject = subject(POLICY);
     let told = check(&subject, "api/check", r#"{"key":"ann"}"#, true, &[1, 4]);
     assert!(told["id"].is_string());
@@ -58,12 +58,12 @@ fn a_check_charges_every_window_and_the_rest_of_the_words_do_what_they_say() {
 }
 
 #[test]
-fn a_name_may_be_escaped() {
+fn a_name_may_be_percent_encoded() {
     check(&subject(POLICY), "%61l%6C/check", "{}", true, &[4]);
 }
 
 #[test]
-fn what_is_given_back_is_the_newest_up_to_a_full_allowance_whatever_counts_it() {
+fn a_grant_returns_the_newest_charges_up_to_a_full_allowance() {
     for algorithm in ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"] {
         for operation in ["refund", "grant"] {
             let burst = if algorithm == "gcra" { ", burst 10" } else { "" };
@@ -90,7 +90,7 @@ fn what_is_given_back_is_the_newest_up_to_a_full_allowance_whatever_counts_it() 
 }
 
 #[test]
-fn a_request_and_its_name_meet_the_same_key() {
+fn a_request_and_a_named_key_share_their_state() {
     let subject = subject(POLICY);
     check(&subject, "pair/check", r#"{"key":["acme","203.0.113.9"],"cost":3}"#, true, &[2]);
     let told = subject.ask("/v1/check", r#"{"path":"/","tenant":"acme","ip":"203.0.113.9","user":"ann"}"#);
@@ -99,7 +99,7 @@ fn a_request_and_its_name_meet_the_same_key() {
 }
 
 #[test]
-fn plans_and_overrides_count_by_their_own_numbers() {
+fn plans_and_overrides_have_their_own_quotas() {
     let subject = subject(POLICY);
     check(&subject, "api/check", r#"{"key":"ann","plan":"pro"}"#, true, &[19, 49]);
     check(&subject, "api/peek", r#"{"key":"ann","plan":"pro"}"#, true, &[19, 49]);
@@ -114,7 +114,7 @@ fn plans_and_overrides_count_by_their_own_numbers() {
 }
 
 #[test]
-fn a_check_obeys_the_mode_and_looking_does_not_need_to() {
+fn a_check_follows_the_mode_and_a_peek_works_in_every_mode() {
     let subject = subject(POLICY);
     check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
     let told = check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
@@ -127,7 +127,7 @@ fn a_check_obeys_the_mode_and_looking_does_not_need_to() {
 }
 
 #[test]
-fn everybody_is_one_key_and_may_be_left_out() {
+fn a_global_limit_needs_no_key() {
     let subject = subject(POLICY);
     check(&subject, "all/check", "{}", true, &[4]);
     check(&subject, "all/check", r#"{"key":null}"#, true, &[3]);
@@ -136,7 +136,7 @@ fn everybody_is_one_key_and_may_be_left_out() {
 }
 
 #[test]
-fn slots_are_taken_looked_at_and_reset_but_not_granted() {
+fn slots_can_be_acquired_read_and_reset_but_not_granted() {
     let subject = subject(POLICY);
     check(&subject, "jobs/check", r#"{"key":"ann"}"#, true, &[1]);
     check(&subject, "jobs/check", r#"{"key":"ann","cost":5}"#, true, &[0]);
@@ -158,7 +158,7 @@ fn check_wrong(path: &str, body: &str, status: u16, detail: &str) {
 }
 
 #[test]
-fn what_cannot_be_named_says_what_can() {
+fn invalid_names_and_keys_get_a_helpful_error() {
     check_wrong("apj/check", r#"{"key":"ann"}"#, 404, "no limit is called `apj`; did you mean `api`?");
     check_wrong("qqqqqq/peek", r#"{"key":"ann"}"#, 404, "there are `api`, `pair`, `all`");
     check_wrong("api/check", "{}", 404, "counts by user: `key` must be a string");

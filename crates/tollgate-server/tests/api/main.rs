@@ -1,4 +1,4 @@
-//! The decision API, asked as its users ask it.
+//! Tests of the HTTP API.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! The description is true: what it names is there, and nothing else is.
+//! The OpenAPI description matches the API.
 
 use http::Request;
 use http_body_util::Full;
@@ -14,7 +14,7 @@ fn description() -> Value {
     subject(POLICY).get("/openapi.json").json()
 }
 
-/// A server that has refused a request, and the id of that.
+/// Returns a server that has refused a request, and the id of the decision.
 fn with_a_refusal() -> (Subject, String) {
     let (subject, _) = watched(POLICY, Access::open());
     let body = r#"{"path":"/","ip":"203.0.113.9"}"#;
@@ -23,7 +23,7 @@ fn with_a_refusal() -> (Subject, String) {
     (subject, last["id"].as_str().unwrap().to_owned())
 }
 
-/// Every reference in a part of the description.
+/// Collects every reference in a part of the description.
 fn references<'d>(part: &'d Value, found: &mut Vec<&'d str>) {
     match part {
         Value::Object(members) => {
@@ -36,7 +36,7 @@ fn references<'d>(part: &'d Value, found: &mut Vec<&'d str>) {
 }
 
 #[test]
-fn every_path_is_there_and_answers_to_the_methods_it_has_and_no_others() {
+fn every_path_accepts_exactly_its_described_methods() {
     let description = description();
     for (path, item) in description["paths"].as_object().unwrap() {
         let (subject, id) = with_a_refusal();
@@ -56,7 +56,7 @@ fn every_path_is_there_and_answers_to_the_methods_it_has_and_no_others() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_operation_has_its_own_id() {
+fn references_resolve_and_operation_ids_are_unique() {
     let description = description();
     let mut found = Vec::new();
     references(&description, &mut found);
@@ -76,7 +76,7 @@ fn every_reference_leads_somewhere_and_every_operation_has_its_own_id() {
     assert_eq!(ids.len(), count);
 }
 
-/// Fails unless the members of an answer are those of its schema.
+/// Fails unless the members of a response are those of its schema.
 #[track_caller]
 fn check_members(description: &Value, schema: &str, told: &Value) {
     let schema = &description["components"]["schemas"][schema];
@@ -90,7 +90,7 @@ fn check_members(description: &Value, schema: &str, told: &Value) {
 }
 
 #[test]
-fn answers_have_the_members_that_are_described() {
+fn responses_have_the_described_members() {
     let (description, subject) = (description(), subject(POLICY));
     let decision = subject.ask("/v1/check", r#"{"path":"/"}"#);
     check_members(&description, "Decision", &decision);
@@ -116,7 +116,7 @@ fn answers_have_the_members_that_are_described() {
 }
 
 #[test]
-fn what_operators_are_told_is_described_member_by_member() {
+fn responses_for_operators_have_the_described_members() {
     let (description, (subject, id)) = (description(), with_a_refusal());
     let overview = subject.get("/v1/overview").json();
     for (schema, told) in [

@@ -1,4 +1,4 @@
-//! What an operator sees: overview, stats, top, decisions, policy.
+//! The operator API: overview, stats, top, decisions, policy.
 
 use serde_json::{Value, json};
 use tollgate::{Policy, Span, Timestamp};
@@ -21,7 +21,7 @@ fn ask(subject: &Subject, path: &str, ip: &str) -> Value {
 }
 
 #[test]
-fn one_look_tells_how_everything_is() {
+fn the_overview_summarizes_the_server() {
     let (subject, watcher) = watched(POLICY, Access::open());
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
     let api = subject.api.clone().with_gauges(|| Gauges {
@@ -74,7 +74,7 @@ fn one_look_tells_how_everything_is() {
 }
 
 #[test]
-fn a_key_at_zero_for_long_is_an_alert() {
+fn a_key_that_is_exhausted_for_long_is_an_alert() {
     let (subject, _) = watched(POLICY, Access::open());
     for _ in 0..40 {
         ask(&subject, "/", "203.0.113.9");
@@ -93,7 +93,7 @@ fn a_key_at_zero_for_long_is_an_alert() {
 }
 
 #[test]
-fn each_limit_is_told_of_and_those_asked_for_step_by_step() {
+fn stats_list_every_limit_and_the_requested_series() {
     let (subject, watcher) = watched(POLICY, Access::open());
     for ip in ["203.0.113.9", "203.0.113.10", "203.0.113.11"] {
         ask(&subject, "/pool", ip);
@@ -133,7 +133,7 @@ fn each_limit_is_told_of_and_those_asked_for_step_by_step() {
 }
 
 #[test]
-fn soft_thresholds_are_told_with_the_answer_and_to_the_proxy() {
+fn soft_thresholds_are_in_the_response_and_in_the_headers() {
     let (subject, _) = watched(POLICY, Access::open());
     assert_eq!(ask(&subject, "/", "203.0.113.9")["soft"], json!(["api"]), "half of two is spent");
     assert_eq!(ask(&subject, "/pool", "203.0.113.7")["soft"], json!(["api"]));
@@ -149,7 +149,7 @@ fn soft_thresholds_are_told_with_the_answer_and_to_the_proxy() {
 }
 
 #[test]
-fn who_is_refused_most_comes_first() {
+fn the_most_refused_keys_come_first() {
     let (subject, _) = watched(POLICY, Access::open());
     for (ip, times) in [("203.0.113.1", 3), ("203.0.113.2", 12), ("203.0.113.3", 7)] {
         for _ in 0..times {
@@ -174,7 +174,7 @@ fn who_is_refused_most_comes_first() {
 }
 
 #[test]
-fn a_hundred_names_are_the_most_that_are_told_of_step_by_step() {
+fn at_most_a_hundred_series_are_returned() {
     let (subject, _) = watched(POLICY, Access::open());
     for (path, names, status) in [("api", 100, 200), ("api", 101, 422), ("gone", 101, 422)] {
         let names = vec![format!("limit={path}"); names].join("&");
@@ -183,7 +183,7 @@ fn a_hundred_names_are_the_most_that_are_told_of_step_by_step() {
 }
 
 #[test]
-fn a_route_among_thousands_that_are_asked_for_once_comes_first() {
+fn a_frequent_route_among_thousands_comes_first() {
     let (subject, _) =
         watched("limits: [{name: api, endpoint: /none, by: ip, bucket: 2/minute}]", Access::open());
     for at in 0..3_000 {
@@ -206,7 +206,7 @@ fn a_route_among_thousands_that_are_asked_for_once_comes_first() {
 }
 
 #[test]
-fn agreement_begins_anew_with_new_rules_and_says_since_when() {
+fn agreement_starts_over_with_new_rules() {
     let (subject, _) = watched(POLICY, Access::open());
     let agreement = || subject.get("/v1/stats").json()["limits"][2]["agreement"].clone();
     assert_eq!(agreement()["since"], json!(null));
@@ -221,7 +221,7 @@ fn agreement_begins_anew_with_new_rules_and_says_since_when() {
 }
 
 #[test]
-fn limits_beyond_those_that_are_counted_have_no_numbers() {
+fn limits_that_are_not_counted_separately_have_no_numbers() {
     let limits: Vec<_> =
         (0..=MAX_NAMED_LIMITS).map(|at| format!("{{name: n{at}, by: ip, bucket: 9/s}}")).collect();
     let (subject, _) = watched(&format!("limits: [{}]", limits.join(",")), Access::open());
@@ -241,7 +241,7 @@ fn limits_beyond_those_that_are_counted_have_no_numbers() {
 }
 
 #[test]
-fn a_key_that_is_given_something_is_no_alert_any_more() {
+fn a_grant_ends_an_alert() {
     for (operation, body) in [
         ("reset", r#"{"key":"203.0.113.9"}"#),
         ("grant", r#"{"key":"203.0.113.9"}"#),
@@ -254,16 +254,16 @@ fn a_key_that_is_given_something_is_no_alert_any_more() {
         }
         let alerts = || subject.get("/v1/overview").json()["alerts"].as_array().unwrap().len();
         subject.ask("/v1/limits/api/peek", body);
-        assert_eq!(alerts(), 1, "looking changes nothing");
+        assert_eq!(alerts(), 1, "a peek changes nothing");
         subject.ask("/v1/limits/api/reset", r#"{"key":"203.0.113.10"}"#);
-        assert_eq!(alerts(), 1, "that was another key");
+        assert_eq!(alerts(), 1, "a grant to another key");
         subject.ask(&format!("/v1/limits/api/{operation}"), body);
         assert_eq!(alerts(), 0, "{operation}");
     }
 }
 
 #[test]
-fn decisions_are_read_on_and_on_and_none_is_told_twice() {
+fn polling_returns_each_decision_once() {
     let (subject, _) = watched(POLICY, Access::open());
     let refuse = |times: usize| (0..times).for_each(|_| drop(ask(&subject, "/", "192.0.2.66")));
     refuse(3);
@@ -284,13 +284,17 @@ fn decisions_are_read_on_and_on_and_none_is_told_twice() {
     let late = subject.get(&format!("/v1/decisions?after={next}&most=1000")).json();
     let told = late["decisions"].as_array().unwrap().len() as u64;
     assert!(late["missed"].as_u64().unwrap() > 0);
-    assert_eq!(told + late["missed"].as_u64().unwrap(), 405, "nothing is lost without being told");
+    assert_eq!(
+        told + late["missed"].as_u64().unwrap(),
+        405,
+        "each decision is returned or counted as missed"
+    );
     let other_life = subject.get("/v1/decisions?after=99999999&most=1").json();
-    assert_eq!(other_life["decisions"].as_array().unwrap().len(), 1, "a number of a server before this one");
+    assert_eq!(other_life["decisions"].as_array().unwrap().len(), 1, "a number of an earlier process");
 }
 
 #[test]
-fn the_policy_is_told_as_it_was_understood() {
+fn the_policy_is_returned_as_parsed() {
     let (subject, _) = watched(POLICY, Access::open());
     assert_eq!(
         subject.get("/v1/policy").json(),
@@ -305,7 +309,7 @@ fn the_policy_is_told_as_it_was_understood() {
 }
 
 #[test]
-fn parameters_that_nobody_knows_are_a_mistake() {
+fn unknown_parameters_are_rejected() {
     let (subject, _) = watched(POLICY, Access::open());
     for (path, status, detail) in [
         ("/v1/overview?x=1", 400, "unknown parameter `x`; there are none here"),
@@ -329,11 +333,11 @@ fn parameters_that_nobody_knows_are_a_mistake() {
     }
     let many: Vec<_> = (0..101).map(|at| format!("limit=l{at}")).collect();
     assert_eq!(subject.get(&format!("/v1/stats?{}", many.join("&"))).status, 422);
-    assert_eq!(subject.get("/v1/stats?limit=%61pi&limit=api").status, 200, "the same one, twice");
+    assert_eq!(subject.get("/v1/stats?limit=%61pi&limit=api").status, 200, "the same limit twice");
 }
 
 #[test]
-fn a_limit_that_is_gone_does_not_keep_the_others_from_being_told_of() {
+fn a_removed_limit_does_not_hide_the_others() {
     let (subject, _) = watched(POLICY, Access::open());
     let told = subject.get("/v1/stats?limit=api&limit=gone").json();
     assert_eq!(told["limits"].as_array().unwrap().len(), 3);
@@ -341,7 +345,7 @@ fn a_limit_that_is_gone_does_not_keep_the_others_from_being_told_of() {
 }
 
 #[test]
-fn keys_that_are_shown_alike_are_told_apart_by_their_tags_everywhere() {
+fn keys_with_the_same_display_have_different_tags() {
     let policy = "
 privacy: {keys: truncated}
 limits: [{name: api, by: api_key, windows: [1/minute, 1000/hour]}]
@@ -370,11 +374,15 @@ limits: [{name: api, by: api_key, windows: [1/minute, 1000/hour]}]
     assert_eq!(tags(&decisions), top);
     let first = &decisions[0];
     let why = subject.get(&format!("/v1/decisions/{}", first["id"].as_str().unwrap())).json();
-    assert_eq!(tags(&why["limits"]), [first["tag"].as_str().unwrap()], "all windows of a limit have one");
+    assert_eq!(
+        tags(&why["limits"]),
+        [first["tag"].as_str().unwrap()],
+        "all windows of a limit have the same tag"
+    );
 }
 
 #[test]
-fn one_customer_has_one_tag_under_every_limit_and_it_is_not_the_key() {
+fn a_tag_is_the_same_under_every_limit_and_does_not_reveal_the_key() {
     let policy = "
 limits:
   - {name: short, by: api_key, bucket: 1/minute}
@@ -403,7 +411,7 @@ limits:
 }
 
 #[test]
-fn the_sums_of_five_minutes_are_alike_and_include_the_present_second() {
+fn all_sums_use_the_same_window_and_include_the_current_second() {
     let (subject, _) = watched(POLICY, Access::open());
     for _ in 0..5 {
         ask(&subject, "/", "203.0.113.9");
@@ -420,7 +428,7 @@ fn the_sums_of_five_minutes_are_alike_and_include_the_present_second() {
 }
 
 #[test]
-fn whom_a_limit_refuses_without_counting_is_found_by_the_same_tag() {
+fn a_client_refused_without_counting_has_the_same_tag() {
     let policy = "limits: [{name: api, by: user, bucket: 9/minute, missing: refuse}]";
     let (subject, _) = watched(policy, Access::open());
     ask(&subject, "/", "203.0.113.9");
@@ -431,7 +439,7 @@ fn whom_a_limit_refuses_without_counting_is_found_by_the_same_tag() {
 }
 
 #[test]
-fn where_nothing_is_observed_that_is_said() {
+fn disabled_observation_is_reported() {
     let subject = subject(POLICY);
     for path in ["/v1/stats", "/v1/top", "/v1/decisions", "/v1/decisions/0123456789abcdef"] {
         let answer = subject.get(path);
@@ -441,11 +449,15 @@ fn where_nothing_is_observed_that_is_said() {
     assert_eq!(subject.post("/v1/explain", r#"{"path":"/"}"#).status, 409);
     let told = subject.get("/v1/overview").json();
     assert_eq!((&told["observing"], &told["series"]["allowed"]), (&json!(false), &json!([])));
-    assert_eq!(subject.put("/v1/mode", r#"{"mode":"shadow"}"#).status, 200, "switches need no eyes");
+    assert_eq!(
+        subject.put("/v1/mode", r#"{"mode":"shadow"}"#).status,
+        200,
+        "modes can be changed without observation"
+    );
 }
 
 #[test]
-fn a_thousand_limits_and_ten_thousand_keys_are_told_in_bounded_answers() {
+fn responses_are_bounded_for_many_limits_and_keys() {
     use std::fmt::Write as _;
     let mut policy = "limits:\n".to_owned();
     for at in 0..1_000 {

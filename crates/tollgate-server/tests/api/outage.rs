@@ -1,4 +1,4 @@
-//! What is answered while the store gives no answer.
+//! Responses while the store does not answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tollgate_server::Access;
 
 use crate::support::{Subject, on_store};
 
-/// A store that gives no answer.
+/// A store that does not answer.
 pub(crate) struct UnreachableStore;
 
 impl Store for UnreachableStore {
@@ -23,7 +23,7 @@ impl Store for UnreachableStore {
     }
 }
 
-/// A store that gives no answer to the first adjustment.
+/// A store that fails the first adjustment.
 struct FailOnceStore(MemoryStore<ManualClock>, AtomicBool);
 
 impl Store for FailOnceStore {
@@ -40,7 +40,7 @@ impl Store for FailOnceStore {
 }
 
 #[test]
-fn what_could_not_be_settled_can_be_settled_again() {
+fn a_failed_settlement_can_be_retried() {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), AtomicBool::new(true));
     let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
@@ -84,13 +84,13 @@ fn each_limit_decides_as_its_on_outage_says() {
     assert_eq!(
         (&told["allowed"], &told["limit"]),
         (&false.into(), &"blocking".into()),
-        "no store is needed for that"
+        "this decision needs no store"
     );
-    assert_eq!(told["degraded"], false, "so this is as it always is");
+    assert_eq!(told["degraded"], false, "so it is not degraded");
 }
 
 #[test]
-fn what_this_node_counts_is_told_in_the_numbers_of_its_share() {
+fn a_local_decision_has_the_numbers_of_the_nodes_share() {
     let subject = subject();
     for (remaining, allowed) in [(1, true), (0, true), (0, false)] {
         let told = subject.ask("/v1/check", r#"{"path":"/counted"}"#);
@@ -106,7 +106,7 @@ fn what_this_node_counts_is_told_in_the_numbers_of_its_share() {
 }
 
 #[test]
-fn what_was_decided_without_the_store_is_settled_and_released_without_it() {
+fn a_degraded_decision_is_settled_and_released_locally() {
     let policy = "limits: [{name: a, by: global, bucket: 100/day}, {name: b, by: global, slots: 5},
                            {name: c, by: global, bucket: 100/day, on_outage: allow}]";
     let subject = on_store(policy, Access::open(), RefusingStore, ManualClock::at(Timestamp::EPOCH));
@@ -128,7 +128,7 @@ fn what_was_decided_without_the_store_is_settled_and_released_without_it() {
 }
 
 #[test]
-fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
+fn readiness_and_metrics_report_an_outage_and_the_node_stays_ready() {
     let subject = subject();
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
     assert_eq!(subject.get("/readyz").json()["store"]["address"], serde_json::Value::Null);
@@ -137,7 +137,7 @@ fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
         subject.ask("/v1/check", &format!(r#"{{"path":"{path}"}}"#));
     }
     let ready = subject.get("/readyz");
-    assert_eq!(ready.status, 200, "or an outage of the store would be one of all nodes");
+    assert_eq!(ready.status, 200, "otherwise an outage of the store would take down all nodes");
     let store = &ready.json()["store"];
     assert_eq!((&store["state"], &store["error"]), (&"degraded".into(), &"the store failed: gone".into()));
     assert_eq!(store["address"], "redis://h:6379");
@@ -158,7 +158,7 @@ fn readiness_and_metrics_tell_of_an_outage_and_the_node_stays_ready() {
     }
 }
 
-/// A store that refuses everything, and surely does nothing.
+/// A store that rejects every command without executing it.
 struct RefusingStore;
 
 impl Store for RefusingStore {
@@ -188,7 +188,7 @@ impl Store for ToggledStore {
 }
 
 #[test]
-fn the_overview_tells_of_outages_that_are_over_and_of_the_one_that_is_not() {
+fn the_overview_lists_past_outages_and_the_current_one() {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let gone = Arc::new(AtomicBool::new(false));
     let store = ToggledStore(MemoryStore::with_seed(1_000, clock.clone(), 7), Arc::clone(&gone));
@@ -213,11 +213,11 @@ fn the_overview_tells_of_outages_that_are_over_and_of_the_one_that_is_not() {
         pass(false);
         pass(true);
     }
-    assert_eq!(pass(false)["outages"].as_array().map(Vec::len), Some(20), "the last ones");
+    assert_eq!(pass(false)["outages"].as_array().map(Vec::len), Some(20), "the last twenty");
 }
 
 #[test]
-fn what_cannot_be_done_without_a_store_is_not_pretended() {
+fn operations_that_need_the_store_fail_during_an_outage() {
     for operation in ["peek", "grant", "reset", "refund"] {
         let answer = subject().post(&format!("/v1/limits/open/{operation}"), "{}");
         assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, Some("1")), "{operation}");
@@ -225,7 +225,7 @@ fn what_cannot_be_done_without_a_store_is_not_pretended() {
     }
 }
 
-/// A store that holds somebody else's data.
+/// A store that holds foreign data.
 struct ForeignDataStore;
 
 impl Store for ForeignDataStore {
@@ -239,7 +239,7 @@ impl Store for ForeignDataStore {
 }
 
 #[test]
-fn foreign_data_does_not_go_away_by_waiting_and_nobody_is_told_so() {
+fn foreign_data_is_a_permanent_error() {
     let subject = on_store(
         POLICY,
         Access::open(),

@@ -1,4 +1,4 @@
-//! The page for people: what is sent, to whom, and how often.
+//! The dashboard: files, headers and caching.
 
 use std::io::Read as _;
 
@@ -30,7 +30,7 @@ fn browsers_get_the_page_and_programs_the_index() {
 }
 
 #[test]
-fn the_page_may_load_and_ask_nobody_but_its_own_server() {
+fn the_page_uses_only_its_own_server() {
     for path in ["/", "/page/index.html"] {
         let page = get(path, &[("accept", "text/html")]);
         let may = page.header("content-security-policy").unwrap();
@@ -51,7 +51,7 @@ fn the_page_may_load_and_ask_nobody_but_its_own_server() {
 }
 
 #[test]
-fn what_is_packed_unpacks_to_what_is_not() {
+fn gzip_decompresses_to_the_plain_file() {
     let (plain, packed) =
         (get("/page/index.html", &[]), get("/page/index.html", &[("accept-encoding", "gzip, br")]));
     assert_eq!((plain.header("content-encoding"), packed.header("content-encoding")), (None, Some("gzip")));
@@ -59,22 +59,22 @@ fn what_is_packed_unpacks_to_what_is_not() {
     flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
     assert_eq!(unpacked, plain.body);
     assert!(packed.body.len() < plain.body.len());
-    assert_ne!(plain.header("etag"), packed.header("etag"), "two things have two names");
+    assert_ne!(plain.header("etag"), packed.header("etag"), "two encodings have two tags");
     assert!(packed.header("vary").unwrap().contains("accept-encoding"));
 }
 
 #[test]
-fn what_a_browser_has_is_not_sent_again() {
+fn an_unchanged_file_is_not_sent_again() {
     let first = get("/", &[("accept", "text/html"), ("accept-encoding", "gzip")]);
     let tag = first.header("etag").unwrap();
     let again = get("/", &[("accept", "text/html"), ("accept-encoding", "gzip"), ("if-none-match", tag)]);
     assert_eq!((again.status.as_u16(), again.body.len(), again.header("etag")), (304, 0, Some(tag)));
     let plain = get("/", &[("accept", "text/html"), ("if-none-match", tag)]);
-    assert_eq!(plain.status, 200, "that was another thing");
+    assert_eq!(plain.status, 200, "the tag is of another encoding");
 }
 
 #[test]
-fn only_files_of_the_page_are_there() {
+fn only_files_of_the_page_are_served() {
     for path in ["/page/Cargo.toml", "/page/..", "/page/%2e%2e", "/page/..%2fCargo.toml", "/page/INDEX.HTML"]
     {
         assert_eq!(get(path, &[]).status, 404, "{path}");

@@ -1,4 +1,4 @@
-//! What can be looked at: index, health, readiness, limits.
+//! Index, health, readiness, metrics and limits.
 
 use http::Request;
 use http_body_util::Full;
@@ -16,7 +16,7 @@ limits:
 ";
 
 #[test]
-fn limits_are_listed_in_words() {
+fn limits_are_listed_with_their_quotas_in_words() {
     assert_eq!(
         subject(POLICY).get("/v1/limits").json(),
         json!({"limits": [
@@ -46,7 +46,7 @@ fn a_limit_on_descriptors_is_listed_with_their_entries_and_domains() {
 }
 
 #[test]
-fn readiness_tells_what_happened_to_the_policy() {
+fn readiness_reports_the_policy_and_reload_errors() {
     let subject = subject(POLICY);
     let ready = || {
         let answer = subject.get("/readyz");
@@ -73,7 +73,7 @@ fn readiness_tells_what_happened_to_the_policy() {
 }
 
 #[test]
-fn metrics_are_lines_that_prometheus_reads_and_others_can_add_theirs() {
+fn metrics_are_valid_and_other_components_can_append_lines() {
     let subject = subject(POLICY);
     let api = subject.api.clone().with_metrics(|out| out.push_str("tollgate_other 7\n"));
     drop(api);
@@ -97,7 +97,7 @@ fn metrics_are_lines_that_prometheus_reads_and_others_can_add_theirs() {
 }
 
 #[test]
-fn the_index_says_what_is_where_and_all_of_it_is_there() {
+fn every_path_of_the_index_exists() {
     let index = subject(POLICY).get("/");
     assert_eq!(index.header("content-type"), Some("text/plain; charset=utf-8"));
     for path in [
@@ -125,7 +125,7 @@ fn the_index_says_what_is_where_and_all_of_it_is_there() {
 }
 
 #[test]
-fn head_gets_what_get_would_but_for_the_body() {
+fn head_has_the_headers_of_get_without_the_body() {
     let subject = subject(POLICY);
     for path in [
         "/",

@@ -15,7 +15,7 @@ const POLICY: &str = "limits: [{name: api, by: ip, bucket: 500/minute}]";
 const ADMIN: &str = "correct horse";
 const READER: &str = "battery staple";
 
-/// What it takes.
+/// The role that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -25,7 +25,7 @@ enum Takes {
 
 use Takes::{Admin, Nothing, Reader};
 
-/// Each route by each method that it knows, and what it takes.
+/// Each route with each of its methods, and the role that it needs.
 const ROUTES: &[(&str, &str, Takes)] = &[
     ("GET", "/", Nothing),
     ("GET", "/page/index.html", Nothing),
@@ -79,13 +79,13 @@ fn ask(access: Access, method: &str, path: &str, token: Option<&str>, certified:
     })
 }
 
-/// Whether somebody who may do so much gets past the door.
+/// Whether the caller was authorized.
 fn passes(answer: &Answer) -> bool {
     !matches!(answer.status.as_u16(), 401 | 403)
 }
 
 #[test]
-fn every_role_may_do_what_the_route_takes_and_no_more() {
+fn every_route_needs_its_role() {
     let both = || Access::token(ADMIN).with_reader(READER);
     for &(method, path, takes) in ROUTES {
         for (token, may) in
@@ -108,7 +108,7 @@ fn every_role_may_do_what_the_route_takes_and_no_more() {
 }
 
 #[test]
-fn a_certificate_is_as_good_as_the_admin_token() {
+fn a_certificate_grants_the_admin_role() {
     for &(method, path, takes) in ROUTES {
         for access in [Access::guarded(), Access::token(ADMIN), Access::open()] {
             assert!(passes(&ask(access, method, path, None, true)), "{method} {path}");
@@ -122,14 +122,14 @@ fn a_certificate_is_as_good_as_the_admin_token() {
 }
 
 #[test]
-fn on_loopback_without_tokens_everybody_is_an_admin() {
+fn on_loopback_without_tokens_every_caller_is_an_admin() {
     for &(method, path, _) in ROUTES {
         assert!(passes(&ask(Access::open(), method, path, None, false)), "{method} {path}");
     }
 }
 
 #[test]
-fn an_empty_token_opens_nothing() {
+fn an_empty_token_grants_nothing() {
     for access in [Access::token(""), Access::guarded().with_reader(""), Access::token("").with_reader("")] {
         for token in [None, Some("")] {
             assert_eq!(ask(access.clone(), "GET", "/v1/overview", token, false).status, 401);
@@ -138,7 +138,7 @@ fn an_empty_token_opens_nothing() {
 }
 
 #[test]
-fn a_reader_alone_leaves_nobody_but_certificates_to_change_things() {
+fn with_only_a_read_token_changes_need_a_certificate() {
     let access = || Access::guarded().with_reader(READER);
     assert_eq!(ask(access(), "GET", "/v1/overview", Some(READER), false).json()["role"], "reader");
     assert_eq!(ask(access(), "PUT", "/v1/mode", Some(READER), false).status, 403);
@@ -146,19 +146,19 @@ fn a_reader_alone_leaves_nobody_but_certificates_to_change_things() {
 }
 
 #[test]
-fn one_secret_for_both_is_the_admins() {
+fn a_token_for_both_roles_grants_the_admin_role() {
     let access = Access::token(ADMIN).with_reader(ADMIN);
     assert_eq!(ask(access, "GET", "/v1/overview", Some(ADMIN), false).json()["role"], "admin");
 }
 
 #[test]
-fn by_a_method_that_a_route_does_not_know_a_reader_is_told_the_right_one() {
+fn a_wrong_method_is_reported_to_a_reader() {
     let access = Access::token(ADMIN).with_reader(READER);
     assert_eq!(ask(access, "DELETE", "/v1/mode", Some(READER), false).status, 405);
 }
 
 #[test]
-fn whether_it_is_ready_everybody_is_told_and_what_went_wrong_those_who_may_look() {
+fn readiness_is_public_and_errors_need_the_reader_role() {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let both = Access::token(ADMIN).with_reader(READER);
     let subject = on_store(POLICY, both, UnreachableStore, clock);
@@ -192,7 +192,7 @@ fn whether_it_is_ready_everybody_is_told_and_what_went_wrong_those_who_may_look(
 }
 
 #[test]
-fn nobody_keeps_what_is_answered_or_guesses_what_it_is() {
+fn responses_forbid_caching_and_sniffing() {
     for &(method, path, _) in ROUTES {
         for token in [None, Some(ADMIN)] {
             let answer = ask(Access::token(ADMIN), method, path, token, false);

@@ -24,7 +24,7 @@ fn settle(subject: &Subject, id: &str, cost: u64) {
 const ALGORITHMS: [&str; 5] = ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"];
 
 fn on(algorithm: &str) -> Subject {
-    // By itself it admits one at a time.
+    // Without a burst, gcra admits one at a time.
     let burst = if algorithm == "gcra" { ", burst 100" } else { "" };
     subject(&format!("limits: [{{by: global, rate: '100/hour{burst}', algorithm: {algorithm}}}]"))
 }
@@ -43,13 +43,13 @@ fn the_first_cost_is_final_and_the_same_again_changes_nothing() {
             let answer = subject.post("/v1/settle", format!(r#"{{"id":"{id}","cost":{}}}"#, cost + 1));
             assert_eq!(answer.status, 409, "{}", answer.text());
             assert!(answer.problem().contains(&format!("already settled as {cost}")), "{}", answer.text());
-            assert_eq!(remaining(&subject), left, "{algorithm}, turned down at {}", cost + 1);
+            assert_eq!(remaining(&subject), left, "{algorithm}, rejected at {}", cost + 1);
         }
     }
 }
 
 #[test]
-fn of_many_who_settle_at_once_one_is_the_first() {
+fn of_concurrent_settlements_exactly_one_is_the_first() {
     let subject = &subject("limits: [{by: global, bucket: 100/hour}]");
     for _ in 0..50 {
         let id = &id(subject, r#"{"path":"/","cost":10}"#);
@@ -70,7 +70,7 @@ fn of_many_who_settle_at_once_one_is_the_first() {
 }
 
 #[test]
-fn a_decision_is_settled_under_the_numbers_that_count_by_then() {
+fn a_decision_is_settled_under_the_current_quota() {
     let subject = subject("limits: [{name: api, by: global, bucket: 100/hour}]");
     let id = id(&subject, QUESTION);
     subject.limiter.replace(Policy::parse("limits: [{name: api, by: global, bucket: 1000/hour}]").unwrap());
@@ -84,7 +84,7 @@ fn a_decision_is_settled_under_the_numbers_that_count_by_then() {
 }
 
 #[test]
-fn a_final_cost_is_that_of_the_limits_that_settle() {
+fn a_final_cost_applies_to_limits_that_settle() {
     let subject = subject(
         "limits:
            - {name: tokens, by: global, bucket: 1000/hour, cost: {reserve: 100, settle: 'json:usage.total'}}
@@ -117,7 +117,7 @@ fn refused_and_unknown_decisions_cannot_be_settled() {
 }
 
 #[test]
-fn the_oldest_decision_makes_room_and_no_other() {
+fn only_the_oldest_receipt_is_evicted() {
     let subject = subject("limits: [{by: global, bucket: 1000000/hour}]");
     let first = id(&subject, r#"{"path":"/"}"#);
     let second = id(&subject, r#"{"path":"/"}"#);
@@ -152,7 +152,7 @@ fn slots_are_held_until_release_or_settlement_or_the_end_of_their_lease() {
     assert_eq!(released["slots"], 1);
     let second = id(&subject, question);
     subject.ask("/v1/release", &format!(r#"{{"id":"{first}"}}"#));
-    assert!(!allowed(), "releasing twice frees nobody else's slot");
+    assert!(!allowed(), "releasing twice does not free another slot");
     settle(&subject, &second, 0);
     assert!(allowed());
     assert!(!allowed());

@@ -1,4 +1,4 @@
-//! An API on a clock that stands still, and a way to ask it.
+//! An API on a manual clock, and helpers to call it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tollgate_telemetry::{WatchSettings, Watcher};
 
 pub(crate) type Store_ = MemoryStore<ManualClock>;
 
-/// An API, with what it was made of.
+/// An API with its limiter and status.
 pub(crate) struct Subject<S = Store_> {
     pub(crate) api: Api<S>,
     pub(crate) limiter: SharedLimiter<S>,
@@ -23,7 +23,7 @@ pub(crate) struct Subject<S = Store_> {
     pub(crate) clock: ManualClock,
 }
 
-/// An answer, read.
+/// A response that was read completely.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -51,7 +51,7 @@ pub(crate) fn on_store<S: Store>(policy: &str, access: Access, store: S, clock: 
     Subject { api, limiter, status, clock }
 }
 
-/// With something that counts and remembers.
+/// Creates an API with a watcher.
 pub(crate) fn watched(policy: &str, access: Access) -> (Subject, Watcher) {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let policy = Policy::parse(policy).expect("a policy without mistakes");
@@ -84,7 +84,7 @@ impl<S: Store> Subject<S> {
         self.send(Request::post(path).body(Full::new(body.into())).expect("a request"))
     }
 
-    /// What is told to something that must be answered.
+    /// Posts a body, and returns the JSON of a successful response.
     #[track_caller]
     pub(crate) fn ask(&self, path: &str, body: &str) -> Value {
         let answer = self.post(path, body.to_owned());
@@ -92,7 +92,7 @@ impl<S: Store> Subject<S> {
         answer.json()
     }
 
-    /// What a switch is told.
+    /// Sends a `PUT`.
     #[track_caller]
     pub(crate) fn put(&self, path: &str, body: &str) -> Answer {
         self.send(Request::put(path).body(Full::new(Bytes::from(body.to_owned()))).expect("a request"))
@@ -121,7 +121,7 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Fails unless this is a problem of its status; its detail.
+    /// Fails unless the response is a problem document of its status; returns its detail.
     #[track_caller]
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");

@@ -1,4 +1,4 @@
-//! Which limits refuse, switched while requests are served.
+//! Mode overrides at run time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ limits:
   - {name: silent, by: global, bucket: 1/minute, mode: off}
 ";
 
-/// Whether one more request passes.
+/// Whether one more request is admitted.
 fn passes(subject: &Subject) -> bool {
     subject.ask("/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)["allowed"] == true
 }
@@ -28,7 +28,7 @@ fn modes(subject: &Subject) -> Vec<String> {
 }
 
 #[test]
-fn a_switch_is_in_force_at_once_and_keeps_what_was_spent() {
+fn an_override_is_in_force_at_once_and_keeps_the_counts() {
     let subject = subject(POLICY);
     assert!(passes(&subject) && passes(&subject) && !passes(&subject));
     let told = subject.put("/v1/limits/api/mode", r#"{"mode":"shadow","reason":"launch","by":"ann"}"#);
@@ -46,7 +46,7 @@ fn a_switch_is_in_force_at_once_and_keeps_what_was_spent() {
 }
 
 #[test]
-fn what_is_said_of_everything_only_weakens() {
+fn the_mode_of_everything_only_weakens() {
     let subject = subject(POLICY);
     for (said, expected) in [
         ("shadow", ["shadow", "shadow", "off"]),
@@ -62,7 +62,7 @@ fn what_is_said_of_everything_only_weakens() {
 }
 
 #[test]
-fn a_limit_that_is_switched_under_something_weaker_is_told_so() {
+fn an_override_hidden_by_everything_causes_a_warning() {
     let subject = subject(POLICY);
     subject.put("/v1/mode", r#"{"mode":"off"}"#);
     let told = subject.put("/v1/limits/tried/mode", r#"{"mode":"enforce"}"#).json();
@@ -77,7 +77,7 @@ fn a_limit_that_is_switched_under_something_weaker_is_told_so() {
 }
 
 #[test]
-fn the_journal_says_who_did_what_the_newest_first_and_only_what_changed() {
+fn the_journal_lists_actual_changes_the_newest_first() {
     let subject = subject(POLICY);
     subject.put("/v1/limits/api/mode", r#"{"mode":"off","reason":"tests","by":"ann"}"#);
     subject.put("/v1/limits/api/mode", r#"{"mode":"off","reason":"again","by":"bob"}"#);
@@ -96,7 +96,7 @@ fn the_journal_says_who_did_what_the_newest_first_and_only_what_changed() {
 }
 
 #[test]
-fn what_is_no_mode_or_no_limit_is_told_what_is() {
+fn unknown_modes_and_limits_get_a_helpful_error() {
     let subject =
         subject(&format!("{POLICY}  - {{name: live, by: ip, bucket: 9/s, candidate: {{bucket: 5/s}}}}\n"));
     for (path, body, status, detail) in [
@@ -124,7 +124,7 @@ fn what_is_no_mode_or_no_limit_is_told_what_is() {
 }
 
 #[test]
-fn what_people_write_is_kept_as_text_of_bounded_length() {
+fn operator_text_is_cleaned_and_bounded() {
     let subject = subject(POLICY);
     let body =
         json!({"mode": "off", "by": "a\u{1b}[31m\n".repeat(14), "reason": "<script>\u{0}\"".repeat(30)});
@@ -136,7 +136,7 @@ fn what_people_write_is_kept_as_text_of_bounded_length() {
 }
 
 #[test]
-fn what_is_too_long_to_be_kept_is_said_and_nothing_is_switched() {
+fn a_text_that_is_too_long_is_rejected_without_a_change() {
     let subject = subject(POLICY);
     for (field, most) in [("by", 100), ("reason", 300)] {
         let body = |length| json!({"mode": "off", field: "é".repeat(length)}).to_string();
@@ -161,7 +161,7 @@ fn the_journal_keeps_the_last_thousand() {
     assert_eq!((changes.len(), &changes[0]["reason"]), (MAX_CHANGES, &json!("1004")));
 }
 
-/// An API with a board that others hold too.
+/// Creates an API with overrides that other code shares.
 fn with_board(policy: &str) -> (Subject, ModeOverrides<crate::support::Store_>) {
     let subject = subject(policy);
     let board = ModeOverrides::new(subject.limiter.clone());
@@ -170,13 +170,13 @@ fn with_board(policy: &str) -> (Subject, ModeOverrides<crate::support::Store_>) 
 }
 
 #[test]
-fn a_changed_file_leaves_the_switches_and_names_that_are_gone_wait() {
+fn overrides_survive_a_changed_file_and_stay_dormant_for_removed_limits() {
     let (subject, board) = with_board(POLICY);
     assert!(passes(&subject) && passes(&subject));
     subject.put("/v1/limits/api/mode", r#"{"mode":"shadow"}"#);
     subject.put("/v1/mode", r#"{"mode":"shadow"}"#);
     board.reload(Policy::parse("limits: [{name: other, by: ip, bucket: 9/minute}]").unwrap());
-    assert_eq!(modes(&subject), ["shadow"], "what is said of everything");
+    assert_eq!(modes(&subject), ["shadow"], "the mode of everything");
     assert_eq!(
         subject.get("/v1/mode").json()["limits"],
         json!([{"name": "api", "mode": null, "policy_mode": null, "switch": "shadow"}])
@@ -184,12 +184,12 @@ fn a_changed_file_leaves_the_switches_and_names_that_are_gone_wait() {
     assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).status, 404);
     board.reload(Policy::parse("limits: [{name: api, by: ip, bucket: 2/minute}]").unwrap());
     subject.put("/v1/mode", r#"{"mode":"enforce"}"#);
-    assert_eq!(modes(&subject), ["shadow"], "its own switch was waiting");
+    assert_eq!(modes(&subject), ["shadow"], "its dormant override applies again");
     assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#).json()["mode"], "enforce");
 }
 
 #[test]
-fn a_switch_of_a_limit_that_is_gone_can_be_taken_back() {
+fn the_override_of_a_removed_limit_can_be_removed() {
     let (subject, board) = with_board(POLICY);
     subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#);
     board.reload(Policy::default());
@@ -199,7 +199,7 @@ fn a_switch_of_a_limit_that_is_gone_can_be_taken_back() {
 }
 
 #[test]
-fn a_policy_that_came_past_the_board_is_not_lost_to_the_next_switch() {
+fn a_policy_set_by_other_code_survives_the_next_switch() {
     let subject = subject(POLICY);
     subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#);
     subject.limiter.replace(Policy::parse("limits: [{name: new, by: ip, bucket: 1/minute}]").unwrap());
@@ -208,7 +208,7 @@ fn a_policy_that_came_past_the_board_is_not_lost_to_the_next_switch() {
 }
 
 #[test]
-fn what_was_kept_is_in_force_after_a_restart_with_its_journal() {
+fn saved_overrides_and_changes_are_restored() {
     let (subject, board) = with_board(POLICY);
     let kept = Arc::new(Mutex::new(String::new()));
     let keep = Arc::clone(&kept);
@@ -232,7 +232,7 @@ fn what_was_kept_is_in_force_after_a_restart_with_its_journal() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_in_force_all_the_same_and_says_so() {
+fn an_override_that_cannot_be_saved_is_in_force_with_a_warning() {
     let (subject, board) = with_board(POLICY);
     let fails = Arc::new(AtomicBool::new(true));
     let failing = Arc::clone(&fails);
@@ -259,7 +259,7 @@ fn what_cannot_be_kept_is_in_force_all_the_same_and_says_so() {
 }
 
 #[test]
-fn a_kept_file_that_was_edited_by_hand_cannot_make_a_candidate_refuse() {
+fn an_edited_file_of_overrides_cannot_make_a_candidate_refuse() {
     let (subject, board) =
         with_board("limits: [{name: live, by: ip, bucket: 9/s, candidate: {bucket: 5/s}}]");
     let mut saved = SavedOverrides { everything: Switch::Policy, ..SavedOverrides::default() };
@@ -270,7 +270,7 @@ fn a_kept_file_that_was_edited_by_hand_cannot_make_a_candidate_refuse() {
 }
 
 #[test]
-fn switches_of_many_at_once_are_made_one_after_the_other() {
+fn concurrent_switches_are_serialized() {
     let (subject, board) = with_board(POLICY);
     let inside = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&inside);
@@ -295,12 +295,12 @@ fn switches_of_many_at_once_are_made_one_after_the_other() {
     let changes = changes["changes"].as_array().unwrap();
     assert!(
         changes.windows(2).all(|pair| pair[0]["from"] == pair[1]["to"]),
-        "each begins where the last ended"
+        "each change starts from the result of the last"
     );
 }
 
 #[test]
-fn a_switch_is_a_new_policy_and_counts_go_on() {
+fn a_switch_increments_the_policy_version_and_keeps_the_counts() {
     let (subject, watcher) = watched(POLICY, Access::open());
     passes(&subject);
     let before = subject.get("/v1/overview").json();
@@ -314,7 +314,7 @@ fn a_switch_is_a_new_policy_and_counts_go_on() {
 }
 
 #[test]
-fn the_deny_list_stays_in_force_and_whoever_switches_everything_is_told_so() {
+fn switching_everything_warns_that_the_deny_list_stays_in_force() {
     let policy = "deny: [{ip: 192.0.2.66}]\nlimits: [{name: api, by: ip, bucket: 2/minute}]";
     let (subject, board) = with_board(policy);
     for mode in ["off", "shadow"] {
@@ -331,7 +331,7 @@ fn the_deny_list_stays_in_force_and_whoever_switches_everything_is_told_so() {
 }
 
 #[test]
-fn modes_and_switches_are_measured() {
+fn modes_and_overrides_are_in_the_metrics() {
     let subject = subject(POLICY);
     let lines = |expected: &[&str]| {
         let text = subject.get("/metrics");

@@ -1,4 +1,4 @@
-//! Questions in the words of other limiters: `/throttle`, `/json`.
+//! Compatibility routes of other limiters: `/throttle`, `/json`.
 
 use serde_json::json;
 use tollgate::Span;
@@ -14,7 +14,7 @@ fn question(quantity: i64) -> String {
 }
 
 #[test]
-fn throttle_answers_in_the_words_of_throttlecrab() {
+fn throttle_responds_like_throttlecrab() {
     let subject = subject(NONE);
     for (quantity, advance, expected) in [
         (1, 0, json!({"allowed": true, "limit": 3, "remaining": 2, "reset_after": 2, "retry_after": 0})),
@@ -33,7 +33,7 @@ fn throttle_answers_in_the_words_of_throttlecrab() {
 }
 
 #[test]
-fn a_key_that_has_rested_for_long_may_spend_no_more_than_its_burst() {
+fn an_idle_key_may_spend_at_most_its_burst() {
     let subject = subject(NONE);
     subject.ask("/throttle", &question(1));
     subject.advance(Span::from_secs(600));
@@ -42,7 +42,7 @@ fn a_key_that_has_rested_for_long_may_spend_no_more_than_its_burst() {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_named() {
+fn invalid_numbers_are_named_in_the_error() {
     let subject = subject(NONE);
     for (body, status, said) in [
         (r#"{"key":"a","max_burst":0,"count_per_period":1,"period":1}"#, 422, "`max_burst`"),
@@ -70,17 +70,17 @@ fn numbers_that_make_no_sense_are_named() {
         assert_eq!(told["error"], told["detail"], "{body}: where throttlecrab's clients look");
     }
     let unknown = r#"{"key":"a","max_burst":1,"count_per_period":1,"period":1,"timestamp":5}"#;
-    assert_eq!(subject.ask("/throttle", unknown)["allowed"], true, "throttlecrab passes it over, too");
+    assert_eq!(subject.ask("/throttle", unknown)["allowed"], true, "throttlecrab ignores it too");
 }
 
 #[test]
-fn health_is_told_in_the_word_of_throttlecrab() {
+fn health_responds_like_throttlecrab() {
     let answer = subject(NONE).get("/health");
     assert_eq!((answer.status.as_u16(), answer.text()), (200, "OK"));
 }
 
 #[test]
-fn json_is_answered_by_whoever_speaks_it_and_by_nobody_else() {
+fn json_needs_a_handler() {
     assert_eq!(subject(NONE).post("/json", "{}").status, 404);
     let (subject, _) = watched(NONE, Access::open());
     let answer = subject.post("/json", r#"{"domain":"x"}"#);
