@@ -1,7 +1,7 @@
-//! What came of a request: the decision, and how a client is told of it.
+//! The outcome of a request: the decision, and the response that a client sees.
 //!
-//! Headers and status are worded by `tollgate_http`, as the gateway does it, with all that the policy says
-//! about dialects. Only jitter is left out: tests use no randomness.
+//! `tollgate_http` writes headers and status, as for the gateway, including the policy's dialects. Jitter is
+//! disabled, because tests use no randomness.
 
 use http::{HeaderMap, StatusCode};
 use tollgate::{Decision, Fate, Limiter, Span};
@@ -9,23 +9,23 @@ use tollgate_http::{Rejection, RetryAfter, write_headers};
 
 use crate::request::{RequestKind, TestRequest};
 
-/// A decision, and what it is about.
+/// A decision with its context.
 pub(crate) struct Answer<'a, 'l, S> {
     pub(crate) limiter: &'a Limiter<S>,
     pub(crate) decision: &'a Decision<'l>,
     pub(crate) asked: &'a TestRequest,
 }
 
-/// How a client is told.
+/// The response that a client sees.
 pub(crate) struct ClientView {
-    /// `None` where the service behind answers.
+    /// `None` if the service behind the limiter answers.
     pub(crate) status: Option<StatusCode>,
-    /// All of a refusal; of what is allowed, those that are added.
+    /// All headers of a refusal; for an admitted request, the added headers.
     pub(crate) headers: HeaderMap,
 }
 
 impl<S> Answer<'_, '_, S> {
-    /// The limit that decided, or that matters most, and its window: those that the headers speak of.
+    /// Returns the limiting limit and its window, which the headers describe.
     pub(crate) fn limiting(&self) -> Option<(&str, &str)> {
         match self.decision.fate() {
             Fate::Blocked(block) => Some((block.limit.name(), block.limit.name())),
@@ -33,12 +33,12 @@ impl<S> Answer<'_, '_, S> {
         }
     }
 
-    /// How long callers are told to wait, to the millisecond that `retry-after-ms` has.
+    /// Returns the wait that callers are told, in the millisecond resolution of `retry-after-ms`.
     pub(crate) fn wait(&self) -> Option<Span> {
         RetryAfter::of(self.decision, 0, 0).map(|it| Span::from_millis(it.millis()))
     }
 
-    /// How a client is told.
+    /// Returns the response that a client sees.
     pub(crate) fn worded(&self) -> ClientView {
         let settings = self.limiter.policy().headers();
         let id = self.limiter.id_of(self.decision);
@@ -56,7 +56,7 @@ impl<S> Answer<'_, '_, S> {
         ClientView { status: Some(head.status), headers: head.headers }
     }
 
-    /// The limits that were asked, each once.
+    /// Returns the checked limits, each once.
     pub(crate) fn limits(&self) -> Vec<&str> {
         let mut names = Vec::new();
         if let Fate::Blocked(block) = self.decision.fate() {
@@ -67,12 +67,12 @@ impl<S> Answer<'_, '_, S> {
         each_once(names)
     }
 
-    /// The limits whose soft threshold is reached.
+    /// Returns the limits whose soft threshold is reached.
     pub(crate) fn soft(&self) -> Vec<&str> {
         tollgate_http::soft_limits(self.decision).collect()
     }
 
-    /// The limits in shadow mode that would have refused.
+    /// Returns the limits in shadow mode that would have refused.
     pub(crate) fn would_refuse(&self) -> Vec<&str> {
         let counted = self.decision.limits().filter(|it| !it.is_binding() && !it.outcome().is_admitted());
         let mut names: Vec<_> = counted.map(|it| it.limit().name()).collect();
@@ -81,7 +81,7 @@ impl<S> Answer<'_, '_, S> {
     }
 }
 
-/// Windows of one limit have one name.
+/// Removes duplicates: several windows of a limit have one name.
 fn each_once(names: Vec<&str>) -> Vec<&str> {
     let mut once: Vec<&str> = Vec::with_capacity(names.len());
     for name in names {

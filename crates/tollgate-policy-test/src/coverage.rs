@@ -1,10 +1,10 @@
-//! What the tests of a policy have met: limits, their plans, their overrides.
+//! Coverage of a policy by its tests: limits, plans and overrides.
 //!
-//! A limit is covered when it was asked, and when it was seen to refuse: a test that never reaches a limit says nothing
-//! about its number. In shadow mode, what it would have refused counts. Plans and overrides are covered when a request
-//! met them.
+//! A limit is covered when a request was checked by it, and when it refused one: a test that never reaches a limit
+//! proves nothing about its number. In shadow mode, a refusal that would have happened counts. Plans and overrides
+//! are covered when they applied to a request.
 //!
-//! Left out are limits that are switched off, and those of Envoy's files, which no request of a test reaches.
+//! Not counted: limits that are off, and limits of Envoy files, which requests of a test cannot reach.
 
 use std::collections::HashMap;
 
@@ -12,32 +12,32 @@ use serde::Serialize;
 use tollgate::policy::{Allowance, Checks, Key};
 use tollgate::{Decision, Fate, Limit, Mode, Policy, Request};
 
-/// What the tests of a policy have met.
+/// Coverage of a policy by its tests.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     policy: Policy,
-    /// Without exceptions: it tells which limits a request meets, also where an exception spares it the counting.
+    /// The policy without exceptions. It tells which limits cover a request even if an exception exempts it.
     plain: Policy,
     limits: Vec<LimitCoverage>,
 }
 
-/// What was met of one limit.
+/// Coverage of one limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitCoverage {
-    /// The name of the limit.
+    /// Name of the limit.
     pub name: String,
-    /// Its place in the policy.
+    /// Index of the limit in the policy.
     #[serde(skip)]
     place: usize,
-    /// Whether a request was counted by it, or refused without counting.
+    /// Whether the limit checked a request, or refused one without counting.
     pub asked: bool,
-    /// Whether it refused, or would have.
+    /// Whether the limit refused, or would have refused in shadow mode.
     pub refused: bool,
-    /// Its plans, by name.
+    /// Plans, by name.
     pub plans: Vec<Exception>,
-    /// Its overrides, by key.
+    /// Overrides, by key.
     pub overrides: Vec<Exception>,
-    /// Where each of them stands among the overrides.
+    /// Indices of the overrides.
     #[serde(skip)]
     keys: HashMap<Key, usize>,
 }
@@ -47,19 +47,19 @@ pub struct LimitCoverage {
 pub struct Exception {
     /// The plan, or the key.
     pub name: String,
-    /// Whether a request met it.
+    /// Whether it applied to a request.
     pub met: bool,
 }
 
 impl Coverage {
-    /// Nothing of this policy was met yet.
+    /// Creates empty coverage of a policy.
     pub fn of(policy: &Policy) -> Self {
         let counts = |limit: &&Limit| limit.mode() != Mode::Off && limit.envoy_match().is_none();
         let limits = policy.limits().iter().filter(counts).map(LimitCoverage::not_yet).collect();
         Self { plain: policy.without_exceptions(), policy: policy.clone(), limits }
     }
 
-    /// A request was decided about.
+    /// Records a decision.
     pub(crate) fn note<R: Request + ?Sized>(&mut self, request: &R, decision: &Decision<'_>) {
         for it in decision.limits() {
             self.seen(it.limit(), !it.outcome().is_admitted());
@@ -97,19 +97,19 @@ impl Coverage {
         }
     }
 
-    /// Each limit, in the order of the policy.
+    /// Returns the coverage of each limit, in the order of the policy.
     pub fn limits(&self) -> &[LimitCoverage] {
         &self.limits
     }
 
-    /// How many things there are to meet, and how many were met: of each limit that it is asked and that it
-    /// refuses, and each of its plans and overrides.
+    /// Returns the number of covered points and of all points. Each limit has a point for a check and one for a
+    /// refusal, and each plan and override has one.
     pub fn points(&self) -> (usize, usize) {
         let met: Vec<bool> = self.limits.iter().flat_map(LimitCoverage::points).collect();
         (met.iter().filter(|met| **met).count(), met.len())
     }
 
-    /// How much was met, in per cent, rounded down: 100 only for all of it.
+    /// Returns the coverage in percent, rounded down: 100 means all points.
     pub fn percent(&self) -> u8 {
         let (met, all) = self.points();
         (met * 100).checked_div(all).and_then(|it| u8::try_from(it).ok()).unwrap_or(100)
@@ -136,7 +136,7 @@ impl LimitCoverage {
         }
     }
 
-    /// Whether each thing there is to meet was met.
+    /// Returns whether each point is covered.
     fn points(&self) -> impl Iterator<Item = bool> {
         let exceptions = self.plans.iter().chain(&self.overrides).map(|it| it.met);
         [self.asked, self.refused].into_iter().chain(exceptions)

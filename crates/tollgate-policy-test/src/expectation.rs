@@ -1,8 +1,8 @@
-//! What must come of a request, and what is different about what came.
+//! The expected outcome of a request, and its differences from the actual one.
 //!
-//! With several requests in a step, the decision is expected of every one and all else of the last.
+//! If a step has several requests, the decision is expected of each, and everything else of the last.
 //!
-//! Not here: reading it (`file_format::expect`).
+//! Not here: parsing (`file_format::expect`).
 
 use http::HeaderName;
 use tollgate::policy::{Glob, Located, Problems, nearest};
@@ -12,50 +12,50 @@ use crate::answer::{Answer, ClientView};
 use crate::explanation;
 use crate::run::Mismatch;
 
-/// What must come of a request.
+/// The expected outcome of a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expectation {
-    /// Of every one.
+    /// Decision of every request.
     pub(crate) fate: Option<Located<Fate>>,
-    /// How many of them are.
+    /// Number of allowed requests.
     pub(crate) allowed: Option<Located<u64>>,
-    /// Who decided: a limit, or one of its windows.
+    /// The limiting limit, or one of its windows.
     pub(crate) limit: Option<Located<String>>,
     pub(crate) left: Vec<Left>,
-    /// What callers are told.
+    /// The wait that callers are told.
     pub(crate) wait: Option<Located<Span>>,
     pub(crate) status: Option<Located<u16>>,
     pub(crate) headers: Vec<Header>,
-    /// Limits that were asked, all of them.
+    /// All limits that checked the request.
     pub(crate) limits: Option<Names>,
-    /// Limits whose soft threshold is reached, all of them.
+    /// All limits whose soft threshold is reached.
     pub(crate) soft: Option<Names>,
-    /// Limits in shadow mode that would have refused, all of them.
+    /// All limits in shadow mode that would have refused.
     pub(crate) would_refuse: Option<Names>,
 }
 
 type Names = Located<Vec<Located<String>>>;
 
-/// Whether a request may go ahead.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Allowed,
     Refused,
 }
 
-/// How much is left.
+/// The remaining units.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
-    /// Of which limit or window; `None`: of the one that decided.
+    /// Limit or window; `None` for the limiting one.
     pub(crate) of: Option<Located<String>>,
     pub(crate) count: Located<u64>,
 }
 
-/// A header of the answer.
+/// A header of the response.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) name: HeaderName,
-    /// As it was written.
+    /// The value as written in the file.
     pub(crate) shown: String,
     pub(crate) value: Located<Value>,
 }
@@ -81,7 +81,7 @@ impl Fate {
 }
 
 impl Expectation {
-    /// Names that no limit of the policy has.
+    /// Reports names that no limit of the policy has.
     pub(crate) fn check_names(&self, policy: &Policy, problems: &mut Problems) {
         let listed = [&self.limits, &self.soft, &self.would_refuse];
         check_limits(listed.into_iter().flatten().flat_map(|it| &it.value), policy, problems);
@@ -93,7 +93,7 @@ impl Expectation {
         }
     }
 
-    /// What is wrong about one of several.
+    /// Returns the mismatch of one request of a step.
     pub(crate) fn of_each<S>(&self, answer: &Answer<'_, '_, S>) -> Option<Mismatch> {
         let expected = self.fate?;
         let came = Fate::of(answer.decision.is_allowed());
@@ -104,7 +104,7 @@ impl Expectation {
         })
     }
 
-    /// What is wrong about how many were allowed.
+    /// Returns the mismatch in the number of allowed requests.
     pub(crate) fn of_all(&self, allowed: u64, times: u64) -> Option<Mismatch> {
         let expected = self.allowed?;
         (allowed != expected.value).then(|| Mismatch {
@@ -114,7 +114,7 @@ impl Expectation {
         })
     }
 
-    /// What is wrong about the last.
+    /// Returns the mismatches of the last request.
     pub(crate) fn of_last<S>(&self, answer: &Answer<'_, '_, S>) -> Vec<Mismatch> {
         let mut wrong = Vec::new();
         let mut compare = |line: u32, expected: String, came: String| {
@@ -160,7 +160,7 @@ impl Expectation {
         wrong
     }
 
-    /// What is wrong about how a client is told.
+    /// Returns the mismatches of the response that a client sees.
     fn of_words(&self, worded: &ClientView) -> Vec<Mismatch> {
         let mut wrong = Vec::new();
         if let Some(status) = self.status
@@ -177,8 +177,8 @@ impl Expectation {
 }
 
 impl Left {
-    /// Of whom, and how much was left of it; `None` where it was not asked. Of several windows, the
-    /// one with the least.
+    /// Returns the limit and its remaining units; `None` if it was not checked. Of several windows, the one with the
+    /// least.
     fn found<S>(&self, answer: &Answer<'_, '_, S>) -> (String, Option<u64>) {
         let Some(of) = &self.of else {
             let limiting = tollgate_http::limiting(answer.decision);
@@ -208,7 +208,7 @@ impl Header {
     }
 }
 
-/// That the policy has these limits.
+/// Checks that the policy has these limits.
 pub(crate) fn check_limits<'n>(
     names: impl Iterator<Item = &'n Located<String>>,
     policy: &Policy,
@@ -218,7 +218,7 @@ pub(crate) fn check_limits<'n>(
     names.for_each(|name| known(name, &all, problems));
 }
 
-/// That a name is one of these.
+/// Checks that a name is known.
 fn known(name: &Located<String>, known: &[&str], problems: &mut Problems) {
     if known.contains(&name.value.as_str()) {
         return;

@@ -1,11 +1,11 @@
-//! Why something was decided: what each limit said, in words.
+//! Explains a decision: the result of each limit, in words.
 
 use tollgate::{Decision, Fate, LimitOutcome, Mode, Span, Verdict};
 use tollgate_http::{Rejection, RetryAfter, promise};
 
 use crate::answer::Answer;
 
-/// What became of a request, in a few words.
+/// Describes the decision in a few words.
 pub(crate) fn fate<S>(answer: &Answer<'_, '_, S>) -> String {
     let wait = answer.wait().map_or_else(String::new, |it| format!(", wait {it}"));
     match answer.decision.fate() {
@@ -21,7 +21,7 @@ pub(crate) fn fate<S>(answer: &Answer<'_, '_, S>) -> String {
     }
 }
 
-/// A line for each limit that was asked, or for what decided instead.
+/// Returns a line for each checked limit, or for the reason that decided instead.
 pub(crate) fn lines<S>(answer: &Answer<'_, '_, S>) -> Vec<String> {
     let decision = answer.decision;
     let mut lines: Vec<String> = match decision.fate() {
@@ -54,7 +54,7 @@ fn each(decision: &Decision<'_>) -> Vec<String> {
     decision.limits().map(|it| one(&it, is_refusal && limiting == Some(it.rule().id))).collect()
 }
 
-/// `login for 203.0.113.9: refused; 10 per minute, 0 of 10 left, wait 5100ms`.
+/// Formats one limit: `login for 203.0.113.9: refused; 10 per minute, 0 of 10 left, wait 5100ms`.
 fn one(limit: &LimitOutcome<'_>, decided: bool) -> String {
     let outcome = limit.outcome();
     let verdict = match (outcome.verdict, limit.limit().mode()) {

@@ -1,10 +1,10 @@
-//! The file of tests as it was written: its words, and the mistakes that can be made with them.
+//! Parses test files and reports their mistakes.
 //!
-//! - `step`: one step of a test, and the clock.
-//! - `caller`: who asks for what.
-//! - `expect`: what must come of it.
+//! - `step`: a step of a test, and the clock.
+//! - `caller`: the request and its caller.
+//! - `expect`: the expected outcome.
 //!
-//! Not here: whether the limits that are named exist; that needs the policy (`Suite::check`).
+//! Not here: whether the named limits exist, which needs the policy (`Suite::check`).
 
 mod caller;
 pub(crate) mod expect;
@@ -44,14 +44,14 @@ pub(crate) const TEST: Words = Words {
 pub(crate) const DEFAULTS: Words =
     Words { section: "`defaults`", known: &caller::WORDS, synonyms: &caller::SYNONYMS };
 
-/// What to write where there is nothing.
+/// Example for an empty file.
 const EXAMPLE: &str =
     "tests: [{name: ten logins a minute, steps: [{request: POST /login, times: 10, expect: allowed}]}]";
 
-/// Longer names are not read by anybody.
+/// The most bytes of a test name.
 const MAX_NAME_BYTES: usize = 200;
 
-/// A whole file: which policy it is about, and the tests.
+/// Parses a whole file: the policy that it names, and the tests.
 pub(crate) fn file(root: &Node, problems: &mut Problems) -> (Option<String>, Vec<Test>) {
     let nothing = (None, Vec::new());
     if root.kind == Kind::Null {
@@ -69,7 +69,7 @@ pub(crate) fn file(root: &Node, problems: &mut Problems) -> (Option<String>, Vec
     (policy, tests)
 }
 
-/// The section `tests` of a policy.
+/// Parses the section `tests` of a policy.
 pub(crate) fn section(node: &Node, problems: &mut Problems) -> (Option<String>, Vec<Test>) {
     (None, tests(node, &Caller::default(), problems))
 }
@@ -155,7 +155,7 @@ fn name(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
     Some(word.map(str::to_owned))
 }
 
-/// A time of the calendar.
+/// Parses a date and time.
 fn instant(node: &Node, problems: &mut Problems) -> Option<Timestamp> {
     let word = node.word("`at`", problems)?;
     let micros = word.value.parse::<Instant>().ok().and_then(|it| u64::try_from(it.as_microsecond()).ok());
@@ -171,12 +171,12 @@ fn instant(node: &Node, problems: &mut Problems) -> Option<Timestamp> {
     micros.map(Timestamp::from_micros)
 }
 
-/// Whether it has a date, a time and an offset, be it in range or not.
+/// Whether a text has the form of a date, a time and an offset, in range or not.
 fn is_written_as_time(text: &str) -> bool {
     Pieces::parse(text).is_ok_and(|it| it.time().is_some() && it.offset().is_some())
 }
 
-/// What the reader of YAML says in terms of a policy, said of a file of tests.
+/// Adapts messages of the YAML reader that are about policies.
 pub(crate) fn reworded(diagnostics: Diagnostics) -> Diagnostics {
     diagnostics.reworded(|it| {
         if it.label == "one file holds one policy" {

@@ -1,7 +1,7 @@
-//! Tests of policies: a YAML file beside the policy says who asks for what, when, and what must come of it.
+//! Runs tests of policies: a YAML file beside the policy states requests, their times and the expected outcomes.
 //!
-//! Steps are taken in virtual time by the limiter that serves, on the store in memory, and answers are worded by the code that words
-//! them for clients: a test that passes here says what a client would see.
+//! Tests run in virtual time, with the same limiter that serves requests, on the in-memory store. Responses are
+//! written by the code that writes them for clients, so a passing test shows what a client would see.
 //!
 //! ```
 //! use tollgate::Policy;
@@ -27,19 +27,19 @@
 //! # Ok::<(), tollgate::PolicyError>(())
 //! ```
 //!
-//! # Rooms
+//! # Modules
 //!
-//! - [`Suite`], [`Test`]: what is in a file; `file_format` reads it.
-//! - `timeline`: when each step is taken.
+//! - [`Suite`], [`Test`]: the contents of a file; `file_format` parses it.
+//! - `timeline`: the time of each step.
 //! - `request`: a request as the policy sees it.
-//! - `run`: takes the steps of a test.
-//! - `answer`, `expectation`: what came, and whether that was expected.
-//! - `explanation`: what each limit said, in words.
-//! - [`Coverage`]: which limits, plans and overrides were met.
-//! - [`report`]: all that as text, JSON and the XML of `JUnit`.
-//! - [`schema`]: for editors.
+//! - `run`: runs the steps of a test.
+//! - `answer`, `expectation`: the actual and the expected outcome.
+//! - `explanation`: the result of each limit, in words.
+//! - [`Coverage`]: the limits, plans and overrides that tests reached.
+//! - [`report`]: results as text, JSON and `JUnit` XML.
+//! - [`schema`]: the JSON Schema of test files, for editors.
 //!
-//! Not here: files, clocks (this crate is handed text), the terminal.
+//! Not here: files and clocks (this crate takes text), the terminal.
 
 mod answer;
 mod coverage;

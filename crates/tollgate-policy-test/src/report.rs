@@ -1,9 +1,9 @@
-//! What came of the tests, of one file or of many.
+//! The results of tests, of one or several files.
 //!
 //! - `text`: for people.
 //! - `junit`: for CI servers.
 //!
-//! JSON is this very structure. Not here: writing any of it anywhere.
+//! JSON is the serialized structure. Not here: writing to files or the terminal.
 
 mod junit;
 mod text;
@@ -15,56 +15,56 @@ use tollgate::Span;
 pub use self::text::Detail;
 use crate::{Coverage, Verdict};
 
-/// What came of the tests.
+/// The results of tests.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Of each file.
+    /// Results of each file.
     pub files: Vec<FileReport>,
-    /// Of each policy, by the name of its file. Empty where only some of the tests were run.
+    /// Coverage of each policy, by file name. Empty if only some of the tests ran.
     pub coverage: Vec<(String, Coverage)>,
-    /// How much of each policy has to be covered, in per cent, if that was asked for.
+    /// Required coverage of each policy in percent, if any.
     pub least: Option<u8>,
 }
 
-/// What came of the tests of one file.
+/// The results of one file.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileReport {
-    /// The file of the tests.
+    /// The test file.
     pub file: String,
-    /// The file of their policy.
+    /// The policy file.
     pub policy: String,
-    /// Its tests.
+    /// Results of its tests.
     pub tests: Vec<TestResult>,
 }
 
-/// A test, and how long it took to run.
+/// The result of a test, and its run time.
 #[derive(Clone, Debug, Serialize)]
 pub struct TestResult {
-    /// What came of it.
+    /// The result.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// How long it took; not the time that passes within the test.
+    /// Run time; not the virtual time of the test.
     #[serde(skip)]
     pub took: Span,
 }
 
 impl Report {
-    /// All tests.
+    /// Returns the results of all tests.
     pub fn tests(&self) -> impl Iterator<Item = &TestResult> {
         self.files.iter().flat_map(|file| &file.tests)
     }
 
-    /// How many tests passed.
+    /// Returns the number of passed tests.
     pub fn passed(&self) -> usize {
         self.tests().filter(|test| test.verdict.has_passed()).count()
     }
 
-    /// How many did not.
+    /// Returns the number of failed tests.
     pub fn failed(&self) -> usize {
         self.tests().count() - self.passed()
     }
 
-    /// Of which policies less is covered than was asked for: their names, and how it is said.
+    /// Returns the policies below the required coverage, with a message for each.
     pub fn uncovered(&self) -> impl Iterator<Item = (&str, String)> {
         let lacking = |coverage: &Coverage| self.least.filter(|least| coverage.percent() < *least);
         self.coverage.iter().filter_map(move |(policy, coverage)| {
@@ -74,7 +74,7 @@ impl Report {
         })
     }
 
-    /// For programs.
+    /// Returns the report as JSON.
     pub fn json(&self) -> Value {
         let coverage = self.coverage.iter().map(|(policy, coverage)| {
             let (met, all) = coverage.points();
@@ -98,7 +98,7 @@ impl Report {
     }
 }
 
-/// A text that moves no cursor and breaks no line, whoever wrote it.
+/// Escapes control characters and line breaks.
 fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -110,7 +110,7 @@ fn printable(text: &str) -> String {
     out
 }
 
-/// Seconds, to the microsecond.
+/// Formats seconds with microsecond resolution.
 fn seconds(span: Span) -> String {
     let micros = span.as_micros();
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)

@@ -1,10 +1,10 @@
 //! A request of a test, as the policy sees it.
 //!
-//! It is shown as the gateway shows one: a real HTTP head, whose client was settled. What a test says
-//! of the caller (`user`, `plan`, …) is what somebody's authentication found out, as in `POST /v1/check`;
-//! what it leaves unsaid is looked for in the headers, where the policy's `identify` says.
+//! It is built as in the gateway: an HTTP head, with the client address resolved. The caller's properties in a test
+//! (`user`, `plan`, …) stand for the result of an authentication, as in `POST /v1/check`. Properties that the test
+//! does not state are read from the headers, according to the policy's `identify`.
 //!
-//! Not here: reading it (`file_format::caller`).
+//! Not here: parsing (`file_format::caller`).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use tollgate::policy::{Descriptor, Place};
 use tollgate::{Policy, Request};
 use tollgate_http::{HttpRequest, client_address};
 
-/// What is asked, and by whom.
+/// A request and its caller.
 #[derive(Clone, Debug)]
 pub(crate) struct TestRequest {
     pub(crate) what: RequestKind,
@@ -28,36 +28,35 @@ pub(crate) struct TestRequest {
     pub(crate) places: Places,
 }
 
-/// Where a test says what the authentication of a service found out.
+/// Places in the file where a test states a plan or claims.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) plan: Option<Place>,
     pub(crate) claims: Option<Place>,
 }
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestKind {
-    /// A request over HTTP.
+    /// An HTTP request.
     Request(Box<Parts>),
-    /// What a proxy describes.
+    /// A descriptor, as a proxy sends it.
     Descriptor { domain: String, entries: Vec<(String, String)> },
 }
 
-/// Where it comes from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// Nobody knows.
+    /// Unknown.
     Nowhere,
-    /// This client, settled.
+    /// A client address.
     Client(IpAddr),
-    /// Whoever is at the other end of the connection: the policy's `client` and the forwarding
-    /// header say who the client is.
+    /// The peer of the connection: the policy's `client` and the forwarding header determine the client.
     Peer(IpAddr),
 }
 
 impl TestRequest {
-    /// As a policy sees it.
+    /// Returns the request as a policy sees it.
     pub(crate) fn view(&self, policy: &Policy) -> View<'_> {
         match &self.what {
             RequestKind::Request(parts) => {
@@ -81,7 +80,7 @@ impl TestRequest {
     }
 }
 
-/// For people: `POST /login` or `plan=gold, user=ann`.
+/// Displays the request: `POST /login` or `plan=gold, user=ann`.
 impl fmt::Display for TestRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
@@ -96,18 +95,18 @@ impl fmt::Display for TestRequest {
     }
 }
 
-/// An [`TestRequest`] whose client is settled.
+/// A [`TestRequest`] with a resolved client address.
 #[derive(Clone, Debug)]
 pub(crate) struct View<'a> {
     asked: &'a TestRequest,
-    /// `None` of a descriptor.
+    /// `None` for a descriptor.
     http: Option<HttpRequest<'a>>,
     domain: &'a str,
     entries: Vec<(&'a str, &'a str)>,
 }
 
 impl View<'_> {
-    /// What was said, else what the descriptor says.
+    /// Returns the stated value, else the value of the descriptor entry.
     fn said<'s>(&'s self, said: Option<&'s String>, word: &str) -> Option<&'s str> {
         said.map(String::as_str).or_else(|| self.descriptor()?.value(word))
     }

@@ -1,10 +1,10 @@
-//! Takes the steps of a test, in virtual time, with the limiter that serves.
+//! Runs the steps of a test, in virtual time, with the limiter that serves requests.
 //!
-//! Each test begins with a fresh store. The first step that is not as expected ends it: what comes after
-//! depends on it, and would only repeat the complaint.
+//! Each test starts with an empty store. The first unexpected outcome ends the test, because later steps depend on
+//! it.
 //!
-//! A request of a test takes no time unless it says so (`takes`): its slots are given back, and its cost is
-//! settled, when it ends.
+//! A request takes no time unless the test states it (`takes`). Its slots are released and its cost is settled when
+//! it ends.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,66 +20,66 @@ use crate::explanation;
 use crate::suite::Test;
 use crate::timeline::{START, Settle, Step};
 
-/// Room in the store of a test for each key that it may have: so much that none gives way to another.
+/// Store capacity for each key of a test, large enough to avoid evictions.
 const SLOTS_PER_KEY: usize = 8;
-/// A store has at least so much, and at most: one for a million keys takes longer to make than a test takes to run.
+/// Bounds of the store capacity, in keys: creating a store for a million keys takes longer than running a test.
 const STORE_KEYS: std::ops::RangeInclusive<usize> = 1_024..=65_536;
 
-/// So that keys are placed the same way each time.
+/// Fixed seed of the store's hash, so that runs are reproducible.
 const SEED: u64 = 7;
 
-/// What came of a test.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// The name of the test.
+    /// Name of the test.
     pub name: String,
-    /// The line it begins in.
+    /// First line of the test.
     pub line: u32,
-    /// How many requests were made.
+    /// Number of requests.
     pub requests: u64,
-    /// The step that was not as expected; `None`: passed.
+    /// The step with an unexpected outcome; `None` if the test passed.
     pub surprise: Option<UnexpectedStep>,
 }
 
-/// A step that was not as expected.
+/// A step with an unexpected outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnexpectedStep {
-    /// The line the step begins in.
+    /// First line of the step.
     pub line: u32,
-    /// What was asked.
+    /// The request.
     pub request: String,
-    /// Which of them, from one.
+    /// Index of the request within the step, starting at 1.
     pub number: u64,
-    /// How many there are in the step.
+    /// Number of requests of the step.
     pub of: u64,
-    /// When, since the start of the test, in words.
+    /// Time since the start of the test, as text.
     pub after: String,
-    /// What was expected and what came, one or more.
+    /// Expected and actual values, at least one pair.
     pub mismatches: Vec<Mismatch>,
-    /// What each limit said.
+    /// The result of each limit.
     pub why: Vec<String>,
 }
 
-/// Something that was expected and did not come.
+/// A difference between expected and actual outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
-    /// The line of the expectation.
+    /// Line of the expectation.
     pub line: u32,
-    /// What was expected.
+    /// Expected value.
     pub expected: String,
-    /// What came.
+    /// Actual value.
     pub came: String,
 }
 
 impl Verdict {
-    /// Whether everything was as expected.
+    /// Whether all outcomes were as expected.
     pub const fn has_passed(&self) -> bool {
         self.surprise.is_none()
     }
 }
 
 impl Test {
-    /// Runs it against a policy, and notes what it covers.
+    /// Runs the test against a policy, and records its coverage.
     pub fn run(&self, policy: &Policy, coverage: &mut Coverage) -> Verdict {
         let mut run = Run::new(policy, &self.steps);
         let surprise = self.steps.iter().find_map(|step| run.step(step, coverage));
@@ -87,11 +87,11 @@ impl Test {
     }
 }
 
-/// A test that is under way.
+/// A running test.
 struct Run {
     limiter: Limiter<MemoryStore<ManualClock>>,
     clock: ManualClock,
-    /// Requests that have not ended, by when they will, in the order in which they came.
+    /// Requests that have not ended, by the time of their end, then by the order of their start.
     under_way: BTreeMap<(Timestamp, u64), (Receipt, Option<Settle>)>,
     requests: u64,
 }
@@ -108,7 +108,7 @@ impl Run {
         Self { limiter, clock, under_way: BTreeMap::new(), requests: 0 }
     }
 
-    /// All requests of a step; what was not as expected, if something was not.
+    /// Runs all requests of a step. Returns the unexpected outcome, if any.
     fn step(&mut self, step: &Step, coverage: &mut Coverage) -> Option<UnexpectedStep> {
         let mut allowed = 0;
         for index in 0..step.times {
@@ -147,7 +147,7 @@ impl Run {
         None
     }
 
-    /// Ends the requests that end by then, each in its time.
+    /// Ends the requests that end by `now`, each at its time.
     fn end_until(&mut self, now: Timestamp) {
         while let Some(entry) = self.under_way.first_entry()
             && entry.key().0 <= now
@@ -168,7 +168,7 @@ impl Run {
     }
 }
 
-/// Everything about one answer that was not as expected. Of the last, with how many were allowed.
+/// Returns all mismatches of one request; for the last one, `last` is the number of allowed requests.
 fn mismatches<S>(step: &Step, answer: &Answer<'_, '_, S>, last: Option<u64>) -> Vec<Mismatch> {
     let Some(expectation) = &step.expectation else { return Vec::new() };
     let mut wrong: Vec<_> = expectation.of_each(answer).into_iter().collect();
@@ -179,13 +179,13 @@ fn mismatches<S>(step: &Step, answer: &Answer<'_, '_, S>, last: Option<u64>) -> 
     wrong
 }
 
-/// `POST /login from 203.0.113.9`.
+/// Describes a request: `POST /login from 203.0.113.9`.
 fn described(step: &Step, view: &impl Request) -> String {
     let from = view.client().map_or_else(String::new, |it| format!(" from {it}"));
     format!("{}{from}", step.asked)
 }
 
-/// The store is in this process: it has answered by the time it is asked.
+/// Polls a future once: the in-memory store answers without waiting.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

@@ -1,8 +1,8 @@
-//! The JSON Schema of a file of tests, for editors.
+//! The JSON Schema of test files, for editors.
 
 use serde_json::Value;
 
-/// The JSON Schema of a file of tests.
+/// Returns the JSON Schema of test files.
 ///
 /// ```
 /// assert!(tollgate_policy_test::schema()["properties"]["tests"].is_object());
@@ -19,7 +19,7 @@ mod tests {
     use crate::file_format::{self, expect, step};
 
     #[test]
-    fn every_word_is_in_the_schema_and_every_word_of_the_schema_is_read() {
+    fn the_schema_and_the_parser_accept_the_same_words() {
         let schema = super::schema();
         let check = |at: &str, words: &Words| {
             let section = schema.pointer(at).unwrap_or(&Value::Null);

@@ -1,6 +1,6 @@
-//! A file of tests that was understood.
+//! A parsed test file.
 //!
-//! Not here: reading its words (`file_format`), running it (`run`).
+//! Not here: parsing (`file_format`), running (`run`).
 
 use tollgate::Policy;
 use tollgate::policy::{Diagnostics, Document, Located, Problems};
@@ -9,7 +9,7 @@ use crate::request::{RequestKind, TestRequest};
 use crate::timeline::{Settle, Step};
 use crate::{expectation, file_format};
 
-/// A file of tests.
+/// A test file.
 ///
 /// ```
 /// # use tollgate_policy_test::Suite;
@@ -26,7 +26,7 @@ pub struct Suite {
     pub(crate) tests: Vec<Test>,
 }
 
-/// One test.
+/// A test.
 #[derive(Clone, Debug)]
 pub struct Test {
     pub(crate) name: Located<String>,
@@ -34,7 +34,7 @@ pub struct Test {
 }
 
 impl Suite {
-    /// Reads a file of tests, or says everything that is wrong with it.
+    /// Parses a test file, or returns all of its mistakes.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
         let document = Document::parse(text).map_err(file_format::reworded)?;
         let mut problems = Problems::default();
@@ -42,7 +42,7 @@ impl Suite {
         Self::of(document, file, problems)
     }
 
-    /// The tests that stand in a policy, in its section `tests`; `None` where it has none.
+    /// Returns the tests in the section `tests` of a policy; `None` if it has none.
     pub fn within(policy: &Document) -> Result<Option<Self>, Diagnostics> {
         let Some(section) = policy.root().get("tests") else { return Ok(None) };
         let mut problems = Problems::default();
@@ -61,17 +61,17 @@ impl Suite {
         Ok(Self { document, policy, tests })
     }
 
-    /// The file of the policy, as it was written: beside the file of tests, unless it is absolute.
+    /// Returns the path of the policy as written: relative to the test file, unless it is absolute.
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
-    /// The tests, in file order.
+    /// Returns the tests, in the order of the file.
     pub fn tests(&self) -> &[Test] {
         &self.tests
     }
 
-    /// Whether the limits that are named exist in the policy.
+    /// Checks that the named limits exist in the policy.
     pub fn check(&self, policy: &Policy) -> Result<(), Diagnostics> {
         let mut problems = Problems::default();
         for step in self.tests.iter().flat_map(|test| &test.steps) {
@@ -86,19 +86,19 @@ impl Suite {
     }
 }
 
-/// What no request has that is served as the policy says.
+/// Properties that no served request has with this configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unprovided {
-    /// The limits have plans, and nothing says where a request names its plan.
+    /// The limits have plans, but no setting names the source of a request's plan.
     pub plans: bool,
-    /// The policy reads claims, and nothing verifies tokens.
+    /// The policy reads claims, but no setting verifies tokens.
     pub claims: bool,
 }
 
 impl Suite {
-    /// Reports requests of the tests that have a plan or claims where no real request has.
+    /// Reports tests that state a plan or claims which no served request has.
     ///
-    /// A test that passed with them would say that they apply.
+    /// Such a test would pass although the plan or claim never applies.
     pub fn check_identity(&self, unprovided: Unprovided) -> Result<(), Diagnostics> {
         let mut problems = Problems::default();
         let mut reported = Vec::new();
@@ -107,7 +107,7 @@ impl Suite {
             for (place, is_unprovided, words) in
                 [(places.plan, unprovided.plans, &PLAN), (places.claims, unprovided.claims, &CLAIMS)]
             {
-                // Defaults hold for many steps.
+                // Defaults apply to many steps and are reported once.
                 let Some(place) = place.filter(|place| is_unprovided && !reported.contains(place)) else {
                     continue;
                 };
@@ -136,12 +136,12 @@ const CLAIMS: [&str; 4] = [
 ];
 
 impl Test {
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name.value
     }
 
-    /// The line it begins in.
+    /// Returns the first line.
     pub const fn line(&self) -> u32 {
         self.name.place.line
     }

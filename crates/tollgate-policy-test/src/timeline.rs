@@ -1,8 +1,7 @@
-//! When each step is taken.
+//! The times of the steps.
 //!
-//! All times of a test are known before it runs: what is waited, and how far apart the requests of
-//! a step are. So a clock that would go back is a mistake in the file, with its line, and not a
-//! surprise of the run.
+//! All times of a test are known before it runs: waits, and the distances between the requests of a step. A clock
+//! that would go back is therefore a mistake in the file, reported with its line.
 
 use tollgate::policy::Located;
 use tollgate::{Span, Timestamp};
@@ -10,46 +9,45 @@ use tollgate::{Span, Timestamp};
 use crate::expectation::Expectation;
 use crate::request::TestRequest;
 
-/// Where the clock starts if a test does not say: 2026-01-01T00:00:00Z, the start of a minute, an
-/// hour, a day, a month and a year.
+/// Default start of the clock: 2026-01-01T00:00:00Z, the start of a minute, hour, day, month and year.
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
-/// The longest that a test may last. Beyond it no allowance is still spent.
+/// The longest duration of a test. All charges have expired after it.
 pub(crate) const MAX_DURATION: Span = Span::from_days(3_660);
 
-/// A request, or several of the same.
+/// A request, or several equal ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// The line it begins in.
+    /// First line of the step.
     pub(crate) line: u32,
-    /// When the first is made, since the start.
+    /// Time of the first request.
     pub(crate) at: Timestamp,
-    /// When the test began.
+    /// Start of the test.
     pub(crate) start: Timestamp,
-    /// What is asked.
+    /// The request.
     pub(crate) asked: TestRequest,
-    /// How often.
+    /// Number of requests.
     pub(crate) times: u64,
-    /// How far apart.
+    /// Time between two requests.
     pub(crate) every: Span,
-    /// How long each runs, holding its slots.
+    /// Run time of each request, during which it holds its slots.
     pub(crate) takes: Span,
-    /// What it turns out to cost.
+    /// Actual cost.
     pub(crate) settle: Option<Settle>,
-    /// What must come of it.
+    /// Expected outcome.
     pub(crate) expectation: Option<Expectation>,
 }
 
-/// What a request turns out to cost.
+/// The actual cost of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Settle {
-    /// This, of limits that settle, or of all if none does.
+    /// The cost of all limits that settle, or of all limits if none settles.
     All(u64),
-    /// This, of each of these limits.
+    /// The cost of each of these limits.
     Limits(Vec<(Located<String>, u64)>),
 }
 
-/// The clock of a test that is being read.
+/// The clock of a test during parsing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     pub(crate) start: Timestamp,
@@ -61,12 +59,12 @@ impl Timeline {
         Self { start, now: start }
     }
 
-    /// Moves on. Whether it may: not for longer than anybody means.
+    /// Advances the clock. Returns `false` beyond the longest duration.
     pub(crate) fn wait(&mut self, span: Span) -> bool {
         self.set(self.now + span)
     }
 
-    /// Moves on to a time. Whether it may: not back.
+    /// Sets the clock to a time. Returns `false` if that is in the past.
     pub(crate) fn set(&mut self, to: Timestamp) -> bool {
         let is_right = to >= self.now && to.since(self.start) <= MAX_DURATION;
         if is_right {
@@ -77,7 +75,7 @@ impl Timeline {
 }
 
 impl Step {
-    /// When request number `index` is made.
+    /// Returns the time of request number `index`.
     pub(crate) fn time_of(&self, index: u64) -> Timestamp {
         let micros = self.every.as_micros().saturating_mul(index);
         self.at + Span::from_micros(micros)

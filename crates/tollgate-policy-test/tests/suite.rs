@@ -1,4 +1,4 @@
-//! Files of tests, from text to report.
+//! Test files, from text to report.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "suite/covering.rs"]
@@ -25,26 +25,26 @@ fn run(policy: &str, tests: &str) -> (Vec<Verdict>, Coverage) {
     (verdicts, coverage)
 }
 
-/// One test, of these steps.
+/// Returns a file with one test of these steps.
 fn steps(steps: &str) -> String {
     format!("defaults: {{ip: 203.0.113.9}}\ntests:\n  - name: it\n    steps:\n{steps}")
 }
 
-/// That all steps are as expected.
+/// Asserts that all steps pass.
 #[track_caller]
 fn passes(policy: &str, written: &str) {
     let (verdicts, _) = run(policy, &steps(written));
     assert_eq!(verdicts[0].surprise, None);
 }
 
-/// What is not as expected.
+/// Returns the mismatches.
 #[track_caller]
 fn surprise(policy: &str, written: &str) -> UnexpectedStep {
     let (mut verdicts, _) = run(policy, &steps(written));
     verdicts.remove(0).surprise.expect("something is not as expected")
 }
 
-/// A report of one file, in which nothing took any time.
+/// Returns the report of one file, with run times of zero.
 fn report(policy: &str, tests: &str) -> Report {
     let (verdicts, coverage) = run(policy, tests);
     let tests = verdicts.into_iter().map(|verdict| TestResult { verdict, took: Span::ZERO }).collect();

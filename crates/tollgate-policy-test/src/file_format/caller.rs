@@ -1,4 +1,4 @@
-//! Who asks for what: the words of a request, and the defaults for them.
+//! Parses the request of a step and its caller, with defaults.
 
 use std::net::IpAddr;
 
@@ -15,10 +15,10 @@ pub(super) const WORDS: [&str; 10] =
 pub(super) const SYNONYMS: [(&str, &str); 5] =
     [("remote_addr", "ip"), ("client", "ip"), ("client_ip", "ip"), ("user_id", "user"), ("key", "api_key")];
 
-/// There descriptors describe requests.
+/// In this domain, descriptors describe HTTP requests.
 const RESERVED_DOMAIN: &str = "tollgate";
 
-/// Who asks: what a step says, or what holds for all of them.
+/// The caller of a step, or the defaults of all steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Caller {
     host: Option<HeaderValue>,
@@ -52,7 +52,7 @@ impl Caller {
         who
     }
 
-    /// What is not said here is as there. Headers and claims are told apart by their names.
+    /// Fills in missing values from defaults. Headers and claims are merged by name.
     pub(super) fn over(self, other: &Self) -> Self {
         let mut claims = self.claims;
         for (name, value) in &other.claims {
@@ -84,7 +84,7 @@ impl Caller {
         }
     }
 
-    /// Whoever it is asks for this, with headers.
+    /// Combines the caller with a request that gets these headers.
     pub(super) fn asking(self, what: impl FnOnce(HeaderMap) -> RequestKind) -> TestRequest {
         let mut headers = self.headers;
         if let Some(host) = self.host {
@@ -176,7 +176,7 @@ fn header_value(node: &Node, what: &str, problems: &mut Problems) -> Option<Head
     value
 }
 
-/// `POST /login?next=/`, read.
+/// Parses a request line such as `POST /login?next=/`.
 pub(super) fn request_line(node: &Node, problems: &mut Problems) -> Option<(Method, Uri)> {
     const HELP: &str = "a method and a path: GET /api/v1/search?q=x";
     let word = node.word("`request`", problems)?;
@@ -208,14 +208,14 @@ pub(super) fn request_line(node: &Node, problems: &mut Problems) -> Option<(Meth
     Some((known, uri?))
 }
 
-/// The head of a request.
+/// Creates the head of a request.
 pub(super) fn head((method, uri): (Method, Uri), headers: HeaderMap) -> Parts {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     (parts.method, parts.uri, parts.headers) = (method, uri, headers);
     parts
 }
 
-/// `plan=gold`, one or a list.
+/// Parses descriptor entries: `plan=gold`, one or a list.
 pub(super) fn entries(node: &Node, problems: &mut Problems) -> Option<Vec<(String, String)>> {
     let entry = |item: &Node| {
         let word = item.word("an entry", problems)?;

@@ -1,4 +1,4 @@
-//! What must come of a request: one word, or a map.
+//! Parses the expected outcome: one word, or a map.
 
 use tollgate::Span;
 use tollgate::policy::{Fields, Glob, Kind, Located, Node, Problems, Words};
@@ -52,8 +52,8 @@ const FATE_SYNONYMS: [(&str, &str); 12] = [
     ("false", "refused"),
 ];
 
-/// Reads it; `times` is how many requests it is about, and `is_request` whether they are requests
-/// over HTTP.
+/// Parses an expectation. `times` is the number of requests of the step, and `is_request` whether they are HTTP
+/// requests.
 pub(super) fn read(
     node: &Node,
     times: u64,
@@ -107,7 +107,7 @@ pub(super) fn read(
     Some(expectation)
 }
 
-/// What cannot hold together.
+/// Reports expectations that contradict each other.
 fn contradictions(
     fields: &Fields<'_>,
     expectation: &Expectation,

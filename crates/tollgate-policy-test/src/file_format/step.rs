@@ -1,4 +1,4 @@
-//! One step of a test: the clock moves, then something is asked.
+//! Parses a step of a test: it moves the clock, then makes a request.
 
 use tollgate::policy::{Fields, Kind, Node, Problems, Words};
 use tollgate::{Span, Timestamp};
@@ -55,22 +55,22 @@ pub(crate) const WORDS: Words = Words {
     ],
 };
 
-/// More requests than any limit of a test needs.
+/// The most requests of a step.
 const MAX_TIMES: u64 = 1_000_000;
-/// More than anything costs.
+/// The largest cost of a request.
 pub(super) const MAX_COST: u64 = 1_000_000_000_000;
 
-/// Words that say something of a request, and nothing without one.
+/// Words that need a request.
 const REQUEST_WORDS: [&str; 14] = [
     "domain", "host", "ip", "peer", "user", "api_key", "tenant", "plan", "claims", "headers", "cost",
     "times", "every", "expect",
 ];
 
-/// Words that a descriptor has entries for instead.
+/// Words that descriptors do not have; they use entries instead.
 const NON_DESCRIPTOR_WORDS: [&str; 10] =
     ["host", "ip", "peer", "user", "api_key", "tenant", "plan", "claims", "headers", "takes"];
 
-/// `None` for a step in which nothing is asked, and for one that is wrong.
+/// Parses a step. `None` if it makes no request or is invalid.
 pub(super) fn read(
     node: &Node,
     defaults: &Caller,
@@ -112,7 +112,7 @@ pub(super) fn read(
     Some(step)
 }
 
-/// A number, or a map of limits.
+/// Parses `settle`: a number, or a map of limits.
 fn settle(node: &Node, problems: &mut Problems) -> Settle {
     let mut cost = |node: &Node| node.whole("`settle`", 0..=MAX_COST, problems).map_or(0, |it| it.value);
     match &node.kind {
@@ -123,7 +123,7 @@ fn settle(node: &Node, problems: &mut Problems) -> Settle {
     }
 }
 
-/// `wait` and `at`, which come before what is asked in the same step.
+/// Applies `wait` and `at`, which take effect before the request of the same step.
 fn move_clock(fields: &Fields<'_>, timeline: &mut Timeline, problems: &mut Problems) {
     match (fields.get("wait"), fields.get("at")) {
         (Some(wait), Some(at)) => {
@@ -158,7 +158,7 @@ fn too_long(node: &Node, problems: &mut Problems) {
     problems.error(node.place, format!("a test lasts for {MAX_DURATION} at most")).label("this is beyond it");
 }
 
-/// `+5m` since the start, or a time of the calendar.
+/// Parses a time: `+5m` since the start, or a date and time.
 fn moment(node: &Node, start: Timestamp, problems: &mut Problems) -> Option<Timestamp> {
     let Some(after) = node.text().and_then(|it| it.strip_prefix('+')) else { return instant(node, problems) };
     let length = after.chars().count();
@@ -167,7 +167,7 @@ fn moment(node: &Node, start: Timestamp, problems: &mut Problems) -> Option<Time
     Some(start + after.span("`at`", Span::ZERO..=MAX_DURATION, problems)?.value)
 }
 
-/// What is asked; `None` where nothing is, or something is wrong with it.
+/// Parses the request; `None` if there is none or it is invalid.
 fn asked(fields: &Fields<'_>, defaults: &Caller, problems: &mut Problems) -> Option<TestRequest> {
     match (fields.get("request"), fields.get("descriptor")) {
         (Some(request), Some(descriptor)) => {
@@ -197,7 +197,7 @@ fn asked(fields: &Fields<'_>, defaults: &Caller, problems: &mut Problems) -> Opt
             }
             let entries = caller::entries(descriptor, problems);
             let domain = fields.get("domain").and_then(|it| caller::domain(it, problems)).unwrap_or_default();
-            // Of the words of a caller only `cost` is left.
+            // Of the words of a caller, only `cost` remains.
             let who = Caller::read(fields, problems);
             let what = RequestKind::Descriptor { domain, entries: entries? };
             Some(who.asking(|_| what))
@@ -209,7 +209,7 @@ fn asked(fields: &Fields<'_>, defaults: &Caller, problems: &mut Problems) -> Opt
     }
 }
 
-/// A step that only moves the clock, if it does.
+/// Checks a step without a request, which must move the clock.
 fn without_request(fields: &Fields<'_>, problems: &mut Problems) {
     if fields.mentions("request") || fields.mentions("descriptor") {
         return;

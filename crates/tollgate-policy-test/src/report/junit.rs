@@ -1,11 +1,11 @@
-//! A report as the XML of `JUnit`, as CI servers read it.
+//! Writes a report as `JUnit` XML, for CI servers.
 //!
-//! Where a coverage is asked for, that of each policy is a test as well: a run that fails for it shows so.
+//! If a coverage is required, the coverage of each policy is a test case too, so that a failure is visible.
 //!
-//! Only elements and attributes that the schema of Jenkins' reader knows: other readers (GitLab, GitHub's
-//! actions, Azure) take the same or less.
+//! Only elements and attributes of the Jenkins schema are used; other readers (GitLab, GitHub Actions, Azure) accept
+//! the same or less.
 //!
-//! Invariant: whatever is in names and values, the XML is well-formed: what XML cannot hold is shown as an escape.
+//! Invariant: the XML is well-formed for all names and values. Characters that XML cannot represent are escaped.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use super::text::missing;
 use super::{FileReport, Report, printable, seconds};
 
 impl Report {
-    /// For CI servers.
+    /// Returns the report as `JUnit` XML.
     pub fn junit(&self) -> String {
         let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         let took = self.tests().map(|it| it.took.as_micros()).sum();
@@ -94,7 +94,7 @@ fn write_coverage(report: &Report, out: &mut String) {
     out.push_str("  </testsuite>\n");
 }
 
-/// A text within an attribute or an element.
+/// Escapes text for an attribute or an element.
 fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in printable(text).chars() {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_xml_cannot_hold_is_an_escape() {
+    fn characters_that_xml_cannot_represent_are_escaped() {
         assert_eq!(
             xml("a<b & \"c\"'\u{1b}[31m\u{0}\n\u{fffe}"),
             "a&lt;b &amp; &quot;c&quot;&apos;\\u{1b}[31m\\0\\n\\u{fffe}"

@@ -1,4 +1,4 @@
-//! A report for people: a line for each test, and all about those that failed.
+//! Writes a report for people: a line per test, and details of failed ones.
 
 use std::fmt::Write;
 
@@ -7,20 +7,20 @@ use tollgate::Span;
 use super::{FileReport, Report, printable};
 use crate::{Coverage, LimitCoverage, UnexpectedStep};
 
-/// How much is said about coverage.
+/// Level of detail of the coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What is missing.
+    /// Only points that are not covered.
     Missing,
     /// Every limit.
     Everything,
 }
 
-/// Names in one line, before the rest is only counted.
+/// The most names in one line. Further names are only counted.
 const MAX_LISTED_NAMES: usize = 20;
 
 impl Report {
-    /// For people.
+    /// Returns the report as text.
     pub fn text(&self, detail: Detail) -> String {
         let mut out = String::new();
         for file in &self.files {
@@ -61,7 +61,7 @@ fn write_file(file: &FileReport, out: &mut String) {
 }
 
 impl UnexpectedStep {
-    /// All about it, line by line; nothing in it moves a cursor.
+    /// Returns the details of a failed test, line by line, without control characters.
     pub(super) fn lines(&self, file: &str) -> Vec<String> {
         let which = match self.of {
             1 => String::new(),
@@ -108,7 +108,7 @@ fn write_coverage(policy: &str, coverage: &Coverage, detail: Detail, out: &mut S
     }
 }
 
-/// What was not met, a line for each kind.
+/// Returns the points that are not covered, a line for each kind.
 pub(super) fn missing(limits: &[LimitCoverage]) -> String {
     let mut out = String::new();
     let never =

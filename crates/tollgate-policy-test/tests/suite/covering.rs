@@ -1,4 +1,4 @@
-//! Coverage says what no test has met.
+//! Coverage lists the points that no test reached.
 
 use crate::{run, steps};
 
@@ -15,7 +15,7 @@ limits:
   - {name: off, by: ip, bucket: 1/day, mode: off}
 ";
 
-/// The limits as `name asked refused`, and what was met of plans and overrides.
+/// Returns the limits as `name asked refused`, and the covered plans and overrides.
 fn covered(written: &str) -> (Vec<String>, Vec<String>, u8) {
     let (verdicts, coverage) = run(POLICY, &steps(written));
     assert_eq!(verdicts[0].surprise, None);
@@ -27,17 +27,17 @@ fn covered(written: &str) -> (Vec<String>, Vec<String>, u8) {
 }
 
 #[test]
-fn a_limit_is_covered_by_being_asked_and_by_refusing() {
+fn a_limit_is_covered_by_a_check_and_by_a_refusal() {
     let (seen, met, percent) =
         covered("      - {request: GET /, api_key: k, times: 2, expect: {allowed: 1}}\n");
     assert_eq!(seen, ["search true true", "posts false false", "quiet true false"]);
     assert_eq!(met, ["free"]);
-    // Asked two of three, refused one of three, met one of five.
+    // Checks: two of three; refusals: one of three; plans and overrides: one of five.
     assert_eq!(u32::from(percent), 4 * 100 / 11);
 }
 
 #[test]
-fn exceptions_are_met_also_where_they_spare_the_counting() {
+fn exceptions_that_exempt_a_request_are_covered() {
     let (seen, met, _) = covered(
         "
       - {request: GET /, api_key: k, plan: pro, times: 3, expect: allowed}
@@ -50,7 +50,7 @@ fn exceptions_are_met_also_where_they_spare_the_counting() {
 }
 
 #[test]
-fn all_of_it_is_a_hundred_per_cent_and_one_less_is_not() {
+fn only_complete_coverage_is_100_percent() {
     let most = "
       - {request: GET /, api_key: k, times: 2, expect: {allowed: 1}}
       - {request: GET /, api_key: k, plan: pro, expect: allowed}

@@ -1,4 +1,4 @@
-//! Mistakes are found before anything runs, each with its line and what was probably meant.
+//! Mistakes are found before a test runs, each with its line and a suggestion.
 
 use tollgate::Policy;
 use tollgate::policy::Document;
@@ -6,7 +6,7 @@ use tollgate_policy_test::Suite;
 
 use crate::steps;
 
-/// What is wrong with a file, as `line: message [label]`.
+/// Returns the mistakes of a file, as `line: message [label]`.
 fn mistakes(text: &str) -> Vec<String> {
     let wrong = match Suite::parse(text) {
         Err(wrong) => wrong,
@@ -135,7 +135,7 @@ fn files_are_checked_as_a_whole() {
 }
 
 #[test]
-fn tests_may_stand_in_the_policy_itself() {
+fn tests_may_be_part_of_the_policy_file() {
     let policy = "limits: [{name: a, by: ip, bucket: 1/s}]\n";
     let read = |text: &str| Suite::within(&Document::parse(text).unwrap());
     assert!(read(policy).unwrap().is_none());

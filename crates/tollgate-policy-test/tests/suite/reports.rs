@@ -1,4 +1,4 @@
-//! Reports: for people, for programs, for CI servers.
+//! Reports for people, programs and CI servers.
 
 use tollgate_policy_test::report::Detail;
 
@@ -19,7 +19,7 @@ tests:
 "#;
 
 #[test]
-fn people_get_a_line_for_each_test_and_all_about_those_that_failed() {
+fn the_text_report_has_a_line_per_test_and_details_of_failures() {
     assert_eq!(
         report(POLICY, TESTS).text(Detail::Missing),
         r#"policy.test.yaml
@@ -42,7 +42,7 @@ coverage of policy.yaml: 50 %; 1 of 2 limits asked, 1 of 2 seen refusing
 }
 
 #[test]
-fn ci_servers_get_well_formed_xml_whatever_is_in_it() {
+fn the_junit_report_is_well_formed_for_any_content() {
     assert_eq!(
         report(POLICY, TESTS).junit(),
         r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -62,7 +62,7 @@ fn ci_servers_get_well_formed_xml_whatever_is_in_it() {
 }
 
 #[test]
-fn too_little_coverage_is_a_failed_test_where_one_is_asked_for() {
+fn coverage_below_the_required_one_is_a_failed_test_case() {
     let passing = "tests: [{name: one <an> hour, steps: [{request: GET /, user: ann, expect: allowed}]}]";
     let mut report = report(POLICY, passing);
     report.coverage[0].0 = "p<1>.yaml".to_owned();
@@ -90,7 +90,7 @@ fn too_little_coverage_is_a_failed_test_where_one_is_asked_for() {
 }
 
 #[test]
-fn programs_get_everything_as_json() {
+fn the_json_report_is_complete() {
     let json = report(POLICY, TESTS).json();
     assert_eq!((&json["passed"], &json["failed"]), (&1.into(), &1.into()));
     let test = &json["files"][0]["tests"][1];

@@ -1,4 +1,4 @@
-//! What a test sees is what the limiter does, in the time that the test says.
+//! Tests observe the behavior of the limiter, in virtual time.
 
 use crate::{passes, run, surprise};
 
@@ -29,7 +29,7 @@ fn a_bucket_is_spent_and_refills_in_virtual_time() {
 }
 
 #[test]
-fn windows_are_aligned_to_the_time_that_the_test_starts_at() {
+fn windows_are_aligned_to_the_start_time_of_the_test() {
     let policy = "limits: [{name: daily, by: ip, algorithm: fixed-window, rate: 2/day}]";
     let test = "
 tests:
@@ -46,7 +46,7 @@ tests:
 }
 
 #[test]
-fn windows_of_a_limit_are_told_apart_by_their_names() {
+fn windows_of_a_limit_are_identified_by_name() {
     passes(
         "limits: [{name: api, by: ip, windows: [2/s, 3/m]}]",
         "
@@ -60,7 +60,7 @@ fn windows_of_a_limit_are_told_apart_by_their_names() {
 }
 
 #[test]
-fn callers_are_who_the_step_says_else_whom_the_headers_name() {
+fn callers_are_taken_from_the_step_and_then_from_headers() {
     let policy = "
 limits:
   - {name: users, by: user, bucket: 1/day, missing: refuse}
@@ -90,7 +90,7 @@ limits:
 }
 
 #[test]
-fn a_settled_address_is_not_changed_by_headers_and_a_peer_is_settled_by_the_policy() {
+fn headers_change_the_client_of_a_peer_but_not_a_stated_client() {
     let policy = "
 client: {trusted_proxies: [10.0.0.0/8]}
 limits: [{name: ips, by: ip, bucket: 1/day}]
@@ -122,7 +122,7 @@ fn slots_are_held_for_as_long_as_a_request_takes() {
 }
 
 #[test]
-fn a_cost_that_is_known_afterwards_is_settled_when_the_request_ends() {
+fn the_actual_cost_is_settled_when_the_request_ends() {
     let policy = "limits: [{name: tokens, by: ip, bucket: 100/hour}]";
     passes(
         policy,
@@ -142,7 +142,7 @@ fn a_cost_that_is_known_afterwards_is_settled_when_the_request_ends() {
 }
 
 #[test]
-fn descriptors_meet_the_limits_on_descriptors() {
+fn descriptors_are_checked_by_limits_on_descriptors() {
     let policy = "limits: [{name: gold, descriptor: [plan=gold, user], domain: edge, by: 'descriptor:user', bucket: 1/day}]";
     passes(
         policy,
@@ -156,7 +156,7 @@ fn descriptors_meet_the_limits_on_descriptors() {
 }
 
 #[test]
-fn lists_marks_and_shadows_are_seen() {
+fn lists_soft_thresholds_and_shadow_limits_are_observable() {
     let policy = "
 deny: [{ip: 192.0.2.0/24}]
 limits:
@@ -175,7 +175,7 @@ limits:
 }
 
 #[test]
-fn dialects_and_jitter_are_as_the_policy_says_but_nobody_rolls_rng() {
+fn dialects_apply_and_jitter_is_disabled() {
     let policy = "
 headers: {x_ratelimit: off, ietf: draft-6, retry_after_jitter: 50%}
 limits: [{name: api, by: ip, bucket: 1/minute, dialects: openai}]
@@ -190,7 +190,7 @@ limits: [{name: api, by: ip, bucket: 1/minute, dialects: openai}]
 }
 
 #[test]
-fn a_test_begins_with_nothing_spent() {
+fn a_test_starts_with_an_empty_store() {
     let one = "{request: POST /login, times: 10, expect: allowed}";
     let tests = format!("tests: [{{name: a, steps: [{one}]}}, {{name: b, steps: [{one}]}}]");
     let (verdicts, _) = run(LOGIN, &tests);
@@ -198,7 +198,7 @@ fn a_test_begins_with_nothing_spent() {
 }
 
 #[test]
-fn a_surprise_says_where_when_what_and_why() {
+fn an_unexpected_outcome_names_line_time_request_and_reason() {
     let surprise = surprise(
         LOGIN,
         "
@@ -220,7 +220,7 @@ fn a_surprise_says_where_when_what_and_why() {
 }
 
 #[test]
-fn everything_that_is_wrong_about_an_answer_is_told_at_once() {
+fn all_mismatches_of_an_outcome_are_reported_together() {
     let surprise = surprise(
         LOGIN,
         "
