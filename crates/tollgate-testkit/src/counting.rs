@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests of what must not allocate.
+//! A counting allocator, for tests of code that must not allocate.
 //!
 //! ```
 //! use tollgate_testkit::{CountingAllocator, allocations};
@@ -15,7 +15,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts for each thread how often it is asked.
+/// The system allocator, which counts the allocations of each thread.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
@@ -23,7 +23,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting does not allocate.
+// SAFETY: every call goes to the system allocator unchanged; counting does not allocate.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// How many allocations `work` makes on this thread, in a program whose allocator is [`CountingAllocator`].
+/// Returns the number of allocations that `work` makes on this thread, in a program whose allocator
+/// is [`CountingAllocator`].
 pub fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();

@@ -1,8 +1,7 @@
-//! Real programs for tests: started on free ports, stopped at the end.
+//! Real programs for tests, started on free ports and stopped at the end.
 //!
-//! A program that is missing or does not come up fails the test; nothing is
-//! skipped. Waiting has a deadline far above what any machine needs, and only
-//! ever ends a test that has gone wrong.
+//! A program that is missing or does not start fails the test; nothing is skipped. Deadlines are
+//! far above the needs of any machine, so they only end tests that have failed.
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 

@@ -1,10 +1,10 @@
 //! A network between a test and a server that can lose packets or be cut.
 //!
-//! Two ends of a cable: one here, one in a network namespace where the server
-//! runs. Loss is made inside, so nothing outside of the test is touched.
-//! Needs root, by itself or through `sudo`.
+//! It is a pair of virtual interfaces: one end here, the other in a network namespace where the
+//! server runs. Packets are dropped inside the namespace, so nothing outside the test is affected.
+//! Needs root, directly or through `sudo`.
 //!
-//! Not here: delay. It needs `netem`, which not every kernel has.
+//! It cannot delay packets: that needs `netem`, which some kernels lack.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -17,14 +17,14 @@ use crate::{ProgramOutput, Scratch};
 /// A network of two addresses. Removed when dropped.
 pub struct Lan {
     name: String,
-    /// Our end of the cable.
+    /// The name of the interface at our end.
     cable: String,
     far: Ipv4Addr,
     files: Scratch,
 }
 
 impl Lan {
-    /// A network that works, on addresses that nobody else uses.
+    /// Creates a working network, on unused addresses.
     pub fn new() -> Self {
         let sudo = || Command::new("sudo").args(["-n", "true"]).output();
         assert!(
@@ -32,17 +32,17 @@ impl Lan {
             "a network namespace needs root: run this test as root, or allow `sudo` without a password"
         );
         loop {
-            // 198.18.0.0/15 is set aside for tests of networks (RFC 2544); four addresses each.
-            let number = u32::try_from(RandomState::new().hash_one(0) % (1 << 15)).expect("it is small");
+            // 198.18.0.0/15 is reserved for tests of networks (RFC 2544); four addresses each.
+            let number = u32::try_from(RandomState::new().hash_one(0) % (1 << 15)).expect("below 2^15");
             let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * number;
             let (near, far) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
             let (name, cable) = (format!("tollgate-test-{number}"), format!("tgtest{number}"));
-            // Named by its addresses, so that two tests never take the same.
+            // Named by its addresses, so that two tests never use the same.
             let added = try_run(&["ip", "netns", "add", &name]);
-            if added.as_ref().is_err_and(|said| said.contains("File exists")) {
+            if added.as_ref().is_err_and(|message| message.contains("File exists")) {
                 continue;
             }
-            added.unwrap_or_else(|said| refuse(&said));
+            added.unwrap_or_else(|message| fail(&message));
             let lan = Self { name, cable, far, files: Scratch::new() };
             let (name, cable) = (&*lan.name, &*lan.cable);
             run(&["ip", "link", "add", cable, "type", "veth", "peer", "name", "far", "netns", name]);
@@ -55,12 +55,13 @@ impl Lan {
         }
     }
 
-    /// The address of what runs inside.
+    /// Returns the address of the far end.
     pub fn address(&self) -> Ipv4Addr {
         self.far
     }
 
-    /// Loses this share of the packets from now on, each way. The kernel chooses which.
+    /// Drops this percentage of the packets from now on, in both directions. The kernel chooses
+    /// them.
     pub fn drop_packets(&self, percent: u8) {
         if percent >= 100 {
             return self.cut();
@@ -68,12 +69,12 @@ impl Lan {
         self.filter(&format!("numgen random mod 100 < {percent} drop"));
     }
 
-    /// Loses everything, both ways, in silence: no end hears that the other is gone.
+    /// Drops all packets in both directions, without notifying either end.
     pub fn cut(&self) {
         self.filter("drop");
     }
 
-    /// Loses nothing any more.
+    /// Stops dropping packets.
     pub fn mend(&self) {
         self.filter("accept");
     }
@@ -88,14 +89,14 @@ impl Lan {
         run(&["ip", "netns", "exec", &self.name, "nft", "-f", &rules.to_string_lossy()]);
     }
 
-    /// What runs a program inside.
+    /// Returns the command prefix that runs a program inside the namespace.
     pub(crate) fn inside(&self) -> Vec<String> {
         let words = ["ip", "netns", "exec", &self.name];
         self.as_root().into_iter().chain(words.map(ToString::to_string)).collect()
     }
 
-    /// What makes a command one of root's; nothing if we are root.
-    #[allow(clippy::unused_self, reason = "only who has a network needs it")]
+    /// Returns the command prefix that runs a command as root; empty if we are root.
+    #[allow(clippy::unused_self, reason = "only a network needs it")]
     pub(crate) fn as_root(&self) -> Vec<String> {
         root_prefix().iter().map(ToString::to_string).collect()
     }
@@ -109,7 +110,7 @@ impl Default for Lan {
 
 impl Drop for Lan {
     fn drop(&mut self) {
-        // The cable goes first: a namespace lives for as long as a process in it does.
+        // The interface goes first: a namespace lives as long as a process in it.
         let _ = try_run(&["ip", "link", "delete", &self.cable]);
         let _ = try_run(&["ip", "netns", "delete", &self.name]);
     }
@@ -132,10 +133,10 @@ fn try_run(words: &[&str]) -> Result<(), String> {
 }
 
 fn run(words: &[&str]) {
-    try_run(words).unwrap_or_else(|said| refuse(&said));
+    try_run(words).unwrap_or_else(|message| fail(&message));
 }
 
-#[allow(clippy::panic, reason = "this is how a test fails")]
-fn refuse(said: &str) {
-    panic!("cannot make a network namespace: {said}");
+#[allow(clippy::panic, reason = "a panic fails the test")]
+fn fail(message: &str) {
+    panic!("cannot create a network namespace: {message}");
 }

@@ -1,6 +1,6 @@
-//! A program that runs for as long as a test does.
+//! A program that runs during a test.
 
-#![allow(clippy::panic, reason = "this is how a test fails")]
+#![allow(clippy::panic, reason = "a panic fails the test")]
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What no machine needs: ends only tests that have gone wrong.
+/// The longest wait. Only a failed test reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running program. Killed when dropped.
@@ -20,7 +20,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program. Its output goes where the test's goes unless the command says otherwise.
+    /// Starts a program. It inherits the output of the test unless the command redirects it.
     pub fn start(mut command: Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).spawn();
@@ -29,7 +29,7 @@ impl Program {
         Self { name, child }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -40,7 +40,7 @@ impl Program {
         assert!(sent.is_ok_and(|it| it.success()), "cannot send {signal} to {}", self.name);
     }
 
-    /// Whether it has not ended yet.
+    /// Returns whether it is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -57,7 +57,7 @@ impl Program {
         }
     }
 
-    /// What it has written to standard error, if that was piped and it has ended.
+    /// Returns its standard error, if that was piped and the program has ended.
     pub fn stderr(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut pipe) = self.child.stderr.take() {
@@ -66,13 +66,13 @@ impl Program {
         text
     }
 
-    /// Waits until `done` says so, while the program runs.
+    /// Waits until `done` returns true, while the program runs.
     pub fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
             if !self.is_running() {
-                let said = self.stderr();
-                panic!("{} ended before {what}: {said}", self.name);
+                let stderr = self.stderr();
+                panic!("{} ended before {what}: {stderr}", self.name);
             }
             assert!(start.elapsed() < DEADLINE, "{}: no {what}", self.name);
             thread::sleep(Duration::from_millis(5));
@@ -87,7 +87,7 @@ impl Drop for Program {
     }
 }
 
-/// A port that nobody listened on a moment ago, for programs that cannot choose one themselves.
+/// Returns a port that was free a moment ago, for programs that cannot choose a port themselves.
 pub fn free_port() -> u16 {
     // Some proxies listen with SO_REUSEPORT: two of them on one port would share its connections.
     static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
@@ -100,7 +100,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Waits until something listens there.
+/// Waits until a server listens on the address.
 pub fn wait_for_port(program: &mut Program, address: SocketAddr) {
     program.wait_until("listening", || TcpStream::connect(address).is_ok());
 }

@@ -1,12 +1,12 @@
-//! A real `redis-server` of one test: started on a free port, killed at the end.
+//! A real `redis-server` for one test: started on a free port, killed at the end.
 //!
-//! Everything that a test does to it (kill, pause, restart, step its clock)
-//! takes `&self`, so that a load in other threads can go on meanwhile.
+//! All operations on it (kill, pause, restart, step its clock) take `&self`, so that a load in
+//! other threads can continue meanwhile.
 //!
-//! Not here: several servers that know each other (`redis_sentinel`,
-//! `redis_cluster`), and the network between test and server (`netns`).
+//! Groups of servers are in `redis_sentinel` and `redis_cluster`, the network between test and
+//! server in `netns`.
 
-#![allow(clippy::panic, reason = "this is how a test fails")]
+#![allow(clippy::panic, reason = "a panic fails the test")]
 
 mod certificate;
 mod clock;
@@ -26,7 +26,7 @@ use self::clock::SteppedClock;
 use self::port::quiet_port;
 use crate::{Lan, Program, ProgramOutput, Scratch};
 
-/// What no machine needs: ends only tests that have gone wrong.
+/// The longest wait. Only a failed test reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `redis-server` without persistence. Killed when dropped.
@@ -36,19 +36,21 @@ pub struct Redis {
     process: Mutex<Option<Process>>,
 }
 
-/// How it is started, each time.
+/// The parameters of every start.
 struct Setup {
     arguments: Vec<String>,
-    /// User and password that every client needs.
+    /// The user and password that every client needs.
     login: Option<(Option<String>, String)>,
     certificate: Option<Certificate>,
     clock: Option<SteppedClock>,
-    /// Runs a program where the server runs; empty unless that is a [`Lan`].
+    /// The command prefix that runs a program where the server runs; empty unless that is a
+    /// [`Lan`].
     inside: Vec<String>,
-    /// Sends signals to the server where we may not; empty if we may.
+    /// The command prefix that sends signals to the server as root; empty if not needed.
     as_root: Vec<String>,
     host: Ipv4Addr,
-    /// Where nodes of a cluster talk to each other; by itself it is 10,000 above the port, free or not.
+    /// The port of the cluster bus. The default is 10,000 above the port, whether or not that is
+    /// free.
     bus: Option<u16>,
     files: Scratch,
 }
@@ -56,31 +58,31 @@ struct Setup {
 /// One run of the server.
 struct Process {
     program: Program,
-    /// As the server says it: `program` may be what started it.
+    /// The process id that the server reports: `program` may be a wrapper.
     id: String,
 }
 
 impl Redis {
-    /// Starts one on a free port of 127.0.0.1.
+    /// Starts a server on a free port of 127.0.0.1.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// The same, with more arguments: `&["--maxmemory", "2mb"]`.
+    /// Starts a server with additional arguments: `&["--maxmemory", "2mb"]`.
     pub fn start_with(arguments: &[&str]) -> Self {
         Self::on_a_free_port(Setup::new(arguments))
     }
 
-    /// The same, on a port that the caller chose; one that is taken fails the test.
+    /// Starts a server on the given port. A port in use fails the test.
     pub fn start_at(port: u16, arguments: &[&str]) -> Self {
         let setup = Setup::new(arguments);
         let process = setup.launch(port).unwrap_or_else(|log| panic!("redis-server on port {port}: {log}"));
         Self { setup, port, process: Mutex::new(Some(process)) }
     }
 
-    /// One that answers nobody without this password; with a user, only that user may log in.
+    /// Starts a server that requires this password; with a user, only that user may log in.
     ///
-    /// Both are put into the URL as they are, so keep to letters and digits.
+    /// Both are put into the URL unescaped, so use only letters and digits.
     pub fn start_with_password(user: Option<&str>, password: &str) -> Self {
         let secret = format!(">{password}");
         let mut setup = Setup::new(&match user {
@@ -93,35 +95,36 @@ impl Redis {
         Self::on_a_free_port(setup)
     }
 
-    /// One that speaks TLS only, with a certificate for `localhost` and 127.0.0.1 signed by [`Redis::ca`].
+    /// Starts a server that only accepts TLS, with a certificate for `localhost` and 127.0.0.1
+    /// signed by [`Redis::ca`].
     pub fn start_with_tls() -> Self {
         let mut setup = Setup::new(&["--tls-auth-clients", "no"]);
         setup.certificate = Some(Certificate::new(&setup.files));
         Self::on_a_free_port(setup)
     }
 
-    /// One whose wall clock [`Redis::step_clock`] moves.
+    /// Starts a server whose wall clock [`Redis::step_clock`] moves.
     pub fn start_with_clock() -> Self {
         let mut setup = Setup::new(&[]);
         setup.clock = Some(SteppedClock::new(setup.files.path()));
         Self::on_a_free_port(setup)
     }
 
-    /// One at the far end of a network that can be cut. The network must outlive it to be of use.
+    /// Starts a server at the far end of a network that can be cut. The network must outlive it.
     pub fn start_in(lan: &Lan) -> Self {
         let mut setup = Setup::new(&["--protected-mode", "no"]);
         (setup.inside, setup.as_root, setup.host) = (lan.inside(), lan.as_root(), lan.address());
         Self::on_a_free_port(setup)
     }
 
-    /// A sentinel with this configuration: the same program, in another role.
+    /// Starts a sentinel with this configuration: the same program in another role.
     pub(crate) fn start_sentinel(configuration: &str) -> Self {
         let setup = Setup::new(&["--sentinel"]);
         setup.files.write("redis.conf", configuration);
         Self::on_a_free_port(setup)
     }
 
-    /// A node of a cluster that it has not joined yet.
+    /// Starts a cluster node that has not joined a cluster yet.
     pub(crate) fn start_node(arguments: &[&str]) -> Self {
         let mut setup = Setup::new(&[&["--cluster-enabled", "yes"], arguments].concat());
         setup.bus = Some(0);
@@ -134,25 +137,25 @@ impl Redis {
             setup.bus = setup.bus.map(|_| quiet_port());
             match setup.launch(port) {
                 Ok(process) => return Self { setup, port, process: Mutex::new(Some(process)) },
-                // Somebody was faster.
+                // Another process took the port.
                 Err(log) if log.contains("Address already in use") => {}
                 Err(log) => panic!("redis-server ended at once: {log}"),
             }
         }
     }
 
-    /// Where it listens.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where it listens: `127.0.0.1:PORT`.
+    /// Returns its address: `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("{}:{}", self.setup.host, self.port)
     }
 
-    /// What a client needs, as a URL: `redis://127.0.0.1:PORT`, with the password
-    /// if there is one, and `rediss` if it speaks TLS.
+    /// Returns its URL for clients: `redis://127.0.0.1:PORT`, with the password if there is one,
+    /// and `rediss` for TLS.
     pub fn url(&self) -> String {
         let scheme = if self.setup.certificate.is_some() { "rediss" } else { "redis" };
         let login = self.setup.login.as_ref().map_or_else(String::new, |(user, password)| {
@@ -161,41 +164,42 @@ impl Redis {
         format!("{scheme}://{login}{}", self.address())
     }
 
-    /// The certificate authority that a client must trust; only of one started with TLS.
+    /// Returns the path of the certificate authority that a client must trust. Only for servers
+    /// started with TLS.
     pub fn ca(&self) -> PathBuf {
         self.setup.certificate.as_ref().expect("started by `start_with_tls`").ca.clone()
     }
 
-    /// Runs one command with `redis-cli`; an error fails the test.
+    /// Runs one command with `redis-cli`. An error fails the test.
     pub fn cli(&self, command: &[&str]) -> String {
         self.try_cli(command)
             .unwrap_or_else(|error| panic!("redis-cli {command:?} on {}: {error}", self.address()))
     }
 
-    /// Runs one command with `redis-cli`; an error is what the server or `redis-cli` said.
+    /// Runs one command with `redis-cli`. The error is the message of the server or of `redis-cli`.
     pub fn try_cli(&self, command: &[&str]) -> Result<String, String> {
         self.setup.cli(self.port, command)
     }
 
-    /// The process id of the server.
+    /// Returns the process id of the server.
     pub fn id(&self) -> u32 {
-        self.with_process(|process| process.id.parse().expect("it is a number"))
+        self.with_process(|process| process.id.parse().expect("the process id is a number"))
     }
 
-    /// Whether it was neither killed nor paused.
+    /// Returns whether it is neither killed nor paused.
     pub fn is_running(&self) -> bool {
         self.locked().as_ref().is_some_and(|process| state(&process.id) != Some('T'))
     }
 
-    /// Kills it as `kill -9` does, and waits for its end. Killing it again does nothing.
+    /// Kills it as `kill -9` does, and waits for its end. Idempotent.
     pub fn kill(&self) {
         if let Some(process) = self.locked().take() {
             self.setup.end(process);
         }
     }
 
-    /// Starts it again on the same port with the same arguments, killing it first if it runs.
-    /// What `CONFIG REWRITE` left in its folder is read again.
+    /// Starts it again on the same port with the same arguments, killing it first if it runs. It
+    /// reads the configuration that `CONFIG REWRITE` left in its folder.
     pub fn restart(&self) {
         self.kill();
         let process = self.setup.launch(self.port);
@@ -203,16 +207,16 @@ impl Redis {
         *self.locked() = Some(process);
     }
 
-    /// Stops it in its tracks: connections stay open, nothing is answered.
+    /// Stops the process: connections stay open and get no answers.
     pub fn pause(&self) {
         self.with_process(|process| {
             self.setup.signal(process, "STOP");
-            // The signal is taken a moment later.
+            // The signal takes effect a moment later.
             wait_until("paused server", || state(&process.id) == Some('T'));
         });
     }
 
-    /// Lets a paused one go on.
+    /// Resumes a paused server.
     pub fn resume(&self) {
         self.with_process(|process| {
             self.setup.signal(process, "CONT");
@@ -220,17 +224,18 @@ impl Redis {
         });
     }
 
-    /// Moves its wall clock forward or back, at once; only of one started by `start_with_clock`.
+    /// Moves its wall clock forward or back immediately. Only for servers started by
+    /// `start_with_clock`.
     pub fn step_clock(&self, seconds: i64) {
         self.setup.clock.as_ref().expect("started by `start_with_clock`").step(seconds);
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         self.setup.log()
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.setup.files.path()
     }
@@ -241,7 +246,7 @@ impl Redis {
     }
 
     fn with_process<R>(&self, act: impl FnOnce(&Process) -> R) -> R {
-        act(self.locked().as_ref().expect("it was not killed"))
+        act(self.locked().as_ref().expect("the server was not killed"))
     }
 }
 
@@ -268,7 +273,7 @@ impl Setup {
         }
     }
 
-    /// A program that runs where the server runs.
+    /// Returns a command that runs where the server runs.
     fn command(&self, program: &str) -> Command {
         let mut words = self.inside.iter().map(String::as_str).chain([program]);
         let mut command = Command::new(words.next().unwrap_or(program));
@@ -276,10 +281,10 @@ impl Setup {
         command
     }
 
-    /// Starts it and waits until it answers; if it ends instead, the error is what it logged.
+    /// Starts it and waits until it answers. If it ends instead, the error is its log.
     fn launch(&self, port: u16) -> Result<Process, String> {
         let folder = self.files.path();
-        let log = fs::File::create(folder.join("log")).expect("there is room for a log");
+        let log = fs::File::create(folder.join("log")).expect("the log can be created");
         let mut command = self.command("redis-server");
         command.arg(folder.join("redis.conf")).arg("--dir").arg(folder);
         command.args(["--bind", &self.host.to_string(), "--loglevel", "warning"]);
@@ -296,7 +301,7 @@ impl Setup {
         };
         command.args(self.bus.iter().flat_map(|bus| ["--cluster-port".to_string(), bus.to_string()]));
         command.args(&self.arguments).envs(self.clock.iter().flat_map(SteppedClock::environment));
-        command.stdout(log.try_clone().expect("it is open")).stderr(Stdio::from(log));
+        command.stdout(log.try_clone().expect("the log is open")).stderr(Stdio::from(log));
         let mut program = Program::start(command);
 
         let start = Instant::now();
@@ -310,8 +315,8 @@ impl Setup {
         Err(self.log())
     }
 
-    /// The process id that answers at the port, if it is our server: another
-    /// test's may have won the port a moment ago.
+    /// Returns the process id of the server that answers at the port, if it is ours: the server of
+    /// another test may have taken the port.
     fn answers(&self, port: u16) -> Option<String> {
         (self.cli(port, &["PING"]).ok()? == "PONG").then_some(())?;
         let info = self.cli(port, &["INFO", "server"]).ok()?;
@@ -322,7 +327,7 @@ impl Setup {
 
     fn cli(&self, port: u16, command: &[&str]) -> Result<String, String> {
         let mut cli = self.command("redis-cli");
-        // `-e`: an error reply is a failure of the program as well.
+        // `-e`: an error reply also fails the program.
         cli.args(["-e", "-h", &self.host.to_string(), "-p", &port.to_string()]);
         if let Some(files) = &self.certificate {
             cli.arg("--tls").arg("--cacert").arg(&files.ca);
@@ -333,8 +338,8 @@ impl Setup {
         }
         cli.args(command);
         let finished = ProgramOutput::of(cli);
-        let said = finished.stdout.trim().to_string();
-        if finished.code == Some(0) { Ok(said) } else { Err(format!("{said}{}", finished.stderr.trim())) }
+        let reply = finished.stdout.trim().to_string();
+        if finished.code == Some(0) { Ok(reply) } else { Err(format!("{reply}{}", finished.stderr.trim())) }
     }
 
     fn signal(&self, process: &Process, signal: &str) {
@@ -350,7 +355,7 @@ impl Setup {
         if !process.program.is_running() {
             return;
         }
-        // A stopped process dies of this one, too.
+        // This signal also ends a stopped process.
         self.signal(&process, "KILL");
         process.program.wait();
     }
@@ -360,14 +365,14 @@ impl Setup {
     }
 }
 
-/// The state letter of a process: `T` is stopped.
+/// Returns the state letter of a process: `T` is stopped.
 fn state(id: &str) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before it is in brackets and may hold anything.
+    // The preceding name is in parentheses and may contain any character.
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// Waits for what other processes do; far too long fails the test.
+/// Waits for other processes. Reaching the deadline fails the test.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {

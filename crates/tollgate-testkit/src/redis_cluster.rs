@@ -1,4 +1,4 @@
-//! A cluster of three primaries with a replica each.
+//! A cluster of three primaries with one replica each.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,18 +6,19 @@ use std::process::Command;
 use crate::redis::wait_until;
 use crate::{ProgramOutput, Redis};
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
 /// A cluster of six nodes: three primaries, each with a replica. All killed when dropped.
 pub struct RedisCluster {
     nodes: Vec<Redis>,
-    /// What each node calls itself, in the same order.
+    /// The id of each node, in the same order.
     names: Vec<String>,
 }
 
 impl RedisCluster {
-    /// Starts it and waits until every node says that all is well and the replicas follow.
+    /// Starts the cluster and waits until every node reports it as healthy and the replicas are in
+    /// sync.
     pub fn start() -> Self {
         let arguments = ["--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
         let nodes: Vec<Redis> = (0..6).map(|_| Redis::start_node(&arguments)).collect();
@@ -36,29 +37,29 @@ impl RedisCluster {
         cluster
     }
 
-    /// All nodes, each as a URL.
+    /// Returns the URLs of all nodes.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Redis::url).collect()
     }
 
-    /// A node, 0 to 5; the first three began as primaries.
+    /// Returns a node, 0 to 5; the first three started as primaries.
     pub fn node(&self, index: usize) -> &Redis {
         &self.nodes[index]
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub fn slot_of(&self, key: &str) -> u16 {
         let slot = self.running().next().map(|it| it.cli(&["CLUSTER", "KEYSLOT", key]));
         slot.and_then(|it| it.parse().ok()).expect("a node runs")
     }
 
-    /// Which node is the primary of a slot, as the first node that runs says.
+    /// Returns the index of the primary of a slot, according to the first running node.
     pub fn primary_of_slot(&self, slot: u16) -> usize {
         let node = self.running().next().expect("a node runs");
         self.owner(node, slot).expect("the slot is covered")
     }
 
-    /// Which node replicates a primary now, if one does.
+    /// Returns the index of the present replica of a primary, if there is one.
     pub fn replica_of(&self, primary: usize) -> Option<usize> {
         let node = self.running().next().expect("a node runs");
         let view = view(node);
@@ -66,15 +67,16 @@ impl RedisCluster {
         replica.and_then(|it| self.names.iter().position(|name| *name == it.name))
     }
 
-    /// Kills a node as `kill -9` does, and returns at once; see [`RedisCluster::wait_until_ok`].
+    /// Kills a node as `kill -9` does, and returns immediately; see
+    /// [`RedisCluster::wait_until_ok`].
     pub fn kill(&self, index: usize) {
         self.nodes[index].kill();
     }
 
-    /// Waits until all nodes that run say that all is well, and agree on the
-    /// primary of each slot, and that one runs: a failover is over then.
+    /// Waits until all running nodes report a healthy cluster, agree on the primary of each slot,
+    /// and that primary runs: a failover is then complete.
     pub fn wait_until_ok(&self) {
-        wait_until("cluster that is well", || {
+        wait_until("healthy cluster", || {
             let maps: Option<BTreeSet<_>> = self.running().map(|it| self.map_of(it)).collect();
             maps.is_some_and(|maps| maps.len() == 1)
         });
@@ -86,8 +88,8 @@ impl RedisCluster {
         self.close_slot(slot, to);
     }
 
-    /// The first half of [`RedisCluster::move_slot`]: the slot is on its way, so that what
-    /// its old primary does not have is answered with `ASK`. No key has moved yet.
+    /// Runs the first half of [`RedisCluster::move_slot`]: the slot is migrating, so its old
+    /// primary answers `ASK` for absent keys. No key has moved yet.
     pub fn open_slot(&self, slot: u16, to: usize) {
         let (from, slot) = (self.primary_of_slot(slot), slot.to_string());
         assert_ne!(from, to, "the slot is there already");
@@ -95,12 +97,13 @@ impl RedisCluster {
         self.nodes[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.names[to]]);
     }
 
-    /// The second half of [`RedisCluster::move_slot`]: moves the keys, then tells everybody.
+    /// Runs the second half of [`RedisCluster::move_slot`]: moves the keys, then notifies all
+    /// nodes.
     pub fn close_slot(&self, slot: u16, to: usize) {
         let (from, number) = (&self.nodes[self.primary_of_slot(slot)], slot.to_string());
         let port = self.nodes[to].port().to_string();
         wait_until("empty slot", || {
-            // Quoted both ways: a key may hold any byte.
+            // Quoted in both directions: a key may contain any byte.
             let keys = from.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &number, "100"]);
             let keys: Vec<&str> =
                 keys.lines().filter_map(|it| it.split_once(") ")).map(|(_, key)| key).collect();
@@ -125,11 +128,11 @@ impl RedisCluster {
         self.wait_until_ok();
     }
 
-    /// Takes a slot from everybody, and waits until the cluster is down for it.
+    /// Removes a slot from all nodes, and waits until the cluster is down because of it.
     pub fn uncover(&self, slot: u16) {
         let number = slot.to_string();
         wait_until("cluster that is down", || {
-            // A node that has not heard of it yet may tell others of the old owner once more.
+            // A node that does not know yet may announce the old owner once more.
             for node in self.running().filter(|it| self.owner(it, slot).is_some()) {
                 let _ = node.try_cli(&["CLUSTER", "DELSLOTS", &number]);
             }
@@ -137,7 +140,7 @@ impl RedisCluster {
         });
     }
 
-    /// Gives an uncovered slot to a primary, and waits until all is well.
+    /// Assigns an uncovered slot to a primary, and waits until the cluster is healthy.
     pub fn cover(&self, slot: u16, index: usize) {
         self.nodes[index].cli(&["CLUSTER", "ADDSLOTS", &slot.to_string()]);
         self.wait_until_ok();
@@ -147,7 +150,7 @@ impl RedisCluster {
         self.nodes.iter().filter(|it| it.is_running())
     }
 
-    /// The primary of a slot, as one node sees it.
+    /// Returns the primary of a slot, as seen by one node.
     fn owner(&self, node: &Redis, slot: u16) -> Option<usize> {
         let view = view(node);
         let owner =
@@ -155,7 +158,8 @@ impl RedisCluster {
         owner.and_then(|it| self.names.iter().position(|name| *name == it.name))
     }
 
-    /// First and last slot and primary of each range as one node sees it; none if that is not well.
+    /// Returns the first slot, last slot and primary of each range as seen by one node; `None` if
+    /// the cluster is not healthy.
     fn map_of(&self, node: &Redis) -> Option<BTreeSet<(u16, u16, String)>> {
         node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok").then_some(())?;
         let (mut map, mut covered) = (BTreeSet::new(), 0);
@@ -171,20 +175,20 @@ impl RedisCluster {
     }
 }
 
-/// One node as another sees it.
+/// A node as seen by another node.
 struct NodeView {
     name: String,
-    /// The name of its primary; `-` if it is one.
+    /// The id of its primary; `-` if it is a primary.
     primary: String,
     slots: Vec<(u16, u16)>,
 }
 
-/// All nodes as one sees them.
+/// Returns all nodes as seen by one node.
 fn view(node: &Redis) -> Vec<NodeView> {
     let nodes = node.cli(&["CLUSTER", "NODES"]);
     let parse = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // A slot on its way is said once more, in brackets.
+        // A migrating slot appears a second time, in brackets.
         let slots = words.iter().skip(8).filter(|it| !it.starts_with('['));
         let range = |it: &&str| {
             let (first, last) = it.split_once('-').unwrap_or((it, it));
@@ -203,7 +207,7 @@ fn is_primary(node: &Redis) -> bool {
     node.cli(&["ROLE"]).starts_with("master")
 }
 
-/// Lets `redis-cli` manage the cluster; it asks nothing.
+/// Runs a cluster command of `redis-cli` without prompts.
 fn manage(arguments: &[&str]) {
     let mut command = Command::new("redis-cli");
     command.arg("--cluster").args(arguments).arg("--cluster-yes");

@@ -7,34 +7,36 @@ use std::process::{Command, Stdio};
 
 use crate::{Program, Scratch};
 
-/// A running `tollgate serve`, on ports of its own.
+/// A running `tollgate serve` on free ports.
 pub struct Tollgate {
     /// The process.
     pub program: Program,
     /// Its files; the configuration is `tollgate.yaml`.
     pub files: Scratch,
-    /// Where the gateway listens.
+    /// The address of the gateway.
     pub gateway: SocketAddr,
-    /// Where the API listens.
+    /// The address of the API.
     pub api: SocketAddr,
-    /// Where Envoy's rate limit service listens. Off unless the configuration says
-    /// `listen: {rls: "127.0.0.1:0"}`, or an argument does: its port is fixed otherwise.
+    /// The address of Envoy's rate limit service.
+    ///
+    /// It is off unless the configuration has `listen: {rls: "127.0.0.1:0"}` or an argument sets
+    /// it, because its default port is fixed.
     pub rls: Option<SocketAddr>,
-    /// Where the Redis protocol is spoken: off in the same way.
+    /// The address of the Redis protocol, off by the same rule.
     pub resp: Option<SocketAddr>,
 }
 
 impl Tollgate {
-    /// Starts `binary` (`env!("CARGO_BIN_EXE_tollgate")`) on a configuration,
-    /// with free ports, and waits until it listens.
+    /// Starts `binary` (`env!("CARGO_BIN_EXE_tollgate")`) on a configuration, with free ports, and
+    /// waits until it listens.
     pub fn start(binary: &str, config: &str) -> Self {
         Self::start_with(binary, config, &[])
     }
 
-    /// The same, with more arguments for `serve`.
+    /// Starts it with additional arguments for `serve`.
     pub fn start_with(binary: &str, config: &str, arguments: &[&str]) -> Self {
         let files = Scratch::new();
-        let off = unasked(config, arguments);
+        let off = disabled_surfaces(config, arguments);
         let (config, ready) = (files.write("tollgate.yaml", config), files.path().join("ready.json"));
         let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&config).arg("--ready-file").arg(&ready);
@@ -45,21 +47,21 @@ impl Tollgate {
             serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
         };
         program.wait_until("ready file", || addresses(&ready).is_some());
-        let addresses = addresses(&ready).expect("it was there a moment ago");
+        let addresses = addresses(&ready).expect("the ready line has the addresses");
         let known = |name: &str| -> Option<SocketAddr> { addresses[name].as_str()?.parse().ok() };
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let (gateway, api) = (known("gateway").unwrap_or(nowhere), known("api").unwrap_or(nowhere));
         Self { program, gateway, api, rls: known("rls"), resp: known("resp"), files }
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.files.path().join("stderr.log")).unwrap_or_default()
     }
 }
 
-/// What turns off the surfaces that nobody asked for.
-fn unasked(config: &str, arguments: &[&str]) -> Vec<String> {
+/// Returns the arguments that turn off surfaces which the test does not configure.
+fn disabled_surfaces(config: &str, arguments: &[&str]) -> Vec<String> {
     let asked = |name: &str| {
         let ways = [format!("{name}: \"127.0.0.1:0\""), format!("{name}: 127.0.0.1:0")];
         let flags = [format!("listen.{name}="), format!("--listen-{name}")];
@@ -71,5 +73,5 @@ fn unasked(config: &str, arguments: &[&str]) -> Vec<String> {
 }
 
 fn log(folder: &Path) -> fs::File {
-    fs::File::create(folder.join("stderr.log")).expect("there is room for a log")
+    fs::File::create(folder.join("stderr.log")).expect("the log can be created")
 }

@@ -1,4 +1,4 @@
-//! The servers of the kit: they start, answer, break and come back.
+//! The servers of the test kit: they start, answer, fail and recover.
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
@@ -8,11 +8,11 @@ use tollgate_testkit::{Lan, Redis, RedisCluster, SentinelTrio};
 
 fn seconds(redis: &Redis) -> i64 {
     let time = redis.cli(&["TIME"]);
-    time.lines().next().and_then(|it| it.parse().ok()).expect("it is a number")
+    time.lines().next().and_then(|it| it.parse().ok()).expect("the time is a number")
 }
 
 #[test]
-fn a_server_answers_dies_and_comes_back_empty() {
+fn a_server_answers_dies_and_restarts_empty() {
     let redis = Redis::start();
     assert_eq!(redis.url(), format!("redis://{}", redis.address()));
     assert_eq!(redis.cli(&["SET", "key", "value"]), "OK");
@@ -34,12 +34,12 @@ fn a_server_takes_arguments_and_a_port() {
 }
 
 #[test]
-fn a_paused_server_goes_on_and_can_be_dropped() {
+fn a_paused_server_resumes_and_can_be_dropped() {
     let redis = Redis::start();
     redis.cli(&["SET", "key", "value"]);
     redis.pause();
     assert!(!redis.is_running());
-    // The system still takes connections for it.
+    // The kernel still accepts connections for it.
     assert!(TcpStream::connect(redis.address()).is_ok());
     redis.resume();
     assert_eq!(redis.cli(&["GET", "key"]), "value");
@@ -47,7 +47,7 @@ fn a_paused_server_goes_on_and_can_be_dropped() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn a_password_is_required() {
     for (user, login) in [(None, ":secret"), (Some("alice"), "alice:secret")] {
         let redis = Redis::start_with_password(user, "secret");
         assert_eq!(redis.url(), format!("redis://{login}@{}", redis.address()));
@@ -84,7 +84,7 @@ fn a_wall_clock_steps_forward_and_back() {
 }
 
 #[test]
-fn a_network_is_cut_in_silence_and_mended() {
+fn a_network_is_cut_silently_and_restored() {
     let lan = Lan::new();
     let redis = Redis::start_in(&lan);
     let address = redis.address().parse().unwrap();
@@ -92,7 +92,7 @@ fn a_network_is_cut_in_silence_and_mended() {
     assert!(connect().is_ok());
     lan.cut();
     assert_eq!(connect().unwrap_err().kind(), std::io::ErrorKind::TimedOut);
-    // The test still sees how the server is.
+    // The test still reaches the server.
     assert_eq!(redis.cli(&["PING"]), "PONG");
     lan.drop_packets(100);
     assert_eq!(connect().unwrap_err().kind(), std::io::ErrorKind::TimedOut);
@@ -110,7 +110,7 @@ fn a_network_is_cut_in_silence_and_mended() {
 }
 
 #[test]
-fn networks_do_not_meet() {
+fn networks_are_independent() {
     let (one, two) = (Lan::new(), Lan::new());
     assert_ne!(one.address(), two.address());
 }
@@ -138,7 +138,7 @@ fn a_cluster_moves_slots_fails_over_and_goes_down() {
     let slot = cluster.slot_of("{tag}");
     let from = cluster.primary_of_slot(slot);
     let to = (from + 1) % 3;
-    // Quoted, so that the key holds bytes that are no text.
+    // Quoted, so that the key contains bytes that are not text.
     cluster.node(from).cli(&["--quoted-input", "SET", "\"{tag}\\x00\\xff\\n two\"", "value"]);
     cluster.node(from).cli(&["SET", "{tag}", "value"]);
     cluster.open_slot(slot, to);

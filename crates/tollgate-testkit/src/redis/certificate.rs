@@ -1,23 +1,23 @@
-//! A certificate authority and a server certificate, made for one test.
+//! A certificate authority and a server certificate for one test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{ProgramOutput, Scratch};
 
-/// Files of a server that speaks TLS, for `localhost` and 127.0.0.1.
+/// The files of a TLS server for `localhost` and 127.0.0.1.
 pub(super) struct Certificate {
-    /// Who signed it: what a client must trust.
+    /// The certificate of the authority, which a client must trust.
     pub(super) ca: PathBuf,
-    /// What the server shows.
+    /// The certificate of the server.
     pub(super) server: PathBuf,
-    /// Its key.
+    /// The key of the server.
     pub(super) key: PathBuf,
 }
 
 impl Certificate {
-    /// Makes both with `openssl`. The authority is one of its own, because
-    /// some clients refuse a server certificate that signed itself.
+    /// Creates both with `openssl`. The authority is separate, because some clients refuse a
+    /// self-signed server certificate.
     pub(super) fn new(folder: &Scratch) -> Self {
         let file = |name: &str| folder.path().join(name);
         let (ca, ca_key) = (file("ca.crt"), file("ca.key"));
