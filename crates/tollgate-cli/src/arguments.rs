@@ -1,7 +1,6 @@
-//! What can be typed, and the help that teaches it.
+//! Command-line arguments and their help.
 //!
-//! Not here: what it means. Values are taken as they were typed; `configuration`
-//! reads them, with the same messages as for a file.
+//! Values are kept as typed; `configuration` parses them, with the same messages as for a file.
 
 mod api;
 mod logs;
@@ -27,9 +26,9 @@ pub(crate) use validate::Validate;
 const HELP: &str = "\
 Try it:
   tollgate serve                                   the sample policy, with a demo service behind it
-  curl -i http://127.0.0.1:8080/api/v1/search      five a minute; the sixth is refused and says why
+  curl -i http://127.0.0.1:8080/api/v1/search      five a minute; the sixth is refused with the reason
 
-Then with a policy of your own, in policy.yaml:
+Then with your own policy, in policy.yaml:
   limits:
     - endpoint: /api/v1/login
       by: ip
@@ -39,16 +38,16 @@ Then with a policy of your own, in policy.yaml:
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
 
 Before it is enforced:
-  tollgate replay --policy policy.yaml access.log  what it would have done to yesterday's traffic, and to whom
-  tollgate simulate                                why a fixed window lets twice its limit through
+  tollgate replay --policy policy.yaml access.log  what it would have done to yesterday's traffic
+  tollgate simulate                                shows that a fixed window admits twice its limit
   tollgate test policy.yaml                        runs policy.test.yaml beside it
 
 At 3 a.m.:
-  tollgate top                                     what happens now
-  tollgate explain 00c0ffee00c0ffee                why: the id is in the header Tollgate-Decision
-  tollgate mode shadow LIMIT                       counts on, and refuses nobody
+  tollgate top                                     live activity
+  tollgate explain 00c0ffee00c0ffee                explains a decision: the id is in the header Tollgate-Decision
+  tollgate mode shadow LIMIT                       keeps counting, and does not refuse
 
-Exit status: 0 fine, 1 a finding (such as a refused check), 2 a mistake in usage or configuration.";
+Exit status: 0 success, 1 a finding (such as a refused check), 2 a mistake in usage or configuration.";
 
 /// A rate limiter: gateway, decision service and tools
 #[derive(Debug, Parser)]
@@ -58,38 +57,38 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serves a policy: the gateway, and the API that other programs ask
+    /// Serves a policy: the gateway, and the API for other programs
     Serve(Serve),
-    /// Checks a file, and shows each mistake with its line and what was probably meant
+    /// Checks a file, and shows each mistake with its line and a suggestion
     Validate(Validate),
-    /// Runs the tests that stand beside a policy, in virtual time
+    /// Runs the tests beside a policy, in virtual time
     Test(Test),
-    /// Says what a policy would have done to the traffic of an access log, and to whom
+    /// Reports what a policy would have done to the traffic of an access log, and to which clients
     Replay(Replay),
-    /// Puts algorithms side by side on one shape of traffic, in numbers and pictures
+    /// Compares algorithms on generated traffic or a log, in numbers and charts
     Simulate(Simulate),
-    /// Turns the configuration of another limiter into a policy, with comments on what differs
+    /// Converts the configuration of another limiter into a policy, with comments on differences
     Import(Import),
     /// Asks a running Tollgate to decide about a request, and charges it
     Check(Check),
     /// Shows what a key has left of a limit; charges nothing
     Peek(KeyArguments),
-    /// Gives back up to a full allowance, never more than the limit holds
+    /// Returns units to a key, up to the full allowance of the limit
     Grant(Amount),
-    /// Gives back what a key was charged last, up to a full allowance
+    /// Returns the last charge of a key, up to the full allowance of the limit
     Refund(Amount),
-    /// Lets a key begin anew
+    /// Resets a key to its full allowance
     Reset(KeyArguments),
-    /// Says why a request was refused, with the arithmetic; or what would happen to one
+    /// Explains why a request was refused, with the arithmetic; or what would happen to one
     Explain(Explain),
-    /// Shows what happens, live: traffic, limits, keys, routes, decisions
+    /// Shows live traffic, limits, keys, routes and decisions
     Top(Top),
-    /// Shows or switches limits, live: enforce, shadow, off, or as the policy says
+    /// Shows or changes the modes of limits, live: enforce, shadow, off, or as in the policy
     Mode(Mode),
-    /// Shows who switched what, and when
+    /// Shows the recorded changes of modes, with author and time
     Changes(Changes),
     /// Prints the JSON Schema of the policy file, or of its tests, for editors
     #[command(after_help = "\
@@ -99,7 +98,7 @@ Examples:
 and as first line of the policy, for editors with the YAML language server:
   # yaml-language-server: $schema=policy.schema.json")]
     Schema {
-        /// Of a file of tests, as `tollgate test` reads it
+        /// Prints the schema of test files, as `tollgate test` reads them
         #[arg(long)]
         tests: bool,
     },
@@ -110,7 +109,7 @@ Examples:
   tollgate completions zsh > ~/.zfunc/_tollgate
   tollgate completions fish > ~/.config/fish/completions/tollgate.fish")]
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
@@ -118,71 +117,71 @@ Examples:
 const SERVE_HELP: &str = "\
 Examples:
   tollgate serve                                             the sample policy
-  tollgate serve --config policy.yaml                        your own; edits are noticed and put in force
+  tollgate serve --config policy.yaml                        your own; edits take effect at once
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
   tollgate serve --config policy.yaml --store redis://127.0.0.1:6379       one budget for all nodes
-  tollgate serve --envoy-config /etc/ratelimit/config        the files of envoyproxy/ratelimit, as they are
+  tollgate serve --envoy-config /etc/ratelimit/config        files of envoyproxy/ratelimit, unchanged
   tollgate serve --set listen.gateway=0.0.0.0:8080 --set log.format=json
   tollgate serve --set 'limits=[{by: ip, bucket: 5/minute}]'
 
-Settings, beside the limits or in a file of their own (--settings):
+Settings, in the policy file or in a separate file (--settings):
   listen: {gateway: 127.0.0.1:8080, api: 127.0.0.1:7070, rls: 127.0.0.1:8081, resp: 127.0.0.1:7379}
                                                              `host:port` each, or `off`
   gateway: {upstream: http://127.0.0.1:3000}                 a URL, a list of them, or `demo`
   log: {level: info, format: human}                          error, warn, info, debug; human, json
-  admin: {token_file: FILE}                                  what callers of the API must know
+  admin: {token_file: FILE}                                  the token of the API
   rls: {envoy_config: DIR, headers: all}                     Envoy's files; all, refusals, off
-  resp: {password_file: FILE}                                what clients of Redis must know
+  resp: {password_file: FILE}                                the password of the Redis protocol
   store: redis://127.0.0.1:6379                              `memory`, a URL of Redis, a list, or {url: …, deadline: 50ms}
 
-What is said twice: --set wins over other flags, flags over TOLLGATE_ variables, those over the file.
-A variable is the path in capitals: TOLLGATE_LISTEN_API=127.0.0.1:0, TOLLGATE_GATEWAY_UPSTREAM=demo.
+Precedence: --set overrides other flags, flags override TOLLGATE_ variables, variables override the file.
+A variable is the path in upper case: TOLLGATE_LISTEN_API=127.0.0.1:0, TOLLGATE_GATEWAY_UPSTREAM=demo.
 TOLLGATE_CONFIG and TOLLGATE_SETTINGS name the files, TOLLGATE_ADMIN_TOKEN is the token itself.
 
 Reload: SIGHUP, or a change of the file. A file with a mistake changes nothing: the old policy stays,
-and the log and /readyz say what is wrong. SIGTERM finishes what runs and ends; a second one ends at once.";
+and the log and /readyz report the mistake. SIGTERM finishes running requests and exits; a second one exits at once.";
 
 /// Serves a policy
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
 pub(crate) struct Serve {
-    /// The policy, and settings too if you like. Without it: the sample policy
+    /// The policy, which may include settings. Default: the sample policy
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Settings in a file of their own: listen, gateway, rls, resp, store, log, admin, state
+    /// A separate file of settings: listen, gateway, rls, resp, store, log, admin, state
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
     /// Sets any value of the file, in YAML: --set listen.api=127.0.0.1:0
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Where the gateway listens: `host:port` or `off`
+    /// The address of the gateway: `host:port` or `off`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_gateway: Option<String>,
-    /// Where the API listens: `host:port` or `off`
+    /// The address of the API: `host:port` or `off`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_api: Option<String>,
-    /// Where Envoy's rate limit service listens: `host:port` or `off`
+    /// The address of Envoy's rate limit service: `host:port` or `off`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_rls: Option<String>,
-    /// Where the Redis protocol is spoken: `host:port` or `off`
+    /// The address of the Redis protocol: `host:port` or `off`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_resp: Option<String>,
-    /// A folder with configuration files of envoyproxy/ratelimit, used as they are and watched
+    /// A directory of envoyproxy/ratelimit configuration files, used unchanged and watched
     #[arg(long, value_name = "DIR")]
     pub(crate) envoy_config: Option<PathBuf>,
-    /// Where the gateway sends what it admits: a URL, or `demo`. May be given several times
+    /// The upstream of the gateway: a URL, or `demo`. May be given several times
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Vec<String>,
-    /// Where counts are kept: `memory`, or a URL such as `redis://127.0.0.1:6379`. Several are the
-    /// nodes of one cluster
+    /// The store of the counters: `memory`, or a URL such as `redis://127.0.0.1:6379`. Several URLs are
+    /// the nodes of one cluster
     #[arg(long, value_name = "URL")]
     pub(crate) store: Vec<String>,
-    /// Written when everything listens, with the addresses as JSON; removed at the end
+    /// A file that is written when all addresses are bound, with the addresses as JSON; removed on exit
     #[arg(long, value_name = "FILE")]
     pub(crate) ready_file: Option<PathBuf>,
 }
 
-/// Turns the configuration of another limiter into a policy
+/// Converts the configuration of another limiter into a policy
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -190,23 +189,23 @@ Examples:
   tollgate import limitador limits.yaml --output policy.yaml
   nginx -T | tollgate import nginx - > policy.yaml
 
-The files of envoyproxy/ratelimit need not be turned into anything: `tollgate serve --envoy-config DIR` uses them
-as they are. What a policy cannot say stands in it as a comment, with the reason.")]
+Files of envoyproxy/ratelimit need no conversion: `tollgate serve --envoy-config DIR` uses them unchanged.
+A limit that a policy cannot express becomes a comment, with the reason.")]
 pub(crate) struct Import {
-    /// Of which limiter
+    /// The limiter
     pub(crate) from: Foreign,
-    /// Its files; `-` is standard input
+    /// Its configuration files; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Several files of Envoy may share a domain
+    /// Allows several files of Envoy to share a domain
     #[arg(long)]
     pub(crate) merge: bool,
-    /// Where the policy goes, instead of standard output. One that is there already is not touched
+    /// The file for the policy, instead of standard output. An existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// A limiter whose configuration can be turned into a policy.
+/// A limiter whose configuration can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Foreign {
     /// envoyproxy/ratelimit
@@ -217,8 +216,7 @@ pub(crate) enum Foreign {
     Nginx,
 }
 
-/// A mistake in what was typed, with a tip where clap has none: a flag of `serve`
-/// without `serve`.
+/// Adds a tip for a mistake that clap does not recognize: a flag of `serve` without `serve`.
 pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return error };
     let name = typed.trim_start_matches("--").split(['=', ' ']).next().unwrap_or_default().to_owned();

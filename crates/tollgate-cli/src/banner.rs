@@ -1,4 +1,4 @@
-//! What is said at the start: what listens where, and which limits are in force.
+//! The start-up banner: the addresses and the limits in force.
 
 use std::fmt::{Display, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,10 +10,10 @@ use crate::arguments::DEFAULT_API;
 use crate::configuration::{Configuration, Inputs};
 use crate::ready::Addresses;
 
-/// More than a screen of limits is not read.
+/// The maximum number of limits that are listed.
 const MAX_SHOWN_LIMITS: usize = 20;
 
-/// The start-up text. `in_force` is the policy with the switches laid over it that were kept.
+/// Returns the start-up text. `in_force` is the policy with saved overrides applied.
 pub(crate) fn banner(
     inputs: &Inputs,
     configuration: &Configuration,
@@ -81,11 +81,11 @@ pub(crate) fn banner(
     out
 }
 
-/// What to type to reach a server: as little as works.
+/// Returns the shortest command that reaches the server.
 fn redis_cli(address: SocketAddr, tls: bool, password: bool) -> String {
     let mut command = "redis-cli".to_owned();
     match address.ip() {
-        // Where it goes by itself.
+        // The default host of `redis-cli`.
         IpAddr::V4(Ipv4Addr::LOCALHOST | Ipv4Addr::UNSPECIFIED) => {}
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => command.push_str(" -h ::1"),
         other => {
@@ -119,7 +119,7 @@ fn limits(limits: &[Limit]) -> String {
     out
 }
 
-/// Name, what it covers, by what, how much.
+/// The name, coverage, key and quota of a limit.
 fn row(limit: &Limit) -> [String; 4] {
     let joined = |words: Vec<String>| words.join(" ");
     let mut covers: Vec<_> = limit.methods().map(str::to_owned).collect();
@@ -141,17 +141,17 @@ fn row(limit: &Limit) -> [String; 4] {
     [limit.name().to_owned(), joined(covers), format!("by {}", by.join(" and ")), joined(quota)]
 }
 
-/// The limit of the sample that can be run out by hand.
+/// The limit of the sample policy that is easy to exceed by hand.
 const DEMO_LIMIT: &str = "demo-search";
 
-/// Whether it is what the sample says: flags and variables can change any part of it.
+/// Whether the demo limit is unchanged. Flags and variables can change any part of it.
 fn is_sample(policy: &Policy) -> bool {
     policy.limit(DEMO_LIMIT).is_some_and(|limit| {
         row(limit) == [DEMO_LIMIT, "/api/v1/search", "by ip", "token-bucket 5/minute"].map(str::to_owned)
     })
 }
 
-/// Three commands for whoever has no policy yet.
+/// Returns three commands to try with the sample policy.
 fn to_try(addresses: &Addresses, policy: &Policy) -> String {
     let mut commands = Vec::new();
     if let Some(gateway) = addresses.gateway_url() {
@@ -164,7 +164,7 @@ fn to_try(addresses: &Addresses, policy: &Policy) -> String {
         commands.push((format!("curl -s {url}/v1/check -d '{body}'"), "the decision alone"));
         if policy.limit(DEMO_LIMIT).is_some() {
             let at = if url == DEFAULT_API { String::new() } else { format!(" --api {url}") };
-            // As it was called: it need not be where commands are looked for.
+            // As called, because the binary may not be in `PATH`.
             let me = std::env::args_os().next().unwrap_or_else(|| "tollgate".into());
             let me = me.to_string_lossy();
             commands.push((format!("{me} peek demo-search 127.0.0.1{at}"), "what is left"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_an_address_that_can_be_gone_to() {
+    fn the_page_url_can_be_opened_in_a_browser() {
         for (api, tls, expected) in [
             ("0.0.0.0:7070", false, "open http://127.0.0.1:7070/ in"),
             ("[::]:7070", false, "open http://[::1]:7070/ in"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sample_no_longer_says_is_not_promised() {
+    fn a_changed_sample_limit_is_not_advertised() {
         let limit = |changed: &str| format!("[{{name: demo-search, endpoint: /api/v1/search, {changed}}}]");
         assert!(text(&limit("by: ip, bucket: 5/minute"), &addresses()).contains("five a minute"));
         for changed in
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_one_line_however_it_counts() {
+    fn a_limit_is_printed_on_one_line() {
         let said = text(
             "[{name: a, method: POST, endpoint: /x, by: [tenant, user], windows: [1/s, 20/hour], mode: shadow}]",
             &addresses(),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_is_not_said_to_be_in_force() {
+    fn limits_that_are_off_are_not_counted_as_in_force() {
         let limits = "[{name: a, by: ip, bucket: 1/s}, {name: b, by: ip, bucket: 1/s, mode: off}]";
         assert!(text(limits, &addresses()).contains("\n1 limit in force, 1 off\n"));
         let inputs = Inputs::default();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn more_limits_than_a_screen_holds_are_counted() {
+    fn limits_beyond_the_maximum_are_only_counted() {
         let many: Vec<_> =
             (0..25).map(|at| format!("{{name: n{at}, endpoint: /n{at}, by: ip, bucket: 1/s}}")).collect();
         let said = text(&format!("[{}]", many.join(", ")), &Addresses::default());

@@ -1,13 +1,12 @@
-//! The commands that ask a running Tollgate.
+//! Commands that call a running Tollgate.
 //!
-//! - `server`: whom to ask, and whether to believe the answer.
-//! - `http`, `tls`, `url`: a small blocking client. One question, one answer, closed.
-//! - `request`: a request that was typed.
-//! - `report`, `explanation`: answers in words.
-//! - `switches`: modes, and the journal of their changes.
+//! - `server`: the server to call, and the validation of its responses.
+//! - `http`, `tls`, `url`: a small blocking client. One request and one response per connection.
+//! - `request`: a request described by arguments.
+//! - `report`, `explanation`: responses as text.
+//! - `switches`: modes, and the record of their changes.
 //!
-//! Not here: what the answers mean. `--json` prints them as they came. Nor the live
-//! screen (`top`), which asks through the same `Server`.
+//! `--json` prints responses unchanged. The live screen (`top`) uses the same `Server`.
 
 mod explanation;
 mod http;
@@ -33,7 +32,7 @@ pub(crate) use server::{ParsedResponse, Question, Server};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;
 
-/// What is asked about one key of one limit.
+/// An operation on one key of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Peek,
@@ -53,7 +52,7 @@ impl Operation {
     }
 }
 
-/// `tollgate check`: 0 when the request is allowed, 1 when it is not.
+/// `tollgate check`: exit status 0 if the request is allowed, 1 if it is refused.
 pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<ExitCode, Failure> {
     let body = request::body("check", &arguments.request, &arguments.caller)?;
     let server = Server::of(&arguments.api, environment)?;
@@ -62,8 +61,8 @@ pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<Exit
     Ok(ExitCode::from(u8::from(answer.read["allowed"] != true)))
 }
 
-/// `tollgate explain`: 0 when there is an explanation, 1 when a request that might be
-/// sent would be refused.
+/// `tollgate explain`: exit status 0 if there is an explanation, 1 if a hypothetical request would be
+/// refused.
 pub(crate) fn explain(arguments: &Explain, environment: &Environment) -> Result<ExitCode, Failure> {
     let subject = Subject::of(arguments)?;
     let server = Server::of(&arguments.api, environment)?;
@@ -77,20 +76,20 @@ pub(crate) fn explain(arguments: &Explain, environment: &Environment) -> Result<
     Ok(ExitCode::from(u8::from(is_refused)))
 }
 
-/// What is to be explained.
+/// The decision or request to explain.
 enum Subject {
     Decision(DecisionId),
     Request(Value),
 }
 
 impl Subject {
-    /// A path begins with `/`; nothing else does.
+    /// An argument that begins with `/` is a path.
     fn of(arguments: &Explain) -> Result<Self, Failure> {
         let Explain { asked, caller, .. } = arguments;
         if asked.last().is_some_and(|last| last.starts_with('/')) {
             return request::body("explain", asked, caller).map(Self::Request);
         }
-        // The whole line of a header, as one argument or as two.
+        // A whole header line, as one argument or as two.
         let typed = asked.join(" ");
         let id = typed.rsplit_once(':').map_or(&*typed, |(_, id)| id).trim();
         let Ok(id) = id.to_ascii_lowercase().parse() else {
@@ -130,7 +129,7 @@ pub(crate) fn amount(
     operate(operation, &arguments.limit, body, help, &arguments.api, environment)
 }
 
-/// `grant LIMIT 203.0.113.9 2`: the last word is a part of the key, and was meant as the amount.
+/// For `grant LIMIT 203.0.113.9 2`: suggests `--cost` if the last part of the key looks like an amount.
 fn amount_among_keys(operation: Operation, arguments: &Amount) -> Option<String> {
     let (last, rest) = arguments.key.split_last()?;
     let amount: u64 = last.parse().ok().filter(|_| arguments.cost == 1)?;
@@ -154,7 +153,7 @@ fn operate(
     Ok(ExitCode::SUCCESS)
 }
 
-/// One value for a key of one part, a list for several; `by: global` has none.
+/// Adds the key: a string for one part, a list for several, nothing for `by: global`.
 fn with_key(parts: &[String], mut body: Map<String, Value>) -> Value {
     match parts {
         [] => {}
@@ -164,7 +163,7 @@ fn with_key(parts: &[String], mut body: Map<String, Value>) -> Value {
     body.into()
 }
 
-/// Whether it has the shape that questions about a request or a key are answered in.
+/// Whether the response has the shape of a decision.
 fn is_decision(read: &Value) -> bool {
     read["allowed"].is_boolean() && read["limits"].is_array()
 }

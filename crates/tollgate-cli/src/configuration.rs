@@ -1,24 +1,23 @@
-//! From what was typed to what it means: files, variables and flags become one
-//! document, and the document becomes a policy and settings.
+//! Merges files, variables and flags into one document, and parses it into a policy and settings.
 //!
-//! What was typed ([`Inputs`]) is kept, and read anew at each reload, so that a
-//! reload means exactly what a restart would.
+//! The inputs ([`Inputs`]) are kept and read again at each reload, so that a reload has the same result
+//! as a restart.
 //!
-//! - `envoys`: what is odd about Envoy's files beside the policy.
-//! - `files`: reading them; `folder`: all of one folder; `file_stamp`: how they look from outside.
+//! - `envoys`: warnings about Envoy's files in combination with the policy.
+//! - `files`: reads files; `folder`: reads a directory; `file_stamp`: detects changes.
 //! - `address`: `host:port` or `off`.
-//! - `admin`: who may use the API.
-//! - `endpoint`: where something is sent.
+//! - `admin`: access to the API.
+//! - `endpoint`: URLs of receivers.
 //! - `identity`: claims and plans that no request has.
-//! - `observe`: what is watched, and who is told.
-//! - `overlay`: values from outside the files.
-//! - `warning`: what works and is probably not meant.
-//! - `settings`: the sections of the server; `protocols`: of Envoy's and Redis' protocols.
-//! - `served_tls`: TLS of a surface.
-//! - `store`: where counts are kept.
-//! - `token`: what callers of the API must know.
+//! - `observe`: observation, and the receivers of its data.
+//! - `overlay`: values from flags and variables.
+//! - `warning`: likely mistakes.
+//! - `settings`: the sections of the server; `protocols`: Envoy's and Redis' protocols.
+//! - `served_tls`: TLS of a listener.
+//! - `store`: the store of the counters.
+//! - `token`: tokens of the API.
 //!
-//! Not here: reading the environment (`environment`), acting on any of it.
+//! Reading the environment is in `environment`.
 
 mod address;
 mod admin;
@@ -62,13 +61,13 @@ pub(crate) use warning::ConfigWarning;
 use crate::failure::Failure;
 use crate::store::in_full;
 
-/// What is served without a file.
+/// The policy without a file.
 const SAMPLE_POLICY: &str = include_str!("../sample.yaml");
 
-/// What is served when Envoy's files are all there is.
+/// The policy if only Envoy's files are given.
 const EMPTY_POLICY: &str = "limits: []\ngateway: {upstream: demo}\n";
 
-/// Sections that a file of settings may have. A change of any takes a restart.
+/// Sections that a settings file may have. A change of any takes a restart.
 pub(crate) const SECTIONS: [&str; 11] =
     ["listen", "gateway", "rls", "resp", "store", "log", "admin", "state", "observe", "traces", "alerts"];
 
@@ -78,46 +77,46 @@ const POLICY_SECTIONS: [&str; 11] = [
     "tests",
 ];
 
-/// Everything that was typed and bears on the configuration.
+/// All arguments and variables that affect the configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inputs {
-    /// The policy, or else the sample.
+    /// The policy file; `None` for the sample.
     pub(crate) config: Option<PathBuf>,
-    /// Settings apart from the policy.
+    /// The separate settings file.
     pub(crate) settings: Option<PathBuf>,
-    /// What wins over the files, the last over the first.
+    /// Values that override the files; later ones override earlier ones.
     pub(crate) overlays: Vec<Overlay>,
-    /// The folder of Envoy's files that is in use: another takes a restart.
+    /// The directory of Envoy's files in use. Another one takes a restart.
     pub(crate) envoy: Option<EnvoyFolder>,
 }
 
-/// Where files of envoyproxy/ratelimit are, if anywhere.
+/// The location of envoyproxy/ratelimit files, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnvoyFolder {
-    /// The folder.
+    /// The directory.
     pub(crate) path: Option<PathBuf>,
-    /// Whether several of them may share a domain.
+    /// Whether several files may share a domain.
     merge: bool,
 }
 
-/// A configuration without mistakes.
+/// A valid configuration.
 #[derive(Debug)]
 pub(crate) struct Configuration {
-    /// What is limited.
+    /// The policy.
     pub(crate) policy: Policy,
-    /// How it is served.
+    /// The settings of the server.
     pub(crate) settings: Settings,
-    /// What works and is probably not meant.
+    /// Warnings about likely mistakes.
     pub(crate) remarks: Vec<ConfigWarning>,
-    /// The same, ready to print.
+    /// The warnings as text.
     pub(crate) warnings: Vec<String>,
-    /// The same, for readers who may not see the file.
+    /// The warnings as text without quotes of the file, for readers without access to it.
     pub(crate) brief_warnings: Vec<String>,
-    /// What both were read from.
+    /// The merged document.
     pub(crate) document: Document,
-    /// Where Envoy's files are.
+    /// The location of Envoy's files.
     pub(crate) envoy: EnvoyFolder,
-    /// What was in them, and how they looked.
+    /// The contents and stamps of Envoy's files.
     pub(crate) envoy_files: Option<Folder>,
 }
 
@@ -127,25 +126,25 @@ impl Configuration {
         self.remarks.iter().flat_map(ConfigWarning::views).any(|it| it.code == Some(code))
     }
 
-    /// The name and the text of each of Envoy's files.
+    /// Returns the name and the text of each of Envoy's files.
     pub(crate) fn envoy_texts(&self) -> Vec<(String, String)> {
         self.envoy_files.as_ref().map_or_else(Vec::new, |it| it.files.clone())
     }
 }
 
 impl Inputs {
-    /// The files that are read.
+    /// Returns the files that are read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.config.iter().chain(&self.settings).cloned().collect()
     }
 
-    /// How messages call what is in force.
+    /// Returns the name of the configuration for messages.
     pub(crate) fn name(&self) -> String {
         let folder = self.envoy.as_ref().and_then(|it| it.path.as_deref());
         self.config.as_deref().or(folder).map_or_else(|| "the sample policy".to_owned(), shown)
     }
 
-    /// Reads everything, or says everything that is wrong.
+    /// Reads the configuration, or returns all mistakes.
     pub(crate) fn load(&self, reading: LoadPhase) -> Result<Configuration, Failure> {
         let document = self.document(reading)?;
         let mut problems = Problems::default();
@@ -204,10 +203,10 @@ impl Inputs {
         })
     }
 
-    /// The files and all that wins over them, as one. Without a policy it is the sample, but
-    /// for those who bring Envoy's files: those are all they want limited.
+    /// Merges the files with the values that override them. Without a policy file it uses the sample,
+    /// or an empty policy if Envoy's files are given.
     fn document(&self, reading: LoadPhase) -> Result<Document, Failure> {
-        // Read once: it may be a pipe.
+        // Read once, because it may be a pipe.
         let read = |path: &PathBuf| Ok((shown(path), files::read(path, reading)?));
         let config = self.config.as_ref().map(read).transpose()?;
         let settings = self.settings.as_ref().map(read).transpose()?;
@@ -220,7 +219,7 @@ impl Inputs {
         if has_folder { self.joined(EMPTY_POLICY, settings) } else { Ok(document) }
     }
 
-    /// A policy with settings and all that wins over both.
+    /// Merges a policy with settings and the values that override both.
     fn joined(&self, config: &str, settings: Option<(&str, &str)>) -> Result<Document, Failure> {
         let parse = |text: &str, name: &str| {
             Document::parse(text).map_err(|mistakes| Failure::about(&mistakes, name))
@@ -230,7 +229,7 @@ impl Inputs {
             let other = parse(text, name)?;
             only_settings(&other, name)?;
             if self.config.is_none() {
-                // The sample stands for no file at all, so nothing in it is "in both".
+                // The sample is no file of the user, so a section in both is not a conflict.
                 SECTIONS
                     .iter()
                     .filter(|it| other.root().get(it).is_some())
@@ -248,19 +247,19 @@ impl Inputs {
     }
 }
 
-/// What is wrong with several files.
+/// Returns the mistakes of several files.
 pub(crate) fn about_each(mistakes: &[(String, Diagnostics)]) -> Failure {
     let failures: Vec<_> = mistakes.iter().map(|(name, wrong)| Failure::about(wrong, name)).collect();
     Failure::all(&failures)
 }
 
 impl EnvoyFolder {
-    /// As the settings have it.
+    /// Returns the directory that the settings name.
     fn of(settings: &Settings) -> Self {
         Self { path: settings.rls.envoy_config.clone(), merge: settings.rls.merge_domains }
     }
 
-    /// What the files say.
+    /// Parses the files.
     fn read(&self, folder: &Folder) -> Result<EnvoyConfig, Failure> {
         let file = |(name, text): &(String, String)| EnvoyFile { name: name.clone(), text: text.clone() };
         let files: Vec<_> = folder.files.iter().map(file).collect();
@@ -268,7 +267,7 @@ impl EnvoyFolder {
     }
 }
 
-/// More limits than are counted each on its own, if there are and anything is counted.
+/// Warns if there are more limits than are counted separately.
 fn too_many(policy: &Policy, settings: &Settings) -> Option<ConfigWarning> {
     settings.observing.watched()?;
     let limits = policy.limits().len();
@@ -276,7 +275,7 @@ fn too_many(policy: &Policy, settings: &Settings) -> Option<ConfigWarning> {
         "{limits} limits, and {MAX_NAMED_LIMITS} are counted each on its own: all others share the metrics of `_other`, and \
          the page has no numbers for them"
     );
-    let help = "they are enforced all the same; one limit with `overrides` or `plans` often stands for many";
+    let help = "they are still enforced; one limit with `overrides` or `plans` can often replace many";
     (limits > MAX_NAMED_LIMITS).then(|| ConfigWarning::Plain {
         code: Lint::UncountedLimits,
         messages: vec![message],
@@ -299,7 +298,7 @@ const SETTINGS_FILE: Words = Words {
     ],
 };
 
-/// A file of settings has nothing else: a limit in it would be looked for elsewhere.
+/// Checks that a settings file contains only settings. A limit in it would be hard to find.
 fn only_settings(document: &Document, name: &str) -> Result<(), Failure> {
     let mut problems = Problems::default();
     let root = document.root();
@@ -323,7 +322,7 @@ fn only_settings(document: &Document, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A path as people typed it.
+/// Returns a path as typed.
 pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
 }
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_served_as_it_is_and_warns_of_nothing() {
+    fn the_sample_is_valid_and_has_no_warnings() {
         let sample = Inputs::default().load(LoadPhase::First).unwrap();
         assert_eq!(sample.policy.limits().len(), 7);
         assert_eq!(sample.warnings, [""; 0]);
@@ -350,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_policy_and_settings_are_named_in_one_run() {
+    fn mistakes_of_policy_and_settings_are_reported_together() {
         let overlays = vec![set("limits", "[{by: ip, bucket: 0/s}]"), set("log.level", "loud")];
         let wrong = Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap_err().to_string();
         assert!(wrong.contains("a rate of zero") && wrong.contains("`level` cannot be `loud`"), "{wrong}");
     }
 
     #[test]
-    fn more_limits_than_are_counted_are_told_of_once() {
+    fn too_many_limits_cause_one_warning() {
         let many = |count: usize| -> String {
             let limits: Vec<_> =
                 (0..count).map(|at| format!("{{name: n{at}, by: ip, bucket: 1/s}}")).collect();
@@ -378,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_wins() {
+    fn the_last_overlay_wins() {
         let overlays = vec![set("max_keys", "1"), set("max_keys", "2")];
         let configuration = Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap();
         assert_eq!(configuration.policy.max_keys(), 2);

@@ -1,10 +1,8 @@
-//! The `TOLLGATE_` variables: read once, here.
+//! Reads the `TOLLGATE_` variables.
 //!
-//! A variable is the path of a value in capitals: `TOLLGATE_LISTEN_API` is
-//! `listen.api`. Paths are looked up and not guessed, since a `_` may stand for
-//! a dot or for itself. Others are warned about, since whoever set them thinks
-//! that they count; but for those that Kubernetes sets, a dozen for each service
-//! that is called `tollgate` or `tollgate-…`.
+//! A variable is the path of a value in upper case: `TOLLGATE_LISTEN_API` is `listen.api`. Paths are
+//! looked up in a list, because a `_` may stand for a dot or for itself. Unknown variables cause a
+//! warning, except those that Kubernetes sets for each service named `tollgate` or `tollgate-…`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +13,7 @@ use crate::failure::Failure;
 
 const PREFIX: &str = "TOLLGATE_";
 
-/// What can be set by a variable.
+/// The paths that variables can set.
 const SETTING_PATHS: [&str; 67] = [
     "listen.gateway",
     "listen.api",
@@ -86,23 +84,23 @@ const SETTING_PATHS: [&str; 67] = [
     "privacy.keys",
 ];
 
-/// Variables that are no path.
+/// Variables that are not paths.
 const OTHER_VARIABLES: [&str; 9] =
     ["CONFIG", "SETTINGS", "API", "TOKEN", "CA", "CERT", "KEY", "ADMIN_TOKEN", "READ_TOKEN"];
 
-/// Variables of everybody's that count here too: who types, and whether colors are wanted.
+/// Variables without the prefix that are read too: the user name and color settings.
 const SHARED_VARIABLES: [&str; 4] = ["USER", "LOGNAME", "NO_COLOR", "TERM"];
 
 /// The variables that are set and not empty.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    /// The `TOLLGATE_` ones, without their prefix.
+    /// The `TOLLGATE_` variables, without their prefix.
     own: BTreeMap<String, String>,
     common: BTreeMap<&'static str, String>,
 }
 
 impl Environment {
-    /// Reads them.
+    /// Reads the variables.
     pub(crate) fn read() -> Result<Self, Failure> {
         let mut found = Self::default();
         for (name, value) in std::env::vars_os() {
@@ -122,19 +120,19 @@ impl Environment {
         Ok(found)
     }
 
-    /// One that every program knows: `USER`.
+    /// Returns a variable without the prefix, such as `USER`.
     pub(crate) fn common(&self, name: &str) -> Option<&str> {
         debug_assert!(SHARED_VARIABLES.contains(&name), "{name} is declared above");
         self.common.get(name).map(String::as_str)
     }
 
-    /// One that is no path: `CONFIG`.
+    /// Returns a variable that is not a path, such as `CONFIG`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         debug_assert!(OTHER_VARIABLES.contains(&name), "{name} is declared above");
         self.own.get(name).map(String::as_str)
     }
 
-    /// What they set.
+    /// Returns the values that variables set.
     pub(crate) fn overlays(&self) -> Vec<Overlay> {
         let set = |path: &&str| {
             let value = self.own.get(&variable(path))?;
@@ -148,7 +146,7 @@ impl Environment {
         SETTING_PATHS.iter().filter_map(set).collect()
     }
 
-    /// Those that nobody reads.
+    /// Returns warnings about unknown variables.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let known: Vec<_> = SETTING_PATHS.iter().map(|path| variable(path)).collect();
         let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
@@ -173,9 +171,9 @@ impl Environment {
     }
 }
 
-/// Whether Kubernetes set it, for a service called `tollgate`, `tollgate-api` or the like:
-/// `…SERVICE_HOST`, `…SERVICE_PORT`, `…SERVICE_PORT_HTTP`, `…PORT` (which is a URL),
-/// `…PORT_80_TCP` and `…PORT_80_TCP_ADDR`.
+/// Whether Kubernetes set the variable, for a service named `tollgate`, `tollgate-api` or similar:
+/// `…SERVICE_HOST`, `…SERVICE_PORT`, `…SERVICE_PORT_HTTP`, `…PORT` (a URL), `…PORT_80_TCP` and
+/// `…PORT_80_TCP_ADDR`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let words: Vec<_> = name.split('_').collect();
     let is_port = |port: &str| port.parse::<u16>().is_ok();
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_a_path_in_capitals() {
+    fn a_variable_is_a_path_in_upper_case() {
         let environment = environment(&[("LISTEN_API", "off"), ("ADMIN_TOKEN_FILE", "/run/token")]);
         let set: Vec<_> = environment
             .overlays()
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_nobody_reads_is_warned_about_unless_kubernetes_set_it() {
+    fn an_unknown_variable_causes_a_warning_unless_kubernetes_set_it() {
         let cases = [
             ("LISTEN_APPI", "did you mean TOLLGATE_LISTEN_API?"),
             ("CONFG", "did you mean TOLLGATE_CONFIG?"),

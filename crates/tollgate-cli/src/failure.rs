@@ -1,8 +1,7 @@
-//! Why a command ends with status 2: a text that says what to change.
+//! Errors that end a command with status 2.
 //!
-//! Whoever typed the command may see the file that it is about. Whoever reads the
-//! log, or asks a server whether it is ready, may not: for them there is a brief
-//! form, without a line of the file.
+//! The user of the command may see the file that the error is about. Readers of the log and of
+//! `/readyz` may not: the brief form contains no text of the file.
 
 use std::fmt;
 
@@ -10,28 +9,28 @@ use tollgate::policy::{DiagnosticView, Diagnostics, Severity};
 
 use crate::io_error::without_numbers;
 
-/// A report for whoever typed the command, complete and ready to print.
+/// An error report, ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     text: String,
     brief: String,
-    /// The same in parts, and how many were left out.
+    /// The structured form, and the number of omitted entries.
     told: Vec<DiagnosticView>,
     left_out: usize,
 }
 
 impl Failure {
-    /// One sentence, in lower case.
+    /// Creates an error from one sentence in lower case.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self::same(&message, None)
     }
 
-    /// One sentence, and what to do about it.
+    /// Creates an error from one sentence and help.
     pub(crate) fn with_help(message: impl fmt::Display, help: impl fmt::Display) -> Self {
         Self::same(&message, Some(&help))
     }
 
-    /// What is wrong with a file.
+    /// Creates an error from the diagnostics of a file.
     pub(crate) fn about(diagnostics: &Diagnostics, file: &str) -> Self {
         Self {
             text: diagnostics.render(file),
@@ -41,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// Several at once: one run names them all.
+    /// Combines several errors into one.
     pub(crate) fn all(failures: &[Self]) -> Self {
         let texts: Vec<_> = failures.iter().map(|it| it.text.as_str()).collect();
         Self {
@@ -52,17 +51,17 @@ impl Failure {
         }
     }
 
-    /// For readers who may not see the file.
+    /// Returns the report without text of the file.
     pub(crate) fn brief(&self) -> &str {
         self.brief.trim_end()
     }
 
-    /// Each thing that is wrong, in parts, and how many more there are.
+    /// Returns the structured form and the number of omitted entries.
     pub(crate) fn views(&self) -> (&[DiagnosticView], usize) {
         (&self.told, self.left_out)
     }
 
-    /// Nothing in it comes from a file.
+    /// Creates an error whose brief form is the same, because it contains no text of a file.
     fn same(message: &dyn fmt::Display, help: Option<&dyn fmt::Display>) -> Self {
         let help: Vec<_> = help.iter().map(ToString::to_string).collect();
         let message = message.to_string();

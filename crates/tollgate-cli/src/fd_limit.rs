@@ -1,17 +1,17 @@
-//! As many open connections as the system allows.
+//! Raises the limit of open file descriptors.
 //!
-//! Shells hand out 1,024 descriptors and allow far more. A gateway that stops
-//! accepting at its thousandth connection surprises everybody.
+//! The default soft limit is often 1,024 and the hard limit far higher. Without this, the gateway would
+//! stop accepting at about a thousand connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The most connections of one surface on one worker.
+/// The maximum number of connections of one listener on one worker.
 const MAX_CONNECTIONS_PER_WORKER: usize = 20_000;
-/// A surface gets so much of what may be open, so that none takes it all.
+/// Each listener may use this fraction of the descriptors.
 const SURFACE_FD_DIVISOR: usize = 4;
 
-/// How many connections a surface may have at once, on each of so many workers. What is left is
-/// for the others, and for files.
+/// Returns the maximum number of connections of a listener on each worker. The rest is for other
+/// listeners and files.
 pub(crate) fn share(workers: usize) -> usize {
     share_of(getrlimit(Resource::Nofile).current, workers)
 }
@@ -21,7 +21,7 @@ fn share_of(all: Option<u64>, workers: usize) -> usize {
     (all / SURFACE_FD_DIVISOR / workers.max(1)).clamp(1, MAX_CONNECTIONS_PER_WORKER)
 }
 
-/// Raises what this process may open to what it is allowed to raise it to.
+/// Raises the soft limit to the hard limit.
 pub(crate) fn allow_most() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_surface_takes_all_that_may_be_open() {
+    fn no_listener_takes_all_descriptors() {
         for (all, workers, each) in [
             (None, 4, MAX_CONNECTIONS_PER_WORKER),
             (Some(1_000_000), 2, MAX_CONNECTIONS_PER_WORKER),

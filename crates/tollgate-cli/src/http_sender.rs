@@ -1,9 +1,9 @@
-//! A small HTTP client for what the server sends of itself: spans and alerts.
+//! A small HTTP client for spans and alerts.
 //!
-//! One connection, kept from one message to the next, and one message at a time: whoever
-//! has more puts it in a queue of its own. Nothing here is on the way of a request.
+//! It keeps one connection and sends one message at a time; callers queue further messages. It is not
+//! on the path of a request.
 //!
-//! Not here: what is sent (`traces`, `webhook`), and when to try again.
+//! The messages and retries are in `traces` and `webhook`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use tokio_rustls::TlsConnector;
 use crate::configuration::{Endpoint, LoadPhase, Receiver};
 use crate::failure::Failure;
 
-/// How long one message may take, from connecting to the last byte of the answer.
+/// The timeout of one message, from connecting to the end of the response.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Nobody reads the answer: it is only got out of the way of the next.
+/// The maximum number of response bytes that are discarded to reuse the connection.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// Sends messages to one receiver.
@@ -36,28 +36,28 @@ pub(crate) struct HttpSender {
     kept: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// Why a message did not arrive.
+/// The reason why a message was not delivered.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    /// It was turned down, and would be again.
+    /// The receiver refused it permanently.
     Refused(u16),
-    /// It may arrive another time.
+    /// A retry may succeed.
     Failed(String),
 }
 
 impl HttpSender {
-    /// Connects to nobody yet.
+    /// Creates a sender without connecting.
     pub(crate) fn new(receiver: &Receiver) -> Result<Self, Failure> {
         let tls = receiver.tls(LoadPhase::First)?.map(|config| TlsConnector::from(Arc::new(config)));
         Ok(Self { endpoint: receiver.endpoint.clone(), tls, kept: None })
     }
 
-    /// Where messages go, without what may be a secret.
+    /// Returns the receiver.
     pub(crate) const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Sends JSON, to a path below the endpoint's.
+    /// Posts JSON to a path below the endpoint.
     pub(crate) async fn post(&mut self, below: &str, json: Bytes) -> Result<(), SendError> {
         let status = match timeout(SEND_TIMEOUT, self.exchange(below, json)).await {
             Ok(Ok(status)) => status,
@@ -75,7 +75,7 @@ impl HttpSender {
     }
 
     async fn exchange(&mut self, below: &str, json: Bytes) -> Result<u16, String> {
-        // One that the other side has closed meanwhile is not ready, and another is made.
+        // A connection that the peer has closed is not ready, and is replaced.
         let kept = match self.kept.take() {
             Some(mut kept) => kept.ready().await.is_ok().then_some(kept),
             None => None,
@@ -118,7 +118,7 @@ async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<SendRequest<Full<Bytes>>, String> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    // Ends with its sender, or with the other side.
+    // Ends when the sender is dropped or the peer closes.
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "an outgoing connection ended");

@@ -1,6 +1,6 @@
-//! `tollgate import`: the configuration of another limiter, as a policy.
+//! `tollgate import`: converts the configuration of another limiter into a policy.
 //!
-//! Not here: what becomes of it (`tollgate_import`).
+//! The conversion is in `tollgate_import`.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::output;
 
-/// More than any of these files has.
+/// The maximum size of the input.
 const MAX_INPUT_BYTES: u64 = 32 << 20;
 
 pub(crate) fn run(arguments: &Import) -> Result<ExitCode, Failure> {
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Import) -> Result<ExitCode, Failure> {
         None => output::text(&imported.policy)?,
         Some(path) => write(path, &imported.policy)?,
     }
-    // Whoever sends the policy into a file has not read its comments yet.
+    // Notes are also printed, because output that goes to a file is not read immediately.
     for note in &imported.notes {
         output::complain(&format!("note: {note}\n"));
     }
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<EnvoyFile, Failure> {
     Ok(EnvoyFile { name: "standard input".to_owned(), text })
 }
 
-/// Into a file that is not there yet: nobody's policy is lost.
+/// Writes a new file; an existing policy is never overwritten.
 fn write(path: &Path, policy: &str) -> Result<(), Failure> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     file.and_then(|mut file| file.write_all(policy.as_bytes())).map_err(|error| {

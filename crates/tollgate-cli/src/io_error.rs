@@ -1,7 +1,7 @@
-//! Errors of the operating system in words for people.
+//! Messages for errors of the operating system.
 //!
-//! `No such file or directory (os error 2)` says neither what was tried nor what to do. Every
-//! message of the program words such an error here.
+//! `No such file or directory (os error 2)` says neither which operation failed nor what to do. All
+//! messages about such errors are made here.
 //!
 //! Invariant: no message contains an error number of the operating system. [`without_numbers`]
 //! removes them from errors that other crates have worded; `Failure` and `store::in_full` apply it.
@@ -10,33 +10,33 @@
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
-/// What was tried.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// To read a file.
+    /// Reading a file.
     Read,
-    /// To read a folder.
+    /// Reading a directory.
     List,
-    /// To write a file, or into a folder.
+    /// Writing a file, or into a directory.
     Write,
-    /// To reach another program.
+    /// Connecting to another program.
     Connect,
-    /// Anything else.
+    /// Any other operation.
     Other,
 }
 
-/// Returns why an attempt failed, to stand after a colon.
+/// Returns the reason of a failure, to follow a colon.
 pub(crate) fn reason(error: &io::Error, attempt: Attempt) -> String {
     let known = match (error.kind(), attempt) {
-        // A text of our own, or of another crate.
+        // A custom message, of this or another crate.
         _ if error.raw_os_error().is_none() && error.get_ref().is_some() => None,
         (ErrorKind::NotFound, Attempt::Read) => Some("there is no such file"),
-        (ErrorKind::NotFound, Attempt::List | Attempt::Write) => Some("there is no such folder"),
+        (ErrorKind::NotFound, Attempt::List | Attempt::Write) => Some("there is no such directory"),
         (ErrorKind::PermissionDenied, Attempt::Read | Attempt::List) => Some("this user may not read it"),
         (ErrorKind::PermissionDenied, Attempt::Write) => Some("this user may not write there"),
-        (ErrorKind::NotADirectory, Attempt::List) => Some("it is no folder"),
-        (ErrorKind::NotADirectory, _) => Some("a part of its path is no folder"),
-        (ErrorKind::IsADirectory, _) => Some("it is a folder"),
+        (ErrorKind::NotADirectory, Attempt::List) => Some("it is not a directory"),
+        (ErrorKind::NotADirectory, _) => Some("a part of its path is not a directory"),
+        (ErrorKind::IsADirectory, _) => Some("it is a directory"),
         (ErrorKind::StorageFull, _) => Some("there is no room left on the disk"),
         (ErrorKind::ReadOnlyFilesystem, _) => Some("the disk is read-only"),
         (ErrorKind::ConnectionRefused, _) => Some("nothing listens there"),
@@ -46,7 +46,7 @@ pub(crate) fn reason(error: &io::Error, attempt: Attempt) -> String {
     known.map_or_else(|| in_lower_case(&without_numbers(&error.to_string())), str::to_owned)
 }
 
-/// Returns the text without `(os error 2)` and its like.
+/// Removes `(os error N)` from a text.
 pub(crate) fn without_numbers(text: &str) -> Cow<'_, str> {
     const BEFORE: &str = " (os error ";
     let mut left = Cow::Borrowed(text);
@@ -60,11 +60,11 @@ pub(crate) fn without_numbers(text: &str) -> Cow<'_, str> {
     left
 }
 
-/// `Connection reset by peer` in the middle of a sentence.
+/// Lowers the first letter, for use in the middle of a sentence.
 fn in_lower_case(text: &str) -> String {
     let mut chars = text.chars();
     match (chars.next(), chars.clone().next()) {
-        // Not of an abbreviation.
+        // Keeps an abbreviation.
         (Some(first), Some(second)) if !second.is_uppercase() => first.to_lowercase().chain(chars).collect(),
         _ => text.to_owned(),
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_system_have_words_and_no_numbers() {
+    fn system_errors_have_messages_without_numbers() {
         for number in 1..=133 {
             for attempt in [Attempt::Read, Attempt::List, Attempt::Write, Attempt::Connect, Attempt::Other] {
                 let words = reason(&io::Error::from_raw_os_error(number), attempt);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_of_errors_are_removed_from_a_text() {
+    fn only_error_numbers_are_removed() {
         for (text, left) in [
             ("a (os error 2), b (os error 111)", "a, b"),
             ("a (os error -2)", "a"),

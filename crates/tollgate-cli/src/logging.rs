@@ -1,7 +1,7 @@
-//! The log: on standard error, for people or for machines.
+//! The log, on standard error, as text or JSON.
 //!
-//! A thread of its own writes it, so that whoever logs never waits for whoever reads: a
-//! pipe that nobody empties must not keep the process from being stopped.
+//! A separate thread writes it, so that logging never blocks: a pipe that is not read must not keep the
+//! process from stopping.
 //!
 //! - `queue`: the lines that wait for that thread.
 
@@ -19,7 +19,7 @@ use crate::configuration::{Level, LogFormat};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-/// How long the start and the end wait for lines to be written.
+/// The maximum time to wait for the log at the start and at the end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log of this process.
@@ -27,7 +27,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Log(Arc<Queue>);
 
 impl Log {
-    /// Starts it. The first call in a process counts.
+    /// Starts the log. Only the first call in a process has an effect.
     pub(crate) fn start(level: Level, format: LogFormat) -> Result<Self, Failure> {
         let level = match level {
             Level::Error => LevelFilter::ERROR,
@@ -55,28 +55,28 @@ impl Log {
         Ok(Self(queue))
     }
 
-    /// Text for people, in turn with the lines.
+    /// Writes text in order with the log lines.
     pub(crate) fn say(&self, text: &str) {
         self.0.add(text.as_bytes());
     }
 
-    /// Waits until all is written, for a moment.
+    /// Waits until all lines are written, up to [`FLUSH_TIMEOUT`].
     pub(crate) fn settle(&self) {
         self.0.settle(FLUSH_TIMEOUT);
     }
 
-    /// Lines that nobody took.
+    /// Returns the number of dropped lines.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped()
     }
 }
 
-/// Until the process ends.
+/// Writes lines until the process ends.
 fn write_all(queue: &Queue) {
     let (mut lines, mut told) = (Vec::new(), 0);
     loop {
         queue.take(&mut lines);
-        // Whoever closed the other end wants no log.
+        // A closed standard error is not a failure.
         let _closed = io::stderr().lock().write_all(&lines);
         let dropped = queue.dropped();
         if dropped > told {
@@ -88,7 +88,7 @@ fn write_all(queue: &Queue) {
     }
 }
 
-/// Puts each line in the queue.
+/// A writer that adds each line to the queue.
 #[derive(Clone)]
 struct Writer(Arc<Queue>);
 

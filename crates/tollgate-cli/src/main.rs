@@ -1,12 +1,10 @@
 //! The binary `tollgate`.
 //!
-//! What was typed (`arguments`) becomes what it means (`configuration`) and is
-//! then done (`serve`, `client`, `top`, `validate`, `test`,
-//! `replay`, `simulate`, `import`).
+//! `arguments` parses the command line, `configuration` interprets it, and `serve`, `client`, `top`,
+//! `validate`, `test`, `replay`, `simulate` and `import` run the commands.
 //!
-//! Exit status: 0 fine, 1 a finding (a check that was refused), 2 a mistake in
-//! usage or configuration. Answers go to standard output, all else to standard
-//! error.
+//! Exit status: 0 success, 1 a finding (such as a refused check), 2 a mistake in usage or
+//! configuration. Results go to standard output, everything else to standard error.
 
 mod arguments;
 mod banner;
@@ -48,12 +46,12 @@ use client::Operation;
 use environment::Environment;
 use failure::Failure;
 
-/// A request through the gateway allocates a dozen times, always the same sizes.
+/// A gateway request makes about a dozen allocations of the same sizes, for which mimalloc is fast.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Ends the process with 2 on a mistake, with 0 on `--help`.
+    // Exits with 2 on a mistake, with 0 on `--help`.
     let arguments = Arguments::try_parse().unwrap_or_else(|error| arguments::explain(error).exit());
     run(arguments.command).unwrap_or_else(|failure| {
         output::complain(&failure.to_string());

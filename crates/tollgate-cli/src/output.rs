@@ -1,7 +1,7 @@
-//! Writing to standard output and standard error without minding who has left.
+//! Writes to standard output and standard error, and ignores closed pipes.
 //!
-//! `tollgate schema | head -1` closes the pipe early: that is no error of ours. A
-//! disk that is full is: half an answer must not look like a whole one.
+//! `tollgate schema | head -1` closes the pipe early, which is not an error. A full disk is one: a
+//! partial result must not look complete.
 
 use std::io::{self, Write};
 

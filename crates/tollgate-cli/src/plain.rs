@@ -1,21 +1,20 @@
-//! What a caller sent, made fit for a log that people read in a terminal.
+//! Escapes text from callers for the log.
 //!
-//! A key or a path can hold anything: the end of a line, colours, what moves a cursor
-//! or turns the direction of writing. All of that is written as an escape, in the
-//! JSON form too: its own rules leave most of it as it is.
+//! A key or a path may contain line breaks, colors, cursor movements and bidirectional controls. All of
+//! these are escaped, also in JSON, whose own rules leave most of them unescaped.
 
 use std::fmt::{self, Write};
 
 use crate::configuration::LogFormat;
 
-/// A text of a caller, shown with escapes.
+/// A text from a caller, displayed with escapes.
 pub(crate) struct Plain<'t> {
     text: &'t str,
     format: LogFormat,
 }
 
 impl<'t> Plain<'t> {
-    /// For a log of this form.
+    /// Creates the text for a log of this format.
     pub(crate) const fn new(text: &'t str, format: LogFormat) -> Self {
         Self { text, format }
     }
@@ -23,7 +22,7 @@ impl<'t> Plain<'t> {
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // JSON brings quotes of its own, and escapes those within.
+        // JSON adds and escapes quotes itself.
         let is_quoted = self.format == LogFormat::Human;
         if is_quoted {
             f.write_char('"')?;
@@ -32,7 +31,7 @@ impl fmt::Display for Plain<'_> {
             match char {
                 '"' | '\\' if is_quoted => write!(f, "\\{char}")?,
                 '"' | '\'' | '\\' => f.write_char(char)?,
-                // All that is not printable, whatever Unicode calls it.
+                // Escapes all characters that are not printable.
                 _ => write!(f, "{}", char.escape_debug())?,
             }
         }
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_breaks_a_line_or_a_terminal() {
+    fn control_characters_are_escaped() {
         let hostile =
             "a\"\\'\n\r\t\u{1b}[31m\u{9b}31m\u{7f}\u{0}\u{2028}\u{2029}\u{202e}\u{2066}\u{200b}\u{feff}é";
         for format in [LogFormat::Human, LogFormat::Json] {

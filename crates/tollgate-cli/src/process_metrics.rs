@@ -1,7 +1,6 @@
-//! What the process itself has to tell in `/metrics`: what runs, how reloads went, how full
-//! the store in memory is, and what was not logged or sent.
+//! Metrics of the process: version, reloads, the memory store, and dropped log lines and messages.
 //!
-//! Not here: what is decided (`tollgate_telemetry`), what a store in Redis has done (`store`).
+//! Metrics of decisions are in `tollgate_telemetry`, of Redis in `store`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,15 +16,15 @@ use crate::protocols::Protocols;
 use crate::record_consumer::ConsumerCounts;
 use crate::store::{AnyStore, counters};
 
-/// Counting the keys of a store in memory walks over all of it: not at every question.
+/// The interval between two counts of the memory store's keys, which visit the whole store.
 const KEY_COUNT_INTERVAL_SECS: u64 = 10;
 
-/// How reloads went.
+/// Counters of reloads.
 #[derive(Debug)]
 pub(crate) struct Reloads {
     failures: AtomicU64,
     last_worked: AtomicBool,
-    /// In microseconds.
+    /// The time of the last successful reload, in microseconds.
     worked_at: AtomicU64,
 }
 
@@ -36,20 +35,20 @@ impl Default for Reloads {
 }
 
 impl Reloads {
-    /// A policy came into force.
+    /// Records a successful reload.
     pub(crate) fn worked(&self, at: Timestamp) {
         self.worked_at.store(at.as_micros(), Ordering::Relaxed);
         self.last_worked.store(true, Ordering::Relaxed);
     }
 
-    /// A policy was turned down.
+    /// Records a rejected policy.
     pub(crate) fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.last_worked.store(false, Ordering::Relaxed);
     }
 }
 
-/// Tells what the process knows.
+/// Writes the metrics of the process.
 pub(crate) struct ProcessMetrics {
     limiter: SharedLimiter<AnyStore>,
     watcher: Option<Watcher>,
@@ -62,7 +61,7 @@ pub(crate) struct ProcessMetrics {
     used: Mutex<StoreUsage>,
 }
 
-/// What the store in memory held when it was last counted, and from when on that is too old.
+/// The usage of the memory store at the last count, and when to count again.
 #[derive(Default)]
 struct StoreUsage {
     keys: usize,
@@ -91,15 +90,15 @@ impl ProcessMetrics {
         }
     }
 
-    /// Appends them, in the text format of Prometheus.
+    /// Appends the metrics in the Prometheus text format.
     pub(crate) fn write(&self, out: &mut String) {
         let limiter = self.limiter.load();
         self.write_process(limiter.version(), &mut Exposition::new(out));
         if let Some((keys, evictions)) = self.usage(limiter.store()) {
             let mut to = Exposition::new(out);
-            let help = "Keys that have spent something, as last counted.";
+            let help = "Keys in the memory store, as last counted.";
             to.one("tollgate_store_keys", Gauge, help, keys);
-            let help = "Keys that gave way to others because the store was full.";
+            let help = "Keys that were evicted because the store was full.";
             to.one("tollgate_store_evictions_total", Counter, help, evictions);
         }
         self.write_tarpit(&mut Exposition::new(out));
@@ -113,7 +112,7 @@ impl ProcessMetrics {
         }
     }
 
-    /// What the page shows of them.
+    /// Returns the values that the dashboard shows.
     pub(crate) fn gauges(&self) -> Gauges {
         let limiter = self.limiter.load();
         let used = self.usage(limiter.store());
@@ -129,64 +128,65 @@ impl ProcessMetrics {
         }
     }
 
-    /// Where requests are held back. The first one counts.
+    /// Sets the tarpit. Only the first call has an effect.
     pub(crate) fn hold_back_in(&self, tarpit: Tarpit) {
         let _first = self.tarpit.set(tarpit);
     }
 
-    /// The protocols that count for themselves. The first ones count.
+    /// Sets the protocols that have their own counters. Only the first call has an effect.
     pub(crate) fn speak(&self, protocols: Protocols) {
         let _first = self.protocols.set(protocols);
     }
 
     fn write_process(&self, policy: u64, to: &mut Exposition<'_>) {
         let (version, reloads) = (env!("CARGO_PKG_VERSION"), &self.reloads);
-        to.family("tollgate_build_info", Gauge, "Which version runs.").value(&[("version", version)], 1);
-        let help = "The number of the policy in force; a switch is a new policy too.";
+        to.family("tollgate_build_info", Gauge, "The version of the server.")
+            .value(&[("version", version)], 1);
+        let help = "The version of the policy in force, which mode changes increment too.";
         to.one("tollgate_policy_version", Gauge, help, policy);
-        let help = "Policies that were turned down while the server ran.";
+        let help = "Policies that were rejected at a reload.";
         to.one("tollgate_reload_failures_total", Counter, help, reloads.failures.load(Ordering::Relaxed));
-        let help = "Whether the last policy that was read came into force.";
+        let help = "Whether the last reload succeeded.";
         let worked = reloads.last_worked.load(Ordering::Relaxed);
         to.one("tollgate_last_reload_successful", Gauge, help, u8::from(worked));
-        let help = "When a policy was last read and came into force.";
+        let help = "The time of the last successful reload.";
         let worked_at = reloads.worked_at.load(Ordering::Relaxed) / 1_000_000;
         to.one("tollgate_last_reload_success_timestamp_seconds", Gauge, help, worked_at);
-        let help = "Lines of the log that were dropped because it was not read as fast.";
+        let help = "Log lines that were dropped because the log was not read fast enough.";
         to.one("tollgate_log_dropped_total", Counter, help, self.log.dropped());
     }
 
     fn write_tarpit(&self, to: &mut Exposition<'_>) {
         let Some(tarpit) = self.tarpit.get() else { return };
-        to.one("tollgate_tarpit_waiting", Gauge, "Requests held back at the moment.", tarpit.waiting());
-        to.one("tollgate_tarpit_held_total", Counter, "Requests that were held back.", tarpit.held());
-        let help = "Requests that passed at once because as many were held back as may be.";
+        to.one("tollgate_tarpit_waiting", Gauge, "Requests that are currently delayed.", tarpit.waiting());
+        to.one("tollgate_tarpit_held_total", Counter, "Requests that were delayed.", tarpit.held());
+        let help = "Requests that were not delayed because the tarpit was full.";
         to.one("tollgate_tarpit_passed_total", Counter, help, tarpit.passed());
     }
 
     fn write_told(&self, to: &mut Exposition<'_>) {
-        let help = "Refusals that got no line in the log.";
+        let help = "Refusals that were not logged.";
         to.one("tollgate_log_suppressed_total", Counter, help, self.told.suppressed());
         if let Some((sent, dropped)) = self.told.traces.as_ref().map(|it| it.read()) {
-            to.one("tollgate_traces_sent_total", Counter, "Spans that the collector took.", sent);
+            to.one("tollgate_traces_sent_total", Counter, "Spans that the collector accepted.", sent);
             to.one("tollgate_traces_dropped_total", Counter, "Spans that were never sent.", dropped);
         }
         if let Some((sent, dropped)) = self.told.webhook.as_ref().map(|it| it.read()) {
-            to.one("tollgate_webhook_sent_total", Counter, "Messages that the webhook took.", sent);
+            to.one("tollgate_webhook_sent_total", Counter, "Messages that the webhook accepted.", sent);
             to.one(
                 "tollgate_webhook_dropped_total",
                 Counter,
-                "Alerts that were not told, or whose end was not.",
+                "Alerts whose start or end was not sent.",
                 dropped,
             );
         }
     }
 
-    /// How many keys a store in memory holds, and how many gave way. `None`: it is in Redis.
+    /// Returns the number of keys and evictions of the memory store; `None` for Redis.
     pub(crate) fn usage(&self, store: &AnyStore) -> Option<(usize, u64)> {
         let AnyStore::Memory(store) = store else { return None };
         let now = self.clock.now();
-        // Numbers, and whoever panicked over them has left some.
+        // The state is plain data, so a poisoned lock is usable.
         let mut known = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if now >= known.until {
             let usage = store.usage();

@@ -1,6 +1,6 @@
-//! The protocols of other limiters, on this process' limiter: Envoy's and Redis'.
+//! The protocols of Envoy and Redis on the limiter of this process.
 //!
-//! Not here: what they mean (`tollgate_rls`, `tollgate_resp`), where they listen (`surfaces`).
+//! The protocols are in `tollgate_rls` and `tollgate_resp`, their listeners in `surfaces`.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,17 +24,17 @@ use crate::reload::Secrets;
 use crate::store::AnyStore;
 use crate::surfaces::{in_time, workers};
 
-/// Both. Clones are the same.
+/// Both protocols. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Protocols {
     rls: Rls<AnyStore>,
     resp: Resp<AnyStore>,
-    /// The most connections of each, on one worker.
+    /// The maximum number of connections of each protocol on one worker.
     connections: usize,
 }
 
 impl Protocols {
-    /// As the settings have them.
+    /// Creates the protocols from the settings.
     pub(crate) fn new(settings: &Settings, limiter: &SharedLimiter<AnyStore>, secrets: &Secrets) -> Self {
         let refuse_refunds = !settings.rls.takes_refunds(&settings.rls_listen);
         let rls = RlsSettings { headers: settings.rls.headers, refuse_refunds };
@@ -46,7 +46,7 @@ impl Protocols {
         Self { rls, resp: Resp::new(limiter.clone(), asked), connections }
     }
 
-    /// The API answers `POST /json` as envoyproxy/ratelimit does.
+    /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit.
     pub(crate) fn answer_json(self, api: Api<AnyStore>) -> Api<AnyStore> {
         api.with_json(move |body: Bytes| {
             let rls = self.rls.clone();
@@ -76,7 +76,7 @@ impl Protocols {
         HttpServer { tls, caps, ..HttpServer::default() }.serve(listener, make, drain).await
     }
 
-    /// Serves clients of Redis on this listener, until drained.
+    /// Serves Redis clients on this listener, until drained.
     pub(crate) async fn serve_resp(
         &self,
         listener: TcpListener,
@@ -86,19 +86,19 @@ impl Protocols {
         self.resp.clone().serve(listener, tls, drain).await
     }
 
-    /// The end has begun: whoever asks for health is told to go elsewhere.
+    /// Starts draining: health checks report that the service is about to stop.
     pub(crate) fn drain(&self) {
         self.rls.drain();
     }
 
-    /// Appends what they count, in the text format of Prometheus.
+    /// Appends the counters in the Prometheus text format.
     pub(crate) fn metrics(&self, out: &mut String) {
         self.rls.metrics(out);
         self.resp.metrics(out);
     }
 }
 
-/// What a call is told whose message does not arrive: `DEADLINE_EXCEEDED`.
+/// Returns the response to a call whose message does not arrive in time: `DEADLINE_EXCEEDED`.
 fn too_slow() -> Response<Either<RlsBody, Empty<Bytes>>> {
     let mut answer = Response::new(Either::Right(Empty::new()));
     for (name, value) in [

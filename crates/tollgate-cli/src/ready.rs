@@ -1,9 +1,8 @@
-//! The ready file: written when everything listens, removed at the end, and before the
-//! start if one is left.
+//! The ready file: written when all addresses are bound, and removed at the end. A leftover file is
+//! removed at the start.
 //!
-//! Whoever waits for it may read it as soon as it is there, so it appears whole. What
-//! is there already and is no ordinary file (a pipe, `/dev/stdout`) is written to instead:
-//! taking its place would take it away from whoever reads it.
+//! A waiting process may read the file as soon as it exists, so it is renamed into place. An existing
+//! path that is not a regular file (a pipe, `/dev/stdout`) is written to instead of being replaced.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,41 +12,41 @@ use crate::configuration::shown;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-/// Where everything listens.
+/// The bound addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each surface speaks TLS or not, whatever the others do")]
 pub(crate) struct Addresses {
-    /// The gateway, unless it is off.
+    /// The gateway; `None` if it is off.
     pub(crate) gateway: Option<SocketAddr>,
-    /// The API, unless it is off.
+    /// The API; `None` if it is off.
     pub(crate) api: Option<SocketAddr>,
-    /// Envoy's rate limit service, unless it is off.
+    /// Envoy's rate limit service; `None` if it is off.
     pub(crate) rls: Option<SocketAddr>,
-    /// The Redis protocol, unless it is off.
+    /// The Redis protocol; `None` if it is off.
     pub(crate) resp: Option<SocketAddr>,
-    /// Whether the gateway speaks TLS.
+    /// Whether the gateway uses TLS.
     pub(crate) gateway_tls: bool,
-    /// Whether the API speaks TLS.
+    /// Whether the API uses TLS.
     pub(crate) api_tls: bool,
-    /// Whether Envoy is spoken to over TLS.
+    /// Whether Envoy's rate limit service uses TLS.
     pub(crate) rls_tls: bool,
-    /// Whether clients of Redis are spoken to over TLS.
+    /// Whether the Redis protocol uses TLS.
     pub(crate) resp_tls: bool,
 }
 
 impl Addresses {
-    /// What to type for the gateway.
+    /// Returns the URL of the gateway.
     pub(crate) fn gateway_url(&self) -> Option<String> {
         url(self.gateway, self.gateway_tls)
     }
 
-    /// What to type for the API.
+    /// Returns the URL of the API.
     pub(crate) fn api_url(&self) -> Option<String> {
         url(self.api, self.api_tls)
     }
 
-    /// What to type for the page in a browser: an address that stands for all of this
-    /// machine is none to go to. With TLS by name, which is what certificates are for.
+    /// Returns the URL of the dashboard for a browser. A wildcard address is replaced by one that can
+    /// be opened; with TLS it is a name, for which certificates are issued.
     pub(crate) fn page_url(&self) -> Option<String> {
         let api = self.api?;
         if !api.ip().is_unspecified() {
@@ -60,7 +59,7 @@ impl Addresses {
         })
     }
 
-    /// In the order of the ports; addresses need no escapes.
+    /// Returns JSON in the order of the fields. Addresses need no escapes.
     fn to_json(self) -> String {
         let quoted = |text: Option<String>| match text {
             Some(text) => format!("\"{text}\""),
@@ -77,7 +76,7 @@ impl Addresses {
     }
 }
 
-/// What this machine is called.
+/// Returns the host name of this machine.
 pub(crate) fn machine_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -86,12 +85,12 @@ fn url(address: Option<SocketAddr>, tls: bool) -> Option<String> {
     address.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }))
 }
 
-/// A ready file that was written. Goes away with it, if it is ours.
+/// A ready file that was written. It is removed on drop if this process created it.
 #[derive(Debug)]
 pub(crate) struct ReadyFile(Option<PathBuf>);
 
 impl ReadyFile {
-    /// Takes away one that is left from before, of a process that was killed.
+    /// Removes a leftover file of a process that was killed.
     pub(crate) fn clear(path: &Path) -> Result<(), Failure> {
         if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
             return Ok(());
@@ -105,7 +104,7 @@ impl ReadyFile {
         })
     }
 
-    /// Writes it, as a whole.
+    /// Writes the file atomically.
     pub(crate) fn write(path: &Path, addresses: &Addresses) -> Result<Self, Failure> {
         let failed = |error| {
             Failure::new(format_args!(
@@ -118,7 +117,7 @@ impl ReadyFile {
             fs::write(path, addresses.to_json()).map_err(failed)?;
             return Ok(Self(None));
         }
-        // Each process beside its own: two that start at once must not mix.
+        // The temporary name is unique to the process, so that two starts do not interfere.
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
         let written = fs::write(&beside, addresses.to_json()).and_then(|()| fs::rename(&beside, path));

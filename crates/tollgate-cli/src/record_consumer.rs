@@ -1,12 +1,12 @@
-//! What the main thread does for the watcher: seconds that pass, and what was decided told
-//! to those who want to know.
+//! Reads the records of the watcher on the main thread, and passes them to the log, traces and the
+//! webhook.
 //!
 //! ```text
 //! watcher ── ten times a second, records ──► refusal log, traces
 //!         └─ once a second, tick; alerts ──► webhook
 //! ```
 //!
-//! Requests are answered on other threads, which never write a log or wait for a collector.
+//! Requests are served on other threads, which never write a log or wait for a collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,25 +25,25 @@ use crate::refusal_log::RefusalLog;
 use crate::traces::{TraceCounts, Traces};
 use crate::webhook::{Webhook, WebhookCounts};
 
-/// Between two looks at what was decided.
+/// The interval between two reads of new records.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How many records are taken at once, and how often in one look.
+/// The maximum number of records in one read, and of reads in one poll.
 const MAX_RECORDS_PER_READ: usize = 1024;
 const MAX_READS_PER_POLL: usize = 64;
 
-/// What those who are told count, for whoever measures.
+/// The counters of the receivers, for metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerCounts {
-    /// Refusals without a line in the log, whatever the reason.
+    /// Refusals that were not logged, for any reason.
     suppressed: Arc<AtomicU64>,
-    /// Spans, where they are sent.
+    /// Spans, if they are sent.
     pub(crate) traces: Option<Arc<TraceCounts>>,
-    /// Alerts, where they are sent.
+    /// Alerts, if they are sent.
     pub(crate) webhook: Option<Arc<WebhookCounts>>,
 }
 
 impl ConsumerCounts {
-    /// For those who are told by these settings.
+    /// Creates the counters of the configured receivers.
     pub(crate) fn new(observing: &ObserveSettings) -> Self {
         let (traces, webhook) = (&observing.traces, &observing.webhook);
         Self {
@@ -53,20 +53,21 @@ impl ConsumerCounts {
         }
     }
 
-    /// Refusals that got no line in the log.
+    /// Returns the number of refusals that were not logged.
     pub(crate) fn suppressed(&self) -> u64 {
         self.suppressed.load(Ordering::Relaxed)
     }
 }
 
-/// The work, under way.
+/// The running task.
 pub(crate) struct RecordConsumer {
     stop: oneshot::Sender<()>,
     working: JoinHandle<()>,
 }
 
 impl RecordConsumer {
-    /// Begins; needs a runtime. `each_second` is called besides, whether anything is watched or not.
+    /// Starts the task; needs a runtime. `each_second` is called every second, also without
+    /// observation.
     pub(crate) fn start(
         watcher: Option<Watcher>,
         settings: &Settings,
@@ -99,11 +100,11 @@ impl RecordConsumer {
         Ok(Self { stop, working: tokio::spawn(work(tail, each_second, stopped)) })
     }
 
-    /// Tells what is left to tell, for a moment.
+    /// Passes on the remaining records, within a short time.
     pub(crate) async fn end(self) {
         let Self { stop, working } = self;
         drop(stop);
-        // It has panicked, or has ended: there is nothing to add.
+        // An error means that the task panicked or has ended; both need no action.
         let _ended = working.await;
     }
 }
@@ -111,9 +112,9 @@ impl RecordConsumer {
 struct RecordTail {
     watcher: Watcher,
     clock: SystemClock,
-    /// The last record that was looked at.
+    /// The sequence number of the last record that was read.
     seen: u64,
-    /// Whether some were gone before.
+    /// Whether records were evicted before they were read.
     has_missed: bool,
     suppressed: Arc<AtomicU64>,
     log: Option<RefusalLog>,
@@ -147,12 +148,12 @@ async fn work(
 }
 
 impl RecordTail {
-    /// Whether anybody wants to know of single decisions.
+    /// Whether any receiver needs single decisions.
     const fn is_told(&self) -> bool {
         self.log.is_some() || self.traces.is_some()
     }
 
-    /// Tells what is left to tell.
+    /// Passes on the remaining records.
     async fn end(mut self) {
         self.look();
         if let Some(mut log) = self.log {
@@ -171,11 +172,11 @@ impl RecordTail {
         tokio::join!(traces, webhook);
     }
 
-    /// A second has passed.
+    /// Runs once a second.
     fn second(&mut self, now: Timestamp) {
         self.watcher.tick(now);
         if self.log.is_none() {
-            // Nothing is written: every refusal is one that got no line.
+            // Nothing is logged, so every refusal counts as suppressed.
             self.suppressed.store(self.refused(), Ordering::Relaxed);
         }
         if let Some(webhook) = &self.webhook {
@@ -183,15 +184,15 @@ impl RecordTail {
         }
     }
 
-    /// Since the start.
+    /// Returns the number of refusals since the start.
     fn refused(&self) -> u64 {
         let totals = self.watcher.totals();
         totals.limited + totals.blocked + totals.uncountable
     }
 
-    /// Tells of what was decided since the last look.
+    /// Passes on the records since the last read.
     fn look(&mut self) {
-        // Counted first: each of them is then seen below, or is gone.
+        // Counted first, so that each refusal in the count is either read below or evicted.
         let refused = self.refused();
         if let Some(log) = &mut self.log {
             log.pass(self.clock.now());

@@ -1,9 +1,9 @@
-//! One line in the log for each refusal, and no more of them than the settings say.
+//! Logs one line for each refusal, at a limited rate.
 //!
-//! Lines come from the main thread, from what the watcher remembers: a request never
-//! waits for a log. What gets no line is counted, and told in one line a second.
+//! The main thread writes the lines from the records of the watcher, so a request never waits for the
+//! log. Suppressed lines are counted, and reported in one line per second.
 //!
-//! Not here: making a caller's text harmless (`plain`), fetching the records (`record_consumer`).
+//! Escaping is in `plain`, reading the records in `record_consumer`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,22 +15,22 @@ use tracing::field::{DisplayValue, display};
 use crate::configuration::{LogFormat, Refusals};
 use crate::plain::Plain;
 
-/// Writes lines about refusals.
+/// Logs refusals.
 pub(crate) struct RefusalLog {
     most: Refusals,
     format: LogFormat,
-    /// The second that `written` and `left_out` are of.
+    /// The second of `written` and `left_out`.
     second: u64,
     written: u32,
     left_out: u64,
-    /// Refusals that were looked at, and those that were forgotten before, since the start.
+    /// The refusals since the start that were read, or that were evicted before.
     seen: u64,
     forgotten: u64,
     suppressed: Arc<AtomicU64>,
 }
 
 impl RefusalLog {
-    /// `suppressed` counts what gets no line. `None`: nothing is to be written.
+    /// Creates the log; `suppressed` counts suppressed lines. `None` if refusals are not logged.
     pub(crate) fn new(most: Refusals, format: LogFormat, suppressed: Arc<AtomicU64>) -> Option<Self> {
         let is_off = most == Refusals::Off || !tracing::enabled!(tracing::Level::INFO);
         (!is_off).then_some(Self {
@@ -45,7 +45,7 @@ impl RefusalLog {
         })
     }
 
-    /// Writes a line, or counts it. Requests that passed are no business of this log.
+    /// Logs a refusal or counts it as suppressed. Ignores admitted requests.
     pub(crate) fn see(&mut self, record: &Record) {
         if record.allowed {
             return;
@@ -59,8 +59,8 @@ impl RefusalLog {
         }
     }
 
-    /// So many were refused since the start, and none of them is left to look at: those that
-    /// were not seen were forgotten before anybody came.
+    /// Counts refusals that were evicted before they were read: those of the `refused` since the start
+    /// that were not seen.
     pub(crate) fn miss(&mut self, refused: u64) {
         let forgotten = refused.saturating_sub(self.seen);
         if let Some(more) = forgotten.checked_sub(self.forgotten) {
@@ -74,7 +74,7 @@ impl RefusalLog {
         self.suppressed.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Time passes: tells what got no line in the second before.
+    /// Reports the suppressed lines of the last second when it has ended.
     pub(crate) fn pass(&mut self, now: Timestamp) {
         let second = now.as_micros() / 1_000_000;
         if second != self.second {
@@ -83,7 +83,7 @@ impl RefusalLog {
         }
     }
 
-    /// Tells what got no line so far.
+    /// Reports the suppressed lines so far.
     pub(crate) fn end(&mut self) {
         self.written = 0;
         let count = std::mem::take(&mut self.left_out);
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_refusals_that_were_forgotten_count_and_each_once() {
+    fn each_evicted_refusal_counts_once() {
         let suppressed = Arc::new(AtomicU64::new(0));
         let mut log = RefusalLog {
             most: Refusals::All,

@@ -1,15 +1,14 @@
-//! Putting a changed policy in force while requests are served.
+//! Puts a changed policy into force while requests are served.
 //!
-//! A reload reads everything again, from the files to the flags. With a mistake
-//! anywhere nothing changes: the old policy stays, and the log and `/readyz` say
-//! what is wrong. Without one, the new policy takes the place of the old one and
-//! limits that keep their name keep what was spent.
+//! A reload reads all inputs again, from files to flags. If there is any mistake, the old policy stays
+//! in force, and the log and `/readyz` report the mistake. Otherwise the new policy replaces the old
+//! one, and limits that keep their name keep their state.
 //!
-//! - `changes`: what is different about a new configuration.
-//! - `switched`: the live switches that the new file does not overrule.
-//! - `watch`: noticing that a file has changed.
+//! - `changes`: the differences to the new configuration.
+//! - `switched`: mode overrides that stay in force over the new file.
+//! - `watch`: detects changed files.
 //!
-//! Not here: signals and the waiting between two looks (`serve`).
+//! Signals and polling are in `serve`.
 
 mod changes;
 mod switched;
@@ -30,45 +29,45 @@ use crate::failure::Failure;
 use crate::process_metrics::Reloads;
 use crate::store::AnyStore;
 
-/// Puts a changed policy in force.
+/// Puts a changed policy into force.
 pub(crate) struct Reloader {
     inputs: Inputs,
     switches: ModeOverrides<AnyStore>,
     status: Arc<Status>,
     reloads: Arc<Reloads>,
     running: RunningConfig,
-    /// Wall time, to say when a policy came into force.
+    /// Wall time, for the time at which a policy came into force.
     clock: SystemClock,
 }
 
-/// What a new configuration is compared with.
+/// The running configuration, to which a new one is compared.
 pub(crate) struct RunningConfig {
-    /// The document of the policy in force: changes are told from one reload to the next.
+    /// The document of the policy in force. Changes are reported from one reload to the next.
     policy: Document,
     names: Vec<String>,
     /// Envoy's files in force.
     envoy: Vec<(String, String)>,
-    /// What the process was started with: settings change with a restart only.
+    /// The document at the start: a change of settings takes a restart.
     started: Document,
     max_keys: u64,
     secrets: Secrets,
-    /// The variables', which no file can change.
+    /// The tokens from variables, which a reload cannot change.
     variables: Variables,
 }
 
-/// What stands in files of its own.
+/// Secrets that are read from files.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secrets {
-    /// What callers of the API must know.
+    /// The tokens of the API.
     pub(crate) tokens: Tokens,
-    /// How to reach Redis, password and certificates included.
+    /// The settings of Redis, with password and certificates.
     pub(crate) redis: Option<RedisSettings>,
-    /// What clients of Redis' protocol must know.
+    /// The password of the Redis protocol.
     pub(crate) resp: Option<String>,
 }
 
 impl Secrets {
-    /// Reads them.
+    /// Reads the secrets.
     pub(crate) fn load(
         settings: &Settings,
         variables: &Variables,
@@ -81,7 +80,7 @@ impl Secrets {
 }
 
 impl RunningConfig {
-    /// What is in force at the start.
+    /// Creates the state at the start.
     pub(crate) fn new(configuration: &Configuration, secrets: Secrets, variables: Variables) -> Self {
         Self {
             policy: configuration.document.clone(),
@@ -95,7 +94,7 @@ impl RunningConfig {
     }
 }
 
-/// As the file lists them: a candidate stands within its limit.
+/// Returns the names of the limits in file order; a candidate is part of its limit.
 fn names(policy: &Policy) -> Vec<String> {
     let listed = policy.limits().iter().filter(|limit| limit.candidate_of().is_none());
     listed.map(|limit| limit.name().to_owned()).collect()
@@ -112,7 +111,7 @@ impl Reloader {
         Self { inputs, switches, status, reloads, running, clock: SystemClock::new() }
     }
 
-    /// Reads everything again and puts it in force, or says why not.
+    /// Reads all inputs again and puts them into force, or logs the reason why not.
     pub(crate) fn reload(&mut self, why: &str) {
         match self.attempt() {
             Ok((changes, restart)) => {
@@ -125,7 +124,7 @@ impl Reloader {
                 }
             }
             Err(failure) => {
-                // The file may hold API keys, and this is read by more people than the file.
+                // The brief form, because the file may contain API keys and the log has more readers.
                 let said = failure.brief();
                 tracing::error!("not reloaded, {why}; the old policy stays in force\n{said}");
                 self.reloads.failed();
@@ -134,7 +133,7 @@ impl Reloader {
         }
     }
 
-    /// What changed, and what would take a restart.
+    /// Returns the changes in force, and the changes that take a restart.
     fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
         let new = self.inputs.load(LoadPhase::Again)?;
         let secrets = Secrets::load(&new.settings, &self.running.variables, LoadPhase::Again)?;
@@ -180,7 +179,7 @@ mod tests {
     use tollgate_http::SharedLimiter;
     use tollgate_testkit::Scratch;
 
-    /// A reloader on a file, and the limiter it puts policies into.
+    /// Creates a reloader for a file, with its limiter.
     fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter<AnyStore>, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
         let configuration = inputs.load(LoadPhase::First).unwrap();
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_policy_keeps_what_was_spent_and_a_bad_one_changes_nothing() {
+    fn a_new_policy_keeps_the_counts_and_an_invalid_one_changes_nothing() {
         let files = Scratch::new();
         let (mut reloader, limiter, status) =
             reloader(&files, "limits: [{name: a, by: global, bucket: 5/day}]");
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_bad_file_has_no_line_of_it() {
+    fn the_error_of_an_invalid_file_does_not_quote_it() {
         let files = Scratch::new();
         let (mut reloader, ..) = reloader(&files, "limits: [{name: a, by: ip, bucket: 5/day}]");
         files.write(
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_from_one_reload_to_the_next_and_restarts_from_the_start() {
+    fn changes_are_relative_to_the_last_reload_and_settings_to_the_start() {
         let files = Scratch::new();
         let (mut reloader, ..) = reloader(&files, "limits: [{name: a, by: ip, bucket: 5/day}]");
         let log = "\nlog: {level: warn}";
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_store_takes_a_restart_and_says_so() {
+    fn a_changed_store_is_reported_as_needing_a_restart() {
         let files = Scratch::new();
         let limits = "limits: [{name: a, by: ip, bucket: 5/day}]";
         let password = files.write("password", "one\n").display().to_string();

@@ -1,9 +1,9 @@
-//! `tollgate replay`: what a policy would have done to the traffic of a log.
+//! `tollgate replay`: replays the traffic of a log against a policy.
 //!
-//! - `input`: opening logs, progress.
-//! - `text`: the report for people.
+//! - `input`: opens logs, shows progress.
+//! - `text`: the report for terminals.
 //!
-//! Not here: deciding and counting (`tollgate_sim::replay`), the page (`tollgate_sim::page`).
+//! Deciding and counting are in `tollgate_sim::replay`, the HTML page in `tollgate_sim::page`.
 
 pub(crate) mod input;
 mod text;
@@ -59,13 +59,13 @@ pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> R
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be found out.
+/// Parses the settings of the replay.
 fn settings(arguments: &arguments::Replay) -> Result<Settings, Failure> {
     let share = |typed: &Option<String>, flag: &str| {
         let Some(typed) = typed else { return Ok(None) };
         Share::parse(typed).map(Some).ok_or_else(|| {
             Failure::with_help(
-                format_args!("`{flag} {}` is no share", printable(typed)),
+                format_args!("`{flag} {}` is not a share", printable(typed)),
                 "write it in per cent, from 0% to 100%: 1%, 0.5%",
             )
         })
@@ -82,10 +82,10 @@ fn settings(arguments: &arguments::Replay) -> Result<Settings, Failure> {
     })
 }
 
-/// A policy, by its file.
+/// A policy with the name of its file.
 type NamedPolicy = (String, Policy);
 
-/// The policies, and what is to be known of their settings.
+/// Loads the policies, with notes about their settings.
 fn load(arguments: &arguments::Replay) -> Result<(Vec<NamedPolicy>, Vec<String>), Failure> {
     let (mut policies, mut notes, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for path in &arguments.policy {

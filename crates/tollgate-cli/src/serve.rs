@@ -1,12 +1,12 @@
-//! `tollgate serve`: from the files to a running service, and to its end.
+//! `tollgate serve`: starts the service, and runs it until it is stopped.
 //!
 //! ```text
-//! read everything ─► refuse mistakes ─► listen ─► ready file, banner ─► wait
-//!                                                     │ SIGHUP, file changed: reload
-//!                                                     │ SIGTERM, SIGINT: drain, end; a second one: end at once
+//! read configuration ─► reject mistakes ─► listen ─► ready file, banner ─► wait
+//!                                                        │ SIGHUP, changed file: reload
+//!                                                        │ SIGTERM, SIGINT: drain, exit; a second one: exit at once
 //! ```
 //!
-//! Not here: sockets and threads (`surfaces`).
+//! Sockets and threads are in `surfaces`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,14 +41,14 @@ use crate::store::AnyStore;
 use crate::surfaces::Surfaces;
 use crate::{fd_limit, store};
 
-/// Between two looks at the files.
+/// The interval between two polls of the files.
 const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// More switches than this are not read at the start.
+/// The maximum number of overrides that the start lists.
 const MAX_LISTED_SWITCHES: usize = 10;
 
 pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
     let mut inputs = inputs(arguments, environment)?;
-    // Before reading: a change while we read is then noticed after.
+    // Before reading, so that a change during the read is detected afterwards.
     let mut watch = Watch::new(inputs.files());
     let mut configuration = inputs.load(LoadPhase::First)?;
     inputs.envoy = Some(configuration.envoy.clone());
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     let log = Log::start(settings.level, settings.format)?;
     fd_limit::allow_most();
     let end = work(arguments, inputs, watch, configuration, secrets, variables, &log);
-    // In turn with the log, and not waiting for whoever does not read it.
+    // In order with the log, without waiting for a blocked reader.
     let status = end.unwrap_or_else(|failure| {
         log.say(&failure.to_string());
         ExitCode::from(2)
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
     Ok(status)
 }
 
-/// From what was read to the end.
+/// Runs the service with a loaded configuration, until it ends.
 fn work(
     arguments: &Serve,
     inputs: Inputs,
@@ -86,7 +86,7 @@ fn work(
     let runtime = runtime
         .map_err(|error| Failure::new(format_args!("cannot start: {}", reason(&error, Attempt::Other))))?;
     runtime.block_on(async {
-        // Before anybody is told that we are ready: they may want us to stop.
+        // Before the service is reported as ready, because a stop signal may follow immediately.
         let signals = Signals::new()?;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
         let (redis, outage) = (secrets.redis.clone(), configuration.settings.store.outage());
@@ -99,7 +99,7 @@ fn work(
         let restored =
             configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
         configuration.warnings.extend(restored.flatten());
-        // One that is left from before would say that we are ready.
+        // A leftover file would report readiness too early.
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
         let reloads = Arc::new(Reloads::default());
         let told = ConsumerCounts::new(&configuration.settings.observing);
@@ -120,9 +120,10 @@ fn work(
         status.loaded(now);
         reloads.worked(now);
         let addresses = surfaces.addresses();
-        // Whoever asks meanwhile is answered: without the store, if need be.
+        // Requests are already served, without the store if necessary.
         configuration.warnings.extend(store::connect(&limiter.load()).await.err());
-        // Said before the file is there: whoever waits for the file finds all of it said.
+        // Printed before the ready file exists, so that a process that waits for the file finds all
+        // messages.
         match configuration.settings.format {
             LogFormat::Human => {
                 let limiter = limiter.load();
@@ -163,13 +164,13 @@ fn work(
     })
 }
 
-/// A warning that is ready to print, as fields.
+/// Logs a printed warning as fields.
 fn warn(text: &str) {
     let (code, message, help) = parts(text);
     tracing::warn!(code, help, "{message}");
 }
 
-/// Of which kind it is, what is the matter, and what to do about it.
+/// Splits a warning into its code, message and help.
 fn parts(warning: &str) -> (Option<&str>, &str, Option<&str>) {
     let text = warning.trim().trim_start_matches("warning: ");
     let coded = text.strip_prefix("warning[").and_then(|rest| rest.split_once("]: "));
@@ -180,8 +181,8 @@ fn parts(warning: &str) -> (Option<&str>, &str, Option<&str>) {
     }
 }
 
-/// Puts in force what was kept in the state folder, and keeps there what is switched. What
-/// somebody who starts a server should know of it, ready to print.
+/// Applies the overrides saved in the state directory, and saves further changes there. Returns a
+/// warning about active overrides.
 fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Result<Option<String>, Failure> {
     let (state, saved) = State::open(folder)?;
     if saved != SavedOverrides::default() {
@@ -195,11 +196,11 @@ fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Result<Option<S
     });
     let some = modes.switched().map(|limit| format!("{} to {}", limit.name, limit.switch.word()));
     let back = match (&all, modes.switched().next()) {
-        (Some(_), None) => "`tollgate mode enforce --all` takes it back",
+        (Some(_), None) => "`tollgate mode enforce --all` removes it",
         (Some(_), Some(_)) => {
             "`tollgate mode enforce --all` takes back what is said of everything, `tollgate mode policy NAME` of a limit"
         }
-        (None, _) => "`tollgate mode policy NAME` takes it back",
+        (None, _) => "`tollgate mode policy NAME` removes it",
     };
     let switched: Vec<_> = all.into_iter().chain(some).collect();
     let more = switched.len().saturating_sub(MAX_LISTED_SWITCHES);
@@ -214,7 +215,7 @@ fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Result<Option<S
     }))
 }
 
-/// The API, with all that it tells of.
+/// Creates the API with its data sources.
 fn api(
     limiter: SharedLimiter<AnyStore>,
     status: &Arc<Status>,
@@ -235,7 +236,7 @@ fn api(
     }
 }
 
-/// Who may use the API.
+/// Returns the access rules of the API.
 fn access(settings: &Settings, tokens: &Tokens) -> Access {
     let is_guarded = tokens.admin.is_some() || settings.admin.knows_certificates();
     let access = if is_guarded { Access::guarded() } else { Access::open() };
@@ -249,7 +250,7 @@ fn access(settings: &Settings, tokens: &Tokens) -> Access {
     }
 }
 
-/// Waits for what happens, until the end. How much time is left then.
+/// Waits for events until the service stops. Returns the time that is left for shutdown.
 async fn serve(
     mut surfaces: Surfaces,
     mut signals: Signals,
@@ -294,13 +295,13 @@ async fn serve(
     Ok(patience.saturating_sub(Duration::from_micros(clock.now().since(begun).as_micros())))
 }
 
-/// What a process is told from outside.
+/// A signal to the process.
 enum ProcessSignal {
     Reload,
     Stop(&'static str),
 }
 
-/// Hears it.
+/// Receives signals.
 struct Signals {
     reload: Signal,
     terminate: Signal,
@@ -329,7 +330,7 @@ impl Signals {
         }
     }
 
-    /// Once the end has begun there is nothing to reload.
+    /// Waits for the next stop signal. Ignores reloads, because the service is stopping.
     async fn next_stop(&mut self) -> &'static str {
         loop {
             if let ProcessSignal::Stop(name) = self.next().await {
@@ -339,7 +340,7 @@ impl Signals {
     }
 }
 
-/// What was typed, the strongest last.
+/// Collects the inputs, the strongest last.
 fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failure> {
     let file = |typed: &Option<std::path::PathBuf>, variable: &str| {
         typed.clone().or_else(|| environment.get(variable).map(Into::into))
@@ -359,9 +360,9 @@ fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failur
 
 pub(crate) const COMMAND_LINE: &str = "on the command line";
 
-/// Flags that stand for one value of the file.
+/// Returns the values of flags that stand for one value of the file.
 fn flags(arguments: &Serve) -> Vec<Overlay> {
-    // As they are: nobody thinks of YAML when typing an address.
+    // Literal, because addresses on the command line are not YAML.
     let overlay = |flag: &str, path: &str, value: String| Overlay {
         origin: COMMAND_LINE,
         typed: format!("{flag} "),
@@ -399,7 +400,7 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
     overlays
 }
 
-/// The folder of Envoy's files, as typed after `--envoy-config`.
+/// Returns the overlay for `--envoy-config`.
 pub(crate) fn envoy_config(folder: &Path) -> Overlay {
     Overlay {
         origin: COMMAND_LINE,
@@ -409,7 +410,7 @@ pub(crate) fn envoy_config(folder: &Path) -> Overlay {
     }
 }
 
-/// `KEY=VALUE`, as typed after `--set`.
+/// Parses `KEY=VALUE` of `--set`.
 fn set_flag(text: &str) -> Result<Overlay, Failure> {
     let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.trim().is_empty()) else {
         return Err(Failure::with_help(
@@ -425,7 +426,7 @@ fn set_flag(text: &str) -> Result<Overlay, Failure> {
     })
 }
 
-/// What was typed, as far as it is the name of something: the rest may be a password.
+/// Returns the part of an argument that is a name; the rest may be a password.
 fn shown(text: &str) -> String {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "_.-[]".contains(char);
     match redacted(text) {

@@ -1,10 +1,10 @@
-//! `tollgate simulate`: algorithms side by side, on a shape of traffic or on a log.
+//! `tollgate simulate`: compares algorithms on generated traffic or on a log.
 //!
-//! - `options`: from what was typed to what it means.
-//! - `on_log`: a log instead of a shape.
-//! - `text`: numbers for people.
+//! - `options`: parses arguments.
+//! - `on_log`: a log instead of generated traffic.
+//! - `text`: tables for terminals.
 //!
-//! Not here: traffic, deciding and counting (`tollgate_sim`), opening logs (`replay::input`).
+//! Traffic, deciding and counting are in `tollgate_sim`, opening logs in `replay::input`.
 
 mod on_log;
 mod options;
@@ -27,20 +27,20 @@ use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::output;
 
-/// What a picture in a terminal is given, where nobody says how wide that is.
+/// The width of a chart if the width of the terminal is unknown.
 const DEFAULT_WIDTH: usize = 100;
-/// Wider ones are hard to read.
+/// The maximum width of a chart.
 const MAX_WIDTH: usize = 120;
 
-/// What was found out, in all.
+/// The results of all rounds.
 #[derive(Serialize)]
 struct Report {
-    /// Of a log: what was read.
+    /// For a log, the counts of what was read.
     log: Option<LogRead>,
     rates: Vec<Round>,
 }
 
-/// What was read of a log.
+/// The counts of a log that was read.
 #[derive(Serialize)]
 struct LogRead {
     requests: u64,
@@ -57,7 +57,14 @@ impl From<Tally> for LogRead {
 }
 
 pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<ExitCode, Failure> {
-    if arguments.rates.len() > 1 && (arguments.svg.is_some() || arguments.png.is_some()) {
+    let names_png = |file: &Path| file.extension().is_some_and(|it| it.eq_ignore_ascii_case("png"));
+    if arguments.png.is_some() || arguments.svg.as_deref().is_some_and(names_png) {
+        return Err(Failure::with_help(
+            "tollgate simulate does not write PNG",
+            "write an SVG file, with --svg chart.svg; a browser or rsvg-convert turns it into PNG",
+        ));
+    }
+    if arguments.rates.len() > 1 && arguments.svg.is_some() {
         return Err(Failure::with_help(
             "a picture is of one rate, and several are given",
             "draw one after the other, each into a file of its own",
@@ -72,13 +79,8 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
     } else {
         on_log::report(arguments)?
     };
-    for (file, draw) in [
-        (&arguments.svg, (|chart| chart.svg().into_bytes()) as fn(&Chart) -> Vec<u8>),
-        (&arguments.png, |chart| chart.png()),
-    ] {
-        if let (Some(file), Some(round)) = (file, report.rates.first()) {
-            write(file, &draw(&picture(round, arguments.chart)))?;
-        }
+    if let (Some(file), Some(round)) = (&arguments.svg, report.rates.first()) {
+        write(file, &picture(round, arguments.chart).svg())?;
     }
     if arguments.json {
         let told = serde_json::to_string(&report).map_err(Failure::new)?;
@@ -89,7 +91,7 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// For people: a picture where it fits, then the numbers, then what to make of them.
+/// Renders a chart if it fits, then the tables and their interpretation.
 fn told(report: &Report, arguments: &Simulate, environment: &Environment) -> String {
     let is_dumb = environment.common("TERM").is_none_or(|terminal| terminal == "dumb");
     let is_terminal = io::stdout().is_terminal() && !is_dumb;
@@ -101,7 +103,7 @@ fn told(report: &Report, arguments: &Simulate, environment: &Environment) -> Str
     }
     for round in &report.rates {
         out.push_str(&text::headline(round));
-        // A log is about exactness; a picture of it is drawn where one is asked for.
+        // The result of a log is about exactness; its chart is drawn only on request.
         if report.log.is_none() || arguments.chart.is_some() {
             out.push('\n');
             out.push_str(&picture(round, arguments.chart).terminal(width, colour));
@@ -114,8 +116,8 @@ fn told(report: &Report, arguments: &Simulate, environment: &Environment) -> Str
     out
 }
 
-/// The picture that is asked for, or the one that shows most: of clients that come back, when they do; else what was let through
-/// beyond the limit.
+/// Returns the requested chart, or the most informative one: arrivals for traffic with retries,
+/// otherwise the admitted requests per window.
 fn picture(round: &Round, asked: Option<Picture>) -> Chart {
     let comes_back = round.traffic.as_ref().is_some_and(|it| it.retry.is_some());
     let usual = if comes_back || round.traffic.is_none() { Picture::Arrivals } else { Picture::Window };
@@ -125,13 +127,13 @@ fn picture(round: &Round, asked: Option<Picture>) -> Chart {
     }
 }
 
-/// How wide the terminal is.
+/// Returns the width of the terminal.
 fn columns() -> usize {
     let size = ratatui::crossterm::terminal::size();
     size.map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns).clamp(40, MAX_WIDTH))
 }
 
-fn write(file: &Path, picture: &[u8]) -> Result<(), Failure> {
+fn write(file: &Path, picture: &str) -> Result<(), Failure> {
     fs::write(file, picture).map_err(|error| {
         Failure::new(format_args!("cannot write {}: {}", shown(file), reason(&error, Attempt::Write)))
     })

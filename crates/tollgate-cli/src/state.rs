@@ -1,18 +1,17 @@
-//! The state folder: what was switched, kept for the next start.
+//! The state directory, which keeps mode overrides over restarts.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `switches.json` | the switches, replaced as a whole: never half of it |
-//! | `changes.jsonl` | who switched what, a line each; `changes.jsonl.old` the ones before |
-//! | `lock` | held by the process that uses the folder |
+//! | `switches.json` | the overrides, replaced atomically |
+//! | `changes.jsonl` | the recorded changes, one per line; `changes.jsonl.old` has older ones |
+//! | `lock` | held by the process that uses the directory |
 //!
-//! A folder that cannot be used ends the start: whoever asked for switches to be kept
-//! finds out then, and not when they are gone. So does a file of switches that cannot be
-//! read, because starting without it would silently undo what somebody switched. Later on
-//! nothing ends: a switch that cannot be kept is in force, and says so.
+//! An unusable directory is an error at the start, so that the operator notices before overrides are
+//! lost. So is an unreadable file of overrides, because starting without it would silently undo them.
+//! Later failures do not stop the process: an override that cannot be saved is in force, with a warning.
 //!
-//! Whoever may write to the folder may switch limits, so one that anybody may write to is
-//! not used, and no link in it is followed when something is written.
+//! Write access to the directory permits changing modes, so a directory that is writable for everyone
+//! is rejected, and writes follow no links.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -34,29 +33,29 @@ const CHANGES_FILE: &str = "changes.jsonl";
 const OLD_CHANGES_FILE: &str = "changes.jsonl.old";
 const LOCK_FILE: &str = "lock";
 
-/// Then the journal is put aside, in the place of the one before.
+/// The size at which the journal is rotated, replacing the previous old one.
 const MAX_JOURNAL_BYTES: u64 = 1 << 20;
-/// No file of ours is larger by much: what is, is somebody else's.
+/// The maximum size of a file that is read. Our files are smaller.
 const MAX_READ_BYTES: u64 = 8 << 20;
 
-/// A state folder that this process uses.
+/// A state directory in use by this process.
 pub(crate) struct State {
     folder: PathBuf,
-    /// Given back when the process ends, however it does.
+    /// Released when the process ends.
     _lock: File,
 }
 
-/// What `switches.json` holds.
+/// The content of `switches.json`.
 #[derive(Serialize, Deserialize)]
 struct Switches {
-    /// What is said of everything.
+    /// The override of everything.
     everything: Switch,
-    /// The limits that are switched, by name.
+    /// The overrides of limits, by name.
     limits: BTreeMap<String, Switch>,
 }
 
 impl State {
-    /// Takes a folder into use, and reads what was kept in it.
+    /// Opens and locks a directory, and reads its overrides.
     pub(crate) fn open(folder: &Path) -> Result<(Self, SavedOverrides), Failure> {
         let name = shown(folder);
         let failed = |error: &io::Error| {
@@ -81,24 +80,24 @@ impl State {
         })?;
         let saved = read(folder)?;
         let state = Self { folder: folder.to_owned(), _lock: lock };
-        // A file system that takes no more is better known now.
+        // Writes once at the start, to detect a full or read-only file system.
         state.write_switches(&saved).map_err(|error| failed(&error))?;
         Ok((state, saved))
     }
 
-    /// Whether what a folder holds could be read, for `validate`: nothing is made or taken.
+    /// Checks whether the directory could be read, for `validate`. Creates and locks nothing.
     pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
         match fs::metadata(folder) {
             Ok(there) if !there.is_dir() => {
                 Err(Failure::new(format_args!("the state folder {} is a file", shown(folder))))
             }
             Ok(_) => guarded(folder).and_then(|()| read(folder)).map(drop),
-            // It would be made.
+            // It would be created.
             Err(_) => Ok(()),
         }
     }
 
-    /// Keeps what was switched. Why it could not be, otherwise.
+    /// Saves the overrides; returns the reason of a failure.
     pub(crate) fn keep(&self, saved: &SavedOverrides, change: &Change) -> Result<(), String> {
         if let Err(error) = self.append(change) {
             let error = reason(&error, Attempt::Write);
@@ -120,7 +119,7 @@ impl State {
         file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&beside, &path)?;
-        // The new name must last as well as the bytes.
+        // Makes the rename durable too.
         File::open(&self.folder)?.sync_all()
     }
 
@@ -130,7 +129,7 @@ impl State {
             fs::rename(&path, self.folder.join(OLD_CHANGES_FILE))?;
         }
         let mut file = private().create(true).read(true).append(true).open(&path)?;
-        // A line that was cut off must not take this one with it.
+        // A truncated last line must not corrupt this one.
         let mut line = if ends_a_line(&mut file)? { Vec::new() } else { vec![b'\n'] };
         serde_json::to_writer(&mut line, change)?;
         line.push(b'\n');
@@ -139,7 +138,7 @@ impl State {
     }
 }
 
-/// Whether the next byte begins a line.
+/// Whether the file ends with a line break or is empty.
 fn ends_a_line(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(true);
@@ -150,7 +149,8 @@ fn ends_a_line(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Whether nobody else may write to a folder. One without is made later, for this user alone.
+/// Checks that no other user may write to the directory. A missing one is created later, for this user
+/// only.
 fn guarded(folder: &Path) -> Result<(), Failure> {
     let Ok(there) = fs::metadata(folder) else { return Ok(()) };
     if !is_open(there.mode(), there.uid(), rustix::process::geteuid().as_raw()) {
@@ -163,12 +163,12 @@ fn guarded(folder: &Path) -> Result<(), Failure> {
     ))
 }
 
-/// Anybody may write to it, or a group to one that belongs neither to us nor to root.
+/// Whether everyone may write to it, or a group may and the owner is neither this user nor root.
 const fn is_open(mode: u32, owner: u32, us: u32) -> bool {
     mode & 0o002 != 0 || (mode & 0o020 != 0 && owner != us && owner != 0)
 }
 
-/// What a folder holds.
+/// Reads the content of a directory.
 fn read(folder: &Path) -> Result<SavedOverrides, Failure> {
     let path = folder.join(SWITCHES_FILE);
     let damaged = |error: &dyn std::fmt::Display| {
@@ -191,8 +191,8 @@ fn read(folder: &Path) -> Result<SavedOverrides, Failure> {
     Ok(SavedOverrides { everything, limits, changes: changes(folder) })
 }
 
-/// The last changes, the oldest first. Lines that cannot be read are left out: the last one
-/// may have been cut off when the machine went down.
+/// Reads the last changes, the oldest first. Skips unreadable lines: the last one may be truncated by a
+/// crash.
 fn changes(folder: &Path) -> VecDeque<Change> {
     let mut changes = VecDeque::new();
     for name in [OLD_CHANGES_FILE, CHANGES_FILE] {
@@ -225,8 +225,8 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Files that nobody else reads: who switched what and why is for those who may ask. And
-/// not what a link leads to, which may be anything.
+/// Options for files that only this user may read, because the journal has names and reasons. Does not
+/// follow links.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found_again_and_is_nobody_elses() {
+    fn saved_overrides_are_restored_and_private() {
         let files = Scratch::new();
         let folder = files.path().join("one/two");
         {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_one_process() {
+    fn a_directory_is_locked_by_one_process() {
         let files = Scratch::new();
         let (_first, _) = State::open(files.path()).unwrap();
         let said = State::open(files.path()).map(drop).unwrap_err().to_string();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_so_at_the_start() {
+    fn an_unusable_directory_is_an_error_at_the_start() {
         let files = Scratch::new();
         let file = files.write("file", "x");
         for path in [file.clone(), file.join("below")] {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_put_aside_and_a_line_that_was_cut_off_is_left_out() {
+    fn the_journal_is_rotated_and_a_truncated_line_is_skipped() {
         let files = Scratch::new();
         let (state, _) = State::open(files.path()).unwrap();
         let line = serde_json::to_string(&change(&"x".repeat(300))).unwrap() + "\n";
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_or_is_no_text_takes_no_other_with_it() {
+    fn an_unreadable_line_does_not_affect_other_lines() {
         let files = Scratch::new();
         let (state, _) = State::open(files.path()).unwrap();
         let path = files.path().join(CHANGES_FILE);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_not_used() {
+    fn a_directory_writable_for_others_is_rejected() {
         for (mode, owner, expected) in [
             (0o40700, 7, false),
             (0o40755, 8, false),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_followed_to_be_written() {
+    fn writes_follow_no_links() {
         for name in [LOCK_FILE, "switches.json.new", CHANGES_FILE] {
             let files = Scratch::new();
             let synonyms = files.write("elsewhere", "untouched");
@@ -385,7 +385,7 @@ mod tests {
             std::os::unix::fs::symlink(&synonyms, folder.join(name)).unwrap();
             match State::open(&folder) {
                 Ok((state, _)) => {
-                    assert!(name == CHANGES_FILE && state.append(&change("x")).is_err(), "{name}")
+                    assert!(name == CHANGES_FILE && state.append(&change("x")).is_err(), "{name}");
                 }
                 Err(said) => assert!(said.to_string().contains("is a symbolic link"), "{said}"),
             }
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_cannot_be_kept_says_why() {
+    fn an_override_that_cannot_be_saved_has_a_reason() {
         let files = Scratch::new();
         let folder = files.path().join("state");
         let (state, _) = State::open(&folder).unwrap();

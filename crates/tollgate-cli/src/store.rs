@@ -1,13 +1,11 @@
 //! The store of this process: in memory, or in Redis.
 //!
-//! Redis is tried for a second at the start, so that a wrong password is told where
-//! somebody looks, but nobody waits for it: without it the server serves, degraded, as
-//! the outage rules have it. What has to be done now and then (telling the other nodes
-//! that this one is there, asking whether Redis is, charging what was admitted without
-//! it) is done on the main thread, beside the signals, and once more at the end.
+//! The start tries Redis for a second, so that a wrong password is reported immediately, but does not
+//! depend on it: without Redis the server runs degraded, by the outage rules. Periodic work (announcing
+//! this node, probing Redis, charging requests that were admitted without it) runs on the main thread,
+//! and once more at the end.
 //!
-//! Not here: how Redis is asked (`tollgate_redis`), what to do while it gives no
-//! answer (`tollgate::outage`).
+//! The client is in `tollgate_redis`, the outage rules in `tollgate::outage`.
 
 mod counters;
 
@@ -30,24 +28,24 @@ pub(crate) use counters::counters;
 
 use crate::io_error::without_numbers;
 
-/// How long the start waits for Redis.
+/// The time that the start waits for Redis.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many keys are asked about then.
+/// The number of keys that the start peeks.
 const WARM_UP_KEYS: u8 = 64;
-/// Between two attempts then, at first: each time it is twice as long.
+/// The delay before the first retry, which doubles each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(25);
-/// Between two questions whether the store is there. Requests notice by themselves that
-/// it is not; a node that has none would never know.
+/// The interval between two probes of the store. Requests notice an outage themselves; a node without
+/// requests would not.
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
-/// How long the end waits for what is owed to the store.
+/// The time that the end waits to charge outstanding amounts.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between two looks at what is owed to the store.
+/// The interval between two checks for outstanding charges.
 const RECONCILE_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a node waits at most, once the store is back, before it charges what it
-/// owes: all nodes have lost it together.
+/// The maximum random delay before a node charges outstanding amounts after an outage, because all
+/// nodes recover at the same time.
 const MAX_RECONCILE_DELAY: Duration = Duration::from_millis(500);
 
-/// In memory, or in Redis.
+/// The store, in memory or in Redis.
 #[allow(clippy::large_enum_variant, reason = "there is one, and a box would be on the way of every request")]
 pub(crate) enum AnyStore {
     /// In this process.
@@ -95,12 +93,12 @@ impl Store for AnyStore {
 }
 
 impl AnyStore {
-    /// In this process.
+    /// Creates a memory store for a policy.
     pub(crate) fn memory(policy: &Policy) -> Self {
         Self::Memory(MemoryStore::new(usize::try_from(policy.max_keys()).unwrap_or(usize::MAX)))
     }
 
-    /// Redis, if that is where it is.
+    /// Returns the Redis store, if there is one.
     pub(crate) fn redis(&self) -> Option<&Arc<RedisStore>> {
         match self {
             Self::Memory(_) => None,
@@ -109,8 +107,7 @@ impl AnyStore {
     }
 }
 
-/// A limiter on the store that the settings name (`None`: in memory), which tells this
-/// watcher of what it decides.
+/// Creates a limiter on the configured store (`None`: in memory), observed by this watcher.
 pub(crate) fn limiter(
     policy: Policy,
     redis: Option<RedisSettings>,
@@ -121,8 +118,8 @@ pub(crate) fn limiter(
         None => AnyStore::memory(&policy),
         Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
     };
-    // In an outage this node counts by itself, and remembers what it owes: as many keys as
-    // the policy has, and no more than is needed to get through it.
+    // During an outage this node counts alone, and records outstanding charges for at most as many
+    // keys as the policy allows.
     let most = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
     let keys = most.min(outage.keys);
     let outage = OutageSettings { keys, ..outage.clone() };
@@ -133,12 +130,12 @@ pub(crate) fn limiter(
     }
 }
 
-/// Connects, or says why not, ready to print. Then the limiter knows it too.
+/// Connects, or returns a warning. Afterwards the limiter knows the state of the store.
 pub(crate) async fn connect(limiter: &Limiter<AnyStore>) -> Result<(), String> {
     let Some(redis) = limiter.store().redis() else { return Ok(()) };
     let mut why = format!("no answer within {START_TIMEOUT:?}");
     let connected = timeout(START_TIMEOUT, try_until_it_works(redis, &mut why)).await.is_ok();
-    // One that takes longer is left to `maintain`.
+    // A slower probe is left to `maintain`.
     let _late = timeout(START_TIMEOUT, limiter.probe()).await;
     if connected {
         return Ok(());
@@ -151,7 +148,7 @@ pub(crate) async fn connect(limiter: &Limiter<AnyStore>) -> Result<(), String> {
     ))
 }
 
-/// What fails at first may work a moment later: a cluster has to be asked who has what.
+/// Retries, because a cluster must first discover the owners of its slots.
 async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
     let mut pause = FIRST_RETRY_DELAY;
     loop {
@@ -160,32 +157,32 @@ async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
             warm_up(redis).await
         };
         let Err(error) = tried.await else { return };
-        // Nobody has asked anything yet: what counts is the cause.
+        // No request was sent yet, so the cause is the message.
         *why = error.source().map_or_else(|| error.to_string(), in_full);
         sleep(pause).await;
         pause *= 2;
     }
 }
 
-/// Asks what requests will ask, and charges nothing: a server may let somebody connect
-/// and do no more, be a replica, or lack a part of its cluster.
+/// Sends the commands that requests will send, without charging: a server may accept connections and
+/// reject commands, be a replica, or miss a part of its cluster.
 async fn warm_up(store: &RedisStore) -> Result<(), StoreError> {
     let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
     let rule = Rule::new("tollgate-rehearsal", quota);
-    // As many keys as reach every part of a cluster, most probably.
+    // Enough keys to reach every part of a cluster with high probability.
     let keys: Vec<_> = (0..WARM_UP_KEYS).map(u8::to_le_bytes).collect();
     let checks: Vec<_> = keys.iter().map(|key| Check::new(&rule, key, 0)).collect();
     store.decide(&checks).await?;
     store.adjust(&rule, &keys[0], Adjustment::Reset).await.map(drop)
 }
 
-/// Does what has to be done now and then, for as long as it is polled.
+/// Runs the periodic work until dropped.
 pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>) {
     let Some(redis) = limiter.load().store().redis().cloned() else { return };
     tokio::join!(redis.announce(), look(limiter.clone()), reconcile(limiter));
 }
 
-/// Asks whether the store is there.
+/// Probes the store.
 async fn look(limiter: SharedLimiter<AnyStore>) {
     let rng = RandomState::new();
     for round in 0_u64.. {
@@ -194,7 +191,7 @@ async fn look(limiter: SharedLimiter<AnyStore>) {
     }
 }
 
-/// Charges the store with what was admitted without it.
+/// Charges the store for requests that were admitted without it.
 async fn reconcile(limiter: SharedLimiter<AnyStore>) {
     let rng = RandomState::new();
     let mut was_degraded = false;
@@ -216,8 +213,7 @@ async fn reconcile(limiter: SharedLimiter<AnyStore>) {
     }
 }
 
-/// Charges the store with what is still owed, for as long as there is time, and says
-/// what became of it: nobody else will know.
+/// Charges the outstanding amounts within the remaining time, and logs the result, including losses.
 pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
     let before = limiter.health();
     if before.ledger_keys == 0 {
@@ -226,7 +222,7 @@ pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
     let charge = async {
         while limiter.health().ledger_keys > 0 {
             limiter.reconcile().await;
-            // Left alone, or what failed is due again: in a moment.
+            // The breaker is open, or a failed charge is due again soon.
             sleep(FIRST_RETRY_DELAY).await;
         }
     };
@@ -251,12 +247,12 @@ pub(crate) async fn settle_up(limiter: &Limiter<AnyStore>, left: Duration) {
     }
 }
 
-/// Three quarters of it to five quarters.
+/// Returns a random duration from three quarters to five quarters.
 fn jittered(span: Duration, rng: &RandomState, throw: u64) -> Duration {
     span * 3 / 4 + part(span / 2, rng, throw)
 }
 
-/// Some part of it.
+/// Returns a random fraction of a duration.
 fn part(span: Duration, rng: &RandomState, throw: u64) -> Duration {
     let mut thrown = rng.build_hasher();
     thrown.write_u64(throw);
@@ -264,7 +260,7 @@ fn part(span: Duration, rng: &RandomState, throw: u64) -> Duration {
     Duration::from_micros(thrown.finish() % micros.max(1))
 }
 
-/// An error and what caused it, on one line.
+/// Formats an error and its causes on one line.
 pub(crate) fn in_full(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

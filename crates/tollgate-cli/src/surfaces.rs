@@ -1,10 +1,9 @@
-//! Everything that listens, and the threads that serve it.
+//! The listeners, and the threads that serve them.
 //!
-//! Each worker is a thread with a runtime of its own, and serves the gateway, the API,
-//! Envoy and clients of Redis on listeners of its own: no two threads meet over a
-//! connection. The main thread stays free for signals and reloads.
+//! Each worker is a thread with its own runtime and its own listeners for the gateway, the API, Envoy
+//! and Redis clients, so threads do not share connections. The main thread handles signals and reloads.
 //!
-//! Not here: what a request means (`tollgate_gateway`, `tollgate_server`, `protocols`).
+//! Requests are handled by `tollgate_gateway`, `tollgate_server` and `protocols`.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -33,39 +32,39 @@ use crate::protocols::Protocols;
 use crate::ready::Addresses;
 use crate::store::{AnyStore, in_full};
 
-/// How long connections between two requests may bring one more, at the end.
+/// The time in which an idle connection may send one more request at the end.
 const LAST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the body of a question to the API may take to arrive: as long as its head.
+/// The timeout of the body of an API request, the same as for its head.
 const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much is read of a body that nobody wanted.
+/// The maximum number of bytes that are read of an unused body.
 const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
-/// How many threads serve.
+/// Returns the number of worker threads.
 pub(crate) fn workers(settings: &Settings) -> usize {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     settings.forwarding.workers.unwrap_or_else(cores)
 }
 
-/// Everything that listens.
+/// The open listeners.
 pub(crate) struct Surfaces {
     addresses: Addresses,
     drainer: Drainer,
-    /// The demo outlives the gateway that forwards to it: nobody tells it to stop.
+    /// The demo upstream outlives the gateway, and is never drained.
     _demo: Drainer,
     /// Closed when the last worker has ended.
     workers: mpsc::Receiver<Infallible>,
-    /// How long running requests may take to end.
+    /// The time that running requests have to finish.
     patience: Duration,
     tarpit: Tarpit,
     protocols: Protocols,
-    /// What is not served although it usually is.
+    /// Warnings about listeners that could not be opened.
     warnings: Vec<String>,
 }
 
 impl Surfaces {
-    /// Listens, and begins to serve.
+    /// Opens the listeners, and starts to serve.
     pub(crate) fn open(
         configuration: &Configuration,
         limiter: &SharedLimiter<AnyStore>,
@@ -78,7 +77,7 @@ impl Surfaces {
             tls.as_ref().map(|it| it.load(surface, or_else)).transpose()
         };
         let tls = Certificates {
-            // Whoever has a token needs no certificate.
+            // A caller with a token needs no certificate.
             api: load(&settings.admin.tls, "the API", tokens.admin.is_some())?,
             rls: load(&settings.rls.tls, "Envoy", false)?,
             resp: load(&settings.resp.tls, "clients of Redis", false)?,
@@ -133,33 +132,33 @@ impl Surfaces {
         Ok(Self { addresses, drainer, _demo: demo_drainer, workers, patience, tarpit, protocols, warnings })
     }
 
-    /// What is not served although it usually is, ready to print.
+    /// Returns warnings about listeners that could not be opened.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Where they listen.
+    /// Returns the bound addresses.
     pub(crate) const fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Where requests are held back.
+    /// Returns the tarpit of the gateway.
     pub(crate) fn tarpit(&self) -> Tarpit {
         self.tarpit.clone()
     }
 
-    /// How long running requests may take to end.
+    /// Returns the time that running requests have to finish.
     pub(crate) const fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Waits until the last worker has ended, of itself or drained.
+    /// Waits until the last worker has ended.
     pub(crate) async fn ended(&mut self) {
-        // Nobody sends: it is the end of the channel that counts.
+        // No message is ever sent; only the end of the channel counts.
         let _ = self.workers.recv().await;
     }
 
-    /// Accepts nothing more and waits for what runs, up to a deadline. Whether all came to its end.
+    /// Stops accepting, and waits for running requests up to a deadline. Returns whether all finished.
     pub(crate) async fn drain(mut self) -> bool {
         self.protocols.drain();
         self.drainer.begin();
@@ -208,8 +207,7 @@ async fn serve_api(
     HttpServer { tls, small_answers: true, ..HttpServer::default() }.serve(listener, make, drain).await
 }
 
-/// What this comes to, unless that takes too long. Nearly always it is there at once, and
-/// then no clock is read.
+/// Awaits a future with a timeout. It is usually ready at once, and then no clock is read.
 pub(crate) async fn in_time<F: Future>(mut answering: Pin<&mut F>) -> Option<F::Output> {
     match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
         Poll::Ready(answer) => Some(answer),
@@ -217,8 +215,8 @@ pub(crate) async fn in_time<F: Future>(mut answering: Pin<&mut F>) -> Option<F::
     }
 }
 
-/// Takes a body that nobody wanted out of the way. An HTTP/2 stream that is answered before
-/// its request has ended is reset, and some clients then lose the answer that says why.
+/// Discards an unused body. An HTTP/2 stream that is answered before its request has ended is reset,
+/// and some clients then lose the response.
 async fn leave_unread(mut body: Incoming) {
     let mut left = MAX_DISCARDED_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
@@ -240,7 +238,7 @@ fn start_demo(drain: Drain) -> Result<SocketAddr, Failure> {
     Ok(address)
 }
 
-/// Runs this on a thread of its own, which ends with it or with the process.
+/// Runs a future on a new thread.
 fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         Failure::new(format_args!("cannot start a thread: {}", reason(&error, Attempt::Other)))
@@ -250,7 +248,7 @@ fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> 
     thread.map(drop).map_err(failed)
 }
 
-/// The certificates of all surfaces but the gateway, which has its own.
+/// The TLS settings of all listeners except the gateway, which has its own.
 #[derive(Clone)]
 struct Certificates {
     api: Option<Tls>,
@@ -258,7 +256,7 @@ struct Certificates {
     resp: Option<Tls>,
 }
 
-/// Serves, where there is something to serve on.
+/// Serves if there is a listener.
 async fn if_any<F: Future<Output = io::Result<()>>>(
     listener: Option<TcpListener>,
     serve: impl FnOnce(TcpListener) -> F,
@@ -269,7 +267,7 @@ async fn if_any<F: Future<Output = io::Result<()>>>(
     }
 }
 
-/// Listens, or says why not: where nobody asked for it, as a warning.
+/// Opens a listener, or returns an error; a warning if the listener is on by default.
 fn bind(
     listen: &Listen,
     setting: &str,
@@ -298,7 +296,7 @@ fn bind(
     Err(Failure::with_help(in_full(&error), help))
 }
 
-/// One for each worker, or none.
+/// Returns one listener for each worker, or none.
 fn listeners(sockets: Option<Sockets>) -> std::vec::IntoIter<TcpListener> {
     sockets.map_or_else(Vec::new, Sockets::into_listeners).into_iter()
 }
@@ -308,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_asked_for_may_find_its_port_taken() {
+    fn a_default_listener_whose_port_is_in_use_causes_a_warning() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap().to_string();
         let mut warnings = Vec::new();

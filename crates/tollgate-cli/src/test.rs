@@ -1,12 +1,12 @@
-//! `tollgate test`: runs the tests that stand beside policies.
+//! `tollgate test`: runs the tests beside policies.
 //!
-//! - `files`: finds them.
-//! - `jobs`: reads them, each with its policy.
-//! - `watch`: again at each change.
+//! - `files`: finds test files.
+//! - `jobs`: reads them with their policies.
+//! - `watch`: reruns on changes.
 //!
-//! Everything is read before anything is run: with a mistake in one file, nothing is.
+//! All files are read before any test runs: a mistake in one file prevents all runs.
 //!
-//! Not here: what a test means (`tollgate_policy_test`).
+//! Tests are evaluated by `tollgate_policy_test`.
 
 mod files;
 mod jobs;
@@ -26,7 +26,7 @@ use crate::io_error::{Attempt, reason};
 use crate::output;
 use jobs::Jobs;
 
-/// Runs them once, or at each change.
+/// Runs the tests once, or at each change.
 pub(crate) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
     if arguments.watch {
         return watch::run(arguments);
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
     finish(arguments, jobs)
 }
 
-/// Runs what was read, and tells of it.
+/// Runs the tests that were read, and reports the results.
 fn finish(arguments: &Test, jobs: Jobs) -> Result<ExitCode, Failure> {
     let report = Report { least: arguments.min_coverage, ..report(arguments.filter.as_deref(), jobs)? };
     if let Some(path) = &arguments.junit {

@@ -1,11 +1,11 @@
-//! `tollgate top`: what happens now, in a terminal.
+//! `tollgate top`: live activity in a terminal.
 //!
-//! - `poll`: asks the server.
-//! - `data`: what it tells, made harmless.
-//! - `state`: what is shown, and what keys do to it.
-//! - `draw`, `words`: how it looks, and what it says.
-//! - `screen`: the terminal itself.
-//! - `plain`: the same once, as text.
+//! - `poll`: queries the server.
+//! - `data`: the responses, sanitized.
+//! - `state`: the state of the screen, and its key bindings.
+//! - `draw`, `words`: layout and text.
+//! - `screen`: the terminal.
+//! - `plain`: a snapshot as text.
 
 mod data;
 mod draw;
@@ -32,17 +32,17 @@ use crate::output;
 use draw::Palette;
 use poll::Poll;
 
-/// Whoever watches wants to know soon that nobody answers.
+/// The timeout of a request, short because a person waits.
 const REQUEST_TIMEOUT: Span = Span::from_secs(5);
 
-/// Shows what happens: live on a terminal, once elsewhere.
+/// Shows activity: live on a terminal, once elsewhere.
 pub(crate) fn run(arguments: &Top, environment: &Environment) -> Result<ExitCode, Failure> {
     let poll = Poll(Server::of(&arguments.api, environment)?.within(REQUEST_TIMEOUT));
     if arguments.api.json {
         output::line(&poll.raw()?.to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Before the terminal is taken: a wrong address is told like anywhere else.
+    // Before the terminal is taken over, so that a wrong address is a normal error.
     let first = poll.look()?;
     let is_dumb = environment.common("TERM").is_none_or(|terminal| terminal == "dumb");
     if arguments.once || is_dumb || !io::stdout().is_terminal() {
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Top, environment: &Environment) -> Result<ExitCode
     screen::show(poll, first, Palette { colors })
 }
 
-/// A share from 0 to 1, rounded down: what is not all gone is not told as more than it is.
+/// Formats a share from 0 to 1 as a percentage, rounded down.
 fn percent(share: f64) -> String {
     format!("{:.0} %", (share.clamp(0.0, 1.0) * 100.0).floor())
 }

@@ -1,11 +1,11 @@
-//! Decisions as spans, sent to a collector: OTLP over HTTP, in JSON.
+//! Sends decisions as spans to a collector: OTLP over HTTP, in JSON.
 //!
-//! Spans wait in a queue with an end: what finds it full is dropped and counted, and
-//! so is a batch that the collector will not take. Nobody ever waits for a collector.
+//! Spans wait in a bounded queue. A span that finds the queue full is dropped and counted, and so is a
+//! batch that the collector refuses. No request waits for a collector.
 //!
-//! - `otlp`: how a batch is written.
+//! - `otlp`: the encoding of a batch.
 //!
-//! Not here: which decisions are remembered at all (`tollgate_telemetry`), HTTP (`http_sender`).
+//! The selection of decisions is in `tollgate_telemetry`, HTTP in `http_sender`.
 
 mod otlp;
 
@@ -23,31 +23,31 @@ use crate::configuration::TraceSettings;
 use crate::failure::Failure;
 use crate::http_sender::{HttpSender, SendError};
 
-/// The most spans in one message.
+/// The maximum number of spans in one message.
 const MAX_BATCH_SPANS: usize = 512;
-/// How long a span waits for others.
+/// The time that a span waits for others.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
-/// The most spans that wait.
+/// The maximum number of queued spans.
 const MAX_QUEUED_SPANS: usize = 8 * MAX_BATCH_SPANS;
-/// Between two attempts, at first: each time it is twice as long.
+/// The delay before the first retry, which doubles each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// How often a batch is tried before it is given up.
+/// The maximum number of attempts for a batch.
 const MAX_ATTEMPTS: u32 = 6;
-/// How long the end waits for the last batch.
+/// The time that the end waits for the last batch.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Where a collector takes spans, below its endpoint.
+/// The path of the collector for spans, below its endpoint.
 const TRACES_PATH: &str = "/v1/traces";
 
 /// Sends spans.
 pub(crate) struct Traces {
     queue: mpsc::Sender<Arc<Record>>,
     one_in: u32,
-    /// What becomes of the spans, for whoever measures.
+    /// The counters for metrics.
     counts: Arc<TraceCounts>,
     sending: JoinHandle<()>,
 }
 
-/// What became of the spans.
+/// Counters of sent and dropped spans.
 #[derive(Debug, Default)]
 pub(crate) struct TraceCounts {
     sent: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct TraceCounts {
 }
 
 impl TraceCounts {
-    /// Taken by the collector, and dropped.
+    /// Returns the numbers of sent and of dropped spans.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
@@ -66,7 +66,7 @@ impl TraceCounts {
 }
 
 impl Traces {
-    /// Begins; needs a runtime.
+    /// Starts the task; needs a runtime.
     pub(crate) fn start(
         settings: &TraceSettings,
         node: &str,
@@ -74,7 +74,7 @@ impl Traces {
     ) -> Result<Self, Failure> {
         let (queue, waiting) = mpsc::channel(MAX_QUEUED_SPANS);
         let sender = Sender {
-            sender: HttpSender::new(&settings.collector)?,
+            http: HttpSender::new(&settings.collector)?,
             writer: Writer::new(&settings.service, node),
             counts: Arc::clone(&counts),
             is_failing: false,
@@ -82,7 +82,7 @@ impl Traces {
         Ok(Self { queue, one_in: settings.one_in, counts, sending: tokio::spawn(sender.run(waiting)) })
     }
 
-    /// Takes a decision, if there is room for it.
+    /// Queues a decision, if there is room.
     pub(crate) fn see(&self, record: &Arc<Record>) {
         if !is_wanted(record, self.one_in) {
             return;
@@ -92,12 +92,12 @@ impl Traces {
         }
     }
 
-    /// These were forgotten before anybody came to look.
+    /// Counts decisions that were evicted before they were read.
     pub(crate) fn leave_out(&self, count: u64) {
         self.counts.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Sends what waits, for a moment.
+    /// Sends the queued spans, within a short time.
     pub(crate) async fn end(self) {
         let Self { queue, sending, .. } = self;
         drop(queue);
@@ -108,8 +108,7 @@ impl Traces {
     }
 }
 
-/// Refusals, what a caller's own trace records, and one in so many, chosen as the watcher
-/// chooses what it remembers for this.
+/// Selects refusals, sampled traces, and one in `one_in` of the rest, by the same rule as the watcher.
 fn is_wanted(record: &Record, one_in: u32) -> bool {
     !record.allowed
         || record.trace.is_some_and(|it| it.sampled)
@@ -117,10 +116,10 @@ fn is_wanted(record: &Record, one_in: u32) -> bool {
 }
 
 struct Sender {
-    sender: HttpSender,
+    http: HttpSender,
     writer: Writer,
     counts: Arc<TraceCounts>,
-    /// So that a collector that is away is told of once.
+    /// Logs an unavailable collector only once.
     is_failing: bool,
 }
 
@@ -137,7 +136,7 @@ impl Sender {
                         }
                     }
                 };
-                // What has come until then stays in the batch.
+                // On a timeout, the batch keeps the spans that have arrived.
                 let _full = timeout(BATCH_DELAY, gather).await;
             }
             self.send(&batch).await;
@@ -149,7 +148,7 @@ impl Sender {
         let written = self.writer.write(batch);
         let mut pause = FIRST_RETRY_DELAY;
         for attempt in 1..=MAX_ATTEMPTS {
-            let why = match self.sender.post(TRACES_PATH, written.clone()).await {
+            let why = match self.http.post(TRACES_PATH, written.clone()).await {
                 Ok(()) => {
                     self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     if std::mem::take(&mut self.is_failing) {
@@ -160,7 +159,7 @@ impl Sender {
                 Err(why) => why,
             };
             if !std::mem::replace(&mut self.is_failing, true) {
-                let collector = self.sender.endpoint();
+                let collector = self.http.endpoint();
                 tracing::warn!(%collector, %why, "the collector of traces takes no spans");
             }
             if attempt == MAX_ATTEMPTS || matches!(why, SendError::Refused(_)) {

@@ -1,9 +1,9 @@
-//! `tollgate validate`: whether files could be served, and what looks odd in them.
+//! `tollgate validate`: checks whether files can be served, and prints lints.
 //!
-//! Variables are left out, and flags but for those that add to the file: it is the file that
-//! is asked about, and the files that it names. Nobody is connected to.
+//! Variables and most flags are ignored, because the files are checked, with the files that they name.
+//! It makes no connections.
 //!
-//! Not here: finding anything (`configuration`, `tollgate_policy`).
+//! The checks are in `configuration` and `tollgate_policy`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,10 +17,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::serve::{COMMAND_LINE, envoy_config};
 
-/// What is said of one file.
+/// The result for one file.
 struct Verdict {
     name: String,
-    /// How many limits it has, and what looks odd; or what is wrong.
+    /// The number of limits and the warnings, or the mistakes.
     found: Result<(usize, Vec<ConfigWarning>), Failure>,
 }
 
@@ -130,7 +130,7 @@ fn counted(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Every code, and what it is in a line.
+/// Lists every code with its summary.
 fn all() -> String {
     let widest = Lint::ALL.iter().map(|it| it.code().len()).max().unwrap_or(0);
     let line = |it: &Lint| format!("{:widest$}  {}", it.code(), it.summary());

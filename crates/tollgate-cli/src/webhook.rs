@@ -1,13 +1,11 @@
-//! Tells somebody when a key has had nothing left for long, and when it has again.
+//! Sends a message when a key has been exhausted for long, and another when it recovers.
 //!
-//! One message when an alert starts and one when it ends. What waits is not a message but
-//! an alert (`alert_queue`): what is said of it is what holds when it is sent, so nobody is told of
-//! an alert that is over, and whoever was told of one is told of its end. A receiver that
-//! is away is tried again until it takes the message. The number of messages in a minute
-//! has an end: thousands of keys at zero are one incident, and whoever is woken by it needs
-//! no thousand messages.
+//! The queue holds alerts and not messages (`alert_queue`): a message is built when it is sent, so it
+//! is current, and a receiver that was notified of an alert is also notified of its end. Messages are
+//! retried until the receiver accepts them. The number of messages per minute is bounded, because
+//! thousands of exhausted keys are usually one incident.
 //!
-//! Not here: noticing it (`tollgate_telemetry`), HTTP (`http_sender`).
+//! Detection is in `tollgate_telemetry`, HTTP in `http_sender`.
 
 mod alert_queue;
 
@@ -27,31 +25,31 @@ use crate::configuration::Receiver;
 use crate::failure::Failure;
 use crate::http_sender::{HttpSender, SendError};
 
-/// The most messages in a minute, those that did not arrive among them.
+/// The maximum number of messages in a minute, including failed attempts.
 const MAX_MESSAGES_PER_MINUTE: u32 = 60;
-/// Between two attempts, at first: each time it is twice as long.
+/// The delay before the first retry, which doubles each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// And at most.
+/// The maximum delay before a retry.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// How long the end waits for messages under way.
+/// The time that the end waits for messages in flight.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells somebody of alerts.
+/// Sends alerts to a webhook.
 pub(crate) struct Webhook {
     shared: Arc<Shared>,
     sending: JoinHandle<()>,
 }
 
-/// What was noticed, for whoever sends it.
+/// The state shared with the sending task.
 struct Shared {
     node: String,
     alert_queue: Mutex<AlertQueue>,
-    /// There is something to send, or no more will come.
+    /// Notified when there is a message to send, or when the queue is closed.
     changed: Notify,
     counts: Arc<WebhookCounts>,
 }
 
-/// What became of the alerts.
+/// Counters of alerts.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookCounts {
     sent: AtomicU64,
@@ -59,14 +57,14 @@ pub(crate) struct WebhookCounts {
 }
 
 impl WebhookCounts {
-    /// Messages that were taken, and alerts that were not told.
+    /// Returns the numbers of sent messages and of alerts that were not sent.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
 }
 
 impl Webhook {
-    /// Begins; needs a runtime.
+    /// Starts the task; needs a runtime.
     pub(crate) fn start(
         receiver: &Receiver,
         node: &str,
@@ -77,21 +75,21 @@ impl Webhook {
         let shared = Arc::new(shared);
         let sender = Sender {
             shared: Arc::clone(&shared),
-            sender: HttpSender::new(receiver)?,
+            http: HttpSender::new(receiver)?,
             clock: SystemClock::new(),
             is_failing: false,
         };
         Ok(Self { shared, sending: tokio::spawn(sender.run()) })
     }
 
-    /// These are the alerts now.
+    /// Updates the current alerts.
     pub(crate) fn see(&self, alerts: &[ExhaustedKey], now: Timestamp) {
         self.shared.alert_queue().see(alerts, now);
         self.shared.count_untold();
         self.shared.changed.notify_one();
     }
 
-    /// Sends what waits, for a moment.
+    /// Sends the queued messages, within a short time.
     pub(crate) async fn end(self) {
         self.shared.alert_queue().close();
         self.shared.changed.notify_one();
@@ -103,7 +101,7 @@ impl Webhook {
 }
 
 impl Shared {
-    /// Whoever panicked over it has left a book that can be read.
+    /// The queue is consistent after a panic, so a poisoned lock is usable.
     fn alert_queue(&self) -> MutexGuard<'_, AlertQueue> {
         self.alert_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +110,7 @@ impl Shared {
         self.counts.dropped.store(self.alert_queue().untold(), Ordering::Relaxed);
     }
 
-    /// The next to be told of; `None`: there will be none.
+    /// Waits for the next alert to send; `None` when the queue is closed.
     async fn next(&self) -> Option<u64> {
         loop {
             {
@@ -151,9 +149,9 @@ fn date(at: Timestamp) -> Option<String> {
 
 struct Sender {
     shared: Arc<Shared>,
-    sender: HttpSender,
+    http: HttpSender,
     clock: SystemClock,
-    /// So that a receiver that is away is told of once.
+    /// Logs an unavailable receiver only once.
     is_failing: bool,
 }
 
@@ -167,7 +165,7 @@ impl Sender {
                 sleep_until(minute + Duration::from_secs(60)).await;
                 (minute, tried) = (Instant::now(), 0);
             }
-            // What holds now, after all the waiting.
+            // Built after the wait, so that the message is current.
             let Some(message) = self.shared.alert_queue().message(key_hash) else { continue };
             tried += 1;
             if self.send(key_hash, &message).await {
@@ -179,21 +177,21 @@ impl Sender {
         }
     }
 
-    /// Whether it needs no other attempt.
+    /// Sends a message; returns false if it must be retried.
     async fn send(&mut self, key_hash: u64, message: &Message) -> bool {
         let text = self.shared.text(message, self.clock.now());
-        let result = self.sender.post("", text.into()).await;
+        let result = self.http.post("", text.into()).await;
         let Err(why) = result else {
             self.shared.counts.sent.fetch_add(1, Ordering::Relaxed);
             self.shared.alert_queue().told(key_hash, message);
             if std::mem::take(&mut self.is_failing) {
-                tracing::info!("alerts are told again");
+                tracing::info!("alerts are delivered again");
             }
             return true;
         };
         if !std::mem::replace(&mut self.is_failing, true) {
-            let webhook = self.sender.endpoint();
-            tracing::warn!(%webhook, %why, "an alert could not be told");
+            let webhook = self.http.endpoint();
+            tracing::warn!(%webhook, %why, "an alert could not be delivered");
         }
         if let SendError::Failed(_) = why {
             self.shared.alert_queue().again(key_hash);

@@ -1,4 +1,4 @@
-//! The commands that ask a server, against one that says what the test wants.
+//! Commands that call a server, with canned responses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use serde_json::{Value, json};
 use tollgate_testkit::{ProgramOutput, free_port};
 
-/// A server that takes one request, gives one answer, and hands out what it was asked.
+/// Starts a server that takes one request, sends one response, and returns the request.
 fn server(answer: String) -> (String, JoinHandle<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -64,7 +64,7 @@ fn decision(allowed: bool) -> Value {
 }
 
 #[test]
-fn a_check_says_whether_and_exits_with_it() {
+fn the_exit_status_of_a_check_is_the_decision() {
     for (allowed, code, said) in [
         (true, 0, "allowed\n  demo-search  203.0.113.9  allows  4 of 5 left, all again in 12 s\n"),
         (
@@ -87,7 +87,7 @@ fn a_check_says_whether_and_exits_with_it() {
 }
 
 #[test]
-fn a_check_sends_all_that_was_typed() {
+fn a_check_sends_all_arguments() {
     let (url, asked) = server(ok(&decision(true)));
     let arguments = [
         "check",
@@ -155,7 +155,7 @@ fn operations_on_a_key_send_its_parts() {
 }
 
 #[test]
-fn a_server_that_says_no_is_quoted() {
+fn the_error_of_a_server_is_quoted() {
     for (answer, expected) in [
         (
             problem("404 Not Found", "no limit is called `apj`; did you mean `api`?"),
@@ -187,7 +187,7 @@ fn a_server_that_says_no_is_quoted() {
 }
 
 #[test]
-fn json_of_somebody_else_is_not_believed() {
+fn json_of_another_service_is_rejected() {
     let gateway = "HTTP/1.1 429 Too Many\r\nContent-Length: 18\r\n\r\n{\"detail\":\"limit\"}".to_owned();
     for answer in [
         ok(&json!({"allowed": true})),
@@ -209,7 +209,7 @@ fn json_of_somebody_else_is_not_believed() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_a_failure() {
+fn a_result_that_cannot_be_written_is_an_error() {
     let (url, asked) = server(ok(&decision(true)));
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     for arguments in [&["check", "/", "--api", &url][..], &["schema"], &["completions", "bash"]] {
@@ -223,7 +223,7 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn a_flag_of_serve_without_its_command_is_told_where_it_belongs() {
+fn a_flag_of_serve_without_its_command_gets_a_hint() {
     let finished = tollgate(&["--upstream", "http://127.0.0.1:3000"], &[]);
     assert_eq!(finished.code, Some(2));
     assert!(finished.stderr.contains("tollgate serve --upstream"), "{}", finished.stderr);
@@ -232,7 +232,7 @@ fn a_flag_of_serve_without_its_command_is_told_where_it_belongs() {
 }
 
 #[test]
-fn what_is_no_tollgate_is_said_to_be_none() {
+fn a_service_that_is_not_tollgate_is_reported() {
     for answer in ["SSH-2.0-OpenSSH_9.2\r\n", "", "HTTP/1.1 502 Bad Gateway\r\n\r\n"] {
         let (url, asked) = server(answer.to_owned());
         let finished = tollgate(&["check", "/", "--api", &url], &[]);
@@ -243,7 +243,7 @@ fn what_is_no_tollgate_is_said_to_be_none() {
 }
 
 #[test]
-fn a_server_that_is_down_is_said_to_be_down() {
+fn a_server_that_is_down_is_reported() {
     let url = format!("http://127.0.0.1:{}", free_port());
     let finished = tollgate(&["check", "/", "--api", &url], &[]);
     assert_eq!(
@@ -258,7 +258,7 @@ fn a_server_that_is_down_is_said_to_be_down() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_said_before_anybody_is() {
+fn invalid_arguments_are_reported_before_a_request() {
     for (arguments, expected) in [
         (&["check", "api"][..], "`api` is not a path: it begins with `/`"),
         (&["check", "/", "--header", "nonsense"], "`nonsense` is not a header"),

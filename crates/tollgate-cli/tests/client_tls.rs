@@ -1,4 +1,4 @@
-//! Commands that ask a server over TLS: whom they believe, and what they show.
+//! Commands that call a server over TLS: trust and client certificates.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "service/authority.rs"]
@@ -18,7 +18,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use tollgate_testkit::ProgramOutput;
 
 impl Authority {
-    /// A server with a certificate for that name; perhaps it wants to see one too.
+    /// Starts a server with a certificate for that name; optionally it requires a client certificate.
     fn serve(&self, name: &str, wants_one: bool) -> String {
         let (certificate, key) = self.sign(name);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -54,7 +54,7 @@ fn answer(config: &Arc<ServerConfig>, stream: TcpStream) {
     let mut line = String::new();
     while line != "\r\n" {
         line.clear();
-        // A client that does not believe us hangs up.
+        // A client that does not trust the server closes the connection.
         if !matches!(stream.read_line(&mut line), Ok(1..)) {
             return;
         }
@@ -76,7 +76,7 @@ fn mode(url: &str, arguments: &[&str], variables: &[(&str, &str)]) -> ProgramOut
 const FINE: &str = "everything: each limit as it says\nno limit is switched\n";
 
 #[test]
-fn a_server_whose_signer_is_known_is_believed() {
+fn a_server_with_a_known_ca_is_trusted() {
     let authority = Authority::new();
     let (url, ca) = (authority.serve("127.0.0.1", false), authority.file("ca.pem"));
     let finished = mode(&url, &["--ca", &ca], &[]);
@@ -85,13 +85,13 @@ fn a_server_whose_signer_is_known_is_believed() {
 }
 
 #[test]
-fn what_is_not_believed_is_said_with_what_to_do() {
+fn an_untrusted_server_is_reported_with_help() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (url, synonyms) = (theirs.serve("127.0.0.1", false), ours.serve("tollgate.example", false));
     let ca = ours.file("ca.pem");
     for (url, arguments, expected) in [
-        (&url, &["--ca", &ca][..], "name who signed it with --ca FILE or TOLLGATE_CA"),
-        (&url, &[], "a certificate that nobody signed whom this command knows"),
+        (&url, &["--ca", &ca][..], "name its CA with --ca FILE or TOLLGATE_CA"),
+        (&url, &[], "a certificate of an unknown authority"),
         (&synonyms, &["--ca", &ca], "a certificate that is not for `127.0.0.1`"),
     ] {
         let finished = mode(url, arguments, &[]);
@@ -101,7 +101,7 @@ fn what_is_not_believed_is_said_with_what_to_do() {
 }
 
 #[test]
-fn a_server_that_wants_a_certificate_is_shown_one() {
+fn a_client_certificate_is_sent_to_a_server_that_requires_it() {
     let authority = Authority::new();
     let (url, ca) = (authority.serve("127.0.0.1", true), authority.file("ca.pem"));
     let (certificate, key) = authority.sign("ann");
@@ -122,11 +122,11 @@ fn a_server_that_wants_a_certificate_is_shown_one() {
     authority.files.write("key.pem", &key);
     let finished = mode(&url, &[], &variables);
     assert_eq!(finished.code, Some(2));
-    assert!(finished.stderr.contains("wants to see a certificate that it knows"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("requires a client certificate that it trusts"), "{}", finished.stderr);
 }
 
 #[test]
-fn plain_and_tls_that_meet_are_told_apart() {
+fn a_mismatch_of_plain_and_tls_is_reported() {
     let authority = Authority::new();
     let url = authority.serve("127.0.0.1", false).replacen("https", "http", 1);
     let finished = mode(&url, &[], &[]);

@@ -1,8 +1,8 @@
-//! Popular clients, unmodified, against the gateway: all calls end well, none
-//! comes back early, the limit holds.
+//! Popular clients, unmodified, against the gateway: all calls succeed, no retry is early, the limit
+//! holds.
 //!
-//! `make test` installs what `clients/requirements.txt` and
-//! `clients/package-lock.json` name, into `target/python` and `target/node`.
+//! `make test` installs the packages of `clients/requirements.txt` and `clients/package-lock.json` into
+//! `target/python` and `target/node`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
@@ -22,40 +22,40 @@ use serde_json::Value;
 use tap::{Exchange, Tap, assert_limit_holds, assert_none_is_early};
 use tollgate_testkit::{Program, Scratch, Tollgate};
 
-/// Two at once, and one comes back every second: `2/2s`.
+/// Two at once, and one more every second: `2/2s`.
 const BURST: usize = 2;
 const ONE_COMES_BACK: Duration = Duration::from_secs(1);
 const CALLS: usize = 3;
 
-/// An answer that every client here which speaks JSON can read.
+/// A response that every JSON client here can parse.
 const JSON: &str =
     r#"{"object":"list","data":[],"has_more":false,"url":"/","TableNames":[],"session_start_limit":{}}"#;
 const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets></Buckets></ListAllMyBucketsResult>";
 const TOPICS: &str =
     "<ListTopicsResponse><ListTopicsResult><Topics/></ListTopicsResult></ListTopicsResponse>";
 
-/// What a client is run with.
+/// The settings of a client.
 struct Setting {
-    /// As the policy writes it.
+    /// The limit, as in a policy.
     dialects: &'static str,
-    /// What the service behind the gateway says.
+    /// The response of the upstream.
     says: &'static str,
-    /// One more argument.
+    /// An additional argument.
     option: &'static str,
-    /// Limits besides the one that refuses, each after a comma.
+    /// Further limits, each after a comma.
     beside: &'static str,
 }
 
 const PLAIN: Setting = Setting { dialects: "[]", says: JSON, option: "", beside: "" };
 
-/// What came of it.
+/// The result of a run.
 struct Run {
     seen: Vec<Exchange>,
     printed: Value,
 }
 
-/// Runs a client that makes a few calls, the first of which finds nothing left.
-/// They all end well, although some were refused, and the limit holds.
+/// Runs a client that makes a few calls, the first of which finds nothing left. All calls succeed,
+/// although some were refused, and the limit holds.
 #[track_caller]
 fn run(client: &str, setting: &Setting) -> Run {
     let run = run_once(client, setting);
@@ -87,7 +87,7 @@ limits: [{{name: a, by: global, bucket: 2/2s}}{beside}]"
     Run { seen, printed }
 }
 
-/// The same, for clients that know how long to wait.
+/// Like `run`, for clients that know how long to wait.
 #[track_caller]
 fn obeys(client: &str, setting: &Setting) -> Run {
     let run = run(client, setting);
@@ -95,7 +95,7 @@ fn obeys(client: &str, setting: &Setting) -> Run {
     run
 }
 
-/// A service that says the same to everybody, and counts how often.
+/// An upstream with a fixed response that counts its requests.
 fn service(says: &'static str, arrived: Arc<AtomicUsize>) -> std::net::SocketAddr {
     let content_type = if says.starts_with('<') { "text/xml" } else { "application/json" };
     wire::serve(move |_| {
@@ -118,7 +118,7 @@ fn command(client: &str, url: &str, option: &str) -> Command {
         command.arg("-B").arg(scripts.join("python").join(client)).args([url, &calls, option]);
         return command;
     }
-    // Packages are looked for from the current folder, if the script is no file.
+    // A script that is not a file looks for packages in the current directory.
     let text = |name: &str| fs::read_to_string(scripts.join("node").join(name)).unwrap();
     let script = format!("{}\n{}", text("report.mjs"), text(client));
     let packages = installed(here, "node/node_modules");
@@ -135,7 +135,7 @@ fn installed(here: &Path, what: &str) -> PathBuf {
     path
 }
 
-/// What a program prints, as JSON. It sees none of this machine's settings.
+/// Returns the JSON output of a program, which runs without the settings of this machine.
 #[track_caller]
 fn printed_by(mut command: Command) -> Value {
     let files = Scratch::new();
@@ -200,10 +200,9 @@ fn boto3_is_throttled_in_the_query_protocol() {
     obeys("call_boto3.py", &Setting { dialects: "aws", option: "sns", says: TOPICS, ..PLAIN });
 }
 
-/// It comes back when it likes, from half a second on, and does no harm by it:
-/// what is refused costs nothing.
+/// It retries by its own backoff, from half a second on, which is harmless: a refusal costs nothing.
 #[test]
-fn stripe_tries_until_it_passes() {
+fn stripe_retries_until_it_is_admitted() {
     run("call_stripe.py", &Setting { dialects: "stripe", ..PLAIN });
 }
 
@@ -221,7 +220,7 @@ fn octokit_waits_for_the_reset_without_a_dialect() {
 }
 
 #[test]
-fn octokit_hears_which_kind_of_limit_refused_in_its_own_words() {
+fn octokit_gets_the_kind_of_limit_in_its_dialect() {
     const DAILY: &str = ", {name: daily, by: global, bucket: 100_000/day}";
     for (beside, expected) in [("", "primary"), (DAILY, "secondary")] {
         let github = Setting { dialects: "github", beside, ..PLAIN };

@@ -1,4 +1,4 @@
-//! `explain`, `mode` and `changes`, against a server that says what the test wants.
+//! `explain`, `mode` and `changes`, with canned responses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod canned;
@@ -28,7 +28,7 @@ fn explanation(allowed: bool, hypothetical: bool) -> Value {
 }
 
 #[test]
-fn a_decision_is_explained_by_its_id_however_it_was_copied() {
+fn a_decision_is_explained_by_its_id_in_any_form() {
     for typed in [
         &["00c0ffee00c0ffee"][..],
         &["00C0FFEE00C0FFEE"],
@@ -51,7 +51,7 @@ fn a_decision_is_explained_by_its_id_however_it_was_copied() {
 }
 
 #[test]
-fn a_request_that_might_be_sent_is_explained_and_exits_like_a_check() {
+fn a_hypothetical_request_is_explained_and_exits_like_a_check() {
     for allowed in [true, false] {
         let server = CannedServer::answering(vec![("POST /v1/explain", ok(&explanation(allowed, true)))]);
         let arguments = ["explain", "post", "/api/v1/login", "--ip", "203.0.113.9", "--user", "ann"];
@@ -67,7 +67,7 @@ fn a_request_that_might_be_sent_is_explained_and_exits_like_a_check() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_said_with_what_to_do() {
+fn an_invalid_explain_gets_help() {
     for (arguments, expected) in [
         (&["explain", "123"][..], "an id is sixteen hexadecimal digits"),
         (&["explain", "search", "shadow"], "neither the id of a decision nor a path"),
@@ -100,7 +100,7 @@ fn modes(everything: &str) -> String {
 }
 
 #[test]
-fn a_switch_tells_what_changed_and_whether_it_lasts() {
+fn a_switch_prints_the_change_and_whether_it_is_saved() {
     for (persisted, warning, expected) in [
         (json!(true), Value::Null, "search: shadow now, was enforce; kept through restarts\n"),
         (
@@ -131,7 +131,7 @@ fn a_switch_tells_what_changed_and_whether_it_lasts() {
 }
 
 #[test]
-fn who_switches_is_the_login_name_unless_another_is_given() {
+fn the_author_of_a_switch_is_the_login_name_by_default() {
     for (arguments, variables, by) in [
         (&["mode", "off", "--all"][..], &[("LOGNAME", "bob")][..], json!("bob")),
         (&["mode", "off", "--all", "--as", "carol"], &[("USER", "ann"), ("LOGNAME", "bob")], json!("carol")),
@@ -154,7 +154,7 @@ fn who_switches_is_the_login_name_unless_another_is_given() {
 }
 
 #[test]
-fn every_switch_is_taken_back_with_one_command() {
+fn all_overrides_are_removed_with_one_command() {
     let done = |mode: &str| ok(&json!({"mode": mode, "before": "off", "persisted": true, "warning": null}));
     let server = CannedServer::answering(vec![
         ("GET /v1/mode", modes("off")),
@@ -193,7 +193,7 @@ fn modes_are_shown_and_mistakes_change_nothing() {
 }
 
 #[test]
-fn a_reader_is_told_which_token_it_takes() {
+fn a_reader_is_told_to_use_the_admin_token() {
     let server = CannedServer::answering(vec![
         ("GET /v1/mode", modes("enforce")),
         ("GET /v1/limits", limits()),
@@ -206,7 +206,7 @@ fn a_reader_is_told_which_token_it_takes() {
 }
 
 #[test]
-fn the_journal_is_read_newest_first() {
+fn changes_are_listed_newest_first() {
     let change = |limit: Value, by: Value, reason: Value| {
         json!({"at": "2026-11-15T03:00:00Z", "what": "limit", "limit": limit,
         "from": "enforce", "to": "off", "reason": reason, "by": by, "role": "admin", "peer": "127.0.0.1"})
@@ -238,7 +238,7 @@ fn the_journal_is_read_newest_first() {
 }
 
 #[test]
-fn json_of_somebody_else_is_not_believed() {
+fn json_of_another_service_is_rejected() {
     for answer in [
         json!({"hello": "world"}),
         json!([]),
@@ -271,7 +271,7 @@ fn json_of_somebody_else_is_not_believed() {
 }
 
 #[test]
-fn every_command_completes_and_helps() {
+fn every_command_has_completions_and_help() {
     let server = CannedServer::answering(vec![]);
     for shell in ["bash", "zsh", "fish"] {
         let script = tollgate(&server, &["completions", shell], &[]).stdout;
@@ -291,7 +291,7 @@ fn every_command_completes_and_helps() {
 }
 
 #[test]
-fn a_real_server_is_understood() {
+fn the_commands_work_with_a_real_server() {
     const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
     let policy = "limits:\n  - {name: search, by: global, bucket: 1/hour}\n";
     let server = Tollgate::start(BINARY, policy);

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration is said in full, before anything listens.
+//! Mistakes in a configuration are reported completely, before anything listens.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -8,7 +8,7 @@ use tollgate_testkit::{ProgramOutput, Scratch};
 
 const POLICY: &str = "limits:\n  - by: ip\n    bucket: 5/minute\n";
 
-/// `tollgate` in a folder with these files, and with these variables.
+/// Runs `tollgate` in a directory with these files and variables.
 fn tollgate(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
     let folder = Scratch::new();
     for (name, text) in files {
@@ -19,7 +19,7 @@ fn tollgate(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&st
     ProgramOutput::of(command)
 }
 
-/// What `tollgate serve` says about files and arguments it cannot serve.
+/// Checks the output of `tollgate serve` for files and arguments that it rejects.
 #[track_caller]
 fn refused(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str], expected: &str) {
     let arguments: Vec<_> = ["serve"].iter().chain(arguments).copied().collect();
@@ -28,7 +28,7 @@ fn refused(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
 }
 
-/// The same about one file.
+/// Like `refused`, for one file.
 #[track_caller]
 fn refused_file(text: &str, expected: &str) {
     refused(&[("policy.yaml", text)], &[], &["--config", "policy.yaml"], expected);
@@ -151,7 +151,7 @@ fn a_file_that_cannot_be_read_is_named() {
         &["--config", "policy.yaml"],
         "error: cannot read policy.yaml: there is no such file\n",
     );
-    refused(&[], &[], &["--config", "."], "error: cannot read .: it is a folder\n");
+    refused(&[], &[], &["--config", "."], "error: cannot read .: it is a directory\n");
     let folder = Scratch::new();
     let path = folder.path().join("latin1.yaml");
     fs::write(&path, b"limits:\n  - name: caf\xe9\n").unwrap();
@@ -318,7 +318,7 @@ error: this is not a URL of Redis: a URL of Redis begins with `redis://`
     );
 }
 
-/// Which of the places that name an address wins: each names one that is wrong in its own way.
+/// Each source names an address that is invalid in its own way, which shows the one that wins.
 #[test]
 fn set_wins_over_flags_flags_over_variables_and_those_over_the_file() {
     let file = [("policy.yaml", "listen: {api: 1}\nlimits: [{by: ip, bucket: 5/minute}]\n")];
@@ -361,7 +361,7 @@ fn a_password_that_cannot_be_read_is_said_before_anything_listens() {
 }
 
 #[test]
-fn an_api_that_others_reach_needs_a_token() {
+fn an_api_on_a_public_address_needs_a_token() {
     let open = ["--set", "listen.api=0.0.0.0:0"];
     refused(
         &[],
@@ -388,7 +388,7 @@ fn an_api_that_others_reach_needs_a_token() {
 }
 
 #[test]
-fn a_good_file_is_said_to_be_good() {
+fn a_valid_file_is_reported_as_valid() {
     let validate = ["validate", "policy.yaml"];
     let good = tollgate(&[("policy.yaml", POLICY)], &[], &validate);
     assert_eq!(
@@ -396,7 +396,7 @@ fn a_good_file_is_said_to_be_good() {
         (Some(0), "policy.yaml: 1 limit, no mistakes\n", "")
     );
 
-    // Redis is not there, and nobody asks.
+    // Redis is not running, and is not needed.
     for store in
         ["redis://nowhere.invalid", "[redis://a, redis://b]", "{url: redis://a, password_file: secret}"]
     {
@@ -408,7 +408,7 @@ fn a_good_file_is_said_to_be_good() {
     let odd = format!("{POLICY}listen: {{resp: \"0.0.0.0:7379\"}}\n");
     let odd = tollgate(&[("policy.yaml", &odd)], &[], &validate);
     assert_eq!((odd.code, odd.stdout.as_str()), (Some(0), "policy.yaml: 1 limit, no mistakes, 1 warning\n"));
-    let said = "warning[open-redis-protocol]: whoever reaches the Redis protocol here can spend anybody's allowance\n";
+    let said = "warning[open-redis-protocol]: every client that can connect to the Redis protocol here can spend any allowance\n";
     assert!(odd.stderr.starts_with(said), "{}", odd.stderr);
 }
 
@@ -416,15 +416,15 @@ fn a_good_file_is_said_to_be_good() {
 fn files_that_could_not_be_served_are_not_valid() {
     for (section, expected) in [
         ("store: {url: redis://h, password_file: none}", "error: cannot read none: there is no such file\n"),
-        ("store: {url: redis://h, password_file: .}", "error: cannot read .: it is a folder\n"),
+        ("store: {url: redis://h, password_file: .}", "error: cannot read .: it is a directory\n"),
         ("store: {url: redis://h, password_file: empty}", "error: the password file empty is empty\n"),
         ("store: {url: rediss://h, ca: none}", "error: cannot read none: there is no such file\n"),
-        ("store: {url: rediss://h, ca: .}", "error: cannot read .: it is a folder\n"),
+        ("store: {url: rediss://h, ca: .}", "error: cannot read .: it is a directory\n"),
         ("store: {url: rediss://h, ca: empty}", "error: empty holds no certificate\n"),
         ("store: {url: rediss://h, ca: policy.yaml}", "error: policy.yaml holds no certificate\n"),
         ("admin: {token_file: none}", "error: cannot read none: there is no such file\n"),
         ("admin: {token_file: empty}", "error: the token file empty is empty\n"),
-        ("rls: {envoy_config: none}", "error: cannot read none: there is no such folder\n"),
+        ("rls: {envoy_config: none}", "error: cannot read none: there is no such directory\n"),
         ("rls: {tls: {certificate: none, key: none}}", "error: cannot read none: there is no such file\n"),
         ("resp: {password_file: empty}", "error: the password file empty is empty\n"),
     ] {
@@ -483,7 +483,7 @@ fn no_mistake_about_the_store_shows_a_password() {
 }
 
 #[test]
-fn a_bad_file_is_said_to_be_bad_whatever_the_variables() {
+fn an_invalid_file_is_reported_regardless_of_variables() {
     let files = [("policy.yaml", POLICY), ("settings.yaml", "listen: {api: 1}\n")];
     let variables = [("TOLLGATE_LISTEN_API", "127.0.0.1:0")];
     let bad = tollgate(&files, &variables, &["validate", "policy.yaml", "--settings", "settings.yaml"]);
@@ -492,7 +492,7 @@ fn a_bad_file_is_said_to_be_bad_whatever_the_variables() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples() {
     for (arguments, expected) in [
         (
             vec!["--help"],
@@ -534,7 +534,7 @@ fn help_teaches() {
 }
 
 #[test]
-fn what_cannot_be_typed_ends_with_two() {
+fn invalid_arguments_exit_with_2() {
     for arguments in
         [&["--nonsense"][..], &["serve", "--confg", "x"], &["check"], &["grant", "api", "--cost", "0"], &[]]
     {

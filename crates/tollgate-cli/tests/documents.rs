@@ -1,4 +1,4 @@
-//! What the documents show can be copied: every policy in them is one.
+//! Every policy in the documents is valid and can be copied.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The documents that show policies.
+/// Returns the documents that contain policies.
 fn documents() -> Vec<PathBuf> {
     let in_each = |folder: &str, name: &str| -> Vec<PathBuf> {
         let entries = fs::read_dir(root().join(folder)).unwrap();
@@ -34,7 +34,7 @@ fn documents() -> Vec<PathBuf> {
     files
 }
 
-/// The blocks of a document that are YAML, each with the line it begins in.
+/// Returns the YAML blocks of a document, each with its first line.
 fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, String)> = Vec::new();
     let (mut is_yaml, mut inside, mut indent) = (false, false, 0);
@@ -54,7 +54,8 @@ fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// The pages about lints: the first policy of each has one, to show it (`tollgate-policy/tests/lints`).
+/// The page about lints: the first policy of each section shows its lint
+/// (`tollgate-policy/tests/lints`).
 const SHOWS_LINTS: &str = "docs/lints.md";
 
 #[test]
@@ -75,7 +76,7 @@ fn no_policy_in_the_documents_has_a_lint_that_the_documents_recommend_to_fix() {
     let finished = ProgramOutput::of(command);
     let mut found = Vec::new();
     for verdict in finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
-        // Files that a block names, such as a password, are not there.
+        // Files that a block names, such as a password, do not exist.
         let errors = verdict["errors"].as_array().unwrap().iter();
         let wrong = errors.filter(|it| !it["message"].as_str().unwrap().contains("there is no such"));
         found.extend(
@@ -96,7 +97,7 @@ fn the_reference_of_the_format_reads_as_a_document() {
     let mut in_code = false;
     for (number, line) in (1..).zip(text.lines()) {
         in_code ^= line.starts_with("```");
-        // `[`Policy`]` is a link for rustdoc, and dead brackets everywhere else.
+        // `[`Policy`]` is a link only for rustdoc.
         let mut rest = if in_code { "" } else { line };
         while let Some(at) = rest.find("[`") {
             let end = rest[at..].find("`]").map_or(rest.len(), |end| at + end + 2);
@@ -107,7 +108,7 @@ fn the_reference_of_the_format_reads_as_a_document() {
 }
 
 #[test]
-fn every_policy_in_the_documents_is_understood() {
+fn every_policy_in_the_documents_is_valid() {
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in documents() {
         for (line, block) in yaml_blocks(&fs::read_to_string(&file).unwrap()) {

@@ -1,8 +1,7 @@
-//! A real Envoy asks a real Tollgate, by the file in `integrations/envoy`.
+//! A real Envoy with a real Tollgate, using the file in `integrations/envoy`.
 //!
-//! The file is run as people copy it, with other addresses, and with long timeouts, for a busy
-//! machine not to decide. What its routes do not show is in `envoy/features.yaml`.
-//! `make test` installs Envoy.
+//! The file runs as users copy it, with other addresses and with long timeouts, so that a busy machine
+//! does not affect the result. `envoy/features.yaml` has further routes. `make test` installs Envoy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "envoy/app.rs"]
@@ -27,10 +26,10 @@ use proxy::{Between, Envoy, copied, features, integration, replaced};
 use tollgate_testkit::{Scratch, Tollgate, free_port};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
-/// How many requests a load is.
+/// The number of requests in a load.
 const LOAD: u64 = 10_000;
 
-/// A Tollgate with a rate limit service on a port of its own.
+/// Starts a Tollgate with a rate limit service on a free port.
 fn tollgate(policy: &str) -> (Tollgate, SocketAddr) {
     serving(policy, &["--listen-rls=127.0.0.1:0"])
 }
@@ -41,7 +40,7 @@ fn serving(policy: &str, arguments: &[&str]) -> (Tollgate, SocketAddr) {
     (tollgate, rls)
 }
 
-/// A Tollgate on files of envoyproxy/ratelimit, which leaves `X-RateLimit-*` to Envoy.
+/// Starts a Tollgate on files of envoyproxy/ratelimit, which leaves `X-RateLimit-*` to Envoy.
 fn on_envoys_files(text: &str) -> (Tollgate, SocketAddr, Scratch) {
     let folder = Scratch::new();
     folder.write("edge.yaml", text);
@@ -55,7 +54,7 @@ fn ask(envoy: &Envoy, request: &str, headers: &str) -> Message {
     Ask { headers, ..Ask::new(request) }.send(envoy.address)
 }
 
-/// The statuses of some requests, one after the other.
+/// Returns the statuses of sequential requests.
 fn statuses(envoy: &Envoy, request: &str, headers: &str, count: usize) -> Vec<u16> {
     (0..count).map(|_| ask(envoy, request, headers).status()).collect()
 }
@@ -89,7 +88,7 @@ fn a_refusal_is_429_with_our_headers_and_body_and_never_reaches_the_service() {
 }
 
 #[test]
-fn of_several_descriptors_the_one_without_rest_refuses_and_nothing_is_charged_then() {
+fn an_exhausted_descriptor_refuses_and_charges_none() {
     let app = App::start();
     let policy = "limits:\n\
         - {name: addresses, domain: edge, descriptor: [remote_address], bucket: \"1/day, burst 4\"}\n\
@@ -99,7 +98,7 @@ fn of_several_descriptors_the_one_without_rest_refuses_and_nothing_is_charged_th
     assert_eq!(statuses(&envoy, "GET /", "X-Api-Key: ann\r\n", 4), [200, 200, 429, 429]);
     let refused = ask(&envoy, "GET /", "X-Api-Key: ann\r\n");
     assert!(String::from_utf8_lossy(&refused.body).contains("keys"), "{refused:?}");
-    // What ann was refused did not cost her address anything.
+    // The refusals of ann were not charged to her address.
     assert_eq!(statuses(&envoy, "GET /", "", 3), [200, 200, 429]);
     assert_eq!(ask(&envoy, "GET /", "X-Api-Key: bob\r\n").status(), 429, "the address has spent all");
 }
@@ -113,7 +112,7 @@ fn describing() -> String {
 }
 
 #[test]
-fn in_the_domain_tollgate_a_descriptor_is_a_request_and_limits_on_endpoints_hold() {
+fn descriptors_of_the_domain_tollgate_match_limits_on_endpoints() {
     let app = App::start();
     let policy =
         "limits:\n- {name: login, endpoint: /login, method: POST, by: ip, bucket: \"1/day, burst 2\"}\n";
@@ -123,7 +122,7 @@ fn in_the_domain_tollgate_a_descriptor_is_a_request_and_limits_on_endpoints_hold
     assert_eq!(statuses(&envoy, "GET /login", "", 3), [200; 3]);
 }
 
-/// The statuses of some requests with this head, which is bytes: a client may send any.
+/// Returns the statuses of requests with this header as bytes, because a client may send any.
 fn statuses_of(envoy: &Envoy, request: &str, header: &[u8]) -> Vec<u16> {
     let send = |_| {
         let mut stream = TcpStream::connect(envoy.address).unwrap();
@@ -135,7 +134,7 @@ fn statuses_of(envoy: &Envoy, request: &str, header: &[u8]) -> Vec<u16> {
 }
 
 #[test]
-fn no_header_that_a_client_sends_takes_its_limits_away() {
+fn no_header_of_a_client_bypasses_its_limits() {
     let policy = "limits:\n\
         - {name: addresses, domain: edge, descriptor: [remote_address], bucket: \"1/day, burst 6\"}\n\
         - {name: keys, domain: edge, descriptor: [api_key], bucket: \"1/day, burst 2\"}\n";
@@ -162,7 +161,7 @@ fn no_header_that_a_client_sends_takes_its_limits_away() {
 }
 
 #[test]
-fn no_query_that_a_client_sends_takes_the_limits_on_endpoints_away() {
+fn no_query_of_a_client_bypasses_limits_on_endpoints() {
     let app = App::start();
     let policy = "limits:\n- {name: login, endpoint: /login, by: ip, bucket: \"1/day, burst 2\"}\n";
     let (_tollgate, rls) = tollgate(policy);
@@ -174,7 +173,7 @@ fn no_query_that_a_client_sends_takes_the_limits_on_endpoints_away() {
 }
 
 #[test]
-fn the_files_of_envoys_own_limiter_decide_as_they_did_there() {
+fn files_of_envoyproxy_ratelimit_decide_the_same() {
     let app = App::start();
     let text = fs::read_to_string(integration("ratelimit/edge.yaml")).unwrap();
     // A minute may end during the test, a year does not.
@@ -203,7 +202,7 @@ fn the_files_of_envoys_own_limiter_decide_as_they_did_there() {
 }
 
 #[test]
-fn descriptors_are_counted_apart_and_unknown_ones_are_not_limited() {
+fn descriptors_are_counted_separately_and_unknown_ones_are_not_limited() {
     let app = App::start();
     let (_tollgate, rls, _folder) = on_envoys_files(include_str!("envoy/ratelimit.yaml"));
     let envoy = Envoy::start(&features(), Between { rls, app: app.address });
@@ -211,14 +210,14 @@ fn descriptors_are_counted_apart_and_unknown_ones_are_not_limited() {
     assert_eq!(statuses(&envoy, "GET /user", "X-User: bob\r\n", 3), [200, 200, 429]);
     assert_eq!(statuses(&envoy, "GET /unheard-of", "", 5), [200; 5]);
     assert_eq!(ask(&envoy, "GET /unheard-of", "").header("x-ratelimit-limit"), None);
-    // Both are counted, the smaller one refuses; Envoy shows the one with the least left.
+    // Both are counted, the smaller one refuses; Envoy shows the limit with the least left.
     assert_eq!(statuses(&envoy, "GET /two", "", 3), [200, 200, 429]);
     let refused = ask(&envoy, "GET /two", "");
     assert_eq!(refused.header("x-ratelimit-limit"), Some("2, 100;w=31536000, 2;w=31536000"), "{refused:?}");
 }
 
 #[test]
-fn a_request_may_count_for_several_and_one_that_crosses_the_limit_is_counted_in_full() {
+fn hits_addend_is_counted_in_full_beyond_the_limit() {
     let app = App::start();
     let (_tollgate, rls, _folder) = on_envoys_files(include_str!("envoy/ratelimit.yaml"));
     let envoy = Envoy::start(&features(), Between { rls, app: app.address });
@@ -239,7 +238,7 @@ fn a_route_may_bring_its_own_limit() {
 }
 
 #[test]
-fn a_limit_in_shadow_mode_refuses_nobody() {
+fn a_limit_in_shadow_mode_does_not_refuse() {
     let app = App::start();
     let (_tollgate, rls, _folder) = on_envoys_files(include_str!("envoy/ratelimit.yaml"));
     let envoy = Envoy::start(&features(), Between { rls, app: app.address });
@@ -264,7 +263,7 @@ fn an_edited_file_is_in_force_without_a_restart() {
 }
 
 #[test]
-fn without_an_answer_requests_pass_or_are_answered_500_as_the_filter_says() {
+fn without_a_response_the_failure_mode_of_the_filter_applies() {
     let (app, nobody) = (App::start(), SocketAddr::from(([127, 0, 0, 1], free_port())));
     let between = Between { rls: nobody, app: app.address };
     let open = Envoy::start(&copied(), between);
@@ -277,7 +276,7 @@ fn without_an_answer_requests_pass_or_are_answered_500_as_the_filter_says() {
 }
 
 #[test]
-fn of_ten_thousand_requests_at_once_exactly_the_limit_passes() {
+fn of_ten_thousand_concurrent_requests_exactly_the_limit_is_admitted() {
     let app = App::start();
     let (_tollgate, rls) = tollgate(
         "limits:\n- {name: addresses, domain: edge, descriptor: [remote_address], bucket: \"3/day, burst 3000\"}\n",
@@ -291,8 +290,8 @@ fn of_ten_thousand_requests_at_once_exactly_the_limit_passes() {
     assert_eq!(envoy.counted("cluster.app.ratelimit.error"), 0);
 }
 
-/// Requests under load, while Tollgate ends and another takes its place, each with a thousand to
-/// give: which statuses came, how many requests passed without an answer, and how often there was none.
+/// Sends a load while Tollgate is replaced by another one, each with a limit of a thousand. Returns the
+/// statuses, the requests that were admitted without a response, and the number of missing responses.
 fn load_across_a_restart(config: &str) -> (Statuses, u64, u64) {
     let (app, port) = (App::start(), free_port());
     let listen = format!("--listen-rls=127.0.0.1:{port}");
@@ -300,7 +299,7 @@ fn load_across_a_restart(config: &str) -> (Statuses, u64, u64) {
     let (mut first, rls) = serving(policy, &[&listen]);
     let mut envoy = Envoy::start(config, Between { rls, app: app.address });
     envoy.wait_for_health("healthy");
-    // As long as it takes: the second is asked, too.
+    // Until the second server has been called too.
     let (load, address) = (Load::of(u64::MAX), envoy.address);
     let (statuses, _second) = thread::scope(|scope| {
         let sending = scope.spawn(|| load::send(address, "/", &load));
@@ -323,7 +322,7 @@ fn load_across_a_restart(config: &str) -> (Statuses, u64, u64) {
 fn while_tollgate_restarts_no_client_sees_an_error_where_requests_may_pass() {
     let (statuses, allowed, errors) = load_across_a_restart(&copied());
     assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200, 429], "{statuses:?}");
-    // What was admitted, and what passed without an answer; nothing else.
+    // Admitted requests and requests without a response, nothing else.
     assert!(allowed >= 400 && allowed == errors, "{allowed} of {errors}");
     assert_eq!(statuses[&200] - allowed, 2_000, "{statuses:?}, {allowed} without an answer");
 }
@@ -338,7 +337,7 @@ fn while_tollgate_restarts_clients_see_500_only_where_requests_may_not_pass() {
 }
 
 #[test]
-fn envoys_health_check_notices_that_tollgate_goes_and_comes() {
+fn envoys_health_check_notices_a_restart_of_tollgate() {
     let (app, port) = (App::start(), free_port());
     let listen = format!("--listen-rls=127.0.0.1:{port}");
     let (mut first, rls) = serving("limits: []\n", &[&listen]);
@@ -350,7 +349,7 @@ fn envoys_health_check_notices_that_tollgate_goes_and_comes() {
     assert_eq!(ask(&envoy, "GET /", "").status(), 200, "it is not waited for");
     let _second = serving("limits: []\n", &[&listen]);
     envoy.wait_for_health("healthy");
-    // Envoy's workers hear of it a moment after it says so.
+    // Envoy's workers learn of it shortly after it is reported.
     let asked = (0..1_000).any(|_| {
         assert_eq!(ask(&envoy, "GET /", "").status(), 200);
         envoy.counted("cluster.app.ratelimit.ok") > 0

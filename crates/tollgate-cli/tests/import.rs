@@ -1,4 +1,4 @@
-//! Configuration of other limiters: checked as it is, or turned into a policy.
+//! Configuration of other limiters: validated, or converted into a policy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tollgate_testkit::{ProgramOutput, Scratch};
 
-/// `tollgate` in a folder with these files.
+/// Runs `tollgate` in a directory with these files.
 fn tollgate(files: &[(&str, &str)], arguments: &[&str]) -> ProgramOutput {
     let folder = Scratch::new();
     for (name, text) in files {
@@ -21,7 +21,7 @@ const ENVOY: &str =
     "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 3}\n";
 
 #[test]
-fn a_folder_of_envoy_is_checked_with_all_its_files() {
+fn a_directory_of_envoy_files_is_validated_completely() {
     let folder = Scratch::new();
     let path = folder.path().to_str().unwrap();
     let validate = || tollgate(&[], &["validate", "--envoy-config", path]);
@@ -66,7 +66,7 @@ fn the_configuration_of_other_limiters_becomes_a_policy() {
 }
 
 #[test]
-fn an_imported_policy_never_takes_the_place_of_a_file() {
+fn an_import_never_overwrites_a_file() {
     let folder = Scratch::new();
     let (from, to) = (folder.write("shop.yaml", ENVOY), folder.path().join("policy.yaml"));
     let import = || {

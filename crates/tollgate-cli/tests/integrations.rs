@@ -1,9 +1,8 @@
-//! Real proxies that ask a real Tollgate, by the files in `integrations/`.
+//! Real proxies with a real Tollgate, using the files in `integrations/`.
 //!
-//! Each file is run as people copy it, with other addresses; and with long
-//! timeouts where Tollgate answers, for a busy machine not to decide. `make test`
-//! installs nginx, Caddy and `HAProxy`. Traefik is not in Debian: what it sends is
-//! written down in `integrations/traefik.rs`.
+//! Each file runs as users copy it, with other addresses and with long timeouts, so that a busy machine
+//! does not affect the result. `make test` installs nginx, Caddy and `HAProxy`. Traefik is not in
+//! Debian: `integrations/traefik.rs` replays its requests.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "integrations/contract.rs"]
@@ -21,7 +20,7 @@ use message::Ask;
 use proxy::{Between, Proxy, UpstreamRequest};
 use service::{Service, app};
 
-/// Every sentence of the contract, for a proxy.
+/// Runs every test of the contract for a proxy.
 macro_rules! keeps_the_contract {
     ($name:ident, $proxy:expr; $($sentence:ident,)*) => {
         mod $name {
@@ -64,7 +63,7 @@ keeps_the_contract! {
     haproxy: Proxy::Haproxy;
 }
 
-/// `@tollgate_500` sees every error of nginx's own, and only some are refusals.
+/// `@tollgate_500` sees every internal error of nginx, of which only some are refusals.
 #[test]
 fn nginx_keeps_a_500_that_no_limit_caused() {
     for proxy in [Proxy::NginxBy403, Proxy::NginxBy429] {
@@ -77,7 +76,7 @@ fn nginx_keeps_a_500_that_no_limit_caused() {
     }
 }
 
-/// While its store gives no answer, Tollgate may refuse with 503, which nginx takes for an error.
+/// During an outage of its store, Tollgate may refuse with 503, which nginx treats as an error.
 #[test]
 fn nginx_keeps_the_503_of_a_limit_that_cannot_count() {
     for proxy in [Proxy::NginxBy403, Proxy::NginxBy429] {

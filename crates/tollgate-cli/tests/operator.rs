@@ -1,5 +1,5 @@
-//! What an operator relies on, with the real binary: switches that last, lines in the log,
-//! spans, alerts, and who may use the API.
+//! Operation of the real binary: overrides that persist, log lines, spans, alerts, and access to the
+//! API.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
@@ -20,5 +20,5 @@ mod traces;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// One request in an hour, of everybody.
+/// One request in an hour, for all callers.
 const ONE: &str = "limits:\n  - {name: one, by: global, bucket: 1/hour}\n";

@@ -1,12 +1,12 @@
 //! The dashboard of a running `tollgate serve`, and the report of a `tollgate replay`, in a real Chromium.
 //!
-//! Each test starts a server and runs one script of `page/` against it; the scripts say
-//! what is clicked and what must be seen. `make test` installs Chromium and what
-//! `page/package-lock.json` names, into `target/page`.
+//! Each test starts a server and runs one script of `page/` against it; the scripts define the clicks
+//! and the expected content. `make test` installs Chromium and the packages of `page/package-lock.json`
+//! into `target/page`.
 //!
-//! How long something takes is printed and never decides: scripts wait for what must come.
+//! Durations are printed and never affect the result: scripts wait for the expected content.
 //!
-//! Not here: what the API answers (`tollgate-server/tests`).
+//! The API is tested in `tollgate-server/tests`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
@@ -22,10 +22,10 @@ use tollgate_testkit::{Program, Redis, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// What no machine needs: ends only tests that have gone wrong.
+/// A timeout that only failing tests reach.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Small enough to run out at once.
+/// Small limits, which are exhausted at once.
 const POLICY: &str = "
 limits:
   - name: search
@@ -38,10 +38,10 @@ limits:
   - {name: everybody, by: global, bucket: 100000/second}
 ";
 
-/// One browser at a time: two on a small machine only wait for each other.
+/// One browser at a time, because two slow each other down on a small machine.
 static BROWSER: Mutex<()> = Mutex::new(());
 
-/// A server, as often as a script wants one, and its Redis if it has one.
+/// A server that scripts can restart, with its Redis if it has one.
 struct Server {
     config: String,
     redis: Option<Redis>,
@@ -65,7 +65,7 @@ impl Server {
         self.running.as_ref().unwrap()
     }
 
-    /// From the second time on, where it was the first time.
+    /// Restarts at the same address as the first time.
     fn again(&mut self) {
         let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
         self.running = Some(Tollgate::start_with(BINARY, &self.config, &arguments));
@@ -75,7 +75,7 @@ impl Server {
         self.running().files.write("tollgate.yaml", config);
     }
 
-    /// What scripts order.
+    /// Executes an order of a script.
     fn obey(&mut self, order: &str) {
         match order {
             "stop" => {
@@ -100,7 +100,8 @@ fn run(script: &str, config: &str) {
     run_on(None, script, config);
 }
 
-/// Runs a script against a server. It orders by making a file, which is gone when the order is carried out.
+/// Runs a script against a server. A script orders by creating a file, which is removed when the order
+/// is done.
 #[track_caller]
 fn run_on(redis: Option<Redis>, script: &str, config: &str) {
     let _alone = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,42 +155,42 @@ fn packages(here: &Path) -> PathBuf {
 }
 
 #[test]
-fn every_panel_and_dialog_works_and_a_switch_is_felt_by_the_next_request() {
+fn every_panel_and_dialog_works_and_a_switch_affects_the_next_request() {
     run("tour.mjs", POLICY);
 }
 
 #[test]
-fn keys_alone_are_enough() {
+fn the_keyboard_suffices() {
     run("keyboard.mjs", POLICY);
 }
 
 #[test]
-fn a_restart_of_the_server_is_survived() {
+fn the_page_reconnects_after_a_restart() {
     run("restart.mjs", POLICY);
 }
 
 #[test]
-fn a_key_at_zero_a_broken_file_and_a_new_policy_are_told_as_they_come() {
+fn alerts_reload_errors_and_new_policies_are_shown_live() {
     run("news.mjs", &format!("alerts: {{at_zero_for: 1s}}\n{POLICY}"));
 }
 
 #[test]
-fn an_outage_of_the_store_is_told_while_it_lasts_and_afterwards() {
+fn an_outage_of_the_store_is_shown_during_and_after_it() {
     run_on(Some(Redis::start()), "outage.mjs", POLICY);
 }
 
 #[test]
-fn a_page_that_is_open_for_long_does_not_grow_and_asks_nothing_while_hidden() {
+fn a_page_does_not_grow_over_time_and_does_not_poll_while_hidden() {
     run("hours.mjs", POLICY);
 }
 
 #[test]
-fn what_strangers_send_is_shown_inert() {
+fn text_from_callers_is_shown_inert() {
     run("hostile.mjs", POLICY);
 }
 
 #[test]
-fn keys_that_are_shown_alike_are_told_apart() {
+fn keys_with_the_same_display_are_distinguished() {
     let policy = "limits: [{name: api, by: api_key, bucket: 2/hour, plans: {pro: 5/hour}}]";
     run("alike.mjs", policy);
 }
@@ -223,17 +224,17 @@ fn the_deny_list_is_named_where_it_refuses_while_everything_is_off() {
 }
 
 #[test]
-fn where_nothing_is_observed_the_page_says_so_and_asks_for_nothing() {
+fn without_observation_the_page_says_so_and_does_not_poll() {
     run("unobserved.mjs", &format!("observe: off\n{POLICY}"));
 }
 
 #[test]
-fn the_lab_works_out_what_is_chosen_and_keeps_it_in_the_address() {
+fn the_lab_simulates_its_parameters_and_keeps_them_in_the_url() {
     run("lab.mjs", POLICY);
 }
 
 #[test]
-fn a_token_decides_what_the_page_may_do() {
+fn the_token_determines_what_the_page_may_do() {
     let tokens = Scratch::new();
     let admin = tokens.write("admin", "token-for-everything");
     let reader = tokens.write("reader", "token-for-reading-only");
@@ -242,7 +243,7 @@ fn a_token_decides_what_the_page_may_do() {
 }
 
 #[test]
-fn a_thousand_limits_and_ten_thousand_keys_are_shown_right() {
+fn a_thousand_limits_and_ten_thousand_keys_are_shown_correctly() {
     let mut config = "limits:\n".to_owned();
     for number in 0..1000 {
         writeln!(config, "  - {{name: limit-{number}, endpoint: /limit-{number}, by: user, bucket: 1/hour}}")
@@ -251,7 +252,7 @@ fn a_thousand_limits_and_ten_thousand_keys_are_shown_right() {
     run("large.mjs", &config);
 }
 
-/// A log in which few ask a lot, and some are called what no page should show as it is.
+/// A log with a few heavy clients, some with names that need escaping.
 fn hostile_log() -> String {
     let names = [
         "ada",
@@ -276,7 +277,7 @@ fn hostile_log() -> String {
 }
 
 #[test]
-fn a_report_of_a_replay_asks_no_network_and_shows_the_numbers_of_its_json() {
+fn a_replay_report_uses_no_network_and_shows_the_numbers_of_its_json() {
     let _alone = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
     let files = Scratch::new();
     let policy = |rate: &str| {

@@ -1,5 +1,5 @@
-//! Prometheus and Grafana: what the server exposes, and what `integrations/` and
-//! `docs/metrics.md` make of it, before the real `promtool` and `prometheus`.
+//! The metrics of the server, and their use in `integrations/` and `docs/metrics.md`, checked with the
+//! real `promtool` and `prometheus`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -22,7 +22,7 @@ use tollgate_testkit::{Program, Redis, Scratch, Tollgate, free_port, wait_for_po
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// Every section that has metrics, but for the store.
+/// Every section that has metrics, except the store.
 const POLICY: &str = "
 gateway: {workers: 1}
 traces: {endpoint: 'http://127.0.0.1:9'}
@@ -41,7 +41,7 @@ fn integration(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Five requests: three pass, two do not. Paths and headers are what a metric must not show.
+/// Sends five requests, of which two are refused. Their paths and headers must not appear in metrics.
 fn send_traffic(tollgate: &Tollgate) {
     let mut client = Client::connect(tollgate.gateway).unwrap();
     let ask = |_| {
@@ -52,7 +52,7 @@ fn send_traffic(tollgate: &Tollgate) {
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
 }
 
-/// A limit that names values of callers in its metrics, and one that does not.
+/// A limit with values of callers in its metrics, and one without.
 const ENVOYS: &str = "
 domain: shop
 descriptors:
@@ -60,7 +60,8 @@ descriptors:
   - {key: guide, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 2}}
 ";
 
-/// Three questions of a proxy for each of the limits: two are within it. One in a domain that is unknown.
+/// Sends three requests of a proxy for each limit, of which two are within it, and one in an unknown
+/// domain.
 fn ask_as_a_proxy(tollgate: &Tollgate) {
     let mut client = Client::connect(tollgate.api).unwrap();
     let mut ask = |domain: &str, key: &str, value: &str| {
@@ -84,14 +85,14 @@ fn metrics(api: SocketAddr) -> String {
     String::from_utf8(answer.body).unwrap()
 }
 
-/// The names of metrics, as the text declares them.
+/// Returns the names of metrics that the text declares.
 fn declared(text: &str) -> BTreeSet<(String, String)> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     types.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
 }
 
 #[test]
-fn what_the_server_exposes_is_clean_and_in_the_document_and_the_other_way_round() {
+fn the_exposed_metrics_are_valid_and_match_the_document() {
     let redis = Redis::start();
     let on_redis = format!("store: {{url: '{}', deadline: 10s}}\n{POLICY}", redis.url());
     let folder = Scratch::new();
@@ -131,7 +132,7 @@ fn what_the_server_exposes_is_clean_and_in_the_document_and_the_other_way_round(
 }
 
 #[test]
-fn without_watching_the_store_and_the_process_still_speak() {
+fn without_observation_store_and_process_metrics_remain() {
     let tollgate = Tollgate::start(BINARY, "observe: off\nlimits: [{name: api, by: ip, bucket: 3/hour}]\n");
     let text = metrics(tollgate.api);
     assert_eq!(promtool::complaints(&text), "", "{text}");
@@ -139,14 +140,14 @@ fn without_watching_the_store_and_the_process_still_speak() {
 }
 
 #[test]
-fn the_rules_say_what_their_tests_say() {
+fn the_rules_pass_their_tests() {
     let folder = root().join("integrations/prometheus");
     promtool::accepts(&["check", "config", "prometheus.yml"], &folder);
     promtool::accepts(&["test", "rules", "rules.test.yml"], &folder);
 }
 
 #[test]
-fn every_alert_is_tested_described_and_says_what_to_do() {
+fn every_alert_has_a_test_a_description_and_an_action() {
     let (rules, tests) = (integration("prometheus/rules.yml"), integration("prometheus/rules.test.yml"));
     let readme = integration("prometheus/README.md");
     let alerts: Vec<_> = rules.split("- alert: ").skip(1).collect();
@@ -161,7 +162,7 @@ fn every_alert_is_tested_described_and_says_what_to_do() {
     }
 }
 
-/// The expressions of the board, as Prometheus gets it from Grafana.
+/// Returns the expressions of the dashboard, as Grafana sends them.
 fn board_expressions() -> Vec<String> {
     fn collect(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -184,7 +185,7 @@ fn board_expressions() -> Vec<String> {
 }
 
 #[test]
-fn every_expression_of_the_board_is_one() {
+fn every_expression_of_the_dashboard_is_valid() {
     let expressions = board_expressions();
     assert!(expressions.len() >= 20, "only {} expressions were found", expressions.len());
     let mut rules = "groups:\n  - name: board\n    rules:\n".to_owned();
@@ -199,7 +200,7 @@ fn every_expression_of_the_board_is_one() {
 }
 
 #[test]
-fn rules_and_board_ask_only_for_metrics_that_are_documented() {
+fn rules_and_dashboard_use_only_documented_metrics() {
     let document = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
     let asked = [board_expressions().join("\n"), integration("prometheus/rules.yml")].concat();
     let words = asked.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
@@ -212,7 +213,7 @@ fn rules_and_board_ask_only_for_metrics_that_are_documented() {
     }
 }
 
-/// The shipped configuration, with these addresses and without patience.
+/// Returns the shipped configuration with these addresses and short intervals.
 fn configuration(files: &Scratch, api: SocketAddr) -> PathBuf {
     let shipped = integration("prometheus/prometheus.yml");
     assert!(shipped.contains("127.0.0.1:7070") && shipped.contains("scrape_interval: 15s"));
@@ -224,7 +225,7 @@ fn configuration(files: &Scratch, api: SocketAddr) -> PathBuf {
     files.write("prometheus.yml", &adapted)
 }
 
-/// Asks in HTTP/1.0, which has no chunks.
+/// Uses HTTP/1.0, which has no chunked responses.
 fn ask_prometheus(address: SocketAddr, path: &str) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
@@ -235,7 +236,7 @@ fn ask_prometheus(address: SocketAddr, path: &str) -> Value {
 }
 
 #[test]
-fn a_real_prometheus_scrapes_it_and_answers() {
+fn a_real_prometheus_scrapes_the_metrics() {
     let tollgate = Tollgate::start(BINARY, POLICY);
     send_traffic(&tollgate);
     let (files, port) = (Scratch::new(), free_port());

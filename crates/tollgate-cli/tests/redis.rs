@@ -1,6 +1,6 @@
-//! `store: redis://…` through the binary, on a real Redis.
+//! `store: redis://…` with the binary, on a real Redis.
 //!
-//! Deadlines are long: how busy the machine is decides nothing here.
+//! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -18,7 +18,7 @@ use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate, wai
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// A limit for all callers, which a test does not outlast.
+/// A limit for all callers that is not refilled within a test.
 fn policy(units: u32, store: &str) -> String {
     format!(
         "store: {{deadline: 10s, {store}}}\ngateway: {{workers: 1}}\n\
@@ -34,7 +34,7 @@ fn check(api: SocketAddr) -> Value {
     asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)
 }
 
-/// How many of so many checks were admitted, none of them degraded.
+/// Returns the number of admitted checks, none of them degraded.
 fn admitted(api: SocketAddr, checks: usize) -> usize {
     let answers = (0..checks).map(|_| check(api));
     answers
@@ -49,7 +49,7 @@ fn metrics(api: SocketAddr) -> String {
     String::from_utf8(get(api, "/metrics").body).unwrap()
 }
 
-/// One value of that page.
+/// Returns one value of that page.
 #[track_caller]
 fn counted(name: &str, page: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -65,7 +65,7 @@ fn ends_well(mut tollgate: Tollgate) {
     assert_eq!(tollgate.program.wait().code(), Some(0), "{}", tollgate.log());
 }
 
-/// Two servers, and callers of both at once: admitted are as many as the limit says.
+/// Calls two servers concurrently: the number of admissions is exactly the limit.
 #[track_caller]
 fn share_one_budget(store: &str) {
     let start = || Tollgate::start_with(BINARY, &policy(100, store), &["--set", "gateway.workers=2"]);
@@ -78,7 +78,7 @@ fn share_one_budget(store: &str) {
         .collect();
     let total: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
     assert_eq!(total, 100, "{}\n{}", one.log(), other.log());
-    // The gateway asks the same store.
+    // The gateway uses the same store.
     assert_eq!(get(one.gateway, "/").status, 429);
     stop(one);
     stop(other);
@@ -91,7 +91,7 @@ fn two_servers_share_one_budget_exactly() {
 }
 
 #[test]
-fn what_was_spent_outlives_the_server() {
+fn counts_survive_a_restart_of_the_server() {
     let redis = Redis::start();
     let store = format!("url: '{}'", redis.url());
     let first = start(5, &store);
@@ -104,7 +104,7 @@ fn what_was_spent_outlives_the_server() {
     assert_eq!(get(second.gateway, "/").status, 429);
 }
 
-/// A service that says what each answer cost.
+/// An upstream that reports the cost of each response.
 fn costing(used: u32) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -122,7 +122,7 @@ fn costing(used: u32) -> SocketAddr {
 }
 
 #[test]
-fn what_an_answer_cost_is_settled_in_redis_and_slots_beside_it_come_back() {
+fn a_final_cost_is_settled_in_redis_and_slots_are_released() {
     let redis = Redis::start();
     let policy = format!(
         "store: {{deadline: 10s, url: '{}'}}\ngateway: {{workers: 1, upstream: 'http://{}'}}\n\
@@ -145,7 +145,7 @@ fn what_an_answer_cost_is_settled_in_redis_and_slots_beside_it_come_back() {
     stop(one);
 }
 
-/// A service that answers when it is told to, and says what that cost.
+/// An upstream that responds on command, and reports its cost.
 fn costing_when_told(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -162,9 +162,9 @@ fn costing_when_told(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<(
 }
 
 #[test]
-fn a_cost_that_is_known_while_redis_is_gone_is_settled_when_it_is_back() {
+fn a_cost_known_during_an_outage_is_settled_afterwards() {
     for (used, left) in [(250, 750), (20, 980)] {
-        // What was reserved survives the restart.
+        // The reservation survives the restart.
         let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
         let ((go_on, told), (begin, began)) = (mpsc::channel(), mpsc::channel());
         let policy = format!(
@@ -197,7 +197,7 @@ fn a_cost_that_is_known_while_redis_is_gone_is_settled_when_it_is_back() {
 }
 
 #[test]
-fn a_flag_and_a_variable_name_the_store_too() {
+fn a_flag_and_a_variable_can_set_the_store() {
     let redis = Redis::start();
     let url = redis.url();
     let limits = "limits:\n  - {name: api, by: global, bucket: 3/day}\n";
@@ -213,7 +213,7 @@ fn a_flag_and_a_variable_name_the_store_too() {
 }
 
 #[test]
-fn without_redis_it_starts_degraded_and_says_so_and_recovers_when_it_comes() {
+fn without_redis_the_server_starts_degraded_and_recovers() {
     let redis = Redis::start();
     redis.kill();
     let mut tollgate = start(100, &format!("url: '{}', outage: {{failures: 1}}", redis.url()));
@@ -228,14 +228,14 @@ fn without_redis_it_starts_degraded_and_says_so_and_recovers_when_it_comes() {
     assert_eq!(get(tollgate.api, "/readyz").status, 200);
 
     redis.restart();
-    // Two without Redis so far.
+    // Two degraded decisions so far.
     let (api, mut owed) = (tollgate.api, 2);
     tollgate.program.wait_until("an answer of Redis", || {
         let degraded = check(api)["degraded"] == true;
         owed += u64::from(degraded);
         !degraded
     });
-    // What was admitted without Redis is charged to it, with nobody asking.
+    // Requests that were admitted without Redis are charged to it without further traffic.
     tollgate.program.wait_until("charging what is owed", || {
         counted("tollgate_replayed_units_total", &metrics(api)) == owed
     });
@@ -246,12 +246,12 @@ fn without_redis_it_starts_degraded_and_says_so_and_recovers_when_it_comes() {
 }
 
 #[test]
-fn a_node_without_traffic_knows_that_redis_is_gone_and_that_it_is_back() {
+fn a_node_without_traffic_notices_an_outage_and_its_end() {
     let redis = Redis::start();
     redis.kill();
     let mut tollgate = start(100, &format!("url: '{}'", redis.url()));
     let api = tollgate.api;
-    // Nobody has asked anything.
+    // There was no request.
     let store = told(api, "/readyz")["store"].clone();
     assert_eq!((&store["state"], &store["degraded_decisions"]), (&"degraded".into(), &0.into()), "{store}");
     assert_eq!(store["address"], redis.url(), "{store}");
@@ -266,7 +266,7 @@ fn a_node_without_traffic_knows_that_redis_is_gone_and_that_it_is_back() {
     assert_eq!(counted("tollgate_store_up", &metrics(api)), 0);
 }
 
-/// How many keys the log says this of, all its lines together.
+/// Returns the number of keys in all log lines with these words.
 fn keys_that(words: &str, log: &str) -> u64 {
     let lines = log.lines().filter(|line| line.contains(words));
     let keys = lines.map(|line| line.split_once("keys=").unwrap().1);
@@ -278,7 +278,7 @@ const CHARGED: &str = "charged the store with what was admitted without it";
 const LOST: &str = "what these keys spent without it: that is lost";
 
 #[test]
-fn what_is_owed_at_the_end_is_charged_or_said_to_be_lost() {
+fn outstanding_charges_at_shutdown_are_charged_or_logged_as_lost() {
     const OWED: u64 = 20;
     let redis = Redis::start();
     let config = format!(
@@ -287,7 +287,7 @@ fn what_is_owed_at_the_end_is_charged_or_said_to_be_lost() {
         redis.url()
     );
     let check = |api, user: &str| asked(api, "/v1/check", &format!(r#"{{"path":"/","user":"{user}"}}"#));
-    // Owes for so many callers to a Redis that does not answer, and is told to end.
+    // Has outstanding charges for this many callers while Redis does not answer, and is told to stop.
     let end = |turn: u64, is_back: bool| {
         let mut tollgate = Tollgate::start(BINARY, &config);
         redis.pause();
@@ -312,7 +312,7 @@ fn what_is_owed_at_the_end_is_charged_or_said_to_be_lost() {
         charged
     };
     assert_eq!(end(0, false), 0, "nobody can be charged");
-    // How long Redis is left alone is a matter of luck, and longer than the end may wait.
+    // The backoff of Redis is random, and may exceed the shutdown timeout.
     let lucky = (1..20).find(|turn| end(*turn, true) == OWED).expect("one finds Redis in time");
     let next = Tollgate::start(BINARY, &config);
     let answer = check(next.api, &format!("{lucky}-7"));
@@ -320,7 +320,7 @@ fn what_is_owed_at_the_end_is_charged_or_said_to_be_lost() {
 }
 
 #[test]
-fn a_degraded_answer_of_the_gateway_says_so() {
+fn a_degraded_response_of_the_gateway_has_a_header() {
     let redis = Redis::start();
     redis.kill();
     let tollgate = start(100, &format!("url: '{}'", redis.url()));
@@ -328,7 +328,7 @@ fn a_degraded_answer_of_the_gateway_says_so() {
 }
 
 #[test]
-fn a_cluster_of_one_node_is_no_false_alarm() {
+fn a_cluster_of_one_node_causes_no_warning() {
     let redis = Redis::start_with(&["--cluster-enabled", "yes"]);
     redis.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     wait_until("the cluster to be whole", || redis.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
@@ -353,7 +353,7 @@ fn a_redis_that_dies_and_comes_back_is_used_again() {
 }
 
 #[test]
-fn a_wrong_password_is_said_and_never_shown() {
+fn a_wrong_password_is_reported_and_never_shown() {
     let redis = Redis::start_with_password(None, "hunter2");
     let (address, right) = (redis.address(), redis.url());
     for (store, cause) in [
@@ -388,13 +388,13 @@ fn a_user_of_access_control_lists_logs_in() {
 }
 
 #[test]
-fn tls_is_spoken_with_those_who_are_believed() {
+fn tls_needs_a_trusted_certificate() {
     let redis = Redis::start_with_tls();
     let url = redis.url();
     assert!(url.starts_with("rediss://"), "{url}");
     let believed = start(100, &format!("url: '{url}', ca: {}", redis.ca().display()));
     assert_eq!(admitted(believed.api, 1), 1, "{}", believed.log());
-    // Nobody public has signed it.
+    // No public authority has signed it.
     let stranger = start(100, &format!("url: '{url}'"));
     assert!(stranger.log().contains("warning: cannot use the store rediss://"), "{}", stranger.log());
     assert_eq!(check(stranger.api)["degraded"], true);
@@ -409,7 +409,7 @@ fn sentinels_and_clusters_are_one_budget_too() {
 }
 
 #[test]
-fn a_server_that_lets_somebody_connect_and_no_more_is_found_out_at_the_start() {
+fn missing_permissions_are_detected_at_the_start() {
     let (primary, replica) = (Redis::start(), Redis::start());
     replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     let cluster = RedisCluster::start();
@@ -445,7 +445,7 @@ fn servers_that_share_a_redis_know_how_many_they_are() {
 }
 
 #[test]
-fn a_slot_is_given_back_by_the_last_request_of_a_server_that_ends() {
+fn the_last_request_of_a_stopping_server_releases_its_slot() {
     let redis = Redis::start();
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = format!(
@@ -468,7 +468,7 @@ fn a_slot_is_given_back_by_the_last_request_of_a_server_that_ends() {
     for _ in 0..3 {
         let tollgate = Tollgate::start(BINARY, &config);
         let gateway = tollgate.gateway;
-        // Nothing keeps the server once this is answered.
+        // The server has nothing left to do after this response.
         let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let client = thread::spawn(move || Client::connect(gateway).unwrap().ask(request).unwrap().status);
         was_asked.recv().unwrap();
@@ -481,7 +481,7 @@ fn a_slot_is_given_back_by_the_last_request_of_a_server_that_ends() {
 }
 
 #[test]
-fn what_redis_was_asked_is_counted() {
+fn calls_to_redis_are_counted() {
     let redis = Redis::start();
     let tollgate = start(2, &format!("url: '{}', deny_cache: off", redis.url()));
     let before = metrics(tollgate.api);

@@ -1,4 +1,4 @@
-//! `tollgate replay`: what is typed, what is printed, what goes wrong.
+//! `tollgate replay`: arguments, output, and errors.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
@@ -14,14 +14,14 @@ limits:
   - {name: logins, endpoint: /login, by: ip, bucket: 2/hour}
 ";
 
-/// Runs `tollgate replay` in a folder.
+/// Runs `tollgate replay` in a directory.
 fn replay(folder: &Scratch, arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.arg("replay").args(arguments).env_clear().current_dir(folder.path());
     ProgramOutput::of(command)
 }
 
-/// A folder with a policy and a log.
+/// Creates a directory with a policy and a log.
 fn folder() -> Scratch {
     let folder = Scratch::new();
     folder.write("policy.yaml", POLICY);
@@ -29,7 +29,8 @@ fn folder() -> Scratch {
     folder
 }
 
-/// Two clients, one of them in a hurry: 5 requests in the first minute, 4 in the second, of which 3 are logins.
+/// Two clients, one of them fast: 5 requests in the first minute, 4 in the second, of which 3 are
+/// logins.
 fn log() -> String {
     let mut log = String::new();
     for (client, minute, second, path) in [
@@ -59,7 +60,7 @@ fn json(finished: &ProgramOutput) -> Value {
 }
 
 #[test]
-fn json_says_what_was_put_to_the_policy_and_what_it_refused() {
+fn json_has_the_replayed_and_the_refused_requests() {
     let folder = folder();
     let report = json(&replay(&folder, &["--policy", "policy.yaml", "--json", "access.log"]));
     let total = |name: &str| report[name].as_u64().unwrap();
@@ -79,7 +80,7 @@ fn json_says_what_was_put_to_the_policy_and_what_it_refused() {
 }
 
 #[test]
-fn text_says_first_what_matters_and_stays_within_a_hundred_columns() {
+fn the_text_report_starts_with_totals_and_fits_100_columns() {
     let folder = folder();
     folder.write("lax.yaml", "store: redis://127.0.0.1:1\nlimits: [{name: lax, by: ip, bucket: 100/minute}]");
     let arguments = ["--policy", "policy.yaml", "--policy", "lax.yaml", "--suggest", "1%", "access.log"];
@@ -116,7 +117,7 @@ fn a_page_is_written_beside_the_json() {
 }
 
 #[test]
-fn what_cannot_be_read_or_meant_ends_with_two_and_says_what_to_do() {
+fn invalid_input_exits_with_2_and_help() {
     let folder = folder();
     folder.write("broken.yaml", "limits: [{by: ip, bucket: 0/s}]");
     folder.write("letter.txt", "Dear reader,\nthis is no log.\n");
@@ -127,10 +128,10 @@ fn what_cannot_be_read_or_meant_ends_with_two_and_says_what_to_do() {
         (&["--policy", "policy.yaml", "--format", "combined", "letter.txt"], "begins: Dear reader,"),
         (&["--policy", "policy.yaml", "--format", "combined", "letter.txt"], "combined, common, json, csv"),
         (&["--policy", "policy.yaml", "gone.log"], "gone.log"),
-        (&["--policy", "broken.yaml", "access.log"], "a rate of zero admits nobody"),
+        (&["--policy", "broken.yaml", "access.log"], "a rate of zero admits no request"),
         (
             &["--policy", "policy.yaml", "--policy", "broken.yaml", "access.log"],
-            "a rate of zero admits nobody",
+            "a rate of zero admits no request",
         ),
         (&["--policy", "policy.yaml", "--suggest", "1", "access.log"], "1%, 0.5%"),
         (&["--policy", "policy.yaml", "--limit", "login", "access.log"], "did you mean `logins`?"),
@@ -143,7 +144,7 @@ fn what_cannot_be_read_or_meant_ends_with_two_and_says_what_to_do() {
 }
 
 #[test]
-fn an_empty_log_and_a_limit_that_nobody_met_are_told_and_are_no_mistake() {
+fn an_empty_log_and_an_unused_limit_are_noted() {
     let folder = Scratch::new();
     folder.write("policy.yaml", "limits: [{name: login, endpoint: /login, by: ip, bucket: 1/s}]");
     folder.write("empty.log", "");
@@ -159,7 +160,7 @@ fn an_empty_log_and_a_limit_that_nobody_met_are_told_and_are_no_mistake() {
 }
 
 #[test]
-fn a_log_is_read_once_however_it_is_spelt_and_a_field_that_is_not_there_is_told() {
+fn a_duplicate_log_is_rejected_and_a_missing_field_is_noted() {
     let folder = folder();
     std::os::unix::fs::symlink("access.log", folder.path().join("link.log")).unwrap();
     for other in ["access.log", "./access.log", "link.log"] {
@@ -180,7 +181,7 @@ fn a_log_is_read_once_however_it_is_spelt_and_a_field_that_is_not_there_is_told(
 }
 
 #[test]
-fn beside_single_decisions_stands_how_many_each_refused() {
+fn exactness_includes_the_number_of_refusals() {
     let folder = Scratch::new();
     folder.write("policy.yaml", "limits: [{name: a, by: global, rate: 2/minute, algorithm: fixed-window}]");
     let line = |second: u32| format!("{{\"time\": {second}, \"path\": \"/\"}}\n");

@@ -1,7 +1,7 @@
-//! The Redis protocol of the real binary, with the clients that people have.
+//! The Redis protocol of the real binary, with popular clients.
 //!
-//! `resp/clients.rs` lets each client hold the same conversation; `resp/hostile.rs` has those that
-//! want to do harm. `make test` installs what is needed: see `clients/README.md`.
+//! `resp/clients.rs` runs the same conversation with each client; `resp/hostile.rs` has hostile
+//! clients. `make test` installs the clients: see `clients/README.md`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
@@ -24,17 +24,17 @@ use tollgate_testkit::{Scratch, Tollgate, free_port};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// What `TG.CHECK` is asked about.
+/// The limit for `TG.CHECK`.
 const POLICY: &str = "limits:\n  - {name: per-user, by: user, bucket: 5/minute}\n";
 
 const PASSWORD: &str = "open sesame";
 
-/// A server that can be ended and started again at the same address.
+/// A server that can be restarted at the same address.
 struct Server {
     tollgate: Option<Tollgate>,
     address: SocketAddr,
     arguments: Vec<String>,
-    /// Holds the password.
+    /// The directory of the password file.
     _files: Scratch,
 }
 
@@ -43,7 +43,7 @@ impl Server {
         Self::start(Vec::new(), Scratch::new())
     }
 
-    /// One that wants a password.
+    /// Starts a server with a password.
     fn locked() -> Self {
         let files = Scratch::new();
         let password = files.write("password", PASSWORD);
@@ -58,7 +58,7 @@ impl Server {
         server
     }
 
-    /// Ends it without a word, and starts it again: all connections are broken, and all is forgotten.
+    /// Kills and restarts the server: all connections break, and the state is lost.
     fn restart(&mut self) {
         drop(self.tollgate.take());
         let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();

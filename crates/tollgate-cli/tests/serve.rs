@@ -1,4 +1,4 @@
-//! A running server: how it starts, reloads and ends.
+//! A running server: start, reload and shutdown.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -13,12 +13,12 @@ use tollgate_testkit::{Program, ProgramOutput, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// Their ports are fixed otherwise.
+/// These listeners have fixed default ports.
 const QUIET: [&str; 4] = ["--listen-rls", "off", "--listen-resp", "off"];
 
 const POLICY: &str = "limits:\n  - {name: api, by: global, bucket: 3/hour}\n";
 
-/// Sends one request, and reads its answer to the end.
+/// Sends one request, and reads its response to the end.
 fn ask(address: SocketAddr, request: &str, headers: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
@@ -43,7 +43,7 @@ fn readiness(tollgate: &Tollgate) -> (u16, Value) {
     (status, serde_json::from_str(&body).unwrap())
 }
 
-/// Waits until the log says so.
+/// Waits until the log contains the text.
 fn wait_for_log(tollgate: &mut Tollgate, text: &str) {
     let log = tollgate.files.path().join("stderr.log");
     let said = || fs::read_to_string(&log).unwrap_or_default().contains(text);
@@ -55,7 +55,7 @@ fn stop(mut tollgate: Tollgate) -> Option<i32> {
     tollgate.program.wait().code()
 }
 
-/// `tollgate serve` that is expected to end by itself.
+/// Runs `tollgate serve`, which is expected to exit.
 fn refused(arguments: &[&str]) -> ProgramOutput {
     let mut command = Command::new(BINARY);
     command.arg("serve").args(QUIET).args(arguments).env_clear();
@@ -63,7 +63,7 @@ fn refused(arguments: &[&str]) -> ProgramOutput {
 }
 
 #[test]
-fn without_a_file_the_sample_is_served_and_says_what_to_try() {
+fn without_a_file_the_sample_is_served_with_commands_to_try() {
     let files = Scratch::new();
     let (ready, log) = (files.path().join("ready.json"), files.path().join("log"));
     let mut command = Command::new(BINARY);
@@ -104,14 +104,14 @@ fn without_a_file_the_sample_is_served_and_says_what_to_try() {
 }
 
 #[test]
-fn an_interrupt_ends_it_too() {
+fn sigint_stops_the_server() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     tollgate.program.signal("INT");
     assert_eq!(tollgate.program.wait().code(), Some(0));
 }
 
 #[test]
-fn a_surface_that_is_off_does_not_listen() {
+fn a_listener_that_is_off_is_not_opened() {
     let tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", "listen.gateway=off"]);
     let ready = fs::read_to_string(tollgate.files.path().join("ready.json")).unwrap();
     assert!(ready.starts_with("{\"gateway\":null,\"api\":\"127.0.0.1:"), "{ready}");
@@ -120,7 +120,7 @@ fn a_surface_that_is_off_does_not_listen() {
 }
 
 #[test]
-fn a_change_of_the_file_is_put_in_force_and_keeps_what_was_spent() {
+fn a_changed_file_takes_effect_and_keeps_the_counts() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     let spent: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
     assert_eq!(spent, [200, 200, 200, 429]);
@@ -129,7 +129,7 @@ fn a_change_of_the_file_is_put_in_force_and_keeps_what_was_spent() {
         "limits:\n  - {name: api, by: global, bucket: 6/hour}\n  - {name: new, by: ip, bucket: 9/hour}\n",
     );
     wait_for_log(&mut tollgate, "the file has changed: added new; changed api");
-    // Half of the old amount is half of the new one at most: nobody begins anew.
+    // At most half of the new amount is left, because half of the old one was: no key starts over.
     let after: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
     assert_eq!(after, [200, 200, 200, 429], "three of six were spent before");
     let (status, told) = readiness(&tollgate);
@@ -138,7 +138,7 @@ fn a_change_of_the_file_is_put_in_force_and_keeps_what_was_spent() {
 }
 
 #[test]
-fn a_hangup_reloads_at_once() {
+fn sighup_reloads_at_once() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     tollgate.program.signal("HUP");
     wait_for_log(&mut tollgate, "on SIGHUP: nothing is different");
@@ -146,7 +146,7 @@ fn a_hangup_reloads_at_once() {
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_is_shown_until_it_is_mended() {
+fn an_invalid_file_changes_nothing_and_is_reported_until_corrected() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     tollgate.files.write("tollgate.yaml", "limits:\n  - {name: api, by: global, bucket: 9/minuet}\n");
     wait_for_log(&mut tollgate, "not reloaded, the file has changed; the old policy stays in force");
@@ -167,7 +167,7 @@ fn a_broken_file_changes_nothing_and_is_shown_until_it_is_mended() {
 }
 
 #[test]
-fn a_broken_file_shows_none_of_its_keys() {
+fn the_error_of_an_invalid_file_shows_no_keys() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     tollgate.files.write(
         "tollgate.yaml",
@@ -184,7 +184,7 @@ fn a_broken_file_shows_none_of_its_keys() {
 }
 
 #[test]
-fn a_pipe_in_place_of_the_file_keeps_nobody_from_hearing_signals() {
+fn a_pipe_in_place_of_the_file_does_not_block_signals() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     let file = tollgate.files.path().join("tollgate.yaml");
     fs::remove_file(&file).unwrap();
@@ -196,7 +196,7 @@ fn a_pipe_in_place_of_the_file_keeps_nobody_from_hearing_signals() {
 }
 
 #[test]
-fn at_the_start_a_pipe_will_do() {
+fn the_start_accepts_a_pipe() {
     let files = Scratch::new();
     let (pipe, ready) = (files.path().join("pipe"), files.path().join("ready.json"));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -212,7 +212,7 @@ fn at_the_start_a_pipe_will_do() {
 }
 
 #[test]
-fn a_ready_file_of_before_is_gone_before_anything_listens() {
+fn a_leftover_ready_file_is_removed_before_listening() {
     let (files, taken) = (Scratch::new(), TcpListener::bind("127.0.0.1:0").unwrap());
     let ready = files.write("ready.json", "{}");
     let address = taken.local_addr().unwrap().to_string();
@@ -222,7 +222,7 @@ fn a_ready_file_of_before_is_gone_before_anything_listens() {
 }
 
 #[test]
-fn an_address_in_brackets_is_an_address_and_no_list() {
+fn an_address_in_brackets_is_not_a_list() {
     for arguments in [["--listen-api", "[::1]:0"], ["--set", "listen.api=[::1]:0"]] {
         let files = Scratch::new();
         let ready = files.path().join("ready.json");
@@ -239,7 +239,7 @@ fn an_address_in_brackets_is_an_address_and_no_list() {
 }
 
 #[test]
-fn a_file_that_is_deleted_is_missed_and_welcomed_back() {
+fn a_deleted_file_is_reported_and_reloaded_when_restored() {
     let mut tollgate = Tollgate::start(BINARY, POLICY);
     fs::remove_file(tollgate.files.path().join("tollgate.yaml")).unwrap();
     wait_for_log(&mut tollgate, "there is no such file");
@@ -264,7 +264,7 @@ fn a_setting_that_takes_a_restart_is_named() {
 }
 
 #[test]
-fn what_was_typed_still_wins_after_a_reload() {
+fn flags_override_the_file_after_a_reload() {
     let limits = "limits=[{name: typed, by: global, bucket: 1/hour}]";
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", limits]);
     tollgate.files.write("tollgate.yaml", "limits:\n  - {name: api, by: global, bucket: 9/hour}\n");
@@ -275,7 +275,7 @@ fn what_was_typed_still_wins_after_a_reload() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_to_be_taken() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     for setting in ["listen.gateway", "listen.api"] {
@@ -290,7 +290,7 @@ fn a_port_that_is_taken_is_said_to_be_taken() {
 }
 
 #[test]
-fn a_ready_file_that_cannot_be_written_is_said_so() {
+fn an_unwritable_ready_file_is_reported() {
     let files = Scratch::new();
     let ready = files.path().join("nowhere/ready.json");
     let free = ["--set", "listen.gateway=127.0.0.1:0", "--set", "listen.api=127.0.0.1:0"];
@@ -305,7 +305,7 @@ fn a_ready_file_that_cannot_be_written_is_said_so() {
 }
 
 #[test]
-fn a_token_is_asked_for_and_the_commands_know_it() {
+fn a_token_is_required_and_the_commands_send_it() {
     const TOKEN: &str = "0123456789abcdef";
     let files = Scratch::new();
     let token = files.write("token", &format!("{TOKEN}\n"));
@@ -328,7 +328,7 @@ fn a_token_is_asked_for_and_the_commands_know_it() {
 }
 
 #[test]
-fn the_commands_and_the_server_understand_each_other() {
+fn the_commands_work_with_the_server() {
     let tollgate = Tollgate::start(BINARY, "limits:\n  - {name: api, by: [tenant, user], bucket: 2/hour}\n");
     let api = format!("http://{}", tollgate.api);
     let run = |arguments: &[&str]| {
@@ -367,14 +367,14 @@ fn the_commands_and_the_server_understand_each_other() {
         assert_eq!(wrong.0, Some(2), "{typed:?}: {wrong:?}");
         assert!(wrong.2.contains(help), "{typed:?}: {wrong:?}");
     }
-    // A key of numbers is no amount.
+    // A numeric key is not an amount.
     let unknown = run(&["grant", "api", "acme", "ann", "x7"]);
     assert!(unknown.0 == Some(2) && !unknown.2.contains("--cost"), "{unknown:?}");
     assert_eq!(stop(tollgate), Some(0));
 }
 
 #[test]
-fn a_log_for_machines_is_json_from_the_first_line_to_the_last() {
+fn every_line_of_a_json_log_is_json() {
     let config = format!("{POLICY}log: {{format: json}}\nlisten: {{rls: \"127.0.0.1:0\"}}\n");
     let mut tollgate = Tollgate::start(BINARY, &config);
     tollgate.files.write("tollgate.yaml", "nonsense");
@@ -391,7 +391,7 @@ fn a_log_for_machines_is_json_from_the_first_line_to_the_last() {
     assert!(log.lines().next().is_some_and(|it| it.contains(&rls)), "{log}");
 }
 
-/// An upstream that takes one request, says so, and answers when told to.
+/// An upstream that takes one request, reports it, and responds on command.
 fn slow_upstream() -> (String, Receiver<()>, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("gateway.upstream=http://{}", listener.local_addr().unwrap());
@@ -409,7 +409,7 @@ fn slow_upstream() -> (String, Receiver<()>, Sender<()>) {
 }
 
 #[test]
-fn the_end_waits_for_what_runs() {
+fn shutdown_waits_for_running_requests() {
     let (upstream, was_asked, answer) = slow_upstream();
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream]);
     let gateway = tollgate.gateway;
@@ -424,7 +424,7 @@ fn the_end_waits_for_what_runs() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_exits_at_once() {
     let (upstream, was_asked, _never) = slow_upstream();
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream]);
     let mut client = TcpStream::connect(tollgate.gateway).unwrap();
@@ -438,7 +438,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn what_runs_too_long_is_cut_off() {
+fn requests_beyond_the_drain_timeout_are_cut_off() {
     let (upstream, was_asked, _never) = slow_upstream();
     let patience = "gateway.timeouts.drain=50ms";
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream, "--set", patience]);

@@ -1,6 +1,6 @@
-//! The service as a whole: the real binary, judged by real tools.
+//! The service as a whole: the real binary, tested with real tools.
 //!
-//! What each tool is and where it comes from: `tools/README.md`. `make test` installs them.
+//! `tools/README.md` describes the tools. `make test` installs them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
@@ -35,10 +35,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// A limit that nobody reaches: what is judged here is the service around it.
+/// A limit that is never reached, because these tests are about the service around it.
 const ROOMY: &str = "limits:\n  - {name: roomy, by: ip, bucket: 100000000/second}\n";
 
-/// One at a time: a test that fills the machine would judge the next one too.
+/// Runs tests one at a time, because a test with high load would affect the next one.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

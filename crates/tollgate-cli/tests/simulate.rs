@@ -1,9 +1,10 @@
-//! `tollgate simulate`, as it is typed.
+//! `tollgate simulate` on the command line.
 //!
-//! Not here: what algorithms do (`tollgate-sim`), the Lab (`page.rs`, `tollgate-server/tests`).
+//! The algorithms are tested in `tollgate-sim`, the Lab in `page.rs` and `tollgate-server/tests`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -23,7 +24,7 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn bare_it_shows_why_a_fixed_window_lets_twice_the_limit_through() {
+fn by_default_it_shows_that_a_fixed_window_admits_twice_its_limit() {
     let finished = simulate(&[]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     assert!(finished.stdout.contains("twice the limit"), "{}", finished.stdout);
@@ -38,7 +39,7 @@ fn bare_it_shows_why_a_fixed_window_lets_twice_the_limit_through() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_answer() {
+fn the_same_seed_gives_the_same_result() {
     let poisson = ["--traffic", "poisson", "--clients", "5", "--load", "2", "--duration", "5m"];
     let seeded = |seed| json(&[&poisson[..], &["--seed", seed]].concat());
     assert_eq!(seeded("7"), seeded("7"));
@@ -46,9 +47,9 @@ fn the_same_seed_is_the_same_answer() {
 }
 
 #[test]
-fn a_log_says_how_exact_each_algorithm_is() {
+fn a_log_shows_the_exactness_of_each_algorithm() {
     let files = Scratch::new();
-    // Three at the end of a stretch of ten seconds, three at the start of the next.
+    // Three requests at the end of a window of ten seconds, three at the start of the next.
     let line = |second: &str| {
         format!("192.0.2.1 - - [17/May/2015:10:05:{second} +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n")
     };
@@ -66,18 +67,31 @@ fn a_log_says_how_exact_each_algorithm_is() {
 }
 
 #[test]
-fn pictures_are_written_where_they_are_wanted() {
+fn charts_are_written_to_files() {
     let files = Scratch::new();
-    let (svg, png) = (files.path().join("a.svg"), files.path().join("a.png"));
-    let finished = simulate(&["--svg", svg.to_str().unwrap(), "--png", png.to_str().unwrap()]);
+    let svg = files.path().join("a.svg");
+    let finished = simulate(&["--svg", svg.to_str().unwrap()]);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.contains("fixed-window") && svg.contains("limit 10/minute"));
-    assert!(fs::read(png).unwrap().starts_with(b"\x89PNG"));
 }
 
 #[test]
-fn a_mistake_is_told_with_a_way_out_and_nothing_is_written() {
+fn png_is_rejected_with_a_message_that_names_svg() {
+    let files = Scratch::new();
+    let file = files.path().join("a.PNG");
+    let file = file.to_str().unwrap();
+    for arguments in [&["--png", file][..], &["--png"], &["--svg", file]] {
+        let finished = simulate(arguments);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(finished.stderr.contains("does not write PNG"), "{arguments:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("--svg"), "{arguments:?}: {}", finished.stderr);
+    }
+    assert!(!Path::new(file).exists());
+}
+
+#[test]
+fn a_mistake_gets_help_and_nothing_is_written() {
     let files = Scratch::new();
     let picture = files.path().join("a.svg");
     for (arguments, expected) in [

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service and the Redis protocol, as the binary serves them.
+//! Envoy's rate limit service and the Redis protocol of the binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "surfaces/streams.rs"]
@@ -29,7 +29,7 @@ fn curl(arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::of(command)
 }
 
-/// What a client of Redis is answered, who says this in one go and has nothing more to say.
+/// Sends a text to the Redis protocol, and returns all replies.
 fn redis(address: SocketAddr, said: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("{said}QUIT\r\n").as_bytes()).unwrap();
@@ -38,7 +38,7 @@ fn redis(address: SocketAddr, said: &str) -> String {
     answer
 }
 
-/// The status that `/json` answers about a user, who spends one.
+/// Returns the status of `/json` for a user, who spends one unit.
 fn json(tollgate: &Tollgate, user: &str) -> String {
     let body =
         format!(r#"{{"domain":"shop","descriptors":[{{"entries":[{{"key":"user","value":"{user}"}}]}}]}}"#);
@@ -57,7 +57,7 @@ fn with_folder(folder: &Scratch) -> Tollgate {
 }
 
 #[test]
-fn both_are_served_said_and_counted() {
+fn both_are_served_printed_and_counted() {
     let mut tollgate = Tollgate::start(BINARY, BOTH);
     let (rls, resp) = (tollgate.rls.unwrap(), tollgate.resp.unwrap());
     let answer = redis(resp, "CL.THROTTLE user:1 15 30 60\r\n");
@@ -88,7 +88,7 @@ fn both_are_served_said_and_counted() {
 }
 
 #[test]
-fn streams_that_nobody_ends_do_not_hold_up_the_end() {
+fn open_streams_do_not_delay_shutdown() {
     let mut tollgate = Tollgate::start(BINARY, BOTH);
     let streams = Streams::open(tollgate.rls.unwrap());
     tollgate.program.signal("TERM");
@@ -100,7 +100,7 @@ fn streams_that_nobody_ends_do_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_password_is_asked_for_where_there_is_one() {
+fn a_configured_password_is_required() {
     let files = Scratch::new();
     let password = files.write("password", "correct horse\n");
     let tollgate =
@@ -113,7 +113,7 @@ fn a_password_is_asked_for_where_there_is_one() {
 }
 
 #[test]
-fn files_of_envoy_are_served_as_they_are_and_watched() {
+fn files_of_envoy_are_served_unchanged_and_watched() {
     let folder = Scratch::new();
     folder.write("shop.yaml", &shop(2));
     let mut tollgate = with_folder(&folder);
@@ -155,7 +155,7 @@ fn a_config_map_that_is_swapped_is_noticed() {
 }
 
 #[test]
-fn settings_of_both_take_a_restart_and_say_so() {
+fn changed_settings_of_both_are_reported_as_needing_a_restart() {
     let mut tollgate = Tollgate::start(BINARY, BOTH);
     let changed =
         format!("{BOTH}rls: {{headers: off, envoy_config: /nowhere}}\nresp: {{password_file: none}}\n");

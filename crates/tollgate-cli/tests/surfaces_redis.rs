@@ -1,7 +1,7 @@
-//! Envoy's rate limit service and the Redis protocol where Redis counts: one budget for several
-//! processes, and answers while Redis is away.
+//! Envoy's rate limit service and the Redis protocol on a Redis store: one budget for several
+//! processes, and responses during an outage.
 //!
-//! Deadlines are long: how busy the machine is decides nothing here.
+//! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -26,10 +26,10 @@ const SHOP: &str =
 const BY_ENVOYS_FILE: Question<'_> = Question { domain: "shop", key: "user", value: "ann" };
 const BY_THE_POLICY: Question<'_> = Question { domain: "edge", key: "api_key", value: "k1" };
 const DENIED_WITHOUT_REDIS: Question<'_> = Question { domain: "edge", key: "strict", value: "s" };
-/// Fifty, and no more in a day.
+/// Fifty a day.
 const THROTTLE: &str = "CL.THROTTLE ann 49 1 86400\r\n";
 
-/// A server on Redis, on Envoy's files and with both surfaces.
+/// Starts a server on Redis, with Envoy's files and both protocols.
 fn start(redis: &Redis, folder: &Scratch) -> Tollgate {
     let config = format!(
         "store: {{url: '{}', deadline: 10s, outage: {{failures: 1}}}}\n\
@@ -48,7 +48,7 @@ fn envoys_files() -> Scratch {
     folder
 }
 
-/// How many of so many commands on one connection were admitted. None is answered by an error.
+/// Returns the number of admitted commands on one connection. None of them may be an error.
 #[track_caller]
 fn throttled(resp: SocketAddr, times: usize) -> usize {
     let mut stream = TcpStream::connect(resp).unwrap();
@@ -60,7 +60,7 @@ fn throttled(resp: SocketAddr, times: usize) -> usize {
     answer.matches("*5\r\n:0\r\n").count()
 }
 
-/// Callers of two servers at once: together they are admitted as often as one would be.
+/// Calls two servers concurrently: together they admit exactly the limit.
 #[track_caller]
 fn share(ask: impl Fn(&Tollgate) -> usize + Sync) {
     let (redis, folder) = (Redis::start(), envoys_files());
@@ -76,7 +76,7 @@ fn share(ask: impl Fn(&Tollgate) -> usize + Sync) {
     }
 }
 
-/// Decisions that were made without Redis.
+/// Returns the number of degraded decisions.
 fn degraded(api: SocketAddr) -> u64 {
     let page = String::from_utf8(get(api, "/metrics").body).unwrap();
     let counts = page.lines().filter_map(|line| line.strip_prefix("tollgate_degraded_decisions_total{"));
@@ -99,7 +99,7 @@ fn two_servers_share_what_cl_throttle_grants_exactly() {
 }
 
 #[test]
-fn while_redis_is_away_every_question_is_answered_by_the_rules_for_that_and_then_by_redis_again() {
+fn during_an_outage_the_outage_rules_decide_and_then_redis_again() {
     let (redis, folder) = (Redis::start(), envoys_files());
     let mut server = start(&redis, &folder);
     let (rls, resp, api) = (server.rls.unwrap(), server.resp.unwrap(), server.api);
@@ -110,7 +110,7 @@ fn while_redis_is_away_every_question_is_answered_by_the_rules_for_that_and_then
 
     redis.kill();
     for question in [BY_ENVOYS_FILE, BY_THE_POLICY] {
-        // A share of the limit is counted here.
+        // A share of the limit is counted locally.
         let admitted = question.admitted(rls, 60);
         assert!((1..=50).contains(&admitted), "{question:?}: {admitted}");
     }

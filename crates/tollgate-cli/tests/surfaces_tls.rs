@@ -1,4 +1,4 @@
-//! TLS on Envoy's rate limit service and on the Redis protocol: who may ask, and who may not.
+//! TLS of Envoy's rate limit service and of the Redis protocol.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -19,7 +19,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
 const QUESTION: Question<'_> = Question { domain: "edge", key: "user", value: "ann" };
 
-/// A server whose certificate somebody signed, who perhaps wants to see one of theirs.
+/// Starts a server with a certificate; optionally it requires a client certificate.
 fn start(authority: &Authority, wants_one: bool) -> Tollgate {
     let (certificate, key) = authority.sign("127.0.0.1");
     authority.files.write("server.pem", &certificate);
@@ -35,7 +35,7 @@ fn start(authority: &Authority, wants_one: bool) -> Tollgate {
     Tollgate::start(BINARY, &config)
 }
 
-/// Arguments that show a certificate of this authority.
+/// Returns arguments that send a certificate of this authority.
 fn shown(authority: &Authority) -> [String; 4] {
     let (certificate, key) = authority.sign("ann");
     authority.files.write("client.pem", &certificate);
@@ -43,7 +43,7 @@ fn shown(authority: &Authority) -> [String; 4] {
     ["--cert".into(), authority.file("client.pem"), "--key".into(), authority.file("client.key")]
 }
 
-/// Asks over TLS, with more arguments for `curl`; or why that was not answered.
+/// Sends a request over TLS, with these arguments for `curl`; returns the error if it fails.
 fn asks(rls: SocketAddr, ca: &str, arguments: &[String]) -> Result<(), String> {
     let files = Scratch::new();
     let mut all = vec!["--http2", "--cacert", ca];
@@ -56,7 +56,7 @@ fn asks(rls: SocketAddr, ca: &str, arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What `redis-cli` is answered over TLS.
+/// Runs `redis-cli` over TLS.
 fn says(resp: SocketAddr, ca: &str, arguments: &[String]) -> ProgramOutput {
     let mut command = Command::new("redis-cli");
     command.args(["-e", "-h", "127.0.0.1", "-p", &resp.port().to_string(), "--tls", "--cacert", ca]);
@@ -65,7 +65,7 @@ fn says(resp: SocketAddr, ca: &str, arguments: &[String]) -> ProgramOutput {
 }
 
 #[test]
-fn both_speak_tls_and_nothing_else() {
+fn both_accept_only_tls() {
     let authority = Authority::new();
     let server = start(&authority, false);
     let (rls, resp) = (server.rls.unwrap(), server.resp.unwrap());
@@ -86,7 +86,7 @@ fn both_speak_tls_and_nothing_else() {
 }
 
 #[test]
-fn whoever_shows_no_certificate_or_a_strangers_is_not_served() {
+fn a_client_certificate_of_the_ca_is_required() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let server = start(&authority, true);
     let (rls, resp) = (server.rls.unwrap(), server.resp.unwrap());

@@ -1,4 +1,4 @@
-//! `tollgate test`: what is typed, what is seen, and how it ends.
+//! `tollgate test`: arguments, output, and exit status.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -28,7 +28,7 @@ fn test(files: &Scratch, arguments: &[&str]) -> ProgramOutput {
     ProgramOutput::of(command(files.path(), arguments))
 }
 
-/// A policy with a file of tests beside it.
+/// Creates a policy with a test file beside it.
 fn with_tests(tests: &str) -> Scratch {
     let files = Scratch::new();
     files.write("policy.yaml", POLICY);
@@ -45,7 +45,7 @@ fn the_sample_policy_passes_its_own_tests_and_all_of_it_is_covered() {
 }
 
 #[test]
-fn what_passes_ends_with_0_however_it_is_named() {
+fn passing_tests_exit_with_0_for_every_kind_of_path() {
     let files = with_tests(PASSING);
     for arguments in
         [&[][..], &["."], &["policy.yaml"], &["policy.test.yaml"], &["policy.yaml", "policy.test.yaml"]]
@@ -64,7 +64,7 @@ fn what_passes_ends_with_0_however_it_is_named() {
 }
 
 #[test]
-fn what_fails_ends_with_1_and_every_report_says_why() {
+fn failing_tests_exit_with_1_and_every_report_has_the_reason() {
     let files = with_tests(&format!("{PASSING}{}", FAILING.trim_start_matches("tests:\n")));
     let finished = test(&files, &["--junit", "report.xml"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""));
@@ -84,7 +84,7 @@ fn what_fails_ends_with_1_and_every_report_says_why() {
 }
 
 #[test]
-fn too_little_coverage_ends_with_1() {
+fn insufficient_coverage_exits_with_1() {
     let files = with_tests(PASSING);
     let finished = test(&files, &["--min-coverage", "51%", "--coverage"]);
     assert_eq!(finished.code, Some(1));
@@ -100,7 +100,7 @@ fn too_little_coverage_ends_with_1() {
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!((finished.code, &json["coverage"][0]["enough"]), (Some(1), &false.into()));
     assert_eq!(test(&files, &["--min-coverage", "50"]).code, Some(0));
-    // Another file about the same policy covers the rest.
+    // Another file for the same policy covers the rest.
     let more =
         "policy: policy.yaml\ntests: [{name: b, steps: [{request: GET /b, cost: 10, expect: {limit: b}}]}]\n";
     files.write("more.test.yml", more);
@@ -109,7 +109,7 @@ fn too_little_coverage_ends_with_1() {
 }
 
 #[test]
-fn mistakes_end_with_2_and_nothing_is_run() {
+fn mistakes_exit_with_2_and_nothing_is_run() {
     for (arguments, expected) in [
         (&["bare.yaml"][..], "bare.yaml has no tests\n  = help: put them into bare.test.yaml beside it"),
         (&["empty"], "there is no *.test.yaml in empty or below\n  = help: put the tests of policy.yaml"),
@@ -166,7 +166,7 @@ fn tests_in_the_policy_itself_are_run_with_it() {
     assert!(finished.stdout.starts_with("policy.yaml\n  ok    Two a minute\n"), "{}", finished.stdout);
 }
 
-/// What a stream says, line by line.
+/// Reads a stream line by line.
 fn lines(stream: impl std::io::Read + Send + 'static) -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -185,11 +185,11 @@ fn wait_for(lines: &mpsc::Receiver<String>, wanted: &str) {
 }
 
 #[test]
-fn watching_shows_each_change_and_mistakes_and_ends_with_0_when_interrupted() {
+fn watch_reports_changes_and_mistakes_and_exits_with_0() {
     let files = with_tests(PASSING);
     let mut command = command(files.path(), &["--watch"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Each by itself: which of the two streams is read first is nobody's to say.
+    // Read separately, because the order of the two streams is undefined.
     let told = lines(child.stdout.take().unwrap());
     let complained = lines(child.stderr.take().unwrap());
     wait_for(&told, "ok    Two a minute");
@@ -219,7 +219,7 @@ fn the_schema_of_tests_is_printed() {
 }
 
 #[test]
-fn a_test_cannot_say_that_a_plan_or_a_claim_applies_which_no_request_has() {
+fn a_test_cannot_use_a_plan_or_claim_that_no_request_has() {
     const TESTS: &str = "tests:
   - name: pro
     defaults: {api_key: k-1}

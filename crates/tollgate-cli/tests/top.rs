@@ -1,4 +1,4 @@
-//! `tollgate top`, and questions that `tollgate mode` asks, in a terminal of their own.
+//! `tollgate top`, and the confirmations of `tollgate mode`, in a pseudoterminal.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod canned;
@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 use tollgate::{Clock, Span, SystemClock};
 use tollgate_testkit::ProgramOutput;
 
-/// What no machine needs.
+/// A timeout that only failing tests reach.
 const DEADLINE: Span = Span::from_secs(60);
 
-/// A program in a terminal of its own.
+/// A program in a pseudoterminal.
 struct Session {
     child: Child,
-    /// Our side: what is typed goes in.
+    /// The controlling side, which receives the typed input.
     keyboard: File,
     output: Receiver<Vec<u8>>,
     seen: String,
-    /// Their side, kept open so that it can be looked at after the end.
+    /// The terminal side, kept open to inspect it after the end.
     terminal: File,
     before: Termios,
 }
@@ -43,7 +43,7 @@ impl Session {
         let terminal = File::options().read(true).write(true).open(name).unwrap();
         let before = tcgetattr(&terminal).unwrap();
         let theirs = || terminal.try_clone().unwrap();
-        // A session of its own: only then is this the terminal that signals come from.
+        // A new session, so that signals of this terminal reach the program.
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_tollgate")]).args(arguments);
         command
@@ -67,7 +67,7 @@ impl Session {
         Self { child, keyboard, output, seen: String::new(), terminal, before }
     }
 
-    /// Waits until the screen has said so, from here on.
+    /// Waits until the screen shows the text, from here on.
     fn until(&mut self, text: &str) {
         let clock = SystemClock::new();
         let end = clock.now() + DEADLINE;
@@ -84,7 +84,7 @@ impl Session {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Its status, when it has ended and given the terminal back.
+    /// Waits for the end, checks that the terminal is restored, and returns the exit status.
     fn end(mut self) -> Option<i32> {
         let status = self.child.wait().unwrap();
         let after = tcgetattr(&self.terminal).unwrap();
@@ -137,14 +137,14 @@ fn server() -> CannedServer {
 }
 
 #[test]
-fn keys_are_obeyed_and_the_terminal_is_given_back() {
+fn keys_work_and_the_terminal_is_restored() {
     let server = server();
     let mut session = Session::start(&["top", "--api", server.url()], &[]);
     session.until("enforcing");
     session.until("search");
     let raw = tcgetattr(&session.terminal).unwrap();
     assert!(!raw.local_modes.contains(LocalModes::ICANON), "the terminal was taken");
-    // Back to the last pane, and its first line opened.
+    // Back to the last pane, and open its first row.
     session.type_in("\u{1b}[Z\r");
     session.until("Arithmetically-refused");
     session.type_in("qq");
@@ -153,7 +153,7 @@ fn keys_are_obeyed_and_the_terminal_is_given_back() {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back_too() {
+fn a_signal_restores_the_terminal() {
     let server = server();
     for (signal, code) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129)] {
         let mut session = Session::start(&["top", "--api", server.url()], &[]);
@@ -166,7 +166,7 @@ fn a_signal_gives_the_terminal_back_too() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_waited_for_and_a_window_may_change() {
+fn it_reconnects_to_a_server_and_handles_resizing() {
     let server = server();
     let mut session = Session::start(&["top", "--api", server.url()], &[("NO_COLOR", "1")]);
     session.until("enforcing");
@@ -183,7 +183,7 @@ fn a_server_that_goes_away_is_waited_for_and_a_window_may_change() {
 }
 
 #[test]
-fn nothing_that_a_caller_sent_moves_the_cursor() {
+fn text_from_callers_does_not_move_the_cursor() {
     let server = server();
     let mut session = Session::start(&["top", "--api", server.url()], &[]);
     session.until("/x\\u{1b}[2Jy");
@@ -193,7 +193,7 @@ fn nothing_that_a_caller_sent_moves_the_cursor() {
 }
 
 #[test]
-fn what_protects_less_is_asked_about_on_a_terminal() {
+fn weakening_protection_needs_confirmation_on_a_terminal() {
     for (typed, asked, code) in [("n\n", 2, 1), ("\n", 2, 1), ("\u{4}", 2, 1), ("y\n", 3, 0)] {
         let server = server();
         let mut session = Session::start(&["mode", "off", "--all", "--api", server.url()], &[]);
@@ -210,7 +210,7 @@ fn what_protects_less_is_asked_about_on_a_terminal() {
 }
 
 #[test]
-fn without_a_terminal_it_is_told_once() {
+fn without_a_terminal_it_prints_a_snapshot() {
     let server = server();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -235,7 +235,7 @@ fn without_a_terminal_it_is_told_once() {
 }
 
 #[test]
-fn a_wrong_address_is_told_before_the_terminal_is_taken() {
+fn a_wrong_address_is_reported_before_the_terminal_is_taken_over() {
     let url = format!("http://127.0.0.1:{}", tollgate_testkit::free_port());
     let mut session = Session::start(&["top", "--api", &url], &[]);
     session.until("nothing listens there");

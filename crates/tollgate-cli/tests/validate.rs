@@ -1,4 +1,4 @@
-//! `tollgate validate`: what it says, in which form, and with which status.
+//! `tollgate validate`: output, formats, and exit status.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::process::Command;
@@ -10,7 +10,7 @@ const GOOD: &str = "limits: [{by: ip, bucket: 5/minute}]\n";
 const ODD: &str = "limits:\n  - by: ip\n    rate: 5/minute\n    algorithm: fixed-window\n";
 const BAD: &str = "limits: [{by: ip, bucket: 5/minuet}]\n";
 
-/// `tollgate validate` in a folder with a good, an odd and a bad file.
+/// Runs `tollgate validate` in a directory with a valid, a suspicious and an invalid file.
 fn validate(arguments: &[&str]) -> ProgramOutput {
     let folder = Scratch::new();
     for (name, text) in [("good.yaml", GOOD), ("odd.yaml", ODD), ("bad.yaml", BAD)] {
@@ -29,7 +29,7 @@ fn validate(arguments: &[&str]) -> ProgramOutput {
 }
 
 #[test]
-fn the_status_says_how_bad_it_is() {
+fn the_exit_status_reflects_the_severity() {
     for (arguments, status) in [
         (&["good.yaml"][..], 0),
         (&["odd.yaml"], 0),
@@ -53,7 +53,7 @@ fn the_status_says_how_bad_it_is() {
 }
 
 #[test]
-fn every_file_is_told_of_answers_on_one_side_and_complaints_on_the_other() {
+fn every_file_is_reported_results_on_stdout_and_problems_on_stderr() {
     let finished = validate(&["bad.yaml", "odd.yaml", "good.yaml"]);
     assert_eq!(
         finished.stdout,
@@ -94,7 +94,7 @@ fn json_has_an_object_for_each_file() {
 }
 
 #[test]
-fn json_has_every_place_of_those_told_of_once() {
+fn json_has_every_position_of_grouped_warnings() {
     let finished = validate(&["many.yaml", "--json"]);
     let told: Value = serde_json::from_str(&finished.stdout).unwrap();
     let [warning] = &told["warnings"].as_array().unwrap()[..] else { panic!("{told}") };
@@ -126,7 +126,7 @@ fn a_code_is_explained_and_all_are_listed() {
     }
 }
 
-/// The codes of the warnings about a policy, and the status of `--strict`.
+/// Returns the codes of the warnings about a policy, and the status of `--strict`.
 fn codes(policy: &str) -> (Vec<String>, Option<i32>) {
     let folder = Scratch::new();
     folder.write("policy.yaml", policy);
@@ -140,7 +140,7 @@ fn codes(policy: &str) -> (Vec<String>, Option<i32>) {
 }
 
 #[test]
-fn claims_and_plans_that_no_request_through_the_gateway_has_are_warned_of() {
+fn claims_and_plans_that_no_request_has_cause_warnings() {
     const BY_CLAIM: &str = "limits: [{by: 'claim:sub', bucket: 9/minute}]";
     const PLANS: &str = "limits: [{by: api_key, bucket: 9/minute, plans: {pro: 99/minute}}]";
     for (policy, code) in [
@@ -181,7 +181,7 @@ fn claims_and_plans_that_no_request_through_the_gateway_has_are_warned_of() {
 }
 
 #[test]
-fn the_pages_about_claims_and_plans_show_what_they_say() {
+fn the_pages_about_claims_and_plans_match_the_output() {
     for code in ["unprovided-claim", "unprovided-plan"] {
         let page = validate(&["--explain", code]).stdout;
         let blocks: Vec<_> =
@@ -192,7 +192,7 @@ fn the_pages_about_claims_and_plans_show_what_they_say() {
 }
 
 #[test]
-fn no_command_shows_the_number_of_an_error_of_the_system() {
+fn no_command_prints_an_os_error_number() {
     let folder = Scratch::new();
     folder.write("good.yaml", GOOD);
     folder.write("a.log", "");

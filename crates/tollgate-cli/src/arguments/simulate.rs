@@ -1,4 +1,4 @@
-//! What can be typed after `simulate`.
+//! Arguments of `simulate`.
 
 use std::path::PathBuf;
 
@@ -8,114 +8,118 @@ use super::logs::LogReading;
 
 const HELP: &str = "\
 Examples:
-  tollgate simulate                                        why a fixed window lets twice the limit through
+  tollgate simulate                                        shows that a fixed window admits twice its limit
   tollgate simulate --traffic poisson --rate 100/minute --clients 20 --load 1.2
   tollgate simulate --traffic retry-storm --no-jitter --svg herd.svg
-  tollgate simulate --traffic steady --load 5 --nodes 4    four nodes that do not know of each other
+  tollgate simulate --traffic steady --load 5 --nodes 4    four nodes that count separately
   tollgate simulate --traffic steady --load 5 --nodes 4 --store outage
-  tollgate simulate --log access.log --rate 5/1s --rate 20/60s     how exact each algorithm is on your traffic
+  tollgate simulate --log access.log --rate 5/1s --rate 20/60s     the accuracy of each algorithm on your traffic
 
 Shapes of traffic:
   steady       evenly spaced                                         load 1.5
   edge         bursts at the end of a window and the start of the next
   on-off       on for a window at twice the load, off for as long    load 1.5
-  poisson      requests that know nothing of each other
-  flash-crowd  a sudden rise to six times the load, and an ebb
-  retry-storm  all at once, and again when refused                   load 0.75, 20 clients, by global
-  ramp         a slow rise from nothing to twice the load
+  poisson      independent requests
+  flash-crowd  a sudden rise to six times the load, and a decline
+  retry-storm  all at once, with retries on refusal                  load 0.75, 20 clients, by global
+  ramp         a slow rise from zero to twice the load
 
-Algorithms: fixed-window, sliding-window (two counters), sliding-parts (`parts: 7` of a policy), sliding-log (exact: what the others are
-measured by), token-bucket, gcra, sliding-strict (`strict: true` of a policy: never more than the rate, some refused early).
+Algorithms: fixed-window, sliding-window (two counters), sliding-parts (`parts: 7` of a policy), sliding-log (exact: the reference for
+the others), token-bucket, gcra, sliding-strict (`strict: true` of a policy: never more than the rate, with some early refusals).
 
-Decided by the engine that serves, in virtual time. Redis keeps its own time and so is not asked: `--store shared` is the store in memory,
-which decides alike; what the way to Redis costs is not in the numbers.";
+The engine of the server decides, in virtual time. Redis has its own clock and is not used: `--store shared` is the memory store,
+which decides the same; latency to Redis is not included.";
 
-/// Puts algorithms side by side
+/// Compares algorithms
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Simulate {
-    /// The shape of the traffic, below [default: edge]
+    /// The shape of the traffic, listed below [default: edge]
     #[arg(long, value_name = "SHAPE", conflicts_with = "logs")]
     pub(crate) traffic: Option<String>,
-    /// The rate to try out, as in a policy; may be given several times [default: 10/minute]
+    /// The rate to try, as in a policy; may be given several times [default: 10/minute]
     #[arg(long = "rate", value_name = "RATE")]
     pub(crate) rates: Vec<String>,
-    /// Which algorithms, with commas between; `all` of them unless given
+    /// The algorithms, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", default_value = "all", hide_default_value = true)]
     pub(crate) algorithm: String,
-    /// How many at once, for token-bucket and gcra
+    /// The burst of token-bucket and gcra
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) burst: Option<u64>,
-    /// How many clients
+    /// The number of clients
     #[arg(long, value_name = "N", conflicts_with = "logs")]
     pub(crate) clients: Option<u32>,
-    /// Whom the limit counts: `ip`, each client; `global`, all together. With --log any word of a policy's `by` [default: ip]
+    /// The key of the limit: `ip` for each client, `global` for all together. With --log any word of a
+    /// policy's `by` [default: ip]
     #[arg(long, value_name = "KEY")]
     pub(crate) by: Option<String>,
-    /// How much is asked for, as a multiple of the rate
+    /// The offered load, as a multiple of the rate
     #[arg(long, value_name = "FACTOR", conflicts_with = "logs")]
     pub(crate) load: Option<f64>,
-    /// How long: 90s, 10m [default: ten windows]
+    /// The length of the simulation: 90s, 10m [default: ten windows]
     #[arg(long, value_name = "TIME", conflicts_with = "logs")]
     pub(crate) duration: Option<String>,
-    /// Other numbers, other chances; the same number, the same traffic
+    /// The seed of the random numbers; the same seed gives the same traffic
     #[arg(long, value_name = "N", conflicts_with = "logs")]
     pub(crate) seed: Option<u64>,
-    /// Clients that come back do not add chance to their waits
+    /// Clients that retry add no jitter to their waits
     #[arg(long, help_heading = "Retries", conflicts_with = "logs")]
     pub(crate) no_jitter: bool,
-    /// They do not wait as long as they are told, but a second, then two, then four
+    /// Clients that retry ignore Retry-After, and wait one second, then two, then four
     #[arg(long, help_heading = "Retries", conflicts_with = "logs")]
     pub(crate) ignore_retry_after: bool,
-    /// How often a request is tried in all [default: 10]
+    /// The maximum number of attempts of a request [default: 10]
     #[arg(long, value_name = "N", help_heading = "Retries", conflicts_with = "logs")]
     pub(crate) attempts: Option<u32>,
-    /// How many nodes decide [default: 1]
+    /// The number of nodes [default: 1]
     #[arg(long, value_name = "N", help_heading = "Nodes", conflicts_with = "logs")]
     pub(crate) nodes: Option<u32>,
-    /// Where nodes count: `memory`, each for itself; `shared`, in one place; `outage`, one place that does not answer [default: memory]
+    /// The store: `memory`, each node for itself; `shared`, one for all; `outage`, a shared one that
+    /// does not answer [default: memory]
     #[arg(long, value_name = "STORE", help_heading = "Nodes", conflicts_with = "logs")]
     pub(crate) store: Option<String>,
-    /// Which node a request goes to [default: round-robin]
+    /// The routing of requests to nodes [default: round-robin]
     #[arg(long, value_name = "HOW", help_heading = "Nodes", conflicts_with = "logs")]
     pub(crate) routing: Option<Route>,
-    /// A log instead of a shape, plain, gzip or zstd; `-` is standard input. May be given several times
+    /// A log instead of generated traffic, plain, gzip or zstd; `-` is standard input. May be given
+    /// several times
     #[arg(long = "log", id = "logs", value_name = "FILE", help_heading = "Logs")]
     pub(crate) logs: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: LogReading,
-    /// How many keys each algorithm has room for
+    /// The maximum number of keys of each algorithm
     #[arg(long, value_name = "N", help_heading = "Logs", requires = "logs", default_value_t = 262_144,
         value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     pub(crate) max_keys: u32,
-    /// Prints everything as JSON
+    /// Prints the results as JSON
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Draws into a file, as SVG
+    /// Writes the chart to a file, as SVG
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) svg: Option<PathBuf>,
-    /// Draws into a file, as PNG
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    /// Removed. Still parsed, so that scripts that use it get a message that names `--svg`
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", hide = true)]
     pub(crate) png: Option<PathBuf>,
-    /// What is drawn: `window`, how much was let through in the last window; `arrivals`, what comes and goes
+    /// The chart: `window`, the requests admitted in the last window; `arrivals`, the requests over
+    /// time
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(crate) chart: Option<Picture>,
 }
 
-/// Which node a request goes to.
+/// The routing of requests to nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Route {
     /// The next one
     RoundRobin,
-    /// Always the same for a client
+    /// The same node for each client
     Sticky,
 }
 
-/// What is drawn.
+/// The chart to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Picture {
-    /// How much was let through in the last window
+    /// The requests admitted in the last window
     Window,
-    /// What comes and goes
+    /// The requests over time
     Arrivals,
 }

@@ -1,11 +1,11 @@
-//! What can be typed after `validate`.
+//! Arguments of `validate`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use tollgate::policy::Lint;
 
-/// Checks files, and warns of what is probably not meant
+/// Checks files, and warns of likely mistakes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -15,34 +15,33 @@ Examples:
   tollgate validate --envoy-config /etc/ratelimit/config
   tollgate validate --explain fixed-window-alone
 
-A warning that you have thought about is kept by `expect: CODE` in the limit, or at
-the top of the file.
+`expect: CODE` in the limit, or at the top of the file, accepts a warning.
 
-Exit status 0 when all can be served, warnings or not; 1 with --strict and a warning;
-2 when one cannot be served.")]
+Exit status 0 if all files can be served, with or without warnings; 1 with --strict and a
+warning; 2 if a file cannot be served.")]
 pub(crate) struct Validate {
-    /// Policies, and settings too if they have them; each is checked on its own
+    /// Policies, which may include settings; each is checked separately
     #[arg(value_name = "FILE", required_unless_present_any = ["envoy_config", "explain"])]
     pub(crate) files: Vec<PathBuf>,
-    /// Settings in a file of their own
+    /// A separate file of settings
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
-    /// A folder with configuration files of envoyproxy/ratelimit
+    /// A directory of envoyproxy/ratelimit configuration files
     #[arg(long, value_name = "DIR")]
     pub(crate) envoy_config: Option<PathBuf>,
-    /// What the service behind takes, such as 500/second: warns of limits that let through more
+    /// The capacity of the upstream, such as 500/second: warns of limits that admit more
     #[arg(long, value_name = "RATE")]
     pub(crate) capacity: Option<String>,
-    /// Leaves out warnings of this kind; may be given several times
+    /// Omits warnings of this kind; may be given several times
     #[arg(long, value_name = "CODE", value_parser = lint)]
     pub(crate) allow: Vec<Lint>,
-    /// A warning is a finding: exit status 1
+    /// Treats a warning as a finding: exit status 1
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Answers in JSON, an object for each file in a line of its own
+    /// Prints JSON, one object per line for each file
     #[arg(long)]
     pub(crate) json: bool,
-    /// Says what a warning means, what happens and how to fix it; without CODE, lists them all
+    /// Explains a warning: its meaning, effect and fix; without CODE, lists all warnings
     #[arg(
         long,
         value_name = "CODE",
@@ -55,7 +54,7 @@ pub(crate) struct Validate {
 }
 
 fn lint(code: &str) -> Result<Lint, String> {
-    // As it is printed: `warning[fixed-window-alone]` is copied with its brackets.
+    // Accepts the printed form `warning[fixed-window-alone]`, which is copied with its brackets.
     let bare = code.strip_prefix("warning").unwrap_or(code).trim_matches(['[', ']', ':']);
     Lint::find(bare).ok_or_else(|| match Lint::nearest(bare) {
         Some(meant) => format!("no warning has this code; did you mean `{meant}`?"),

@@ -1,6 +1,6 @@
-//! An explanation in words, for people: what was decided, and the arithmetic.
+//! Renders an explanation as text: the decision and its arithmetic.
 //!
-//! Lines, so that a terminal prints them and the live screen wraps them.
+//! The result is a list of lines, which a terminal prints and the live screen wraps.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::report::{self, in_words, key_of, name, printable, text};
 
-/// Whether it has the shape of an explanation.
+/// Whether the response has the shape of an explanation.
 pub(crate) fn is_explanation(read: &Value) -> bool {
     read["allowed"].is_boolean()
         && read["limits"].is_array()
@@ -16,7 +16,7 @@ pub(crate) fn is_explanation(read: &Value) -> bool {
         && read["request"].is_object()
 }
 
-/// Line by line; nothing in it moves a cursor.
+/// Returns the lines, without terminal control characters.
 pub(crate) fn words(answer: &Value) -> Vec<String> {
     let mut out = vec![text(answer, "summary")];
     if answer["hypothetical"] == true {
@@ -68,7 +68,7 @@ fn facts(answer: &Value) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// One limit: what it is, what it said, and why.
+/// Renders one limit: its quota, outcome and arithmetic.
 fn one(limit: &Value) -> Vec<String> {
     let mut head = name(limit);
     match key_of(limit) {
@@ -142,7 +142,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_explanation_gives_the_arithmetic_of_each_limit_and_who_spent() {
+    fn an_explanation_has_the_arithmetic_and_the_spenders_of_each_limit() {
         let answer = json!({
             "id": "00c0ffee00c0ffee", "hypothetical": false, "at": "2026-11-15T12:00:03.2Z", "allowed": false,
             "summary": "Refused by `search`: 0.4 of 10 tokens were left and 1 was asked for; it passes in 3.6 s.",
@@ -183,7 +183,7 @@ search.candidate for 203.0.113.9: would allow (shadow), a candidate: tried and n
     }
 
     #[test]
-    fn a_hypothetical_one_says_that_nothing_was_spent() {
+    fn a_hypothetical_explanation_says_that_nothing_was_spent() {
         let answer = json!({"id": null, "hypothetical": true, "at": "now", "allowed": true, "summary": "Allowed.",
             "request": {"method": "GET", "path": "/"}, "limits": []});
         assert_eq!(

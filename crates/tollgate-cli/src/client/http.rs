@@ -1,7 +1,7 @@
-//! A blocking HTTP/1.1 client, small on purpose: one question, one answer, closed.
+//! A minimal blocking HTTP/1.1 client: one request and one response per connection.
 //!
-//! No redirects, no pool. What it reads is bounded in size and in time, so a server
-//! that is something else ends in a message and not in a wait.
+//! It has no redirects and no pool. Responses are bounded in size and time, so that a server that does
+//! not speak HTTP causes an error and not a hang.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// Why there is none.
+/// The reason why there is no response.
 #[derive(Debug)]
 enum RequestError {
     Io(io::Error),
@@ -39,7 +39,7 @@ impl From<io::Error> for RequestError {
     }
 }
 
-/// Asks, over TLS if that is how, and waits no longer than `patience` for the answer.
+/// Sends a request, over TLS if configured, and waits at most `patience` for the response.
 pub(super) fn ask(
     url: &Url,
     tls: Option<&Tls>,
@@ -116,7 +116,7 @@ fn exchange<S: Deadline + Read + Write>(wire: &mut Wire<S>, request: &str) -> Re
     wire.stream.flush()?;
     loop {
         let head = Head::read(wire)?;
-        // An interim answer is followed by the real one.
+        // An interim response is followed by the final one.
         if !(100..=199).contains(&head.status) {
             let body = match head.body {
                 Framing::Length(0) => Vec::new(),
@@ -129,7 +129,7 @@ fn exchange<S: Deadline + Read + Write>(wire: &mut Wire<S>, request: &str) -> Re
     }
 }
 
-/// How the end of a body is known (RFC 9112, section 6).
+/// The framing of a body (RFC 9112, section 6).
 #[derive(Debug, PartialEq, Eq)]
 enum Framing {
     Length(usize),
@@ -189,7 +189,7 @@ fn chunks<S: Deadline + Read>(wire: &mut Wire<S>) -> Result<Vec<u8>, RequestErro
     }
 }
 
-/// Something whose reads can be told to give up.
+/// A stream with a read timeout.
 trait Deadline {
     fn give_up_after(&self, patience: Duration) -> io::Result<()>;
 }
@@ -207,7 +207,7 @@ impl Deadline for tls::Stream {
     }
 }
 
-/// What comes from the server, read ahead in blocks.
+/// A buffered reader of the connection.
 struct Wire<S> {
     stream: S,
     clock: SystemClock,
@@ -222,7 +222,7 @@ impl<S: Deadline> Wire<S> {
         Self { end: clock.now() + patience, clock, stream, ahead: Vec::new(), at: 0 }
     }
 
-    /// Lets the next call last until the end of all patience, and no longer.
+    /// Limits the next read to the remaining time.
     fn hurry(&self) -> io::Result<()> {
         let left = self.end.since(self.clock.now());
         if left == Span::ZERO {
@@ -233,7 +233,7 @@ impl<S: Deadline> Wire<S> {
 }
 
 impl<S: Deadline + Read> Wire<S> {
-    /// Reads on; false at the end.
+    /// Reads more data; false at the end.
     fn more(&mut self) -> io::Result<bool> {
         self.hurry()?;
         self.ahead.drain(..self.at);
@@ -290,7 +290,7 @@ impl<S: Deadline + Read> Wire<S> {
 mod tests {
     use super::*;
 
-    /// A server that has already said everything, one byte at a time.
+    /// A server with a fixed response, read one byte at a time.
     struct ScriptedServer<'s>(&'s [u8]);
 
     impl Read for ScriptedServer<'_> {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_end_a_body_is_understood() {
+    fn every_framing_of_a_body_is_supported() {
         for (said, status, body) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}trailing", 200, "{}"),
             ("HTTP/1.0 200 OK\r\n\r\nuntil the end", 200, "until the end"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_said_so_and_never_believed() {
+    fn a_response_that_is_not_http_is_an_error() {
         let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(MAX_HEAD_BYTES));
         for (said, expected) in [
             ("", "it ends too early"),

@@ -1,4 +1,4 @@
-//! An answer of the API in words: one line for each limit, in columns.
+//! Renders a response of the API as text: one line for each limit, in columns.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use tollgate::Span;
 
 use super::Operation;
 
-/// What `tollgate check` says.
+/// Renders the output of `tollgate check`.
 pub(super) fn decision(answer: &Value) -> String {
     let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
     let mut out = headline(answer, limits.is_empty());
@@ -32,7 +32,7 @@ fn headline(answer: &Value, no_limits: bool) -> String {
     }
 }
 
-/// What `tollgate peek` and its like say.
+/// Renders the output of `tollgate peek`, `grant`, `refund` and `reset`.
 pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
     let done = match operation {
         Operation::Peek => "",
@@ -42,7 +42,7 @@ pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
     };
     let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
     match (limits, answer["reason"].as_str()) {
-        // Nothing is counted, so nothing was done.
+        // The limit does not count the key, so nothing was changed.
         ([], reason) => {
             format!("{}: {}\n", printable(limit), printable(reason.unwrap_or("no limit applies")))
         }
@@ -54,13 +54,13 @@ pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
     }
 }
 
-/// The key of a limit, with its tag where it is not shown in full: see [`tagged`].
+/// Returns the key of a limit, with its tag if it is shortened. See [`tagged`].
 pub(super) fn key_of(limit: &Value) -> String {
     tagged(&text(limit, "key"), limit["tag"].as_str().unwrap_or_default())
 }
 
-/// A key, and the first digits of its tag where the key is shortened: `sk_l… #9c1f0b7d`. The
-/// tag is the same under every limit, so it tells which customer it is.
+/// Returns a key with the first digits of its tag if the key is shortened: `sk_l… #9c1f0b7d`. The tag
+/// is the same under every limit, so it identifies the customer.
 pub(crate) fn tagged(key: &str, tag: &str) -> String {
     match tag.get(..TAG_DIGITS) {
         Some(digits) if key.contains('…') => format!("{key} #{}", printable(digits)),
@@ -68,10 +68,10 @@ pub(crate) fn tagged(key: &str, tag: &str) -> String {
     }
 }
 
-/// The digits of a tag that are shown to people.
+/// The number of digits of a tag that are shown.
 const TAG_DIGITS: usize = 8;
 
-/// What a row is about: the limit, and which of its windows.
+/// Returns the name of a limit and its window.
 pub(super) fn name(limit: &Value) -> String {
     let (name, window) = (text(limit, "name"), text(limit, "window"));
     if window.is_empty() { name } else { format!("{name} {window}") }
@@ -81,7 +81,7 @@ pub(super) fn text(limit: &Value, field: &str) -> String {
     limit[field].as_str().map(printable).unwrap_or_default()
 }
 
-/// Lines in columns, the last as long as it likes.
+/// Formats rows in aligned columns; the last column is not padded.
 pub(crate) fn rows<T, const COLUMNS: usize>(limits: &[T], cells: impl Fn(&T) -> [String; COLUMNS]) -> String {
     let cells: Vec<_> = limits.iter().map(cells).collect();
     let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
@@ -109,7 +109,7 @@ fn verdict(limit: &Value) -> String {
     .to_owned()
 }
 
-/// How much is left, and when it is all there again.
+/// Describes the remaining units, and when the key is full again.
 fn left(limit: &Value) -> String {
     let number = |field: &str| limit[field].as_u64().unwrap_or_default();
     let left = format!("{} of {} left", number("remaining"), number("limit"));
@@ -119,7 +119,7 @@ fn left(limit: &Value) -> String {
     }
 }
 
-/// The same after a request: whoever is refused wants to know when to come back.
+/// Like `left`, after a request: a refusal shows when to retry.
 fn rest(limit: &Value) -> String {
     if limit["allowed"] != false {
         return left(limit);
@@ -135,13 +135,13 @@ fn come_back(it: &Value) -> String {
     }
 }
 
-/// A duration in milliseconds for people, as every other sentence words it.
+/// Formats a duration in milliseconds, with the same wording as everywhere.
 pub(crate) fn in_words(millis: u64) -> String {
     Span::from_millis(millis).human().to_string()
 }
 
-/// Text that cannot move the cursor, nor hide or turn what stands around it: keys are
-/// whatever callers sent.
+/// Escapes characters that could move the cursor, hide text or change its direction, because keys come
+/// from callers.
 pub(crate) fn printable(text: &str) -> String {
     let escape = |char: char| {
         if is_treacherous(char) { char.escape_unicode().to_string() } else { char.to_string() }
@@ -149,7 +149,7 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Control characters; and those without a width or that change the direction of writing.
+/// Whether the character is a control character, has no width, or changes the text direction.
 fn is_treacherous(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -162,7 +162,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn no_text_moves_the_cursor_or_turns_the_line_around() {
+    fn terminal_and_bidirectional_controls_are_escaped() {
         assert_eq!(printable("a\u{1b}[2Jb\u{9b}c\r\n"), "a\\u{1b}[2Jb\\u{9b}c\\u{d}\\u{a}");
         assert_eq!(printable("\u{202e}x\u{200b}\u{2066}\u{feff}"), "\\u{202e}x\\u{200b}\\u{2066}\\u{feff}");
         assert_eq!(printable("Jürgen 東京"), "Jürgen 東京");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_shortened_is_told_with_its_tag() {
+    fn a_shortened_key_is_shown_with_its_tag() {
         assert_eq!(tagged("sk-l…", "9c1f0b7d52e86a34"), "sk-l… #9c1f0b7d");
         assert_eq!(tagged("203.0.113.9", "9c1f0b7d52e86a34"), "203.0.113.9");
         assert_eq!(tagged("sk-l…", ""), "sk-l…");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_limits_says_so() {
+    fn a_response_without_limits_is_explained() {
         assert_eq!(decision(&json!({"allowed": true, "limits": []})), "allowed: no limit applies\n");
         assert_eq!(
             decision(&json!({"allowed": false, "limit": null, "limits": []})),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_passed_on() {
+    fn a_reason_is_printed() {
         let blocked = json!({"allowed": false, "limit": "api", "reason": "blocked: closed", "limits": []});
         assert_eq!(decision(&blocked), "refused by api: blocked: closed\n");
         let listed = json!({"allowed": true, "limit": null, "reason": "allow-listed", "limits": []});
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_told_with_what_was_done() {
+    fn the_result_of_a_key_operation_is_printed() {
         let limits = json!([{"name": "api", "key": "ann", "allowed": false, "limit": 5, "remaining": 0,
             "retry_after_ms": null, "reset_after_ms": 24_000}]);
         let answer = json!({"allowed": false, "limits": limits});

@@ -1,11 +1,12 @@
-//! What was typed about a request, as the API wants to read it.
+//! Builds the JSON body of a request from arguments.
 
 use serde_json::{Map, Value, json};
 
 use crate::arguments::Caller;
 use crate::failure::Failure;
 
-/// `[METHOD] PATH` and who asks. `command` is named in what is said about a mistake.
+/// Builds the body from `[METHOD] PATH` and the attributes of the caller. Error messages name
+/// `command`.
 pub(super) fn body(command: &str, request: &[String], caller: &Caller) -> Result<Value, Failure> {
     let (method, path) = match request {
         [method, path] => (method.as_str(), path),
@@ -42,7 +43,7 @@ pub(super) fn body(command: &str, request: &[String], caller: &Caller) -> Result
     Ok(body.into())
 }
 
-/// Whether anything at all was said of who asks.
+/// Whether no attribute of the caller was given.
 pub(super) fn is_anonymous(caller: &Caller) -> bool {
     let Caller { ip, user, api_key, tenant, plan, host, headers, cost } = caller;
     let words = [ip, user, api_key, tenant, plan, host];
@@ -57,7 +58,7 @@ fn headers(typed: &[String]) -> Result<Map<String, Value>, Failure> {
             return Err(Failure::with_help(message, "--header 'X-Plan: pro'"));
         };
         let (name, value) = (name.trim().to_ascii_lowercase(), json!(value.trim()));
-        // A header that is given twice is sent as two lines.
+        // A header that is given twice is sent as a list.
         match headers.get_mut(&name) {
             None => drop(headers.insert(name, value)),
             Some(Value::Array(lines)) => lines.push(value),

@@ -1,7 +1,7 @@
-//! A running Tollgate: asked questions, and believed only when it answers them.
+//! Calls a running Tollgate, and validates its responses.
 //!
-//! Whatever else listens there may answer JSON too. So each question says which
-//! shape its answer has, and anything else is told to be no answer.
+//! Another service may also respond with JSON, so each question has a predicate for the shape of its
+//! response, and any other response is an error.
 
 use serde_json::Value;
 use tollgate::Span;
@@ -14,48 +14,48 @@ use crate::arguments::{self, DEFAULT_API};
 use crate::environment::Environment;
 use crate::failure::Failure;
 
-/// For a whole exchange, unless somebody watches.
+/// The default timeout of a whole exchange.
 const EXCHANGE_TIMEOUT: Span = Span::from_secs(30);
 
-/// What is asked, and how its answer is known.
+/// A request, and the predicate for its response.
 pub(crate) struct Question {
     pub(super) method: &'static str,
     pub(super) path: String,
     pub(super) body: Option<Value>,
     shape: fn(&Value) -> bool,
-    /// What to try where the server finds nothing by these words.
+    /// The help for a 404.
     help_if_unknown: Option<String>,
 }
 
 impl Question {
-    /// Asks to be told.
+    /// Creates a `GET`.
     pub(crate) fn get(path: impl Into<String>, shape: fn(&Value) -> bool) -> Self {
         Self { method: "GET", path: path.into(), body: None, shape, help_if_unknown: None }
     }
 
-    /// Asks to decide, or to do something.
+    /// Creates a `POST`.
     pub(crate) fn post(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
         Self { method: "POST", path: path.into(), body: Some(body), shape, help_if_unknown: None }
     }
 
-    /// Adds what to try where the server finds nothing by these words.
+    /// Sets the help for a 404.
     pub(crate) fn help_if_unknown(self, help: Option<String>) -> Self {
         Self { help_if_unknown: help, ..self }
     }
 
-    /// Asks to make something so.
+    /// Creates a `PUT`.
     pub(crate) fn put(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
         Self { method: "PUT", path: path.into(), body: Some(body), shape, help_if_unknown: None }
     }
 }
 
-/// An answer, as it came and as it was read.
+/// A response, unparsed and parsed.
 pub(crate) struct ParsedResponse {
     pub(crate) body: Vec<u8>,
     pub(crate) read: Value,
 }
 
-/// A server, and what it wants to see of those who ask.
+/// A server, with the credentials for it.
 pub(crate) struct Server {
     url: Url,
     token: Option<String>,
@@ -64,11 +64,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The one that was named; nobody has been asked yet.
+    /// Configures the server without connecting to it.
     pub(crate) fn of(api: &arguments::Api, environment: &Environment) -> Result<Self, Failure> {
         let url = api.url.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
         let url = Url::parse(url)?;
-        // As a file of tokens would be read: a line break at its end is no part of it.
+        // Trimmed like a token file, so that a trailing line break does not count.
         let token = environment.get("TOKEN").map(str::trim).filter(|token| !token.is_empty());
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(Failure::new("TOLLGATE_TOKEN holds characters that no header can carry"));
@@ -86,18 +86,18 @@ impl Server {
         Ok(Self { url, token: token.map(str::to_owned), tls, patience: EXCHANGE_TIMEOUT })
     }
 
-    /// The same for somebody who watches, and wants to know soon.
+    /// Sets the timeout of an exchange.
     pub(crate) fn within(mut self, patience: Span) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Where it is.
+    /// Returns the URL of the API.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The answer, or why there is none.
+    /// Sends a question, and returns the response or the reason of the failure.
     pub(crate) fn ask(&self, question: &Question) -> Result<ParsedResponse, Failure> {
         let answer = http::ask(&self.url, self.tls.as_ref(), self.token.as_deref(), question, self.patience)?;
         self.understood(answer, question)
@@ -109,7 +109,7 @@ impl Server {
         let json: Option<Value> = serde_json::from_slice(&body).ok();
         match (status, json) {
             (200, Some(read)) if (question.shape)(&read) => Ok(ParsedResponse { body, read }),
-            // The API never refuses by a limit; a gateway before something else does.
+            // The API never returns 429; a gateway in front of another service does.
             (200..=299 | 429, _) => Err(Failure::with_help(
                 format_args!("{url} is not the API of a Tollgate (is this the gateway's port?)"),
                 "`--api URL` names another; `tollgate serve` says where its API is",
@@ -119,7 +119,7 @@ impl Server {
                 "it must be what that server has in `admin.token_file` or TOLLGATE_ADMIN_TOKEN; to look only, `admin.read_token_file` or TOLLGATE_READ_TOKEN",
             )),
             (401, _) => Err(Failure::with_help(
-                format_args!("{url} wants a token (status {status})"),
+                format_args!("{url} requires a token (status {status})"),
                 "set TOLLGATE_TOKEN to the token of that server",
             )),
             (403, Some(problem)) if with_token && problem["detail"].is_string() => Err(Failure::with_help(

@@ -1,7 +1,7 @@
-//! `tollgate mode` and `tollgate changes`: switching limits live, and who did.
+//! `tollgate mode` and `tollgate changes`: changes modes of limits, and lists past changes.
 //!
-//! Typed at 3 a.m., so every name is looked up before anything is switched, and
-//! what weakens protection is asked about on a terminal. Scripts are not asked.
+//! All names are checked before any mode is changed. On a terminal, a change that weakens protection
+//! needs confirmation; scripts are not asked.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::output;
 
-/// `tollgate mode`: shows what is switched, or switches.
+/// `tollgate mode`: shows or changes modes.
 pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCode, Failure> {
     let server = Server::of(&arguments.api, environment)?;
     let Some(to) = arguments.to else {
@@ -54,7 +54,7 @@ pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// `tollgate changes`: the journal, newest first.
+/// `tollgate changes`: lists past changes, the newest first.
 pub(crate) fn changes(arguments: &Changes, environment: &Environment) -> Result<ExitCode, Failure> {
     let is_journal = |read: &Value| read["changes"].is_array();
     let mut answer =
@@ -75,7 +75,7 @@ fn journal(answer: &Value) -> String {
     }
     rows(changes, |it| {
         let what = it["limit"].as_str().map_or_else(|| "everything".to_owned(), printable);
-        // What they say of themselves, and then what the server knows.
+        // The name that the operator gave, then the data that the server verified.
         let said = |word: &str| it[word].as_str().filter(|said| !said.is_empty());
         let (by, certificate) = (said("by"), said("certificate"));
         let who = printable(by.or(certificate).unwrap_or("somebody"));
@@ -88,7 +88,7 @@ fn journal(answer: &Value) -> String {
     })
 }
 
-/// What `tollgate mode` says.
+/// Renders the output of `tollgate mode`.
 fn standing(answer: &Value) -> String {
     let everything = match answer["mode"].as_str() {
         Some("enforce") => "everything: each limit as it says".to_owned(),
@@ -116,23 +116,23 @@ fn standing(answer: &Value) -> String {
     format!("{everything}\n{rows}")
 }
 
-/// What is said of a switch that is kept for a limit that left the policy.
+/// The note for an override of a limit that is not in the policy.
 const UNKNOWN_LIMIT_NOTE: &str = "waits: the policy has no such limit";
 
-/// Whether a limit that is switched is not in the policy.
+/// Whether an override is for a limit that is not in the policy.
 fn waits(switched: &Value) -> bool {
     switched["mode"].is_null()
 }
 
-/// One thing to switch.
+/// One change of a mode.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
-    /// None: everything.
+    /// `None` for everything.
     limit: Option<String>,
-    /// How it is switched now, and will be.
+    /// The override before and after.
     from: String,
     to: &'static str,
-    /// How it is now and what it will be: `enforce`, `shadow`, `off`.
+    /// The mode in force before and after: `enforce`, `shadow`, `off`.
     before: String,
     after: String,
 }
@@ -145,7 +145,7 @@ impl Step {
                 body.insert(name.to_owned(), json!(value));
             }
         }
-        // Of a limit that left the policy, both are null.
+        // Both are null for a limit that is not in the policy.
         let is_done = |read: &Value| {
             let known = |word: &str| read.get(word).is_some_and(|it| it.is_string() || it.is_null());
             known("mode") && known("before")
@@ -187,7 +187,7 @@ impl Step {
     }
 }
 
-/// How much is protected; what nobody has heard of counts as much.
+/// Ranks a mode by protection; an unknown mode ranks highest.
 fn strength(mode: &str) -> u8 {
     match mode {
         "off" => 0,
@@ -196,11 +196,11 @@ fn strength(mode: &str) -> u8 {
     }
 }
 
-/// How things are, before anything is switched.
+/// The current modes.
 struct CurrentModes {
     everything: String,
     limits: Vec<Value>,
-    /// The limits that are switched, and how; also those that left the policy.
+    /// The overrides, including those of limits that are not in the policy.
     switched: Vec<Value>,
 }
 
@@ -216,7 +216,7 @@ impl CurrentModes {
         Ok(Self { everything: text(&mode, "mode"), limits, switched })
     }
 
-    /// Those that were named; all of them are known, or nothing happens.
+    /// Returns the changes for the named limits; fails if any name is unknown.
     fn some(&self, to: Switch, names: &[String]) -> Result<Vec<Step>, Failure> {
         let known = || {
             let names: Vec<_> =
@@ -231,7 +231,7 @@ impl CurrentModes {
                     Switch::Policy => Ok(self.forget(name)),
                     _ => Err(Failure::with_help(
                         format_args!("the policy has no limit `{shown}`; nothing was changed"),
-                        format_args!("`tollgate mode policy {shown}` takes its switch back"),
+                        format_args!("`tollgate mode policy {shown}` removes its override"),
                     )),
                 };
             }
@@ -258,25 +258,25 @@ impl CurrentModes {
         }
     }
 
-    /// Takes back the switch of a limit that left the policy.
+    /// Removes the override of a limit that is not in the policy.
     fn forget(&self, name: &str) -> Step {
         let nothing = || "nothing".to_owned();
         let (limit, to) = (Some(name.to_owned()), Switch::Policy.word());
         Step { limit, from: self.switch(name), to, before: nothing(), after: nothing() }
     }
 
-    /// How a limit is switched.
+    /// Returns the override of a limit.
     fn switch(&self, name: &str) -> String {
         let found = self.switched.iter().find(|it| it["name"] == *name);
         found.and_then(|it| it["switch"].as_str()).unwrap_or(Switch::Policy.word()).to_owned()
     }
 
-    /// Those that left the policy.
+    /// Returns the overrides of limits that are not in the policy.
     fn waiting(&self) -> impl Iterator<Item = &Value> {
         self.switched.iter().filter(|it| waits(it))
     }
 
-    /// Everything at once. As the policy says: with every switch taken back.
+    /// Returns the changes for everything. For `policy`, removes every override.
     fn everything(&self, to: Switch) -> Vec<Step> {
         let step = |to: &'static str| Step {
             limit: None,
@@ -288,7 +288,7 @@ impl CurrentModes {
         if to != Switch::Policy {
             return vec![step(to.word())];
         }
-        // Everything first: what each limit then is, is what it stays.
+        // Everything first, because it affects the modes in force of the limits.
         let first = (self.everything != "enforce").then(|| step("enforce"));
         let everything = "enforce".to_owned();
         let free = Self { everything, limits: Vec::new(), switched: self.switched.clone() };
@@ -301,7 +301,7 @@ impl CurrentModes {
         self.limits.iter().filter(|it| it["switched"] == true)
     }
 
-    /// What else holds, so that nobody wonders why nothing happens.
+    /// Returns a note about another override that hides the effect of the change.
     fn note(&self, to: Switch, all: bool) -> String {
         let switched = self.switched().count();
         if !all && self.everything != "enforce" && to != Switch::Off {
@@ -312,14 +312,14 @@ impl CurrentModes {
         }
         if all && to == Switch::Enforce && switched > 0 {
             return format!(
-                "note: {switched} of the limits have a switch of their own; `tollgate mode policy --all` takes all back\n"
+                "note: {switched} of the limits have their own override; `tollgate mode policy --all` removes all of them\n"
             );
         }
         String::new()
     }
 }
 
-/// Whether whoever sits at the terminal wants it; nobody else is asked.
+/// Asks for confirmation on a terminal; returns true without asking elsewhere.
 fn agreed(steps: &[Step]) -> bool {
     let weaker: Vec<_> = steps.iter().filter(|it| it.is_weaker()).collect();
     if weaker.is_empty() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_protects_less_is_known_before_it_is_done() {
+    fn a_change_that_weakens_protection_is_recognized() {
         let some = |everything: &str, to, name: &str| {
             answered(&now(everything).some(to, &[name.to_owned()]).unwrap())
         };
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_for_all_takes_every_switch_back() {
+    fn policy_for_all_removes_every_override() {
         assert_eq!(
             answered(&now("off").everything(Switch::Policy)),
             ["everything enforce fine", "trial policy weaker", "login policy fine", "gone policy fine"]
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_switch_of_a_limit_that_left_the_policy_can_be_taken_back_and_no_more() {
+    fn the_override_of_a_removed_limit_can_only_be_removed() {
         let gone = ["gone".to_owned()];
         let steps = now("enforce").some(Switch::Policy, &gone).unwrap();
         assert_eq!(answered(&steps), ["gone policy fine"]);
@@ -398,11 +398,11 @@ mod tests {
         assert_eq!(said, "gone: no longer switched; the policy has no such limit; kept through restarts\n");
         let failure = now("enforce").some(Switch::Off, &gone).unwrap_err().to_string();
         assert!(failure.contains("has no limit `gone`; nothing was changed"), "{failure}");
-        assert!(failure.contains("`tollgate mode policy gone` takes its switch back"), "{failure}");
+        assert!(failure.contains("`tollgate mode policy gone` removes its override"), "{failure}");
     }
 
     #[test]
-    fn what_stands_says_which_switches_wait_and_that_lists_refuse_in_every_mode() {
+    fn the_mode_list_shows_dormant_overrides_and_mentions_deny_lists() {
         let limits = json!([{"name": "gone", "mode": null, "policy_mode": null, "switch": "off"}]);
         assert_eq!(
             standing(&json!({"mode": "off", "limits": limits})),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_everything_hides_is_told_as_a_change() {
+    fn a_change_hidden_by_everything_is_reported() {
         let done = json!({"mode": "off", "before": "off", "persisted": true});
         let said = |to, name: &str| now("off").some(to, &[name.to_owned()]).unwrap()[0].sentence(&done);
         assert!(
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unknown_name_stops_all() {
+    fn one_unknown_name_prevents_all_changes() {
         let names = ["search".to_owned(), "logn".to_owned()];
         let failure = now("enforce").some(Switch::Off, &names).unwrap_err().to_string();
         assert!(failure.contains("no limit is called `logn`; nothing was changed"), "{failure}");

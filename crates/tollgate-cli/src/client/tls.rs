@@ -1,4 +1,4 @@
-//! Asking over TLS: whom to believe, what to show, and what went wrong in words.
+//! TLS of the client: trust, client certificates and error messages.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::failure::Failure;
 /// A connection under TLS.
 pub(super) type Stream = rustls::StreamOwned<ClientConnection, TcpStream>;
 
-/// Whom to believe and what to show. Remembers sessions, so that who asks each
-/// second shakes hands once.
+/// The TLS configuration. It caches sessions, so that repeated requests resume instead of a full
+/// handshake.
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// From the files that were named.
+    /// Reads the files that arguments or variables name.
     pub(super) fn read(api: &Api, environment: &Environment) -> Result<Self, Failure> {
         let file = |typed: &Option<PathBuf>, variable: &str| {
             typed.clone().or_else(|| environment.get(variable).map(PathBuf::from))
@@ -49,10 +49,10 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// A connection that shakes hands with the first byte.
+    /// Wraps a connection; the handshake starts with the first byte.
     pub(super) fn wrap(&self, url: &Url, stream: TcpStream) -> Result<Stream, Failure> {
         let name = ServerName::try_from(url.host().to_owned()).map_err(|_| {
-            Failure::new(format_args!("`{}` is no name that a certificate can have", url.host()))
+            Failure::new(format_args!("`{}` is not a valid name for a certificate", url.host()))
         })?;
         let session = ClientConnection::new(self.0.clone(), name)
             .map_err(|error| Failure::new(format_args!("TLS cannot be spoken with {url}: {error}")))?;
@@ -60,7 +60,7 @@ impl Tls {
     }
 }
 
-/// What went wrong between two that tried to speak TLS; none if it was something else.
+/// Explains a TLS error; `None` if the error is something else.
 pub(super) fn explain(url: &Url, error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -73,13 +73,13 @@ pub(super) fn explain(url: &Url, error: &io::Error) -> Option<Failure> {
             AlertDescription::CertificateRequired
             | AlertDescription::BadCertificate
             | AlertDescription::UnknownCA
-            // One who signs under the name of another.
+            // Sent for a certificate whose issuer has the right name and another key.
             | AlertDescription::DecryptError
             | AlertDescription::AccessDenied
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateExpired,
         ) => Failure::with_help(
-            format_args!("{url} wants to see a certificate that it knows ({error})"),
+            format_args!("{url} requires a client certificate that it trusts ({error})"),
             "show one with --cert FILE and --key FILE, or TOLLGATE_CERT and TOLLGATE_KEY",
         ),
         other => Failure::new(format_args!("{url} and this command cannot agree on TLS: {other}")),
@@ -89,10 +89,10 @@ pub(super) fn explain(url: &Url, error: &io::Error) -> Option<Failure> {
 fn distrust(url: &Url, why: &CertificateError) -> Failure {
     let host = url.host();
     match why {
-        // A signer that was made anew has the name of the one before, and another key.
+        // A CA that was recreated has the same name and another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Failure::with_help(
-            format_args!("{url} has a certificate that nobody signed whom this command knows"),
-            "name who signed it with --ca FILE or TOLLGATE_CA",
+            format_args!("{url} has a certificate of an unknown authority"),
+            "name its CA with --ca FILE or TOLLGATE_CA",
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             Failure::with_help(
@@ -103,11 +103,11 @@ fn distrust(url: &Url, why: &CertificateError) -> Failure {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             Failure::new(format_args!("{url} has a certificate that is not valid any more"))
         }
-        other => Failure::new(format_args!("{url} has a certificate that cannot be believed: {other}")),
+        other => Failure::new(format_args!("{url} has a certificate that cannot be trusted: {other}")),
     }
 }
 
-/// Whom to believe: those in this file, or else the public ones.
+/// Trusts the certificates of this file, or else the public ones.
 fn believing(ca: Option<&Path>) -> Result<ClientConfig, Failure> {
     let read = |path: &Path| fs::read(path).map_err(|error| unreadable(path, &error));
     let authorities = ca.map(read).transpose()?;

@@ -1,17 +1,17 @@
-//! Where the API is: `http://host:port` or `https://…`, perhaps with a path before `/v1`.
+//! The URL of the API: `http://host:port` or `https://…`, optionally with a path before `/v1`.
 
 use std::fmt::{self, Write};
 
 use crate::failure::Failure;
 
-/// Where the API is.
+/// The URL of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// Over TLS.
+    /// Whether to use TLS.
     pub(super) secure: bool,
-    /// `host:port`, as a header and as something to connect to.
+    /// `host:port`, for the `Host` header and for connecting.
     pub(super) authority: String,
-    /// What comes before `/v1`: empty, or `/tollgate`.
+    /// The path before `/v1`: empty, or `/tollgate`.
     pub(super) prefix: String,
 }
 
@@ -23,13 +23,13 @@ impl Url {
             Some(("http", rest)) => (false, rest),
             Some(("https", rest)) => (true, rest),
             Some(_) => return Err(wrong(example)),
-            // `127.0.0.1:7070` can only mean one thing.
+            // `127.0.0.1:7070` without a scheme is unambiguous.
             None => (false, text),
         };
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let port = authority.rsplit_once(':').filter(|(host, port)| {
             let numeric = port.bytes().all(|it| it.is_ascii_digit()) && port.parse::<u16>().is_ok();
-            // Colons in a host are those of IPv6, which has brackets.
+            // A host with colons is an IPv6 address, which needs brackets.
             numeric && (!host.contains(':') || host.ends_with(']'))
         });
         let fine = |it: &str| it.bytes().all(|byte| byte.is_ascii_graphic()) && !it.contains(['@', '?', '#']);
@@ -47,7 +47,7 @@ impl Url {
         Ok(Self { secure, authority, prefix: path.trim_end_matches('/').to_owned() })
     }
 
-    /// Who it is, without the port and without brackets.
+    /// Returns the host without port and brackets.
     pub(super) fn host(&self) -> &str {
         let host = self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host);
         host.trim_start_matches('[').trim_end_matches(']')
@@ -61,7 +61,7 @@ impl fmt::Display for Url {
     }
 }
 
-/// Text as one segment of a path (RFC 3986, section 3.3).
+/// Encodes text as one path segment (RFC 3986, section 3.3).
 pub(crate) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -71,7 +71,7 @@ pub(crate) fn segment(text: &str) -> String {
             let _ = write!(out, "%{byte:02X}");
         }
     }
-    // A segment of dots alone would be resolved away.
+    // A segment of only dots would be normalized away.
     if matches!(text, "." | "..") { out.replace('.', "%2E") } else { out }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_has_a_host_perhaps_a_port_perhaps_a_path() {
+    fn a_url_has_a_host_and_optionally_a_port_and_a_path() {
         for (text, expected) in [
             ("http://127.0.0.1:7070", Some("http://127.0.0.1:7070")),
             ("http://127.0.0.1:7070/", Some("http://127.0.0.1:7070")),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_for_the_host_alone() {
+    fn the_certificate_name_is_the_host_without_the_port() {
         for (text, host) in
             [("https://[::1]:7070", "::1"), ("https://a.b", "a.b"), ("127.0.0.1:1", "127.0.0.1")]
         {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_segment_whatever_is_in_it() {
+    fn any_name_is_encoded_as_one_segment() {
         assert_eq!(segment("a/b?c%ä"), "a%2Fb%3Fc%25%C3%A4");
         assert_eq!(segment(".."), "%2E%2E");
         assert_eq!(segment("api-v1.search"), "api-v1.search");

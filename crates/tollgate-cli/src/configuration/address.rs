@@ -1,22 +1,22 @@
-//! Where a surface listens: `host:port`, or `off`.
+//! The address of a listener: `host:port`, or `off`.
 
 use std::net::IpAddr;
 
 use tollgate::policy::{Located, Node, Problems};
 
-/// Where a surface listens.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// Nowhere.
+    /// The listener is off.
     Off,
-    /// On `host:port`.
+    /// Listens on `host:port`.
     On(String),
-    /// On `host:port`, unless somebody else has it: where nobody asked for it.
+    /// Listens on `host:port` unless it is in use; for listeners that are on by default.
     IfFree(String),
 }
 
 impl Listen {
-    /// The address, if there is one.
+    /// Returns the address, if there is one.
     pub(crate) fn address(&self) -> Option<&str> {
         match self {
             Self::Off => None,
@@ -24,8 +24,8 @@ impl Listen {
         }
     }
 
-    /// Whether only programs on this machine can reach it. A name other than
-    /// `localhost` may mean anything, so it counts as reachable.
+    /// Whether only programs on this machine can connect. A name other than `localhost` may resolve to
+    /// any address, so it counts as reachable.
     pub(crate) fn is_private(&self) -> bool {
         let Some((host, _)) = self.address().and_then(|it| it.rsplit_once(':')) else { return true };
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -33,7 +33,7 @@ impl Listen {
             || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
-    /// Reads one; `default` fills in what was left out, in suggestions only.
+    /// Parses an address; `default` completes the suggestion in an error.
     pub(crate) fn read(
         node: &Node,
         what: &str,
@@ -56,7 +56,7 @@ impl Listen {
     }
 }
 
-/// The address, or what was probably meant.
+/// Parses an address, or returns a suggestion.
 fn parse(text: &str, default: &str) -> Result<Listen, Option<String>> {
     let (default_host, default_port) = default.rsplit_once(':').unwrap_or((default, "0"));
     let is_port = |text: &str| {
@@ -102,7 +102,7 @@ fn parse(text: &str, default: &str) -> Result<Listen, Option<String>> {
 }
 
 fn is_host(text: &str) -> bool {
-    // Digits and dots alone are an address, and a wrong one if it is none.
+    // Only digits and dots: an address, or an invalid one.
     let numeric = text.bytes().all(|it| it.is_ascii_digit() || it == b'.');
     if numeric {
         return text.parse::<std::net::Ipv4Addr>().is_ok();

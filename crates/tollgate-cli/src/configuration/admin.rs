@@ -1,8 +1,7 @@
-//! Who may use the API: the `admin` section.
+//! The `admin` section: access to the API.
 //!
-//! A token opens everything, a second one only what shows. `tls` serves the API over
-//! TLS; with `client_ca` a certificate opens everything too, and without a token
-//! nobody gets in who has none.
+//! One token grants everything, another one reads. `tls` serves the API over TLS; with `client_ca`, a
+//! client certificate grants everything too, and without a token it is required.
 
 use std::path::PathBuf;
 
@@ -12,14 +11,14 @@ use super::served_tls::{self, ServedTls};
 use super::{LoadPhase, Token};
 use crate::failure::Failure;
 
-/// Who may use the API.
+/// Access to the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AdminSettings {
-    /// The file that holds what callers must know who change things.
+    /// The file with the token that grants changes.
     pub(crate) token_file: Option<PathBuf>,
-    /// The file that holds what callers must know who only look.
+    /// The file with the token that grants reads.
     pub(crate) read_token_file: Option<PathBuf>,
-    /// How the API is served over TLS.
+    /// TLS of the API.
     pub(crate) tls: Option<ServedTls>,
 }
 
@@ -41,7 +40,7 @@ const ADMIN: Words = Words {
 const TLS: Words = served_tls::words("`admin.tls`");
 
 impl AdminSettings {
-    /// Reads the section.
+    /// Parses the section.
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Self {
         let Some(fields) = node.fields(&ADMIN, problems) else { return Self::default() };
         let mut file = |word: &str| -> Option<PathBuf> {
@@ -52,12 +51,12 @@ impl AdminSettings {
         Self { token_file, read_token_file, tls }
     }
 
-    /// Whether callers can be told by their certificate.
+    /// Whether callers may authenticate by certificate.
     pub(crate) fn knows_certificates(&self) -> bool {
         self.tls.as_ref().is_some_and(ServedTls::knows_clients)
     }
 
-    /// What is wrong with the files it names.
+    /// Checks the files that the section names.
     pub(super) fn check_files(&self) -> Vec<Failure> {
         let token = |file: &Option<PathBuf>| {
             file.as_deref().and_then(|it| Token::from_file(it, LoadPhase::First).err())
@@ -73,7 +72,7 @@ mod tests {
     use tollgate::policy::Document;
 
     #[test]
-    fn every_mistake_says_what_was_probably_meant() {
+    fn every_mistake_has_a_suggestion() {
         for (text, expected) in [
             ("admin: {token: abc}", "unknown word `token` in `admin` | did you mean `token_file`?"),
             (

@@ -1,26 +1,25 @@
-//! Where something is sent: an `http://` or `https://` URL.
+//! The URL of a receiver, `http://` or `https://`.
 //!
-//! Its path may be a secret (webhooks are known by nothing else), so it is shown
-//! without it.
+//! Its path may be a secret (a webhook URL is its only credential), so it is not shown.
 
 use std::fmt;
 
 use tollgate::policy::{Node, Problems};
 
-/// Where something is sent.
+/// The URL of a receiver.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     secure: bool,
     host: String,
     port: u16,
-    /// With its `/` and without the last one: nothing, or `/hooks/1`.
+    /// The path with its leading `/` and without a trailing one: empty, or `/hooks/1`.
     path: String,
-    /// With its `?`, or nothing.
+    /// The query with its `?`, or empty.
     query: String,
 }
 
 impl Endpoint {
-    /// Reads one. Messages never repeat it.
+    /// Parses a URL. Messages never repeat it.
     pub(super) fn read(node: &Node, what: &str, problems: &mut Problems) -> Option<Self> {
         let text = node.word(what, problems)?.value;
         Self::parse(text)
@@ -33,7 +32,7 @@ impl Endpoint {
             .ok()
     }
 
-    /// What is wrong with it otherwise, and what that part is.
+    /// Parses a URL, or returns the mistake and a label for it.
     fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
         let scheme = (text.split_once("://")).filter(|(scheme, _)| ["http", "https"].contains(scheme));
         let Some((scheme, rest)) = scheme else {
@@ -54,7 +53,7 @@ impl Endpoint {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
                 (host, port.parse().ok().filter(|port| *port != 0).ok_or(("has no port that can be", ""))?)
             }
-            Some(_) => return Err(("has a port that is no number", "write HOST:PORT")),
+            Some(_) => return Err(("has a port that is not a number", "write HOST:PORT")),
             None => (authority, if secure { 443 } else { 80 }),
         };
         let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
@@ -72,35 +71,35 @@ impl Endpoint {
         Ok(Self { secure, host: bare.unwrap_or(host).to_owned(), port, path, query })
     }
 
-    /// Whether TLS is spoken.
+    /// Whether to use TLS.
     pub(crate) const fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// To connect to, and to believe a certificate by.
+    /// Returns the host, for connecting and for verifying the certificate.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// To connect to.
+    /// Returns the port.
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 
-    /// What is asked for, with something after the path.
+    /// Returns the request target, with `after` appended to the path.
     pub(crate) fn target(&self, after: &str) -> String {
         let path = format!("{}{after}", self.path);
         format!("{}{}", if path.is_empty() { "/" } else { &path }, self.query)
     }
 
-    /// What the `Host` header says.
+    /// Returns the value of the `Host` header.
     pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == if self.secure { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
     }
 }
 
-/// Without what may be a secret.
+/// Omits the path and query, which may be secret.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_has_a_scheme_a_host_and_perhaps_more() {
+    fn a_url_has_a_scheme_and_a_host() {
         for (text, host, port, target, authority) in [
             ("http://h", "h", 80, "/", "h"),
             ("https://h/", "h", 443, "/", "h"),
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_shown() {
+    fn path_and_query_are_not_shown() {
         let it = Endpoint::parse("https://hooks.test/services/T0/B0/hunter2").unwrap();
         assert_eq!(format!("{it} {it:?}"), "https://hooks.test/… https://hooks.test/…");
         assert_eq!(

@@ -1,6 +1,6 @@
-//! What is probably not meant about a folder of Envoy's files, seen beside the policy.
+//! Warnings about a directory of Envoy's files in combination with the policy.
 //!
-//! Not here: what is odd within one of the files (`tollgate_envoy`).
+//! Warnings within one file are in `tollgate_envoy`.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use tollgate_envoy::{Domain, EnvoyConfig};
 
 use super::{ConfigWarning, Folder, shown};
 
-/// As many limits are named as a person reads.
+/// The maximum number of limits that a warning names.
 const MAX_NAMED_LIMITS: usize = 10;
 
-/// Everything. None of it quotes a file.
+/// Returns all warnings. They contain no text of the files.
 pub(super) fn remarks(
     path: &Path,
     folder: &Folder,
@@ -23,7 +23,7 @@ pub(super) fn remarks(
     no_files(path, folder).into_iter().chain(never_asked(config, policy)).collect()
 }
 
-/// A folder in the wrong place passes everything.
+/// Warns of a directory without files, which would admit everything.
 fn no_files(path: &Path, folder: &Folder) -> Option<ConfigWarning> {
     folder.files.is_empty().then(|| ConfigWarning::Plain {
         code: Lint::NoEnvoyFiles,
@@ -36,7 +36,7 @@ fn no_files(path: &Path, folder: &Folder) -> Option<ConfigWarning> {
     })
 }
 
-/// Limits on descriptors of a domain that a file decides alone.
+/// Warns of limits on descriptors of a domain that an Envoy file decides alone.
 fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<ConfigWarning> {
     let found = config.decided_alone(policy);
     let message = |(limit, domain): &(&Limit, &Domain)| {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_files_is_told_of() {
+    fn a_directory_without_files_causes_a_warning() {
         let files = Scratch::new();
         files.write("limits.txt", "domain: edge\n");
         let configuration = load(&files, "[]");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_policy_for_a_domain_of_a_file_is_told_of() {
+    fn a_policy_limit_for_the_domain_of_a_file_causes_a_warning() {
         let files = Scratch::new();
         files.write(
             "e.yaml",

@@ -1,4 +1,4 @@
-//! Reading a file, or saying why it cannot be read.
+//! Reads files, with messages for failures.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,20 +8,20 @@ use super::shown;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-/// More than the largest policy, which has its own message for too much.
+/// The maximum size of a file; larger than the largest policy, which has its own message.
 const MAX_FILE_BYTES: u64 = 9 << 20;
 
-/// When a file is read.
+/// The time at which a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadPhase {
-    /// At the start, from whatever can be read: `/dev/stdin`, `<(make-policy)`.
+    /// At the start, from any readable path: `/dev/stdin`, `<(make-policy)`.
     First,
-    /// While requests are served. Whoever reads also hears the signals, and must not
-    /// wait for somebody to write into a pipe.
+    /// While requests are served. The reading thread also handles signals, so it must not block on a
+    /// pipe.
     Again,
 }
 
-/// The text of a file.
+/// Reads a file as text.
 pub(crate) fn read(path: &Path, reading: LoadPhase) -> Result<String, Failure> {
     let name = shown(path);
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path, reading: LoadPhase) -> Result<String, Failure> {
     })
 }
 
-/// The password in a file: one line, and nothing else.
+/// Reads a password file, which has exactly one line.
 pub(crate) fn password(file: &Path, meant: &str, reading: LoadPhase) -> Result<String, Failure> {
     let text = read(file, reading)?;
     let password = text.trim_end_matches(['\r', '\n']);

@@ -1,7 +1,8 @@
-//! A folder with configuration files of envoyproxy/ratelimit.
+//! A directory of envoyproxy/ratelimit configuration files.
 //!
-//! All `*.yaml` and `*.yml` in it, by name; not what lies deeper, and not what begins with a
-//! dot: Kubernetes keeps the files of a `ConfigMap` in `..data`, and editors their copies.
+//! It reads all `*.yaml` and `*.yml` files, sorted by name, without subdirectories and files that begin
+//! with a dot: Kubernetes keeps the files of a `ConfigMap` in `..data`, and editors keep copies in such
+//! files.
 
 use std::fs;
 use std::io;
@@ -12,24 +13,24 @@ use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-/// More files than anybody writes by hand.
+/// The maximum number of files.
 const MAX_FILES: usize = 1_000;
-/// All of them together.
+/// The maximum size of all files together.
 const MAX_TOTAL_BYTES: usize = 32 << 20;
 
-/// What a folder held, and how it looked just before it was read.
+/// The contents of a directory, with stamps from just before it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     /// The name and the text of each file.
     pub(crate) files: Vec<(String, String)>,
-    /// How it looked.
+    /// The stamps of the directory and its files.
     pub(crate) looks: Vec<FileStamp>,
 }
 
 impl Folder {
-    /// Reads it.
+    /// Reads a directory.
     pub(crate) fn read(folder: &Path, reading: LoadPhase) -> Result<Self, Failure> {
-        // Before reading: a change while we read is then noticed after.
+        // Before reading, so that a change during the read is detected afterwards.
         let looks = look_at(folder);
         let (name, paths) = (shown(folder), list(folder));
         let paths = paths.map_err(|error| {
@@ -65,13 +66,13 @@ impl Folder {
     }
 }
 
-/// How a folder and its files look from outside.
+/// Returns the stamps of a directory and its files.
 pub(crate) fn look_at(folder: &Path) -> Vec<FileStamp> {
     let files = list(folder).unwrap_or_default();
     std::iter::once(folder).chain(files.iter().take(MAX_FILES).map(PathBuf::as_path)).map(stamp).collect()
 }
 
-/// The files that count, by name.
+/// Returns the configuration files, sorted by name.
 fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -93,7 +94,7 @@ mod tests {
     use tollgate_testkit::Scratch;
 
     #[test]
-    fn yaml_files_are_read_by_name_and_nothing_else_is() {
+    fn only_yaml_files_are_read_sorted_by_name() {
         let files = Scratch::new();
         fs::create_dir(files.path().join("deeper.yaml")).unwrap();
         for name in ["b.yml", "a.yaml", ".hidden.yaml", "notes.txt", "deeper.yaml/c.yaml"] {
@@ -105,12 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_read_is_named() {
+    fn an_unreadable_directory_is_named_in_the_error() {
         let files = Scratch::new();
         let file = files.write("a.yaml", "");
-        for (path, expected) in
-            [(file, "a.yaml: it is no folder"), (files.path().join("none"), "none: there is no such folder")]
-        {
+        for (path, expected) in [
+            (file, "a.yaml: it is not a directory"),
+            (files.path().join("none"), "none: there is no such directory"),
+        ] {
             let said = Folder::read(&path, LoadPhase::First).unwrap_err().to_string();
             assert!(said.contains(expected) && said.contains("rls.envoy_config"), "{said}");
         }

@@ -1,15 +1,15 @@
-//! Claims and plans that no request through the gateway has.
+//! Warns of claims and plans that no request through the gateway has.
 //!
-//! The gateway verifies no tokens and knows no customers. A limit by a claim counts callers by
-//! address there, and a plan without `plans.from` never applies. `POST /v1/check` and the tower
-//! layer can name both, so a policy that is served without the gateway is left alone.
+//! The gateway does not verify tokens and has no customer data. A limit by a claim counts callers by
+//! address there, and a plan without `plans.from` never applies. `POST /v1/check` and the tower layer
+//! can provide both, so a policy that is served without the gateway has no such warning.
 
 use tollgate::Policy;
 use tollgate::policy::{Credential, Document, KeySource, Limit, Lint, Missing, Mode, Node, Place, Problems};
 
 use super::Settings;
 
-/// Warns of claims and plans that nothing provides.
+/// Warns of claims and plans that no request provides.
 pub(super) fn stamp(document: &Document, policy: &Policy, settings: &Settings, problems: &mut Problems) {
     if settings.gateway.address().is_none() {
         return;
@@ -18,7 +18,7 @@ pub(super) fn stamp(document: &Document, policy: &Policy, settings: &Settings, p
     plans(document.root(), policy, problems);
 }
 
-/// The limits that are in the file and on, each with its place in the file.
+/// Returns the active limits of the file, each with its node.
 fn limits<'p>(root: &'p Node, policy: &'p Policy) -> impl Iterator<Item = (&'p Node, &'p Limit)> {
     let written = root.get("limits").map_or(&[][..], Node::items);
     let live = policy.limits().iter().filter(|limit| limit.candidate_of().is_none());

@@ -1,6 +1,6 @@
-//! What is watched, and who is told: `observe`, `log.refusals`, `traces` and `alerts`.
+//! The sections `observe`, `traces` and `alerts`, and `log.refusals`.
 //!
-//! Not here: watching (`tollgate_telemetry`), and telling (`refusals`, `traces`, `webhook`).
+//! Observing is in `tollgate_telemetry`, the receivers in `refusal_log`, `traces` and `webhook`.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -13,49 +13,49 @@ use tollgate_telemetry::WatchSettings;
 use super::{Endpoint, LoadPhase, files, shown};
 use crate::failure::Failure;
 
-/// What is watched, and who is told.
+/// The settings of observation and of its receivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObserveSettings {
-    /// How many decisions are remembered; `None`: nothing is watched.
+    /// The number of decisions that are recorded; `None` disables observation.
     pub(crate) records: Option<usize>,
-    /// Which refusals get a line in the log.
+    /// The refusals that are logged.
     pub(crate) refusals: Refusals,
-    /// Who is sent decisions as spans.
+    /// The receiver of spans.
     pub(crate) traces: Option<TraceSettings>,
-    /// How long a key must have nothing left to be an alert.
+    /// The time after which an exhausted key becomes an alert.
     pub(crate) at_zero_for: Span,
-    /// Who is told of alerts.
+    /// The receiver of alerts.
     pub(crate) webhook: Option<Receiver>,
 }
 
-/// Which refusals get a line in the log.
+/// The refusals that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusals {
-    /// None.
+    /// No refusals.
     Off,
-    /// At most so many in a second.
+    /// At most this many per second.
     PerSecond(NonZeroU32),
-    /// Each.
+    /// Every refusal.
     All,
 }
 
-/// Who is sent decisions as spans, and which.
+/// The receiver and the sampling of spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceSettings {
     /// The collector.
     pub(crate) collector: Receiver,
-    /// Of admitted requests that no trace asks for, one in so many; zero: none.
+    /// Samples one in this many admitted requests without a sampled trace; zero samples none.
     pub(crate) one_in: u32,
-    /// What the collector calls this service.
+    /// The service name in the collector.
     pub(crate) service: String,
 }
 
-/// Who is sent something.
+/// A receiver of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Receiver {
-    /// Where it is.
+    /// Its URL.
     pub(crate) endpoint: Endpoint,
-    /// Certificates that it is believed by, instead of the public ones.
+    /// The CA file for its certificate, instead of the public authorities.
     pub(crate) ca: Option<PathBuf>,
 }
 
@@ -83,10 +83,10 @@ const ALERTS: Words = Words {
     synonyms: &[("url", "webhook"), ("for", "at_zero_for"), ("after", "at_zero_for")],
 };
 
-/// So many that what is remembered fits any machine, and so few that an hour does not.
+/// The range of `observe.records`: bounded memory, and enough records to be useful.
 const RECORDS_RANGE: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 const MAX_SERVICE_BYTES: usize = 255;
-/// Nobody reads more lines, and a log that takes more is `all`.
+/// The maximum rate of log lines; `all` removes the limit.
 const MAX_LINES_PER_SECOND: u32 = 100_000;
 
 impl Default for ObserveSettings {
@@ -109,7 +109,7 @@ impl Default for Refusals {
 }
 
 impl ObserveSettings {
-    /// Reads the sections. `section` finds one that has a value.
+    /// Parses the sections. `section` returns a section that has a value.
     pub(super) fn read<'d>(section: impl Fn(&str) -> Option<&'d Node>, problems: &mut Problems) -> Self {
         let mut read = Self::default();
         let observe = section("observe");
@@ -129,7 +129,7 @@ impl ObserveSettings {
             for word in ["traces", "alerts"] {
                 if let Some(node) = section(word) {
                     problems
-                        .error(node.place, format!("`{word}` tells of what nobody watches"))
+                        .error(node.place, format!("`{word}` needs observation, which is off"))
                         .label("this needs it")
                         .related(off.place, "nothing is watched")
                         .help(format!("leave `observe: off` out, or `{word}`"));
@@ -139,7 +139,7 @@ impl ObserveSettings {
         read
     }
 
-    /// What is to be watched; `None`: nothing.
+    /// Returns the settings of the watcher; `None` if observation is off.
     pub(crate) fn watched(&self) -> Option<WatchSettings> {
         Some(WatchSettings {
             records: self.records?,
@@ -176,7 +176,7 @@ impl ObserveSettings {
 }
 
 impl Refusals {
-    /// `10/second`, `all` or `off`.
+    /// Parses `10/second`, `all` or `off`.
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
         let text = node.word("`refusals`", problems)?.value;
         match text {
@@ -237,7 +237,7 @@ impl TraceSettings {
 }
 
 impl Receiver {
-    /// How to speak TLS to it; `None`: it is not spoken.
+    /// Returns the TLS configuration of the receiver; `None` without TLS.
     pub(crate) fn tls(&self, reading: LoadPhase) -> Result<Option<ClientConfig>, Failure> {
         if !self.endpoint.is_secure() {
             return Ok(None);
@@ -245,11 +245,11 @@ impl Receiver {
         let pem = self.ca.as_deref().map(|file| files::read(file, reading)).transpose()?;
         tollgate_net::client_tls(pem.as_deref().map(str::as_bytes)).map(Some).map_err(|error| {
             let file = self.ca.as_deref().map(shown).unwrap_or_default();
-            Failure::new(format_args!("nobody can be believed by {file}: {error}"))
+            Failure::new(format_args!("the certificates in {file} cannot be used: {error}"))
         })
     }
 
-    /// `word` holds the URL, `ca` perhaps a file.
+    /// Parses a receiver: the URL under `word`, and an optional `ca`.
     fn read(fields: &Fields<'_>, word: &str, problems: &mut Problems) -> Option<Self> {
         let ca = fields.get("ca");
         let Some(node) = fields.get(word) else {
@@ -273,9 +273,9 @@ impl Receiver {
     }
 }
 
-/// `1%` is one in a hundred, `0%` none. What is not one in a whole number is rounded to it.
+/// Parses a percentage as one in N: `1%` is one in a hundred, `0%` none. Rounds to an integer N.
 fn one_in(node: &Node, problems: &mut Problems) -> Option<u32> {
-    /// A hundred percent, in the smallest part that can be written.
+    /// A hundred percent in parts per million, the smallest unit that can be written.
     const WHOLE_PPM: u32 = 1_000_000;
     let text = node.word("`sample`", problems)?.value;
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
@@ -293,7 +293,7 @@ fn one_in(node: &Node, problems: &mut Problems) -> Option<u32> {
     None
 }
 
-/// A decimal number with up to four places, in ten-thousandths.
+/// Parses a decimal number with up to four places, in ten-thousandths.
 fn ten_thousandths(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_read() {
+    fn every_word_is_parsed() {
         let (read, problems) = read(
             "observe: {records: 100}\n\
              traces: {endpoint: \"https://collector:4318/otlp\", sample: 0.5%, service: shop, ca: /ca.pem}\n\
@@ -336,16 +336,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_watched_cannot_be_told() {
+    fn receivers_need_observation() {
         assert_eq!(read("observe: off").0.watched(), None);
         assert_eq!(
             read("observe: off\nalerts: {at_zero_for: 1s}").1,
-            ["`alerts` tells of what nobody watches | this needs it"]
+            ["`alerts` needs observation, which is off | this needs it"]
         );
     }
 
     #[test]
-    fn a_sample_is_one_in_so_many() {
+    fn a_sample_is_converted_to_one_in_n() {
         for (text, expected) in [
             ("100%", 1),
             ("50%", 2),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_says_what_was_probably_meant() {
+    fn every_mistake_has_a_suggestion() {
         for (text, expected) in [
             ("observe: no", "`observe` is `off`, or a map with `records`, not `no` | did you mean `off`?"),
             (
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_so_many_a_second_all_or_none() {
+    fn refusals_are_a_rate_all_or_off() {
         let read = |text: &str| {
             let document = Document::parse(&format!("refusals: {text}")).unwrap();
             let mut problems = Problems::default();

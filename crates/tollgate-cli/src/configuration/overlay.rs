@@ -1,24 +1,23 @@
-//! Values from outside the files, as the YAML that the files are written in.
+//! Values from flags and variables, in the YAML of the files.
 //!
-//! `--set` and variables take YAML, since they set whatever a file can say. A flag
-//! that stands for one address takes it as it is: `[::1]:7070` is an address to
-//! people, and the beginning of a list to YAML.
+//! `--set` and variables accept YAML, because they set any value of a file. A flag for an address takes
+//! it literally: `[::1]:7070` is an address, but the start of a list in YAML.
 
-/// A value from outside the files.
+/// A value from a flag or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Overlay {
-    /// Where it was said: `on the command line`.
+    /// The origin for messages: `on the command line`.
     pub(crate) origin: &'static str,
-    /// What was typed before the value.
+    /// The text before the value.
     pub(crate) typed: String,
-    /// What it sets.
+    /// The path of the value that it sets.
     pub(crate) path: String,
-    /// To what, in YAML.
+    /// The value in YAML.
     pub(crate) value: String,
 }
 
-/// YAML for a text that was meant as it is, in a list too. Most texts need no quotes,
-/// and messages show what was typed.
+/// Returns the YAML of a literal text, which is also valid within a list. Quotes are added only if
+/// needed, so that messages show the text as typed.
 pub(crate) fn literal(text: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "./-_:?&=%@".contains(char);
     let begins = |char: char| char.is_ascii_alphanumeric() || "./:".contains(char);
@@ -28,7 +27,7 @@ pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// YAML as it was typed, but for addresses that YAML would take for lists.
+/// Returns YAML as typed, but quotes addresses that YAML would parse as lists.
 pub(crate) fn yaml(path: &str, text: &str) -> String {
     if path.starts_with("listen.") && text.trim_start().starts_with('[') {
         return literal(text.trim());
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_quoted_only_where_yaml_would_read_something_else() {
+    fn a_text_is_quoted_only_if_yaml_needs_it() {
         for (text, expected) in [
             ("127.0.0.1:0", "127.0.0.1:0"),
             ("http://a/?b=c&d", "http://a/?b=c&d"),

@@ -1,4 +1,4 @@
-//! The protocols of other limiters: the sections `rls` and `resp`.
+//! The sections `rls` and `resp`: protocols of other limiters.
 
 use std::path::PathBuf;
 
@@ -9,29 +9,29 @@ use super::served_tls::{self, ServedTls};
 use super::{Listen, LoadPhase, files};
 use crate::failure::Failure;
 
-/// How Envoy's rate limit service is served.
+/// The settings of Envoy's rate limit service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RlsSection {
-    /// Which answers tell the client what is left, if that was said.
+    /// The responses that carry rate limit headers, if set.
     pub(crate) headers: Option<Headers>,
-    /// The folder with files of envoyproxy/ratelimit.
+    /// The directory of envoyproxy/ratelimit files.
     pub(crate) envoy_config: Option<PathBuf>,
-    /// Whether several of them may share a domain.
+    /// Whether several files may share a domain.
     pub(crate) merge_domains: bool,
-    /// Whether callers may give quota back, if that was said.
+    /// Whether callers may refund quota, if set.
     pub(crate) refunds: Option<bool>,
-    /// Its TLS.
+    /// TLS of the listener.
     pub(crate) tls: Option<ServedTls>,
 }
 
-/// How clients of Redis are served.
+/// The settings of the Redis protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RespSection {
-    /// The file that holds what clients must know.
+    /// The file with the password.
     pub(crate) password_file: Option<PathBuf>,
-    /// Whether callers may give quota back, if that was said.
+    /// Whether callers may refund quota, if set.
     pub(crate) refunds: Option<bool>,
-    /// Its TLS.
+    /// TLS of the listener.
     pub(crate) tls: Option<ServedTls>,
 }
 
@@ -69,7 +69,7 @@ const HEADERS: [(&str, Headers); 3] =
     [("all", Headers::All), ("refusals", Headers::Refusals), ("off", Headers::Off)];
 
 impl RlsSection {
-    /// Reads the section.
+    /// Parses the section.
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Self {
         let Some(fields) = node.fields(&RLS, problems) else { return Self::default() };
         let headers = fields.get("headers").and_then(|node| {
@@ -87,29 +87,29 @@ impl RlsSection {
         }
     }
 
-    /// Whether nobody gets in who only knows the address.
+    /// Whether callers must authenticate.
     pub(super) fn knows_callers(&self) -> bool {
         self.tls.as_ref().is_some_and(ServedTls::knows_clients)
     }
 
-    /// Whether callers at this address may give quota back.
+    /// Whether callers at this address may refund quota.
     pub(crate) fn takes_refunds(&self, listen: &Listen) -> bool {
         self.refunds.unwrap_or_else(|| listen.is_private() || self.knows_callers())
     }
 
-    /// What is wrong with the files it names, but for the folder: that is read with the policy.
+    /// Checks the files that the section names, except the directory, which is read with the policy.
     pub(super) fn check_files(&self) -> Option<Failure> {
         self.tls.as_ref().and_then(|it| it.load("Envoy", false).err())
     }
 }
 
-/// Whether callers may give quota back, if that was said.
+/// Parses whether callers may refund quota.
 fn refunds(fields: &Fields<'_>, problems: &mut Problems) -> Option<bool> {
     fields.get("refunds").and_then(|node| node.boolean("`refunds`", problems)).map(|it| it.value)
 }
 
 impl RespSection {
-    /// Reads the section.
+    /// Parses the section.
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Self {
         let Some(fields) = node.fields(&RESP, problems) else { return Self::default() };
         let password = fields.get("password_file").and_then(|node| node.word("`password_file`", problems));
@@ -120,23 +120,23 @@ impl RespSection {
         }
     }
 
-    /// Whether nobody gets in who only knows the address.
+    /// Whether callers must authenticate.
     pub(super) fn knows_callers(&self) -> bool {
         self.password_file.is_some() || self.tls.as_ref().is_some_and(ServedTls::knows_clients)
     }
 
-    /// Whether callers at this address may give quota back.
+    /// Whether callers at this address may refund quota.
     pub(crate) fn takes_refunds(&self, listen: &Listen) -> bool {
         self.refunds.unwrap_or_else(|| listen.is_private() || self.knows_callers())
     }
 
-    /// What clients must know, if anything.
+    /// Reads the password, if there is one.
     pub(crate) fn password(&self, reading: LoadPhase) -> Result<Option<String>, Failure> {
         let meant = "the password of `resp`";
         self.password_file.as_deref().map(|file| files::password(file, meant, reading)).transpose()
     }
 
-    /// What is wrong with the files it names.
+    /// Checks the files that the section names.
     pub(super) fn check_files(&self) -> Vec<Failure> {
         let tls = self.tls.as_ref().and_then(|it| it.load("clients of Redis", false).err());
         self.password(LoadPhase::First).err().into_iter().chain(tls).collect()
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_read() {
+    fn every_word_is_parsed() {
         let (rls, resp, problems) = read(
             "rls: {headers: refusals, envoy_config: /etc/rl, merge_domains: true, refunds: true, tls: {certificate: c, key: k}}\n\
              resp: {password_file: p, refunds: false, tls: {certificate: c, key: k, client_ca: a}}\n",
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_this_machine_quota_is_given_back_only_by_those_who_are_known_or_where_it_is_said() {
+    fn remote_refunds_need_authentication_or_an_explicit_setting() {
         let here = Listen::On("127.0.0.1:8081".to_owned());
         let everywhere = Listen::On("0.0.0.0:8081".to_owned());
         let tls = "tls: {certificate: c, key: k, client_ca: a}";
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_says_what_was_probably_meant() {
+    fn every_mistake_has_a_suggestion() {
         for (text, expected) in [
             ("rls: {config: d}", "unknown word `config` in `rls` | did you mean `envoy_config`?"),
             ("rls: {headers: denials}", "`headers` cannot be `denials` | did you mean `refusals`?"),

@@ -1,4 +1,4 @@
-//! TLS of a surface: a certificate, its key, and perhaps who may call.
+//! TLS of a listener: a certificate, its key, and optionally a client CA.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 use crate::store::in_full;
 
-/// How a surface is served over TLS.
+/// The TLS settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServedTls {
     certificate: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct ServedTls {
     client_ca: Option<PathBuf>,
 }
 
-/// The words of such a section, which is called so.
+/// Returns the words of a TLS section with this name.
 pub(super) const fn words(section: &'static str) -> Words {
     Words {
         section,
@@ -33,7 +33,7 @@ pub(super) const fn words(section: &'static str) -> Words {
 }
 
 impl ServedTls {
-    /// Reads the section.
+    /// Parses the section.
     pub(super) fn read(node: &Node, words: &Words, problems: &mut Problems) -> Option<Self> {
         let fields = node.fields(words, problems)?;
         let mut file = |word: &str, is_needed: bool| -> Option<PathBuf> {
@@ -52,12 +52,12 @@ impl ServedTls {
         Some(Self { certificate: certificate?, key: key?, client_ca })
     }
 
-    /// Whether callers can be told by their certificate.
+    /// Whether callers may authenticate by certificate.
     pub(crate) const fn knows_clients(&self) -> bool {
         self.client_ca.is_some()
     }
 
-    /// Ready to serve this surface. `or_else`: who shows no certificate can show something else.
+    /// Loads the files. With `or_else`, a client without a certificate may authenticate in another way.
     pub(crate) fn load(&self, surface: &str, or_else: bool) -> Result<Tls, Failure> {
         let (chain, key) = (read(&self.certificate)?, read(&self.key)?);
         let clients = self.client_ca.as_deref().map(|file| Ok((file, read(file)?))).transpose()?;

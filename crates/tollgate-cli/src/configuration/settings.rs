@@ -1,8 +1,7 @@
-//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, what
-//! other protocols need (`protocols`), and what is watched (`observe`).
+//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, the protocols
+//! (`protocols`), and observation (`observe`).
 //!
-//! Each is read with the questions that the policy asks its own sections, so an
-//! unknown word gets a suggestion here too.
+//! They use the parser of the policy, so an unknown word gets a suggestion here too.
 
 use std::path::PathBuf;
 
@@ -14,40 +13,40 @@ use super::{AdminSettings, Listen, LoadPhase, RespSection, RlsSection, StoreSett
 use crate::failure::Failure;
 use crate::state::State;
 
-/// How a policy is served.
+/// The settings of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Where the gateway listens.
+    /// The address of the gateway.
     pub(crate) gateway: Listen,
-    /// Where the API listens.
+    /// The address of the API.
     pub(crate) api: Listen,
-    /// Where Envoy's rate limit service listens.
+    /// The address of Envoy's rate limit service.
     pub(crate) rls_listen: Listen,
-    /// Where the Redis protocol is spoken.
+    /// The address of the Redis protocol.
     pub(crate) resp_listen: Listen,
-    /// How Envoy is served.
+    /// The settings of Envoy's rate limit service.
     pub(crate) rls: RlsSection,
-    /// How clients of Redis are served.
+    /// The settings of the Redis protocol.
     pub(crate) resp: RespSection,
-    /// Where the gateway sends what it admits, as written.
+    /// The upstreams of the gateway, unparsed.
     pub(crate) upstreams: Vec<String>,
-    /// How it does that.
+    /// The settings of the gateway.
     pub(crate) forwarding: GatewaySettings,
-    /// What is logged.
+    /// The minimum level of the log.
     pub(crate) level: Level,
-    /// In which form.
+    /// The format of the log.
     pub(crate) format: LogFormat,
-    /// Who may use the API.
+    /// Access to the API.
     pub(crate) admin: AdminSettings,
-    /// Where counts are kept.
+    /// The store of the counters.
     pub(crate) store: StoreSettings,
-    /// What is watched, and who is told.
+    /// The settings of observation.
     pub(crate) observing: ObserveSettings,
-    /// Where switches and their journal are kept.
+    /// The directory for mode overrides and their history.
     pub(crate) state: Option<PathBuf>,
 }
 
-/// What is logged: this and all that is worse.
+/// The minimum level of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
     Error,
@@ -57,13 +56,13 @@ pub(crate) enum Level {
     Debug,
 }
 
-/// In which form.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// Text for people.
     #[default]
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -100,8 +99,8 @@ const LEVELS: [(&str, Level); 4] =
 const FORMATS: [(&str, LogFormat); 2] = [("human", LogFormat::Human), ("json", LogFormat::Json)];
 
 impl Settings {
-    /// Reads the sections of a document. What is wrong is in `problems`, and what
-    /// is not there is as the default has it.
+    /// Parses the sections of a document. Adds mistakes to `problems`, and uses defaults for missing
+    /// values.
     pub(crate) fn read(root: &Node, problems: &mut Problems) -> Self {
         // A section without a value is reported by the policy, which knows all sections.
         let section = |word: &str| root.get(word).filter(|node| node.kind != Kind::Null);
@@ -143,7 +142,7 @@ impl Settings {
                 (is_wanted, settings.observing.records, fields.get("refusals"), section("observe"))
             {
                 problems
-                    .error(node.place, "`refusals` tells of what nobody watches")
+                    .error(node.place, "`refusals` needs observation, which is off")
                     .label("this needs it")
                     .related(off.place, "nothing is watched")
                     .help("leave `observe: off` out, or `refusals`");
@@ -161,7 +160,7 @@ impl Settings {
         settings
     }
 
-    /// Reads the files that these settings name, as `serve` would, and keeps nothing.
+    /// Reads the files that the settings name, as `serve` would, and discards them.
     pub(crate) fn check_files(&self) -> Result<(), Failure> {
         let mut failures = self.admin.check_files();
         failures.extend(self.rls.check_files());
@@ -206,7 +205,7 @@ impl Settings {
                 .warning(
                     Lint::OpenRedisProtocol,
                     resp.place,
-                    "whoever reaches the Redis protocol here can spend anybody's allowance",
+                    "every client that can connect to the Redis protocol here can spend any allowance",
                 )
                 .label("other machines reach this")
                 .help("ask for a password: `resp: {password_file: FILE}`, or keep it to this machine");
@@ -228,24 +227,24 @@ impl Settings {
 }
 
 impl Settings {
-    /// Envoy's protocol has hits that are given back, and nothing in it says who calls.
+    /// Warns of refunds: Envoy's protocol has negative hits, and does not identify its callers.
     fn warn_of_refunds(&self, rls: &Located<Listen>, problems: &mut Problems) {
         let (message, help) = match self.rls.refunds {
             Some(false) => return,
             Some(true) => (
-                "whoever reaches Envoy's rate limit service here can erase what anybody has spent",
+                "every client that can connect to Envoy's rate limit service here can erase the spending of any key",
                 "ask callers for a certificate: `rls: {tls: {client_ca: FILE}}`, or leave `refunds: true` out",
             ),
             None => (
-                "callers of Envoy's rate limit service here are not known, so hits that they give back are refused",
-                "ask callers for a certificate (`rls: {tls: {client_ca: FILE}}`), or say whether everybody may: `rls: {refunds: false}` or `true`",
+                "callers of Envoy's rate limit service here are not authenticated, so their refunds are refused",
+                "ask callers for a certificate (`rls: {tls: {client_ca: FILE}}`), or decide whether every caller may refund: `rls: {refunds: false}` or `true`",
             ),
         };
         problems.warning(Lint::OpenRefunds, rls.place, message).label("other machines reach this").help(help);
     }
 }
 
-/// Two surfaces cannot listen on one address, but for port 0, which is another one each time.
+/// Refuses two listeners on one address, except port 0, which is a new port each time.
 fn share_nothing(all: &[(&str, Option<&Located<Listen>>)], problems: &mut Problems) {
     for (at, (name, listen)) in all.iter().enumerate() {
         for (other_name, other) in &all[..at] {
@@ -262,7 +261,7 @@ fn share_nothing(all: &[(&str, Option<&Located<Listen>>)], problems: &mut Proble
     }
 }
 
-/// As written: what they mean is for the gateway to say.
+/// Returns the upstreams unparsed; the gateway parses them.
 fn upstreams(root: &Node) -> Vec<String> {
     let node = root.get("gateway").and_then(|node| node.get("upstream"));
     node.map_or(&[][..], Node::items).iter().filter_map(Node::text).map(str::to_owned).collect()
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_read() {
+    fn every_word_is_parsed() {
         let (settings, problems) = read(
             "listen: {gateway: off, api: 127.0.0.1:0, rls: off}\nlog: {level: warn, format: json, refusals: all}\nadmin: {token_file: /run/token}\nstate: /var/lib/tollgate\nstore: memory\ngateway: {upstream: [http://a, http://b]}\n",
         );
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_known_who_gives_quota_back_nothing_is_said() {
+    fn authenticated_refunds_cause_no_warning() {
         for rls in ["refunds: false", "tls: {certificate: c, key: k, client_ca: a}"] {
             let (_, problems) = read(&format!("{{listen: {{rls: \"0.0.0.0:8081\"}}, rls: {{{rls}}}}}"));
             assert_eq!(problems, [""; 0], "{rls}");
@@ -318,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn refusals_cannot_be_logged_where_nothing_is_watched() {
-        let mistake = ["`refusals` tells of what nobody watches | this needs it"];
+    fn logging_refusals_needs_observation() {
+        let mistake = ["`refusals` needs observation, which is off | this needs it"];
         for (refusals, expected) in [("10/second", &mistake[..]), ("all", &mistake[..]), ("off", &[])] {
             let (_, problems) = read(&format!("observe: off\nlog: {{refusals: {refusals}}}\n"));
             assert_eq!(problems, expected, "{refusals}");
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_says_what_was_probably_meant() {
+    fn every_mistake_has_a_suggestion() {
         for (text, expected) in [
             ("listen: {gatway: off}", "unknown word `gatway` in `listen` | did you mean `gateway`?"),
             ("listen: 8080", "`listen` is a map of `name: value` lines | this is `8080`"),
@@ -347,15 +346,15 @@ mod tests {
             ),
             (
                 "listen: {resp: \"0.0.0.0:7379\"}",
-                "whoever reaches the Redis protocol here can spend anybody's allowance | other machines reach this",
+                "every client that can connect to the Redis protocol here can spend any allowance | other machines reach this",
             ),
             (
                 "listen: {rls: \"0.0.0.0:8081\"}",
-                "callers of Envoy's rate limit service here are not known, so hits that they give back are refused | other machines reach this",
+                "callers of Envoy's rate limit service here are not authenticated, so their refunds are refused | other machines reach this",
             ),
             (
                 "{listen: {rls: \"0.0.0.0:8081\"}, rls: {refunds: true}}",
-                "whoever reaches Envoy's rate limit service here can erase what anybody has spent | other machines reach this",
+                "every client that can connect to Envoy's rate limit service here can erase the spending of any key | other machines reach this",
             ),
             ("store: {kind: redis}", "unknown word `kind` in `store` | did you mean `url`?"),
             ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),
@@ -369,7 +368,7 @@ mod tests {
         }
     }
 
-    /// The words of a section, as its reader lists them for somebody who wrote none of them.
+    /// Returns the words of a section, from the message for an unknown word.
     fn words(path: &[&str]) -> Vec<String> {
         let text = path
             .iter()
@@ -387,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_for_editors_has_the_words_that_are_read() {
+    fn the_json_schema_has_the_words_of_the_parser() {
         let schema = tollgate::policy::schema();
         for path in [
             &["listen"][..],

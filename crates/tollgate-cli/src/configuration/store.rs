@@ -1,12 +1,11 @@
-//! Where counts are kept: the `store` section.
+//! The `store` section: the store of the counters.
 //!
-//! `memory`, a URL of Redis, a list of them, or a map that says more. What stands
-//! in files of its own (a password, certificates) is read when the server starts, and
-//! by `validate`, which needs no Redis.
+//! It is `memory`, a URL of Redis, a list of URLs, or a map. The files that it names (a password,
+//! certificates) are read when the server starts, and by `validate`, which needs no Redis.
 //!
-//! - `values`: its single values.
+//! - `values`: its scalar values.
 //!
-//! Not here: what a URL means (`tollgate_redis::RedisSettings`), connecting (`store`).
+//! URLs are parsed by `tollgate_redis::RedisSettings`; connecting is in `store`.
 
 mod values;
 
@@ -20,7 +19,7 @@ use self::values::{deadline, or_off, prefix, share};
 use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 
-/// Where counts are kept, as written.
+/// The store of the counters, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StoreSettings {
     /// In this process.
@@ -30,14 +29,14 @@ pub(crate) enum StoreSettings {
     Redis(Box<RedisSection>),
 }
 
-/// What the section says about Redis.
+/// The settings of Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RedisSection {
-    /// Without what stands in files.
+    /// The settings without the contents of files.
     settings: RedisSettings,
     password_file: Option<PathBuf>,
     ca: Option<PathBuf>,
-    /// What to do while it gives no answer.
+    /// The behavior while Redis does not answer.
     outage: OutageSettings,
 }
 
@@ -80,17 +79,17 @@ const OUTAGE: Words = Words {
     ],
 };
 
-/// A store that takes longer has given no answer: requests wait for it.
+/// The maximum deadline. Requests wait this long for the store.
 const MAX_DEADLINE: Span = Span::from_secs(10);
-/// A refusal that another node has lifted is not remembered for longer.
+/// The maximum time for which a refusal is cached that another node may have lifted.
 const MAX_DENY_CACHE: Span = Span::from_secs(60);
-/// No Redis has more.
+/// The maximum number of a database.
 const MAX_DATABASE: i64 = 0x7fff_ffff;
 const CHOICES: &str =
     "it is `memory`, a URL such as redis://127.0.0.1:6379, a list of those, or a map with `url`";
 
 impl StoreSettings {
-    /// Reads the section.
+    /// Parses the section.
     pub(crate) fn read(node: &Node, problems: &mut Problems) -> Self {
         let section = match &node.kind {
             Kind::Map(_) => node.fields(&STORE, problems).and_then(|it| RedisSection::read(&it, problems)),
@@ -102,7 +101,7 @@ impl StoreSettings {
         section.map_or(Self::Memory, |section| Self::Redis(Box::new(section)))
     }
 
-    /// The settings with what stands in files of its own; `None`: in memory.
+    /// Returns the settings with the contents of the files; `None` for memory.
     pub(crate) fn load(&self, reading: LoadPhase) -> Result<Option<RedisSettings>, Failure> {
         let Self::Redis(section) = self else { return Ok(None) };
         let mut settings = section.settings.clone();
@@ -115,18 +114,18 @@ impl StoreSettings {
         Ok(Some(settings))
     }
 
-    /// Where it is and how long it may take, for people; `None`: in memory.
+    /// Returns the address and the deadline for messages; `None` for memory.
     pub(crate) fn shown(&self) -> Option<String> {
         let Self::Redis(section) = self else { return None };
         let mut settings = section.settings.clone();
         if section.password_file.is_some() {
-            // Never shown: what is told is that there is one.
+            // A placeholder, so that the message says that there is a password without showing it.
             settings.password = Some(String::new());
         }
         Some(format!("{settings}, {} ms", settings.deadline.as_millis()))
     }
 
-    /// What to do while the store gives no answer. One in memory always gives one.
+    /// Returns the behavior during an outage. The memory store has none.
     pub(crate) fn outage(&self) -> OutageSettings {
         match self {
             Self::Memory => OutageSettings::default(),
@@ -148,7 +147,7 @@ impl RedisSection {
                 .help("such as `url: redis://127.0.0.1:6379`; without Redis it is `store: memory`");
         }
         let settings = url.and_then(|node| redis(node, problems));
-        // Whatever the URL is like, the rest of the section is read for its mistakes.
+        // Parses the rest of the section even if the URL is invalid, to report its mistakes.
         let usable = settings.is_some();
         let nowhere = || RedisSettings::parse(&["redis://localhost"]).ok();
         let mut section = Self::new(settings.or_else(nowhere)?);
@@ -180,7 +179,7 @@ impl RedisSection {
         }
     }
 
-    /// What its parts say about each other.
+    /// Checks that the values are consistent.
     fn check(&self, url: &Node, fields: &Fields<'_>, problems: &mut Problems) {
         if let Some(node) = fields.get("password_file").filter(|_| self.settings.password.is_some()) {
             problems
@@ -201,7 +200,7 @@ impl RedisSection {
         }
     }
 
-    /// A user alone is nobody to Redis.
+    /// Refuses a user without a password, which Redis would not accept.
     fn require_password(&self, url: &Node, problems: &mut Problems) {
         if self.settings.username.is_some() && self.settings.password.is_none() {
             problems
@@ -226,7 +225,7 @@ fn take_outage(settings: &mut OutageSettings, fields: &Fields<'_>, problems: &mu
     }
 }
 
-/// A URL, or several.
+/// Parses a URL or a list of URLs.
 fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
     let items = node.items();
     if items.is_empty() {
@@ -267,7 +266,7 @@ fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
     }
 }
 
-/// A word where a URL should be.
+/// Reports a word that is not a URL.
 fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
     const DEFAULT_REDIS_URL: &str = "redis://127.0.0.1:6379";
     let meant = match text.to_ascii_lowercase().as_str() {
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_says_what_was_probably_meant_and_shows_no_password() {
+    fn every_mistake_has_a_suggestion_and_shows_no_password() {
         for (text, expected) in [
             ("store: memroy", "`store` cannot be `memroy` | did you mean `memory`?"),
             ("store: redis", "`store` cannot be `redis` | did you mean `redis://127.0.0.1:6379`?"),
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_files_is_read_when_it_is_needed() {
+    fn files_are_read_when_they_are_needed() {
         let files = Scratch::new();
         let file = |name: &str, text: &str| files.write(name, text).display().to_string();
         let load = |section: &str| match read(&format!("store: {{url: 'rediss://h', {section}}}"))

@@ -1,7 +1,7 @@
-//! What callers of the API must know.
+//! The tokens of the API.
 //!
-//! Whoever reaches the API can give away quota, empty counters and switch limits off, so
-//! outside of this machine it is not served without a token or certificates.
+//! A caller of the API can grant quota, reset counters and switch limits off, so the API is not served
+//! to other machines without a token or client certificates.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use super::{LoadPhase, Settings, files, shown};
 use crate::failure::Failure;
 
-/// Shorter ones can be guessed.
+/// The minimum length of a token; shorter ones can be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
-/// Longer ones do not fit the headers that callers may send.
+/// The maximum length of a token, which must fit into a header.
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// What callers of the API must know. Never printed.
+/// A token of the API. Its `Debug` output hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
@@ -24,16 +24,16 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The tokens of an API.
+/// The tokens of the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// For everything.
+    /// Grants everything.
     pub(crate) admin: Option<Token>,
-    /// For what only shows.
+    /// Grants reads.
     pub(crate) read: Option<Token>,
 }
 
-/// What the variables hold.
+/// The tokens from the environment.
 #[derive(Clone, Default)]
 pub(crate) struct Variables {
     /// `TOLLGATE_ADMIN_TOKEN`.
@@ -43,8 +43,8 @@ pub(crate) struct Variables {
 }
 
 impl Tokens {
-    /// The tokens of these settings: the variables', else the files'. An API that
-    /// other machines can reach must have one, or know its callers by certificate.
+    /// Returns the tokens of the settings: from variables, else from files. An API that other machines
+    /// can reach needs a token or client certificates.
     pub(crate) fn load(
         settings: &Settings,
         variables: &Variables,
@@ -60,14 +60,14 @@ impl Tokens {
         let read = token(&variables.read, "TOLLGATE_READ_TOKEN", &rules.read_token_file)?;
         if admin.is_some() && admin == read {
             return Err(Failure::with_help(
-                "the admin token and the read token are the same: whoever may look could change everything",
+                "the admin token and the read token are the same: readers could change everything",
                 "make another for one of them: head -c 24 /dev/urandom | base64",
             ));
         }
         let is_guarded = admin.is_some() || rules.knows_certificates();
         if read.is_some() && !is_guarded {
             return Err(Failure::with_help(
-                "there is a read token and no admin token: nobody could change anything, or everybody",
+                "there is a read token and no admin token, so changes could not be authorized",
                 "make an admin token too (`admin.token_file` or TOLLGATE_ADMIN_TOKEN), or leave both out",
             ));
         }
@@ -86,12 +86,12 @@ impl Tokens {
 }
 
 impl Token {
-    /// The token itself, for whoever compares it.
+    /// Returns the token in plain text, for comparison.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The one in this file.
+    /// Reads a token from a file.
     pub(super) fn from_file(file: &Path, reading: LoadPhase) -> Result<Self, Failure> {
         Self::new(&files::read(file, reading)?, &format!("the token file {}", shown(file)))
     }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_trimmed_long_enough_and_fit_for_a_header() {
+    fn a_token_is_trimmed_and_validated() {
         assert_eq!(Token::new(" 0123456789abcdef\n", "it").unwrap().expose(), "0123456789abcdef");
         for (text, expected) in [
             ("", "it is empty"),

@@ -1,39 +1,39 @@
-//! What works and is probably not meant, in a file or beside it.
+//! Warnings about likely mistakes in a configuration.
 
 use std::fmt::Write as _;
 
 use tollgate::policy::{DiagnosticView, Diagnostics, Lint, Severity};
 
-/// Something to warn of.
+/// A warning about a likely mistake.
 #[derive(Clone, Debug)]
 pub(crate) enum ConfigWarning {
-    /// In a file, each at its place.
+    /// Warnings with positions in a file.
     Found {
-        /// How the file is called.
+        /// The name of the file.
         file: String,
-        /// What was found in it.
+        /// The warnings.
         found: Diagnostics,
     },
-    /// Of no place: about several files, or what is not there.
+    /// A warning without a position, about several files or a missing one.
     Plain {
-        /// Which kind.
+        /// The lint.
         code: Lint,
-        /// What is the matter, once or several times. None of it quotes a file.
+        /// The messages. They contain no text of a file.
         messages: Vec<String>,
-        /// How many more times.
+        /// The number of further messages that are omitted.
         more: usize,
-        /// What to do about it.
+        /// How to resolve it.
         help: String,
     },
 }
 
 impl ConfigWarning {
-    /// What was found in a file, if anything.
+    /// Returns the warnings of a file, if there are any.
     pub(super) fn found(file: &str, found: Diagnostics) -> Option<Self> {
         (!found.is_empty()).then(|| Self::Found { file: file.to_owned(), found })
     }
 
-    /// The same without what is expected, if anything remains.
+    /// Removes the expected warnings; `None` if no warning remains.
     pub(crate) fn without(self, expected: impl Fn(Lint) -> bool) -> Option<Self> {
         match self {
             Self::Found { file, found } => Self::found(&file, found.without(expected)),
@@ -42,7 +42,7 @@ impl ConfigWarning {
         }
     }
 
-    /// Ready to print.
+    /// Returns the warning as text.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Found { file, found } => found.render(file),
@@ -60,7 +60,7 @@ impl ConfigWarning {
         }
     }
 
-    /// The same, for readers who may not see the file.
+    /// Returns the warning as text without quotes of the file.
     pub(crate) fn brief(&self) -> String {
         match self {
             Self::Found { file, found } => found.brief(file),
@@ -68,7 +68,7 @@ impl ConfigWarning {
         }
     }
 
-    /// Each of them, in parts.
+    /// Returns the structured form of each warning.
     pub(crate) fn views(&self) -> Vec<DiagnosticView> {
         match self {
             Self::Found { file, found } => found.views(file),
@@ -88,7 +88,7 @@ impl ConfigWarning {
         }
     }
 
-    /// How many more there are than are told.
+    /// Returns the number of omitted warnings.
     pub(crate) fn left_out(&self) -> usize {
         match self {
             Self::Found { found, .. } => found.left_out(),

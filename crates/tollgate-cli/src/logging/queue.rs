@@ -1,16 +1,16 @@
-//! Lines that wait to be written: in order, each whole or not at all, and only so many.
+//! A bounded queue of log lines. Lines stay in order, and each is written completely or not at all.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most bytes that wait. As many again may be with whoever writes them.
+/// The maximum number of queued bytes. The writer may hold as many again.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
-/// Lines that wait to be written.
+/// A bounded queue of log lines.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Something has come, or all is written.
+    /// Notified when a line is added, or when all lines are written.
     changed: Condvar,
 }
 
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Queue {
-    /// Takes a line if there is room, and counts it if not. Never waits.
+    /// Adds a line if there is room, or counts it as dropped. Never blocks.
     pub(super) fn add(&self, line: &[u8]) {
         let mut state = self.lock();
         if state.waiting.len() + line.len() > MAX_QUEUED_BYTES {
@@ -34,7 +34,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for lines; they take the place of what is in `lines`.
+    /// Waits for lines, and replaces the contents of `lines` with them.
     pub(super) fn take(&self, lines: &mut Vec<u8>) {
         lines.clear();
         let state = self.changed.wait_while(self.lock(), |state| state.waiting.is_empty());
@@ -43,25 +43,25 @@ impl Queue {
         state.is_writing = true;
     }
 
-    /// What was taken is written.
+    /// Marks the taken lines as written.
     pub(super) fn written(&self) {
         self.lock().is_writing = false;
         self.changed.notify_all();
     }
 
-    /// Waits until nothing waits. Whether that is so.
+    /// Waits until the queue is empty; returns whether it is.
     pub(super) fn settle(&self, patience: Duration) -> bool {
         let is_busy = |state: &mut State| state.is_writing || !state.waiting.is_empty();
         let waited = self.changed.wait_timeout_while(self.lock(), patience, is_busy);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Lines for which there was no room.
+    /// Returns the number of dropped lines.
     pub(super) fn dropped(&self) -> u64 {
         self.lock().dropped
     }
 
-    /// Bytes and numbers: whoever panicked over them has left some.
+    /// The state is plain data, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,13 +78,13 @@ mod tests {
         queue.add(b"b\n");
         queue.take(&mut lines);
         assert_eq!(lines, b"a\nb\n");
-        assert!(!queue.settle(Duration::ZERO), "they are not written yet");
+        assert!(!queue.settle(Duration::ZERO), "the lines are not written yet");
         queue.written();
         assert!(queue.settle(Duration::ZERO));
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_and_what_does_not_fit_is_counted() {
+    fn adding_never_blocks_and_dropped_lines_are_counted() {
         let (queue, line) = (Queue::default(), [b'x'; 1024]);
         for _ in 0..MAX_QUEUED_BYTES / 1024 + 3 {
             queue.add(&line);

@@ -1,4 +1,4 @@
-//! What is different about a new configuration.
+//! The differences between two configurations.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use tollgate::policy::{Document, Kind, Node};
 
 use crate::configuration::SECTIONS;
 
-/// Which limits came, went, or say something else.
+/// The limits, sections and files that were added, removed or changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     added: Vec<String>,
     removed: Vec<String>,
     changed: Vec<String>,
-    /// Sections of the policy beside the limits.
+    /// Sections of the policy other than the limits.
     sections: Vec<String>,
-    /// Files of Envoy's that came, went, or say something else.
+    /// Envoy's files that were added, removed or changed.
     files: Vec<String>,
 }
 
 impl Changes {
-    /// From one configuration to the next; each with the names of its limits, in file order.
+    /// Compares two configurations, each with the names of its limits in file order.
     pub(crate) fn between(old: (&Document, &[String]), new: (&Document, &[String])) -> Self {
         let (before, after) = (limits(old), limits(new));
         let find = |all: &[(String, Node)], name: &str| -> Option<Node> {
@@ -43,7 +43,7 @@ impl Changes {
 }
 
 impl Changes {
-    /// The same, with what is different about Envoy's files: the name and the text of each.
+    /// Adds the differences of Envoy's files, each given by name and text.
     pub(crate) fn with_files(mut self, old: &[(String, String)], new: &[(String, String)]) -> Self {
         let find = |all: &[(String, String)], name: &str| -> Option<String> {
             all.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
@@ -61,7 +61,7 @@ impl Changes {
     }
 }
 
-/// The settings that are not what they were: they take a restart.
+/// Returns the changed settings, which take a restart.
 pub(crate) fn settings(old: &Document, new: &Document) -> Vec<String> {
     different_sections(old, new).into_iter().filter(|it| SECTIONS.contains(&it.as_str())).collect()
 }
@@ -85,7 +85,7 @@ fn different_sections(old: &Document, new: &Document) -> Vec<String> {
     names
 }
 
-/// Whether two nodes say the same, wherever they stand and in whatever order.
+/// Whether two nodes are equal, ignoring positions and order.
 fn alike(one: &Node, other: &Node) -> bool {
     match (&one.kind, &other.kind) {
         (Kind::Null, Kind::Null) => true,

@@ -1,15 +1,15 @@
-//! The live switches that a reloaded file does not overrule, in words.
+//! Describes mode overrides that a reloaded file does not change.
 //!
-//! A switch stays in force when the file changes. Whoever edits `mode:` in the file and reloads
-//! would otherwise wonder why nothing happens.
+//! An override stays in force when the file changes. Without this message, an edit of `mode:` would
+//! seem to have no effect.
 
 use tollgate::Mode;
 use tollgate_server::{Modes, Switch};
 
-/// The most limits that are named.
+/// The maximum number of limits that are named.
 const MAX_NAMED: usize = 10;
 
-/// What is switched live, and how the file gets to decide again. `None`: nothing is.
+/// Describes the overrides and how to remove them; `None` if there are none.
 pub(super) fn in_words(modes: &Modes) -> Option<String> {
     let mut parts = Vec::new();
     let everything = modes.everything();
@@ -60,7 +60,7 @@ mod tests {
     use tollgate_server::{Actor, ModeOverrides, Role, Target};
 
     #[test]
-    fn each_live_switch_is_named_with_what_the_file_says() {
+    fn each_override_is_named_with_the_mode_of_the_file() {
         let file = |mode: &str| {
             let limit = |name: &str| format!("{{name: {name}, by: ip, bucket: 1/s, mode: {mode}}}");
             Policy::parse(&format!("limits: [{}, {}]", limit("search"), limit("login"))).unwrap()

@@ -1,47 +1,47 @@
-//! Noticing that a file has changed, by looking.
+//! Detects changed files by polling.
 //!
-//! Looking works everywhere: on network folders, for files that an editor puts
-//! in place of the old one, and for the links that Kubernetes swaps. A change
-//! counts once two looks agree, so that a file is not read while it is written.
+//! Polling works on network file systems, for files that an editor replaces, and for the links that
+//! Kubernetes swaps. A change counts when two consecutive polls agree, so that a file is not read while
+//! it is written.
 
 use std::path::PathBuf;
 
 use crate::configuration::{FileStamp, stamp, stamp_folder};
 
-/// Looks at files.
+/// Polls files for changes.
 #[derive(Debug)]
 pub(crate) struct Watch {
     files: Vec<PathBuf>,
-    /// All that count in it are looked at, those too that are new.
+    /// A directory whose configuration files are polled, including new ones.
     folder: Option<PathBuf>,
-    /// As they were when they were last read.
+    /// The stamps when the files were last read.
     read: Vec<FileStamp>,
-    /// As they were at the last look.
+    /// The stamps at the last poll.
     last: Vec<FileStamp>,
 }
 
 impl Watch {
-    /// Begins; to be called before the files are first read, or a change in
-    /// between would go unnoticed.
+    /// Starts watching. Call it before the files are first read, so that a change in between is
+    /// detected.
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
         let looks: Vec<_> = files.iter().map(|it| stamp(it)).collect();
         Self { files, folder: None, read: looks.clone(), last: looks }
     }
 
-    /// Looks at a folder as well, which looked so just before it was read.
+    /// Adds a directory, with its stamps from just before it was read.
     pub(crate) fn add_folder(&mut self, folder: PathBuf, looks: Vec<FileStamp>) {
         self.read.extend(looks.iter().cloned());
         self.last.extend(looks);
         self.folder = Some(folder);
     }
 
-    /// Looks again: whether something has changed and come to rest. Says so once.
+    /// Polls; returns true once when a change has settled.
     pub(crate) fn has_changed(&mut self) -> bool {
         let now = self.stamp();
         self.settle(now)
     }
 
-    /// The files are being read for another reason.
+    /// Marks the current state as read, because the files are read for another reason.
     pub(crate) fn reading(&mut self) {
         self.read = self.stamp();
         self.last.clone_from(&self.read);
@@ -75,19 +75,19 @@ mod tests {
     }
 
     #[test]
-    fn a_change_counts_once_and_only_when_two_looks_agree() {
+    fn a_change_counts_once_when_two_polls_agree() {
         let mut watch = Watch { files: Vec::new(), folder: None, read: size(1), last: size(1) };
         let looks =
             [(1, false), (2, false), (3, false), (3, true), (3, false), (1, false), (1, true), (1, false)];
         for (at, (length, changed)) in looks.into_iter().enumerate() {
             assert_eq!(watch.settle(size(length)), changed, "look {at}");
         }
-        // Back to what was read before anybody looked twice: nothing has changed.
+        // Back to the read state before two polls agreed, so nothing has changed.
         assert!(!watch.settle(size(9)) && !watch.settle(size(1)) && !watch.settle(size(1)));
     }
 
     #[test]
-    fn a_file_that_goes_and_comes_back_has_changed_twice() {
+    fn a_removed_and_restored_file_has_changed_twice() {
         let files = Scratch::new();
         let path = files.write("policy.yaml", "a");
         let mut watch = Watch::new(vec![path.clone()]);
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_elsewhere_has_changed() {
-        // As Kubernetes does it: policy.yaml leads through ..data to a folder, and ..data is swapped.
+    fn a_link_with_a_new_target_has_changed() {
+        // As in Kubernetes: policy.yaml points through ..data to a directory, and ..data is swapped.
         let files = Scratch::new();
         for folder in ["one", "two"] {
             fs::create_dir(files.path().join(folder)).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_folder_files_may_come_go_and_change() {
+    fn added_removed_and_changed_files_of_a_directory_are_detected() {
         let files = Scratch::new();
         files.write("a.yaml", "a");
         let folder = files.path().to_owned();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_for_another_reason_is_not_read_again() {
+    fn files_read_for_another_reason_are_not_read_again() {
         let files = Scratch::new();
         let path = files.write("policy.yaml", "a");
         let mut watch = Watch::new(vec![path]);

@@ -1,8 +1,9 @@
-//! Opens the logs that a command names, and shows how far they have been read.
+//! Opens the logs of a command, and shows the progress of reading them.
 //!
-//! For `replay` and `simulate`: `input::open(&arguments.logs, &arguments.reading)?` is `Requests`.
+//! For `replay` and `simulate`: `input::open(&arguments.logs, &arguments.reading)?` implements
+//! `Requests`.
 //!
-//! Not here: compression, formats, order (`tollgate_sim::log`).
+//! Compression, formats and sorting are in `tollgate_sim::log`.
 
 use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal as _};
@@ -21,7 +22,7 @@ use crate::io_error::{Attempt, reason};
 use crate::output;
 use crate::top::number;
 
-/// What the flags say about how logs are read.
+/// Parses the flags for reading logs.
 fn meant(typed: &LogReading) -> Result<ReadOptions, Failure> {
     let mut reading = ReadOptions::default().fields(Fields::parse(&typed.fields).map_err(Failure::new)?);
     if let Some(format) = &typed.format {
@@ -36,11 +37,11 @@ fn meant(typed: &LogReading) -> Result<ReadOptions, Failure> {
     Ok(reading)
 }
 
-/// Opens all of them before anything is read: a name that is wrong costs no time.
+/// Opens all logs before reading any, so that a wrong name fails at once.
 pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<OpenLogs, Failure> {
     let reading = meant(typed)?;
     let (mut inputs, mut size) = (Vec::with_capacity(logs.len()), Some(0));
-    // By what it is, not by its name: `./a.log` and a link to it are the same log.
+    // Compared by inode, because `./a.log` and a link to it are the same log.
     let mut opened: Vec<(u64, u64)> = Vec::new();
     for (index, path) in logs.iter().enumerate() {
         let twice = || {
@@ -70,8 +71,8 @@ pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<OpenLogs, Fai
     Ok(OpenLogs { log, met: FieldUsage::of(&reading), progress: is_shown.then(|| Progress::new(size)) })
 }
 
-/// What to say of a log that has lines, and not one of them is a request: whoever named the wrong file would otherwise
-/// read that nothing was refused.
+/// Returns an error if a log has lines but no requests. Otherwise a wrong file would look like a log
+/// without refusals.
 pub(crate) fn nothing_read(requests: &impl Requests) -> Option<Failure> {
     let Tally { lines, skipped, .. } = requests.tally();
     if lines == 0 || lines > skipped {
@@ -90,7 +91,7 @@ pub(crate) fn nothing_read(requests: &impl Requests) -> Option<Failure> {
     ))
 }
 
-/// An input, and what it is if it is a file: of a pipe nothing is known beforehand.
+/// Opens an input, with its metadata if it is a file.
 fn one(path: &Path) -> Result<(Input, Option<Metadata>), Failure> {
     if path.as_os_str() == "-" {
         return Ok((Input::new("standard input", io::stdin()), None));
@@ -110,7 +111,7 @@ fn one(path: &Path) -> Result<(Input, Option<Metadata>), Failure> {
     Ok((Input::new(name, file), metadata.is_file().then_some(metadata)))
 }
 
-/// Logs under way. Shows how far they are, on a terminal.
+/// Open logs, with a progress line on a terminal.
 pub(crate) struct OpenLogs {
     log: Log,
     met: FieldUsage,
@@ -118,7 +119,7 @@ pub(crate) struct OpenLogs {
 }
 
 impl OpenLogs {
-    /// What to tell of the fields that flags name.
+    /// Returns notes about the fields that flags name.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.met.notes()
     }
@@ -134,7 +135,7 @@ impl Requests for OpenLogs {
             if matches!(next, Ok(true)) {
                 progress.tick(|| self.log.tally());
             } else {
-                // Nothing of it is left before whatever is said next.
+                // Clears the line before other output.
                 self.progress = None;
             }
         }
@@ -150,20 +151,20 @@ impl Requests for OpenLogs {
     }
 }
 
-/// Requests between two looks at the clock.
+/// The number of requests between two checks of the clock.
 const REQUESTS_PER_REDRAW_CHECK: u32 = 4_096;
 
-/// How often the line is drawn anew.
+/// The interval between two redraws of the line.
 const REDRAW_INTERVAL: Span = Span::from_micros(100_000);
 
-/// A line on standard error that is drawn over and over, and gone at the end.
+/// A line on standard error that is redrawn, and cleared at the end.
 struct Progress {
     clock: SystemClock,
     start: Timestamp,
     drawn: Timestamp,
     size: Option<u64>,
     ticks: u32,
-    /// How much of the line is in use.
+    /// The width of the current line.
     width: usize,
 }
 
@@ -188,7 +189,7 @@ impl Progress {
         }
     }
 
-    /// With blanks over what was longer before: every terminal knows those.
+    /// Pads with spaces over a longer previous line, which works on every terminal.
     fn draw(&mut self, line: &str) {
         let width = line.chars().count();
         output::complain(&format!("\r{line:<was$}", was = self.width));
@@ -204,7 +205,7 @@ impl Drop for Progress {
     }
 }
 
-/// `[========>           ]  42 %  1,234,567 lines  2,345,678 lines/s  0:12 left`.
+/// Formats `[========>           ]  42 %  1,234,567 lines  2,345,678 lines/s  0:12 left`.
 fn line(tally: &Tally, size: Option<u64>, elapsed: Span) -> String {
     const BAR_WIDTH: u64 = 20;
     let micros = elapsed.as_micros().max(1);
@@ -214,7 +215,7 @@ fn line(tally: &Tally, size: Option<u64>, elapsed: Span) -> String {
     let rate = over(tally.lines, micros, 1_000_000);
     let counts = format!("{} lines  {} lines/s", number(tally.lines), number(rate));
     let Some(size) = size.filter(|size| *size > 0) else { return counts };
-    // A file that grows meanwhile does not go beyond its end.
+    // A file may grow while it is read.
     let bytes = tally.bytes.min(size);
     let filled = usize::try_from(over(bytes, size, BAR_WIDTH)).unwrap_or(0);
     let bar = format!("{:=<filled$}>", "");
@@ -227,7 +228,7 @@ fn line(tally: &Tally, size: Option<u64>, elapsed: Span) -> String {
     )
 }
 
-/// `0:12`, `1:02:03`.
+/// Formats `0:12` or `1:02:03`.
 fn clock_like(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_tells_how_far_how_fast_and_how_long_still() {
+    fn progress_shows_percentage_rate_and_remaining_time() {
         let tally = Tally { lines: 1_234_567, bytes: 250, ..Tally::default() };
         let cases = [
             (Some(1_000), 4, "[=====>               ]  25 %  1,234,567 lines  308,641 lines/s  0:12 left"),

@@ -1,9 +1,9 @@
-//! A report for people: what matters first, no wider than 100 columns.
+//! The report of a replay for terminals, at most 100 columns wide.
 //!
-//! - `limit`: one limit. `comparison`: one policy beside the first.
-//! - `numbers`: numbers, bars and rows of blocks.
+//! - `limit`: one limit. `comparison`: one policy compared with the first.
+//! - `numbers`: numbers, bars and strips.
 //!
-//! Not here: the numbers (`tollgate_sim::replay::Report`), the page (`tollgate_sim::page`).
+//! The data is in `tollgate_sim::replay::Report`, the HTML page in `tollgate_sim::page`.
 
 mod comparison;
 mod limit;
@@ -16,15 +16,15 @@ use tollgate_sim::replay::{PolicyReport, Report, TopKey};
 use self::numbers::{cells_in_a_block, counted, number, share, stretch, strip};
 use crate::client::printable;
 
-/// How wide a row of blocks is at most.
+/// The maximum width of a strip.
 const MAX_STRIP_WIDTH: usize = 72;
-/// How much of a key or a path is shown.
+/// The maximum length of a key or a path.
 const MAX_KEY_CHARS: usize = 48;
 
-/// What may be coloured.
+/// The style of the report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// Whether the reader is a terminal that wants colours.
+    /// Whether to use colors.
     pub(crate) colours: bool,
 }
 
@@ -33,23 +33,23 @@ impl Style {
         if self.colours { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// What is read first.
+    /// Styles the most important text.
     fn strong(self, text: &str) -> String {
         self.wrapped(text, "1")
     }
 
-    /// Refusals.
+    /// Styles refusals.
     fn refused(self, text: &str) -> String {
         self.wrapped(text, "31")
     }
 
-    /// What can be skipped.
+    /// Styles less important text.
     fn faint(self, text: &str) -> String {
         self.wrapped(text, "2")
     }
 }
 
-/// The whole report.
+/// Renders the whole report.
 pub(crate) fn report(report: &Report, style: Style) -> String {
     let mut out = String::new();
     headline(&report.policy, style, &mut out);
@@ -68,7 +68,7 @@ pub(crate) fn report(report: &Report, style: Style) -> String {
     out
 }
 
-/// What matters first.
+/// Renders the headline.
 fn headline(policy: &PolicyReport, style: Style, out: &mut String) {
     let (refused, requests) = (policy.refused, policy.requests);
     let verdict = match (requests, refused) {
@@ -115,7 +115,8 @@ fn period(report: &Report, style: Style, out: &mut String) {
     let _never = writeln!(out, "{}", style.faint(&folded(&facts.join("; "), 98, "")));
 }
 
-/// When, and which clients, all limits together. With one limit that says it all itself.
+/// Renders times and clients of all limits together. Omitted for a single limit, which shows them
+/// itself.
 fn all_limits(policy: &PolicyReport, style: Style, out: &mut String) {
     if policy.refused == 0 || policy.limits.len() == 1 {
         return;
@@ -129,7 +130,7 @@ fn all_limits(policy: &PolicyReport, style: Style, out: &mut String) {
     }
 }
 
-/// A row of blocks, and how long each is.
+/// Renders a strip with the length of each block.
 fn when(heat: &tollgate_sim::replay::Heat, style: Style, out: &mut String) {
     let cells = heat.requests.len();
     let each = heat.step * cells_in_a_block(cells, MAX_STRIP_WIDTH);
@@ -142,7 +143,7 @@ fn when(heat: &tollgate_sim::replay::Heat, style: Style, out: &mut String) {
     );
 }
 
-/// Who, each with its share of its own traffic.
+/// Lists keys, each with the share of its own traffic that was refused.
 fn who(top: &[TopKey], style: Style, out: &mut String) {
     let shown: Vec<_> = top.iter().map(|it| (cut(&printable(&it.key), MAX_KEY_CHARS), it)).collect();
     let widest = shown.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);
@@ -160,7 +161,7 @@ fn who(top: &[TopKey], style: Style, out: &mut String) {
     }
 }
 
-/// The beginning of a text.
+/// Truncates a text.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -168,7 +169,7 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// A text in lines that are not too wide, the later ones indented.
+/// Wraps a text, with indented continuation lines.
 fn folded(text: &str, widest: usize, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! A log instead of a shape: how exact each algorithm is on real traffic.
+//! Measures the exactness of each algorithm on a log.
 
 use tollgate_sim::Entry;
 use tollgate_sim::log::Requests as _;

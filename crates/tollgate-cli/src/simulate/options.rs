@@ -1,4 +1,4 @@
-//! From what was typed to what it means.
+//! Parses the arguments of `simulate`.
 
 use tollgate::policy::nearest;
 use tollgate_sim::simulate::{
@@ -9,12 +9,12 @@ use tollgate_sim::traffic::{By, Retry, Shape, Traffic};
 use crate::arguments::{Route, Simulate};
 use crate::failure::Failure;
 
-/// Requests of one algorithm: some seconds of work.
+/// The maximum number of requests of one algorithm: some seconds of work.
 const MAX_EVENTS: u64 = 5_000_000;
 
 const DEFAULT_RATE: &str = "10/minute";
 
-/// One question for each rate.
+/// Returns one question for each rate.
 pub(super) fn questions(arguments: &Simulate) -> Result<Vec<Question>, Failure> {
     let shape = match arguments.traffic.as_deref() {
         None => Shape::Edge,
@@ -27,7 +27,7 @@ pub(super) fn questions(arguments: &Simulate) -> Result<Vec<Question>, Failure> 
         && (arguments.no_jitter || arguments.ignore_retry_after || arguments.attempts.is_some())
     {
         return Err(Failure::with_help(
-            format_args!("nobody comes back in `{}` traffic", shape.word()),
+            format_args!("clients do not retry in `{}` traffic", shape.word()),
             "--no-jitter, --ignore-retry-after and --attempts are for --traffic retry-storm",
         ));
     }
@@ -52,12 +52,13 @@ pub(super) fn questions(arguments: &Simulate) -> Result<Vec<Question>, Failure> 
     rates(arguments).iter().map(each).collect()
 }
 
-/// The rates that were typed, or the one that everybody begins with.
+/// Returns the given rates, or the default one.
 pub(super) fn rates(arguments: &Simulate) -> Vec<String> {
     if arguments.rates.is_empty() { vec![DEFAULT_RATE.to_owned()] } else { arguments.rates.clone() }
 }
 
-/// The algorithms that were named, with this rate. Of `all`, one that cannot take it is left out, which is said.
+/// Returns the named algorithms with this rate. `all` omits algorithms that do not support it, with a
+/// note.
 pub(super) fn contestants(
     arguments: &Simulate,
     rate: &str,

@@ -1,4 +1,4 @@
-//! Numbers for people: a table for each rate, and what to make of it.
+//! Renders a table for each rate, with its interpretation.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use tollgate_sim::traffic::By;
 use super::LogRead;
 use crate::client::in_words;
 
-/// Between two columns.
+/// The gap between two columns.
 const COLUMN_GAP: &str = "  ";
 
-/// What was read.
+/// Describes the log that was read.
 pub(super) fn log(log: &LogRead) -> String {
     let mut out = plural(log.requests, "request", "requests");
     if log.skipped_lines > 0 {
@@ -26,7 +26,7 @@ pub(super) fn log(log: &LogRead) -> String {
     out
 }
 
-/// What was asked.
+/// Describes the parameters of a round.
 pub(super) fn headline(round: &Round) -> String {
     let Some(traffic) = &round.traffic else { return format!("\n{}\n", round.rate) };
     let clients = plural(traffic.clients.into(), "client", "clients");
@@ -57,7 +57,7 @@ pub(super) fn headline(round: &Round) -> String {
     out
 }
 
-/// A table, and a sentence for each algorithm.
+/// Renders a table, and a sentence for each algorithm.
 pub(super) fn round(round: &Round, width: usize) -> String {
     let mut out = String::from("\n");
     out.push_str(&if round.traffic.is_some() { of_traffic(round) } else { of_log(round) });
@@ -74,7 +74,7 @@ pub(super) fn round(round: &Round, width: usize) -> String {
     out
 }
 
-/// A column: what stands above it, and what it says of an algorithm.
+/// A column: its heading, and its value for an algorithm.
 type Column<'c> = (&'c str, Box<dyn Fn(&AlgorithmReport) -> String>);
 
 fn column(heading: &str, of: impl Fn(&AlgorithmReport) -> String + 'static) -> Column<'_> {
@@ -108,7 +108,8 @@ fn of_traffic(round: &Round) -> String {
     table(&round.algorithms, &columns)
 }
 
-/// On a log, exactness is what is asked for. Closed: each remembers what it let through itself. Open: both are shown every request.
+/// Renders the exactness on a log. Closed loop: each algorithm remembers the requests that it admitted.
+/// Open loop: both see every request.
 fn of_log(round: &Round) -> String {
     let counts = |of: fn(&Disagreement) -> u64, open: bool| {
         move |it: &AlgorithmReport| {
@@ -157,14 +158,14 @@ fn table(algorithms: &[AlgorithmReport], columns: &[Column<'_>]) -> String {
     out
 }
 
-/// The most in any window, and how many times the limit that is.
+/// Formats the maximum in any window, also as a multiple of the limit.
 fn in_a_window(it: &AlgorithmReport) -> String {
     let times = format!("{:.2}", it.times_the_limit);
     let times = times.strip_suffix('0').unwrap_or(&times);
     format!("{} ({times} ×)", count(it.most_in_a_window))
 }
 
-/// What the columns mean, said once.
+/// Explains the columns.
 pub(super) fn legend(is_log: bool, comes_back: bool, width: usize) -> String {
     let of_log = "in a window: the most that one key was let through in any window. differs: decided otherwise than an exact log; \
                   lax: admitted what the log refuses, strict: refused what it admits. closed: each remembers what it let through itself; \
@@ -192,7 +193,7 @@ fn seconds(seconds: f64) -> String {
     if seconds <= 0.0 { "–".to_owned() } else { in_words((seconds * 1000.0).ceil() as u64) }
 }
 
-/// Text behind a word, folded so that no line is wider.
+/// Wraps text after a heading.
 fn folded(head: &str, text: &str, width: usize) -> String {
     let indent = head.chars().count();
     let (mut out, mut at) = (head.to_owned(), indent);

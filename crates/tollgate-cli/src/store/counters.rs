@@ -1,4 +1,4 @@
-//! What the store in Redis has done, as metrics.
+//! Metrics of the Redis store.
 
 use tollgate::Store;
 use tollgate_telemetry::Exposition;
@@ -6,18 +6,18 @@ use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
 use super::AnyStore;
 
-/// The counters, in the text format of Prometheus. Nothing for a store in memory.
+/// Writes the counters in the Prometheus text format; nothing for the memory store.
 pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     let Some(redis) = store.redis() else { return };
     let counted = redis.counters();
     let mut to = Exposition::new(out);
     to.one("tollgate_redis_decisions_total", Counter, "Decisions made by Redis.", counted.decisions);
-    to.one("tollgate_redis_calls_total", Counter, "Calls that these took.", counted.calls);
-    let help = "Decisions made by what was remembered of a refusal.";
+    to.one("tollgate_redis_calls_total", Counter, "Calls to Redis for decisions.", counted.calls);
+    let help = "Decisions made by the deny cache.";
     to.one("tollgate_redis_remembered_total", Counter, help, counted.remembered);
-    to.one("tollgate_redis_failures_total", Counter, "Calls that brought no answer.", counted.failures);
+    to.one("tollgate_redis_failures_total", Counter, "Calls to Redis that failed.", counted.failures);
     to.one("tollgate_redis_connections_total", Counter, "Connections made.", counted.connections);
-    let help = "Nodes that share the store, this one included, as last known.";
+    let help = "Nodes that share the store, including this one, as last known.";
     to.one("tollgate_nodes", Gauge, help, redis.nodes());
 }
 

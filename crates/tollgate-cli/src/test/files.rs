@@ -1,7 +1,7 @@
-//! Finds files of tests: by name, beside a policy, or in a folder and below.
+//! Finds test files: by name, beside a policy, or recursively in a directory.
 //!
-//! In folders, what begins with a dot is left out, and so are `node_modules` and `target`; links to folders are not
-//! followed.
+//! Directories that begin with a dot, `node_modules` and `target` are skipped, and links to directories
+//! are not followed.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,27 +13,27 @@ use crate::configuration::shown;
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 
-/// How a file of tests ends.
+/// The suffixes of test files.
 const TEST_SUFFIXES: [&str; 2] = [".test.yaml", ".test.yml"];
-/// How a policy does.
+/// The suffixes of policies.
 const POLICY_SUFFIXES: [&str; 2] = [".yaml", ".yml"];
-/// Folders of tools, full of files that nobody wrote.
+/// Directories of tools that are skipped.
 const IGNORED_FOLDERS: [&str; 2] = ["node_modules", "target"];
-/// Deeper than anybody nests folders.
+/// The maximum depth of directories.
 const MAX_DEPTH: usize = 32;
-/// More than anybody writes.
+/// The maximum number of test files.
 const MAX_FILES: usize = 10_000;
 
-/// What was found.
+/// A path that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TestFiles {
-    /// A file of tests.
+    /// A test file.
     Tests(PathBuf),
-    /// A policy that was named, whose tests are to be found.
+    /// A named policy, whose tests must be found.
     Policy(PathBuf),
 }
 
-/// What the paths stand for, each once; without any, this folder.
+/// Resolves the paths, each once; without any, the current directory.
 pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<TestFiles>, Failure> {
     let here = [PathBuf::from(".")];
     let (mut found, mut failures) = (Vec::new(), Vec::new());
@@ -106,13 +106,13 @@ fn is_tests(path: &Path) -> bool {
     stem(path, &TEST_SUFFIXES).is_some()
 }
 
-/// The file's name without its ending, if it has one of these.
+/// Returns the file name without its suffix, if it has one of these.
 fn stem<'p>(path: &'p Path, endings: &[&str]) -> Option<&'p str> {
     let name = path.file_name()?.to_str()?;
     endings.iter().find_map(|ending| name.strip_suffix(ending)).filter(|stem| !stem.is_empty())
 }
 
-/// The file of tests beside a policy, if there is one.
+/// Returns the test file beside a policy, if there is one.
 pub(super) fn tests_of(policy: &Path) -> Option<PathBuf> {
     let stem = stem(policy, &POLICY_SUFFIXES)?;
     TEST_SUFFIXES
@@ -121,13 +121,13 @@ pub(super) fn tests_of(policy: &Path) -> Option<PathBuf> {
         .find(|it| it.is_file())
 }
 
-/// How the file of tests beside a policy would be called.
+/// Returns the name of the test file beside a policy.
 pub(super) fn tests_name(policy: &Path) -> String {
     let stem = stem(policy, &POLICY_SUFFIXES).unwrap_or("policy");
     shown(&policy.with_file_name(format!("{stem}{}", TEST_SUFFIXES[0])))
 }
 
-/// The policy beside a file of tests: the one it names, or the one of the same name.
+/// Returns the policy of a test file: the one that it names, or the one with the same stem.
 pub(super) fn policy_of(tests: &Path, named: Option<&str>) -> Result<PathBuf, Failure> {
     if let Some(named) = named {
         return Ok(tests.with_file_name("").join(named));
@@ -148,7 +148,7 @@ mod tests {
     use tollgate_testkit::Scratch;
 
     #[test]
-    fn folders_are_searched_to_the_bottom_and_tools_are_left_alone() {
+    fn directories_are_searched_recursively_except_those_of_tools() {
         let files = Scratch::new();
         for folder in ["deep/er", ".git", "node_modules/x"] {
             fs::create_dir_all(files.path().join(folder)).unwrap();

@@ -1,4 +1,4 @@
-//! Reads files of tests, each with its policy, and checks that they fit together.
+//! Reads test files with their policies, and checks that they match.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,40 +12,40 @@ use super::files::{TestFiles, policy_of, tests_name, tests_of};
 use crate::configuration::{Inputs, LoadPhase, read_file, shown};
 use crate::failure::Failure;
 
-/// Everything that is to be run.
+/// All tests to run.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub(super) list: Vec<Job>,
     pub(super) policies: Vec<PolicyCoverage>,
-    /// Where the files of tests are in truth: one that is named twice, or with its policy too, is run once.
+    /// The canonical paths of the test files, so that a file that is named twice runs once.
     known: HashSet<PathBuf>,
 }
 
 /// The tests of one file.
 pub(super) struct Job {
-    /// How it is called.
+    /// The name of the file.
     pub(super) file: String,
     pub(super) suite: Suite,
-    /// Which of the policies they are about.
+    /// The index of their policy.
     pub(super) policy: usize,
 }
 
-/// A policy with tests: several files may be about it, and they cover it together.
+/// A policy with tests. Several files may test it, and share its coverage.
 pub(super) struct PolicyCoverage {
     pub(super) name: String,
     pub(super) policy: Policy,
-    /// What no request through its gateway has.
+    /// Claims and plans that no request through its gateway has.
     unprovided: Unprovided,
     pub(super) coverage: Coverage,
-    /// Where it is in truth.
+    /// The canonical path.
     path: PathBuf,
-    /// The tests that stand in it.
+    /// Whether the policy contains tests itself.
     has_own: bool,
 }
 
 impl Jobs {
-    /// Reads all, or says everything that is wrong. `files` takes the names of all that was looked at, whether it
-    /// was right or wrong.
+    /// Reads all files, or returns all mistakes. Adds the names of all files that were read to `files`,
+    /// even of invalid ones.
     pub(super) fn read(
         found: &[TestFiles],
         reading: LoadPhase,
@@ -60,7 +60,7 @@ impl Jobs {
             };
             failures.extend(read.err());
         }
-        // A policy with a mistake is told of once, however many files are about it.
+        // A mistake in a policy is reported once, however many files test it.
         let mut told: Vec<Failure> = Vec::new();
         for failure in failures {
             if !told.contains(&failure) {
@@ -90,7 +90,7 @@ impl Jobs {
         ))
     }
 
-    /// A file of tests, which is about this policy unless it names another.
+    /// Adds a test file for this policy, unless it names another.
     fn add(
         &mut self,
         path: &Path,
@@ -117,7 +117,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// The place of a policy, which is read unless it was before. Its own tests come with it.
+    /// Returns the index of a policy; reads it on first use, with its own tests.
     fn policy(
         &mut self,
         path: &Path,

@@ -1,6 +1,6 @@
-//! Runs tests again whenever one of their files, or a policy, changes; also when a file of tests comes or goes.
+//! Reruns tests when a test file or a policy changes, is added or is removed.
 //!
-//! A file with a mistake is shown and waited for. It ends when it is interrupted, and that is no failure.
+//! A file with a mistake is reported, and watched for a correction. An interrupt ends it successfully.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use crate::io_error::{Attempt, reason};
 use crate::output;
 use crate::reload::Watch;
 
-/// Between two looks. A change counts when two of them agree.
+/// The interval between two polls. A change counts when two consecutive polls agree.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// To the top of an empty screen.
+/// Clears the screen and moves the cursor to the top.
 const CLEAR_SCREEN: &str = "\u{1b}[2J\u{1b}[H";
 
 pub(super) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
@@ -47,7 +47,7 @@ async fn watch(arguments: &Test) -> Result<ExitCode, Failure> {
     loop {
         tokio::select! {
             _ = looks.tick() => {
-                // While there is no file to be found, what was found last is waited for.
+                // While no file is found, the last files are watched.
                 let now = files::find(&arguments.paths).unwrap_or_else(|_| found.clone());
                 if watch.has_changed() || now != found {
                     found = now;
@@ -60,10 +60,10 @@ async fn watch(arguments: &Test) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs them, and says what to look at from now on. Ends only when nobody could be told.
+/// Runs the tests, and returns the files to watch. Fails only if output fails.
 fn once(arguments: &Test, found: &[TestFiles]) -> Result<Watch, Failure> {
-    // Which files there are is known when they were read; they are looked at before they are read for good, or a change in
-    // between would go unnoticed.
+    // The list of files is known only after reading. They are stamped before the second read, so that
+    // a change in between is detected.
     let mut read = Vec::<PathBuf>::new();
     let _ = Jobs::read(found, LoadPhase::Again, &mut read);
     let watch = Watch::new(read);

@@ -1,8 +1,7 @@
-//! What the API tells, read for the screen.
+//! Responses of the API, parsed for the screen.
 //!
-//! Everything in it may come from a caller of the gateway: texts are made harmless
-//! and cut while they are read, so no later line has to think of it. Fields that a
-//! server leaves out are empty; a screen shows what it can.
+//! Any text may come from a caller of the gateway, so it is sanitized and truncated while it is parsed.
+//! Missing fields are empty.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -10,13 +9,13 @@ use serde_json::Value;
 use super::number;
 use crate::client::{printable, tagged};
 
-/// More than any column shows.
+/// The maximum length of a text in characters.
 const MAX_TEXT_CHARS: usize = 200;
 
-/// More than any list shows.
+/// The maximum number of lines in a list.
 const MAX_LINES: usize = 100;
 
-/// Text that is safe to show.
+/// Sanitized text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text(pub(super) String);
 
@@ -31,12 +30,12 @@ impl Text {
     }
 }
 
-/// Text of several lines, each of which is safe to show.
+/// Sanitized text of several lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines(pub(super) Vec<Text>);
 
 impl<'de> Deserialize<'de> for Lines {
-    /// Null has none.
+    /// Null is an empty list.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = Option::<String>::deserialize(from)?.unwrap_or_default();
         Ok(Self(text.lines().filter(|line| !line.is_empty()).take(MAX_LINES).map(Text::of).collect()))
@@ -50,13 +49,13 @@ impl std::fmt::Display for Text {
 }
 
 impl<'de> Deserialize<'de> for Text {
-    /// Null is empty.
+    /// Null is an empty text.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Ok(Option::<String>::deserialize(from)?.as_deref().map(Self::of).unwrap_or_default())
     }
 }
 
-/// A number that may be unknown, and is zero then.
+/// A number; zero if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Count(pub(super) u64);
 
@@ -66,7 +65,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// `GET /v1/overview`
+/// The response of `GET /v1/overview`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Overview {
@@ -78,7 +77,7 @@ pub(super) struct Overview {
     pub(super) mode: Text,
     pub(super) store: Store,
     pub(super) totals: Totals,
-    /// Left out by servers that do not sum it up.
+    /// Missing in older servers.
     pub(super) window: Option<Window>,
     pub(super) series: Series,
     pub(super) latency_us: Option<Latency>,
@@ -86,7 +85,7 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    /// The last five minutes, as the lists of limits, keys and routes count them.
+    /// Returns the counts of the last five minutes, over the same window as the other lists.
     pub(super) fn window(&self) -> Window {
         let sum = |values: &[u64]| values.iter().fold(0, |sum: u64, it| sum.saturating_add(*it));
         self.window.clone().unwrap_or_else(|| Window {
@@ -119,7 +118,7 @@ pub(super) struct Store {
     pub(super) keys: Option<u64>,
 }
 
-/// Since the server started.
+/// Counts since the start of the server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Totals {
@@ -130,7 +129,7 @@ pub(super) struct Totals {
     pub(super) uncountable: u64,
 }
 
-/// The last five minutes, as everything on the screen counts them.
+/// Counts of the last five minutes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Window {
@@ -138,7 +137,7 @@ pub(super) struct Window {
     pub(super) refused: u64,
 }
 
-/// Seconds, oldest first; the last is the present one, which is not over.
+/// Counts per second, the oldest first; the last second is in progress.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Series {
@@ -153,7 +152,7 @@ pub(super) struct Latency {
     pub(super) p99: u64,
 }
 
-/// A key that has had nothing left for minutes.
+/// A key that has been exhausted for minutes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Alert {
@@ -163,14 +162,14 @@ pub(super) struct Alert {
     pub(super) for_s: u64,
 }
 
-/// `GET /v1/stats`
+/// The response of `GET /v1/stats`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Stats {
     pub(super) limits: Vec<Limit>,
 }
 
-/// One limit, over the last five minutes.
+/// A limit, over the last five minutes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Limit {
@@ -178,7 +177,7 @@ pub(super) struct Limit {
     pub(super) mode: Text,
     pub(super) policy_mode: Text,
     pub(super) candidate_of: Text,
-    /// False for one of too many limits: its numbers are not known.
+    /// False for a limit that is not counted separately: its numbers are unknown.
     pub(super) counted: Option<bool>,
     pub(super) allowed: Count,
     pub(super) limited: Count,
@@ -202,11 +201,11 @@ impl Limit {
     }
 }
 
-/// How a candidate and its live limit agree.
+/// The agreement of a candidate and its live limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Agreement {
-    /// Since when both have been as they are.
+    /// The time since which both have their current rules.
     pub(super) since: Text,
     pub(super) both_allow: u64,
     pub(super) only_candidate_allows: u64,
@@ -214,7 +213,7 @@ pub(super) struct Agreement {
     pub(super) both_refuse: u64,
 }
 
-/// A limit in steps of five seconds, oldest first.
+/// A limit in steps of five seconds, the oldest first.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Steps {
@@ -223,7 +222,7 @@ pub(super) struct Steps {
     pub(super) remaining: Vec<Option<f64>>,
 }
 
-/// `GET /v1/top`
+/// The response of `GET /v1/top`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Top {
@@ -243,14 +242,14 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key, with its tag where it is shortened.
+    /// Returns the key, with its tag if it is shortened.
     pub(super) fn shown(&self) -> String {
         tagged(&self.name.0, &self.tag.0)
     }
 }
 
 impl Alert {
-    /// The key, with its tag where it is shortened.
+    /// Returns the key, with its tag if it is shortened.
     pub(super) fn shown(&self) -> String {
         tagged(&self.key.0, &self.tag.0)
     }
@@ -267,14 +266,14 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// What it was asked for at least, and whether it may have been more.
+    /// Returns the lower bound of the requests, marked if there may be more.
     pub(super) fn asked(&self) -> String {
         let least = self.requests_at_least.unwrap_or(self.requests);
         format!("{}{}", if least < self.requests { "~" } else { "" }, number(least))
     }
 }
 
-/// `GET /v1/decisions`
+/// The response of `GET /v1/decisions`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Decisions {
@@ -298,7 +297,7 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// The limit, with the tag of the key that it decided about where that is shortened.
+    /// Returns the limit, with the tag of the key if it is shortened.
     pub(super) fn limit_and_tag(&self) -> String {
         match tagged(&self.key.0, &self.tag.0).rsplit_once(" #") {
             Some((_, digits)) if self.key.0.contains('…') => format!("{} #{digits}", self.limit),
@@ -307,7 +306,7 @@ impl Decision {
     }
 }
 
-/// Whether it has the shape of each.
+/// Whether a response has the shape of an overview.
 pub(super) fn is_overview(read: &Value) -> bool {
     read["policy"].is_object() && read["store"].is_object() && read["totals"].is_object()
 }

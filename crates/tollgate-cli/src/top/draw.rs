@@ -1,6 +1,6 @@
-//! The screen, drawn from a `State`. Nothing here asks or remembers.
+//! Draws the screen from a `State`.
 //!
-//! From 70x22 on all panes are seen; below, the one that has the focus.
+//! From 70x22 on, all panes are visible; below that, only the focused one.
 
 mod header;
 mod panes;
@@ -13,12 +13,12 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::state::{Pane, Popup, State};
 
-/// The least that anything useful fits in.
+/// The minimum size.
 const MIN_SIZE: (u16, u16) = (40, 10);
-/// What all panes need.
+/// The size from which all panes are visible.
 const FULL_SIZE: (u16, u16) = (70, 22);
 
-/// Styles; without colors if the reader wants none.
+/// Styles, without colors if the user wants none.
 #[derive(Clone, Copy)]
 pub(super) struct Palette {
     pub(super) colors: bool,
@@ -33,7 +33,7 @@ impl Palette {
         self.of(Color::Green)
     }
 
-    /// Bold too: it must be seen without colors.
+    /// Also bold, to be visible without colors.
     fn bad(self) -> Style {
         self.of(Color::Red).add_modifier(Modifier::BOLD)
     }
@@ -47,7 +47,7 @@ impl Palette {
     }
 }
 
-/// All of it.
+/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
     let area = frame.area();
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {

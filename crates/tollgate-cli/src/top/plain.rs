@@ -1,4 +1,4 @@
-//! How things stand as plain text, once: for pipes, mails and tickets.
+//! A snapshot as plain text, for pipes, mails and tickets.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::state::State;
 use super::{number, percent, words};
 use crate::client::{in_words, rows};
 
-/// Rows of each list: what fits a screen.
+/// The maximum number of rows in a list.
 const MAX_ROWS: usize = 10;
 
 pub(super) fn snapshot(url: String, look: Snapshot) -> String {

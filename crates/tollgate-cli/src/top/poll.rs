@@ -1,7 +1,7 @@
-//! Asking a server how things stand.
+//! Queries the server for a snapshot.
 //!
-//! Always for the latest decisions, and not for those after the last seen: on a busy
-//! server there are more in a second than anybody reads.
+//! It requests the latest decisions and not those since the last poll, because a busy server has more
+//! in a second than a person can read.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -10,20 +10,20 @@ use super::data::{Decisions, Limit, Overview, Stats, Top, is_decisions, is_overv
 use crate::client::{Question, Server, explained, is_explanation, segment};
 use crate::failure::Failure;
 
-/// How many decisions are asked for at once.
+/// The number of decisions in one request.
 const MAX_DECISIONS_PER_POLL: u64 = 100;
 
-/// How things stand.
+/// A snapshot of the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) overview: Overview,
     pub(super) stats: Stats,
     pub(super) top: Top,
-    /// The latest, oldest first.
+    /// The latest decisions, the oldest first.
     pub(super) decisions: Decisions,
 }
 
-/// Somebody who looks.
+/// Polls a server.
 pub(super) struct Poll(pub(super) Server);
 
 impl Poll {
@@ -40,7 +40,7 @@ impl Poll {
         Ok(Snapshot { overview, stats, top, decisions })
     }
 
-    /// The same as it came, for programs.
+    /// Returns the snapshot as unparsed JSON.
     pub(super) fn raw(&self) -> Result<Value, Failure> {
         let overview = self.0.ask(&Question::get("/v1/overview", is_overview))?.read;
         let stats = self.0.ask(&Question::get("/v1/stats", is_stats))?.read;
@@ -48,13 +48,13 @@ impl Poll {
         Ok(json!({"overview": overview, "stats": stats, "top": top}))
     }
 
-    /// Why a decision was as it was, line by line.
+    /// Returns the lines that explain a decision.
     pub(super) fn explain(&self, id: &str) -> Result<Vec<String>, Failure> {
         let answer = self.0.ask(&Question::get(format!("/v1/decisions/{}", segment(id)), is_explanation))?;
         Ok(explained(&answer.read))
     }
 
-    /// One limit with its last five minutes.
+    /// Returns one limit with its last five minutes.
     pub(super) fn limit(&self, name: &str) -> Result<Option<Limit>, Failure> {
         let path = format!("/v1/stats?limit={}", segment(name));
         let stats: Stats = self.read(&Question::get(path, is_stats))?;

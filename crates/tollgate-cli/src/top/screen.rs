@@ -1,7 +1,7 @@
-//! The terminal: taken, drawn on, and given back whatever happens.
+//! Takes over the terminal, draws on it, and always restores it.
 //!
-//! Three threads beside the one that draws: keys, signals, and questions to the
-//! server. A server that does not answer keeps no key waiting.
+//! Besides the drawing thread, there are threads for keys, signals and requests to the server, so that
+//! a slow server does not block keys.
 
 use std::io;
 use std::panic;
@@ -22,21 +22,21 @@ use crate::io_error::{Attempt, reason};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Something has happened.
+/// An event for the drawing thread.
 enum Event {
     Input(Input),
-    /// How things stand, or why nobody knows.
+    /// A snapshot, or the reason why there is none.
     Looked(Result<Box<Snapshot>, Failure>),
-    /// What Enter asked for.
+    /// The content that Enter requested.
     Explained {
         title: String,
         lines: Result<Vec<String>, Failure>,
     },
-    /// A signal, or no more keys: the number that a shell would tell.
+    /// A signal, or the end of input, with the exit status for the shell.
     End(u8),
 }
 
-/// Shows the screen until somebody has seen enough.
+/// Shows the screen until the user quits.
 pub(super) fn show(poll: Poll, first: Snapshot, palette: Palette) -> Result<ExitCode, Failure> {
     let mut state = State::new(poll.url(), first);
     let (events, happened) = mpsc::channel();
@@ -50,7 +50,7 @@ pub(super) fn show(poll: Poll, first: Snapshot, palette: Palette) -> Result<Exit
         drawn.map_err(|error| {
             Failure::new(format_args!("cannot draw on this terminal: {}", reason(&error, Attempt::Other)))
         })?;
-        // All senders gone: nothing will ever happen again.
+        // All senders are gone, so no further event can occur.
         let Ok(event) = happened.recv() else { return Ok(ExitCode::SUCCESS) };
         match event {
             Event::Input(Input::Key(key)) => match state.key(key) {
@@ -71,19 +71,19 @@ pub(super) fn show(poll: Poll, first: Snapshot, palette: Palette) -> Result<Exit
     }
 }
 
-/// The first sentence of why, for the head of the screen.
+/// Returns the first sentence of an error, for the header.
 fn one_line(failure: &Failure) -> String {
     let text = failure.to_string();
     let first = text.lines().next().unwrap_or_default();
     first.strip_prefix("error: ").unwrap_or(first).to_owned()
 }
 
-/// The terminal while it is ours. Dropped, it is as it was.
+/// The terminal in raw mode, restored on drop.
 struct Screen(ratatui::DefaultTerminal);
 
 impl Screen {
     fn take() -> Result<Self, Failure> {
-        // Its hook gives the terminal back before a panic is told.
+        // Installs a panic hook that restores the terminal before the message is printed.
         let terminal = ratatui::try_init().map_err(|error| {
             Failure::with_help(
                 format_args!("cannot use this terminal: {}", reason(&error, Attempt::Other)),
@@ -93,7 +93,7 @@ impl Screen {
         let told = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             told(info);
-            // In whichever thread: nobody may draw on a terminal that was given back.
+            // On any thread, because no thread may draw on a restored terminal.
             std::process::exit(101);
         }));
         Ok(Self(terminal))
@@ -117,7 +117,7 @@ fn watch_keys(events: Sender<Event>) {
     });
 }
 
-/// Signals that end a program end this one, but not before the terminal is given back.
+/// Restores the terminal before a signal ends the program.
 fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         Failure::new(format_args!("cannot watch for signals: {}", reason(&error, Attempt::Other)))
@@ -130,7 +130,7 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
     };
     thread::spawn(move || {
         let (mut interrupt, mut terminate, mut hangup) = watched;
-        // 128 and the number of the signal, as shells tell it.
+        // 128 plus the number of the signal, as shells report it.
         let code = runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => 130,
@@ -143,7 +143,7 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Looks each second, and in between does what is wished for at once.
+/// Polls once a second, and handles requests of the user in between.
 fn ask(poll: &Poll, wished: &Receiver<Action>, events: &Sender<Event>) {
     loop {
         let event = match wished.recv_timeout(POLL_INTERVAL) {

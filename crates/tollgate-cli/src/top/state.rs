@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys do to it. Pure: no terminal, no server.
+//! The state of the screen and its key bindings, without a terminal or a server.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::data::{Decision, Key, Limit, Route};
 use super::poll::Snapshot;
 
-/// As many as somebody scrolls back.
+/// The maximum number of decisions in the scrollback.
 const MAX_DECISIONS: usize = 1_000;
 const MAX_FILTER_BYTES: usize = 60;
 
-/// What can be moved through.
+/// A pane that can have the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     Limits,
@@ -24,7 +24,7 @@ impl Pane {
     pub(super) const ALL: [Self; 4] = [Self::Limits, Self::Keys, Self::Routes, Self::Decisions];
 }
 
-/// What the limits are sorted by.
+/// The order of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Refusals,
@@ -53,7 +53,7 @@ impl Sort {
     }
 }
 
-/// Something in front of the rest.
+/// A popup in front of the panes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Popup {
     pub(super) title: String,
@@ -67,15 +67,15 @@ impl Popup {
     }
 }
 
-/// What a key asks of the others.
+/// The effect of a key on other threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
     Quit,
     Redraw,
-    /// The explanation of a decision.
+    /// Requests the explanation of a decision.
     Explain(String),
-    /// A limit with its last minutes.
+    /// Requests a limit with its last minutes.
     Show(String),
 }
 
@@ -91,13 +91,13 @@ s               sort the limits by something else
 p               pause, go on
 ?               this";
 
-/// What the screen shows.
+/// The state of the screen.
 pub(super) struct State {
     pub(super) url: String,
     pub(super) look: Snapshot,
-    /// Newest first.
+    /// The newest first.
     pub(super) decisions: VecDeque<Decision>,
-    /// Why the server cannot be asked just now.
+    /// The reason why the server does not respond.
     pub(super) trouble: Option<String>,
     pub(super) focus: Pane,
     selected: [usize; 4],
@@ -127,7 +127,7 @@ impl State {
         state
     }
 
-    /// What the server tells now. One that has started anew numbers its decisions anew.
+    /// Applies a snapshot. A restarted server numbers its decisions from one again.
     pub(super) fn see(&mut self, mut look: Snapshot) {
         self.trouble = None;
         if self.paused {
@@ -140,7 +140,7 @@ impl State {
         let mut fresh = std::mem::take(&mut look.decisions.decisions);
         fresh.retain(|it| seen.is_none_or(|seen| it.seq > seen));
         let matching = fresh.iter().filter(|it| self.takes_decision(it)).count();
-        // Who has moved into the list keeps the line that is looked at.
+        // A selection within the list stays on its row.
         let selected = &mut self.selected[Pane::Decisions as usize];
         if *selected > 0 {
             *selected += matching;
@@ -157,7 +157,7 @@ impl State {
             self.look.stats.limits.iter().filter(|it| self.takes(&[&it.name.0])).collect();
         let left = |it: &Limit| it.remaining_min.unwrap_or(2.0);
         match self.sort {
-            // What a shadow limit would refuse comes after what was refused.
+            // Shadow refusals rank after refusals.
             Sort::Refusals => limits.sort_by_key(|it| std::cmp::Reverse((it.refused(), it.shadow_limited))),
             Sort::Allowed => limits.sort_by_key(|it| std::cmp::Reverse(it.allowed)),
             Sort::Left => limits.sort_by(|one, other| left(one).total_cmp(&left(other))),
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    /// The line that is looked at; always one that is there.
+    /// Returns the selected row, clamped to the list.
     pub(super) fn selected(&self, pane: Pane) -> usize {
         self.selected[pane as usize].min(self.count(pane).saturating_sub(1))
     }
@@ -222,7 +222,7 @@ impl State {
         self.focus = Pane::ALL[at];
     }
 
-    /// A key was struck.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
             return Action::Nothing;
@@ -245,7 +245,7 @@ impl State {
             KeyCode::PageDown => self.go(10),
             KeyCode::Home | KeyCode::Char('g') => self.go(isize::MIN),
             KeyCode::End | KeyCode::Char('G') => self.go(isize::MAX),
-            // In front of the rest there is nothing else to do.
+            // A popup takes only the keys that close or scroll it.
             KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?') if self.popup.is_some() => {
                 self.popup = None;
             }
@@ -281,7 +281,7 @@ impl State {
         }
     }
 
-    /// What Enter opens.
+    /// Opens the selected row.
     fn open(&mut self) -> Action {
         let at = self.selected(self.focus);
         let wish = match self.focus {
@@ -294,7 +294,7 @@ impl State {
         wish
     }
 
-    /// What was wished for is there. Not if whoever wished has gone on.
+    /// Shows the requested content, unless the popup was closed.
     pub(super) fn answer(&mut self, title: String, lines: Vec<String>) {
         if self.popup.is_some() {
             self.popup = Some(Popup::new(title, lines));

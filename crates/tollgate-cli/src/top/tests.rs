@@ -1,7 +1,7 @@
-//! The screen from canned answers, without a terminal and without a server.
+//! Tests of the screen with canned responses, without a terminal and a server.
 //!
-//! `screens/` holds what it must look like. A change that is meant: write what the
-//! failing test prints.
+//! `screens/` has the expected screens. For an intended change, write the output of the failing test
+//! there.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -83,7 +83,7 @@ fn state() -> State {
     State::new(URL.to_owned(), usual())
 }
 
-/// The screen as text, without what trails.
+/// Returns the screen as text, without trailing spaces.
 fn screen(state: &State, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, state, Palette { colors: true })).unwrap();
@@ -102,16 +102,16 @@ fn press(state: &mut State, keys: &[KeyCode]) -> Action {
 
 #[track_caller]
 fn same(shown: &str, expected: &str) {
-    assert!(shown == expected, "the screen is another:\n{shown}");
+    assert!(shown == expected, "the screen differs:\n{shown}");
 }
 
 #[test]
-fn all_is_seen_in_80x24() {
+fn all_panes_are_visible_in_80x24() {
     same(&screen(&state(), 80, 24), include_str!("screens/80x24.txt"));
 }
 
 #[test]
-fn a_small_window_shows_the_pane_with_the_focus() {
+fn a_small_window_shows_the_focused_pane() {
     let mut state = state();
     press(&mut state, &[KeyCode::Tab, KeyCode::Tab, KeyCode::Tab]);
     same(&screen(&state, 50, 12), include_str!("screens/50x12.txt"));
@@ -123,7 +123,7 @@ fn a_snapshot_is_plain_text() {
 }
 
 #[test]
-fn no_size_is_too_odd_to_draw() {
+fn every_size_can_be_drawn() {
     let mut state = state();
     for popup in [false, true] {
         if popup {
@@ -140,7 +140,7 @@ fn no_size_is_too_odd_to_draw() {
 }
 
 #[test]
-fn nothing_that_a_caller_sent_reaches_the_terminal_as_it_was() {
+fn text_from_callers_is_sanitized() {
     let nasty = "\u{1b}[2J\u{1b}]0;owned\u{7}\r\n\t\u{9b}31m\u{202e}\u{200b}x";
     let long = "\u{301}".repeat(5_000);
     let mut overview = overview();
@@ -178,7 +178,7 @@ fn nothing_that_a_caller_sent_reaches_the_terminal_as_it_was() {
 }
 
 #[test]
-fn without_colors_there_are_none() {
+fn no_colors_are_used_if_disabled() {
     let mut state = state();
     state.trouble = Some("nothing listens there".to_owned());
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
@@ -188,7 +188,7 @@ fn without_colors_there_are_none() {
 }
 
 #[test]
-fn limits_are_sorted_by_what_is_asked_for() {
+fn limits_are_sorted_by_the_selected_order() {
     let mut state = state();
     let mut seen = Vec::new();
     for _ in 0..4 {
@@ -200,7 +200,7 @@ fn limits_are_sorted_by_what_is_asked_for() {
 }
 
 #[test]
-fn a_filter_holds_for_every_pane_until_it_is_ended() {
+fn a_filter_applies_to_every_pane_until_it_is_cleared() {
     let mut state = state();
     let letters: Vec<_> = "/LOGn".chars().map(KeyCode::Char).collect();
     press(&mut state, &letters);
@@ -216,7 +216,7 @@ fn a_filter_holds_for_every_pane_until_it_is_ended() {
 }
 
 #[test]
-fn enter_asks_for_what_is_looked_at() {
+fn enter_requests_the_selected_row() {
     let mut state = state();
     assert_eq!(press(&mut state, &[KeyCode::Enter]), Action::Show("search".to_owned()));
     assert_eq!(press(&mut state, &[KeyCode::Esc, KeyCode::BackTab, KeyCode::Down]), Action::Nothing);
@@ -224,7 +224,7 @@ fn enter_asks_for_what_is_looked_at() {
     assert_eq!(press(&mut state, &[KeyCode::Enter]), Action::Explain("00c0ffee00000008".to_owned()));
     state.answer("decision".to_owned(), vec!["Refused by `search`".to_owned()]);
     assert!(screen(&state, 80, 24).contains("Refused by `search`"));
-    // Closed before the answer came: it does not pop up again.
+    // Closed before the response arrived: it does not open again.
     press(&mut state, &[KeyCode::Char('q')]);
     state.answer("decision".to_owned(), vec!["too late".to_owned()]);
     assert!(!screen(&state, 80, 24).contains("too late"));
@@ -232,7 +232,7 @@ fn enter_asks_for_what_is_looked_at() {
 }
 
 #[test]
-fn the_line_that_is_looked_at_stays_while_new_ones_come() {
+fn the_selected_row_stays_while_new_rows_arrive() {
     let mut state = state();
     press(&mut state, &[KeyCode::BackTab, KeyCode::Down, KeyCode::Down]);
     let looked_at = |state: &State| state.stream()[state.selected(Pane::Decisions)].seq;
@@ -240,13 +240,13 @@ fn the_line_that_is_looked_at_stays_while_new_ones_come() {
     let next = || look(overview(), &json!([]), 5..=20);
     state.see(next());
     assert_eq!((looked_at(&state), state.stream().len()), (7, 20));
-    // One that was seen already is not shown twice.
+    // A decision that was already seen is not listed twice.
     state.see(next());
     assert_eq!(state.stream().len(), 20);
 }
 
 #[test]
-fn a_pause_changes_nothing_until_it_ends() {
+fn a_pause_freezes_the_screen() {
     let mut state = state();
     press(&mut state, &[KeyCode::Char('p')]);
     state.see(look(overview(), &json!([]), 10..=20));
@@ -258,12 +258,12 @@ fn a_pause_changes_nothing_until_it_ends() {
 }
 
 #[test]
-fn a_restart_is_survived_and_begins_anew() {
+fn a_server_restart_resets_the_decisions() {
     let mut state = state();
     state.trouble = Some("cannot reach a Tollgate: nothing listens there".to_owned());
     let shown = screen(&state, 80, 24);
     assert!(shown.contains("RECONNECTING") && shown.contains("nothing listens there"), "{shown}");
-    assert!(shown.contains("login"), "what was known stays: {shown}");
+    assert!(shown.contains("login"), "the last data stays: {shown}");
     let mut anew = overview();
     anew["started_at"] = json!("2026-11-15T12:10:00Z");
     state.see(look(anew, &json!([]), 1..=2));
@@ -272,7 +272,7 @@ fn a_restart_is_survived_and_begins_anew() {
 }
 
 #[test]
-fn ten_thousand_limits_are_scrolled_through() {
+fn ten_thousand_limits_can_be_scrolled() {
     let limits: Vec<_> =
         (0..10_000).map(|at| limit(&format!("limit-{at:05}"), "enforce", at, 1, &Value::Null)).collect();
     let mut state = State::new(URL.to_owned(), look(overview(), &json!(limits), 0..0));
@@ -284,7 +284,7 @@ fn ten_thousand_limits_are_scrolled_through() {
 }
 
 #[test]
-fn what_must_not_be_overlooked_stands_at_the_head() {
+fn severe_notices_are_in_the_header() {
     for (path, value, expected) in [
         ("/store/state", json!("degraded"), "DEGRADED"),
         ("/mode", json!("shadow"), "SHADOW, yet 793 refused in 5 min: deny list, or before"),
@@ -312,7 +312,7 @@ fn what_must_not_be_overlooked_stands_at_the_head() {
 }
 
 #[test]
-fn a_snapshot_names_one_customer_by_one_tag_and_sums_one_stretch_of_time() {
+fn a_snapshot_uses_one_tag_per_customer_and_one_window() {
     let mut overview = overview();
     overview["window"] = json!({"from": 1, "until": 2, "allowed": 12, "refused": 34});
     overview["policy"]["reload_error"] = json!("p.yaml:3:1: odd\np.yaml:5:1: odd");
@@ -333,7 +333,7 @@ fn a_snapshot_names_one_customer_by_one_tag_and_sums_one_stretch_of_time() {
 }
 
 #[test]
-fn nobody_is_said_to_be_refused_by_limits_that_refuse_nobody() {
+fn limits_that_do_not_refuse_are_not_shown_as_refusing() {
     let said = |mode: &str, refused: Value| {
         let mut overview = overview();
         (overview["mode"], overview["series"]["refused"]) = (json!(mode), refused);
@@ -345,7 +345,7 @@ fn nobody_is_said_to_be_refused_by_limits_that_refuse_nobody() {
 }
 
 #[test]
-fn totals_hold_every_decision() {
+fn totals_include_every_decision() {
     let mut overview = overview();
     overview["totals"] =
         json!({"allowed": 1, "unlimited": 20, "limited": 300, "blocked": 4_000, "uncountable": 50_000});
@@ -354,7 +354,7 @@ fn totals_hold_every_decision() {
 }
 
 #[test]
-fn a_limit_is_shown_with_its_curves_and_its_candidate_with_their_quarrel() {
+fn a_limit_is_shown_with_its_series_and_the_agreement_of_its_candidate() {
     let mut candidate = limit("search.candidate", "shadow", 3, 7, &json!(0.25));
     candidate["candidate_of"] = json!("search");
     candidate["agreement"] =
@@ -375,7 +375,7 @@ fn a_limit_is_shown_with_its_curves_and_its_candidate_with_their_quarrel() {
 }
 
 #[test]
-fn what_is_not_known_is_not_shown_as_nothing() {
+fn unknown_numbers_are_not_shown_as_zero() {
     let mut uncounted = limit("n2001", "enforce", 0, 0, &Value::Null);
     uncounted["counted"] = json!(false);
     for unknown in ["allowed", "limited", "shadow_limited", "blocked", "exhausted", "soft", "degraded"] {
@@ -391,7 +391,7 @@ fn what_is_not_known_is_not_shown_as_nothing() {
 }
 
 #[test]
-fn a_route_is_shown_with_what_it_was_asked_for_at_least() {
+fn a_route_is_shown_with_its_lower_bound() {
     let route = |requests: u64, least: Value| -> String {
         let route = json!({"method": "GET", "path": "/", "requests": requests, "requests_at_least": least});
         serde_json::from_value::<super::data::Route>(route).unwrap().asked()
@@ -402,7 +402,7 @@ fn a_route_is_shown_with_what_it_was_asked_for_at_least() {
 }
 
 #[test]
-fn numbers_are_easy_to_read() {
+fn numbers_are_formatted_for_reading() {
     assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
     assert_eq!([0.0, 0.999, 1.0, 7.0, f64::NAN].map(percent), ["0 %", "99 %", "100 %", "100 %", "NaN %"]);
 }

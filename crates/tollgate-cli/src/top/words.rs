@@ -1,14 +1,14 @@
-//! What the screen and the plain snapshot say alike.
+//! Texts that the screen and the plain snapshot share.
 
 use std::fmt::Write;
 
 use super::data::{Count, Limit, Overview, Steps};
 use super::{number, percent};
 
-/// Is it us?
+/// Summarizes the condition of the server.
 pub(super) fn condition(overview: &Overview) -> String {
     let refused = overview.window().refused;
-    // Lists are no limits: whoever is denied is refused in every mode.
+    // Lists are not limits: a denied caller is refused in every mode.
     let refusing =
         |mode: &str| format!("{mode}, yet {} refused in 5 min: deny list, or before", number(refused));
     match overview.mode.0.as_str() {
@@ -53,7 +53,7 @@ pub(super) fn store(overview: &Overview) -> String {
     said
 }
 
-/// Since the server started.
+/// Formats the counts since the start of the server.
 pub(super) fn totals(overview: &Overview) -> String {
     let totals = &overview.totals;
     let allowed = totals.allowed.saturating_add(totals.unlimited);
@@ -61,29 +61,29 @@ pub(super) fn totals(overview: &Overview) -> String {
     format!("since start {} allowed, {} refused", number(allowed), number(refused))
 }
 
-/// How long deciding takes; empty if nothing was decided lately.
+/// Formats decision latency; empty if there were no recent decisions.
 pub(super) fn latency(overview: &Overview) -> String {
     let said =
         |it: &super::data::Latency| format!("decides in {} µs, p99 {} µs", number(it.p50), number(it.p99));
     overview.latency_us.as_ref().map(said).unwrap_or_default()
 }
 
-/// `12:00:03` of an RFC 3339 time: whoever watches knows the day.
+/// Returns the time of day of an RFC 3339 time: `12:00:03`.
 pub(super) fn clock(at: &str) -> String {
     at.split_once('T').map_or(at, |(_, time)| time).chars().take(8).collect()
 }
 
-/// How the API's words for a fate read on a screen.
+/// Formats a fate of the API for the screen.
 pub(super) fn fate(fate: &str) -> String {
     fate.replace('_', "-")
 }
 
-/// A number of a limit, if it is known.
+/// Formats a number of a limit, if it is known.
 pub(super) fn known(it: &Limit, what: &str, count: u64) -> String {
     if it.is_counted() { format!("{} {what}", number(count)) } else { "not counted".to_owned() }
 }
 
-/// One limit and its last five minutes.
+/// Describes one limit and its last five minutes.
 pub(super) fn limit(it: &Limit) -> Vec<String> {
     let mode = if it.mode == it.policy_mode {
         format!("{}, as the policy says", it.mode)
@@ -136,7 +136,7 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
     lines
 }
 
-/// Sixty columns each: five minutes in steps of five seconds.
+/// Renders sixty columns: five minutes in steps of five seconds.
 fn curves(series: &Steps) -> Vec<String> {
     #[allow(clippy::cast_precision_loss, reason = "a column has eight heights")]
     let share = |values: &[u64]| -> Vec<Option<f64>> {
@@ -150,7 +150,7 @@ fn curves(series: &Steps) -> Vec<String> {
     ]
 }
 
-/// Shares from 0 to 1 as a row of columns; a gap where nothing is known.
+/// Renders shares from 0 to 1 as columns; a gap if unknown.
 fn columns(shares: &[Option<f64>]) -> String {
     const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let column = |share: &Option<f64>| match share {

@@ -1,7 +1,7 @@
-//! A batch of spans as OTLP has it in JSON: ids in hexadecimal digits, 64-bit numbers as text.
+//! Encodes a batch of spans as OTLP/JSON: ids in hexadecimal, 64-bit numbers as strings.
 //!
-//! Names of attributes are those of OpenTelemetry where it has one, and begin with
-//! `tollgate.` where it has not.
+//! Attributes have the names of OpenTelemetry's semantic conventions if there are any, and otherwise
+//! the prefix `tollgate.`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tollgate_telemetry::Record;
 
-/// `SPAN_KIND_INTERNAL`: who was asked may itself be part of a request.
+/// `SPAN_KIND_INTERNAL`, because a decision may be part of another request.
 const SPAN_KIND_INTERNAL: u8 = 1;
 
-/// Writes batches.
+/// Encodes batches.
 pub(super) struct Writer {
     resource: Value,
-    /// Where numbers for spans come from.
+    /// The source of span ids.
     rng: RandomState,
 }
 
@@ -31,7 +31,7 @@ impl Writer {
         Self { resource, rng: RandomState::new() }
     }
 
-    /// An `ExportTraceServiceRequest`.
+    /// Encodes an `ExportTraceServiceRequest`.
     pub(super) fn write(&self, records: &[Arc<Record>]) -> Bytes {
         let spans: Vec<_> = records.iter().map(|record| self.span(record)).collect();
         let scope = json!({"name": "tollgate", "version": env!("CARGO_PKG_VERSION")});
@@ -43,7 +43,7 @@ impl Writer {
     }
 
     fn span(&self, record: &Record) -> Value {
-        // Zero is no id.
+        // Zero is not a valid id.
         let thrown = |what: u8| self.rng.hash_one((record.seq, record.id.0, what)).max(1);
         let trace = match record.trace {
             Some(parent) => parent.trace,
@@ -97,8 +97,8 @@ fn text(name: &str, value: &str) -> Value {
     json!({"key": name, "value": {"stringValue": value}})
 }
 
-/// As text: JSON's numbers end before 64 bits do.
+/// A string, because JSON numbers are not exact up to 64 bits.
 fn number(name: &str, value: u64) -> Value {
-    // The protocol's are signed.
+    // The protocol uses signed numbers.
     json!({"key": name, "value": {"intValue": i64::try_from(value).unwrap_or(i64::MAX).to_string()}})
 }

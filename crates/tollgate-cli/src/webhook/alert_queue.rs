@@ -1,24 +1,24 @@
-//! Which alerts there are, who was told of them, and which of them wait to be told.
+//! The alerts, whether the receiver was notified of them, and which ones wait to be sent.
 //!
-//! An alert is forgotten when its end was told, or when it ended and nobody was told that
-//! it began. So a message is about what is so when it is sent, and comes in pairs.
+//! An alert is removed when its end was sent, or when it ended before its start was sent. Messages
+//! therefore come in pairs.
 //!
-//! Not here: sending (`webhook`).
+//! Sending is in `webhook`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use tollgate::Timestamp;
 use tollgate_telemetry::ExhaustedKey;
 
-/// The most alerts that are known: twice what the watcher ever tells of at once.
+/// The maximum number of alerts: twice the maximum that the watcher reports.
 const MAX_ALERTS: usize = 8_192;
 
-/// All alerts that somebody is told of.
+/// All alerts that are sent or wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct AlertQueue {
-    /// By the spot of the allowance.
+    /// The alerts by the hash of their allowance.
     entries: HashMap<u64, Entry>,
-    /// Those that there is something to say of, the oldest first; each once.
+    /// The alerts that wait to be sent, the oldest first and each once.
     queue: VecDeque<u64>,
     untold: u64,
     is_closed: bool,
@@ -27,34 +27,34 @@ pub(super) struct AlertQueue {
 #[derive(Debug)]
 struct Entry {
     alert: ExhaustedKey,
-    /// When it ended, if it has.
+    /// The time of the end, if it has ended.
     over: Option<Timestamp>,
     stage: Stage,
     is_queued: bool,
-    /// Somebody is being told of it: what becomes of that is not known yet.
+    /// A message is in flight, and its result is unknown.
     is_under_way: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nobody was told that it began.
+    /// The start was not sent.
     Unsent,
-    /// They were.
+    /// The start was sent.
     Notified,
-    /// They would not hear of it.
+    /// The receiver refused the message permanently.
     GivenUp,
 }
 
-/// What is to be said of an alert.
+/// A message about an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) alert: ExhaustedKey,
-    /// When it ended; `None`: it lasts.
+    /// The time of the end; `None` while the alert lasts.
     pub(super) over: Option<Timestamp>,
 }
 
 impl AlertQueue {
-    /// These are the alerts now: some are new, and others are over.
+    /// Updates the current alerts: adds new ones, ends missing ones.
     pub(super) fn see(&mut self, alerts: &[ExhaustedKey], now: Timestamp) {
         let mut lasting = HashSet::with_capacity(alerts.len());
         for alert in alerts {
@@ -94,7 +94,7 @@ impl AlertQueue {
         });
     }
 
-    /// The next to be told of, if any.
+    /// Returns the next alert to send, if there is one.
     pub(super) fn next(&mut self) -> Option<u64> {
         let key_hash = self.queue.pop_front()?;
         if let Some(entry) = self.entries.get_mut(&key_hash) {
@@ -103,8 +103,8 @@ impl AlertQueue {
         Some(key_hash)
     }
 
-    /// What is to be said of one; `None`: nothing any more. Whoever asks says afterwards what
-    /// became of it.
+    /// Returns the message of an alert; `None` if there is nothing to send any more. The caller must
+    /// report the result.
     pub(super) fn message(&mut self, key_hash: u64) -> Option<Message> {
         let entry = self.entries.get_mut(&key_hash)?;
         let is_new = match entry.stage {
@@ -116,13 +116,13 @@ impl AlertQueue {
         is_new.then(|| Message { alert: entry.alert.clone(), over: entry.over })
     }
 
-    /// This was said of one.
+    /// Records that a message was sent.
     pub(super) fn told(&mut self, key_hash: u64, message: &Message) {
         let stage = if message.over.is_some() { Stage::Unsent } else { Stage::Notified };
         self.settle(key_hash, stage, message);
     }
 
-    /// This could not be said of one, and is to be tried again.
+    /// Records that a message failed and must be retried.
     pub(super) fn again(&mut self, key_hash: u64) {
         let Some(entry) = self.entries.get_mut(&key_hash) else { return };
         entry.is_under_way = false;
@@ -134,19 +134,19 @@ impl AlertQueue {
         }
     }
 
-    /// This will never be said of one.
+    /// Records that a message is given up.
     pub(super) fn give_up(&mut self, key_hash: u64, message: &Message) {
         self.untold += 1;
         let stage = if message.over.is_some() { Stage::Unsent } else { Stage::GivenUp };
         self.settle(key_hash, stage, message);
     }
 
-    /// Alerts that nobody was told of, or not of their end: each counts once.
+    /// Returns the number of alerts whose start or end was not sent, each counted once.
     pub(super) const fn untold(&self) -> u64 {
         self.untold
     }
 
-    /// No more will come.
+    /// Closes the queue.
     pub(super) const fn close(&mut self) {
         self.is_closed = true;
     }
@@ -155,7 +155,7 @@ impl AlertQueue {
         self.is_closed
     }
 
-    /// A message is dealt with. The alert may have ended meanwhile, or begun anew.
+    /// Applies the result of a message. The alert may have ended or started again in the meantime.
     fn settle(&mut self, key_hash: u64, stage: Stage, message: &Message) {
         let Some(entry) = self.entries.get_mut(&key_hash) else { return };
         (entry.stage, entry.is_under_way) = (stage, false);
@@ -174,7 +174,7 @@ impl AlertQueue {
         }
     }
 
-    /// Gives up the end of an alert: the watcher knows half as many, so there is one.
+    /// Gives up the end of an alert. There is one, because the watcher reports at most half as many.
     fn make_room(&mut self) {
         let over = self.queue.iter().position(|it| self.entries.get(it).is_some_and(|it| it.over.is_some()));
         if let Some(key_hash) = over.and_then(|at| self.queue.remove(at)) {
@@ -210,7 +210,7 @@ mod tests {
         Timestamp::from_secs(2_000 + second)
     }
 
-    /// What is sent next.
+    /// Returns the next message.
     fn next(alert_queue: &mut AlertQueue) -> Option<(u64, Message)> {
         while let Some(key_hash) = alert_queue.next() {
             if let Some(message) = alert_queue.message(key_hash) {
@@ -220,7 +220,7 @@ mod tests {
         None
     }
 
-    /// `+` for the start and `-` for the end of an alert.
+    /// Sends all messages: `+` for the start and `-` for the end of an alert.
     fn send_all(alert_queue: &mut AlertQueue) -> String {
         let mut sent = String::new();
         while let Some((key_hash, message)) = next(alert_queue) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_and_an_end_are_each_told_once() {
+    fn a_start_and_an_end_are_each_sent_once() {
         let mut alert_queue = AlertQueue::default();
         (0..3).for_each(|second| alert_queue.see(&[alert(7), alert(8)], at(second)));
         assert_eq!(send_all(&mut alert_queue), "+7 +8 ");
@@ -245,21 +245,21 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_that_is_over_before_it_was_told_is_not_told_and_counts_once() {
+    fn an_alert_that_ends_before_it_was_sent_counts_once() {
         let mut alert_queue = AlertQueue::default();
         alert_queue.see(&[alert(7)], at(0));
         for _ in 0..5 {
             let (key_hash, _) = next(&mut alert_queue).unwrap();
             alert_queue.again(key_hash);
         }
-        assert_eq!(alert_queue.untold(), 0, "an attempt is no alert");
+        assert_eq!(alert_queue.untold(), 0, "an attempt is not counted");
         alert_queue.see(&[], at(1));
         assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
         assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
     }
 
     #[test]
-    fn an_end_is_tried_until_it_is_told() {
+    fn an_end_is_retried_until_it_is_sent() {
         let mut alert_queue = AlertQueue::default();
         alert_queue.see(&[alert(7)], at(0));
         assert_eq!(send_all(&mut alert_queue), "+7 ");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_while_a_message_is_under_way_is_told_after_it() {
+    fn changes_during_a_message_are_sent_after_it() {
         let mut alert_queue = AlertQueue::default();
         alert_queue.see(&[alert(7)], at(0));
         let (key_hash, begins) = next(&mut alert_queue).unwrap();
@@ -287,16 +287,16 @@ mod tests {
         assert_eq!(send_all(&mut alert_queue), "+7 ");
         alert_queue.see(&[], at(3));
         alert_queue.see(&[alert(7)], at(4));
-        assert_eq!(send_all(&mut alert_queue), "", "it lasts, and they know");
+        assert_eq!(send_all(&mut alert_queue), "", "the alert lasts, and its start was sent");
     }
 
     #[test]
-    fn an_alert_that_ends_while_its_message_gets_lost_counts_once() {
+    fn an_alert_that_ends_while_its_message_fails_counts_once() {
         let mut alert_queue = AlertQueue::default();
         alert_queue.see(&[alert(7)], at(0));
         let (key_hash, _) = next(&mut alert_queue).unwrap();
         alert_queue.see(&[], at(1));
-        assert_eq!(alert_queue.untold(), 0, "it may still arrive");
+        assert_eq!(alert_queue.untold(), 0, "the message may still arrive");
         alert_queue.again(key_hash);
         alert_queue.see(&[], at(2));
         assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_turned_down_is_not_said_again_and_counts_once() {
+    fn a_refused_message_is_not_retried_and_counts_once() {
         let mut alert_queue = AlertQueue::default();
         alert_queue.see(&[alert(7)], at(0));
         let (key_hash, message) = next(&mut alert_queue).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_alerts_are_known_than_the_book_has_room_for() {
+    fn the_number_of_alerts_is_bounded() {
         let mut alert_queue = AlertQueue::default();
         for round in 0..20 {
             let alerts: Vec<_> = (0..1_000).map(|key_hash| alert(round * 1_000 + key_hash)).collect();

@@ -1,4 +1,4 @@
-//! A server that says what a test wants, one answer for each question, in any order.
+//! A server with canned responses, one for each request, in any order.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,12 +9,12 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// What was asked.
+/// A request that was received.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     /// `GET /v1/mode`
     pub(crate) line: String,
-    /// Null if there was none.
+    /// Null if there was no body.
     pub(crate) body: Value,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct CannedServer {
 }
 
 impl CannedServer {
-    /// Answers by the first line of a request, without its query; 404 to all else.
+    /// Responds by the first line of a request, without its query; 404 to all other requests.
     pub(crate) fn answering(answers: Vec<(&'static str, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -50,7 +50,7 @@ impl CannedServer {
         Self { url, asked, is_down }
     }
 
-    /// Hangs up on everybody from now on, or not any more.
+    /// Starts or stops closing all connections without a response.
     pub(crate) fn down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::Relaxed);
     }
@@ -84,13 +84,13 @@ fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
     Some(ReceivedRequest { line, body: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
-/// An answer in JSON.
+/// Returns a JSON response.
 pub(crate) fn ok(answer: &Value) -> String {
     let body = answer.to_string();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A refusal that says why.
+/// Returns a problem document.
 pub(crate) fn problem(status: &str, detail: &str) -> String {
     let body = json!({"detail": detail}).to_string();
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())

@@ -1,9 +1,8 @@
-//! Stands between a client and the gateway, and writes down what passes, and when.
+//! A proxy between a client and the gateway that records the requests and their times.
 //!
-//! Everything is judged by these times, not by what clients say of themselves,
-//! and so that no delay of this machine can turn a good client into a bad one:
-//! a refusal counts from before it was passed on, and a decision was made at some
-//! moment between a request's arrival and its answer.
+//! All assertions use these times, and are robust against delays of the machine: a refusal counts from
+//! before it was forwarded, and a decision was made at some moment between the arrival of a request and
+//! its response.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Once};
@@ -11,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use crate::wire;
 
-/// Timers of some runtimes count whole milliseconds, and end that much early.
+/// Timers of some runtimes have millisecond resolution, and fire up to that much early.
 const TIMER: Duration = Duration::from_millis(2);
 
-/// A request and its answer.
+/// A request and its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    /// `false` for those that use up the limit beforehand.
+    /// `false` for the requests that use up the limit beforehand.
     of_client: bool,
     arrived: Instant,
     answered: Instant,
@@ -43,8 +42,8 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// When the first request of the client arrives, `burst` others are made
-    /// before it: however long the client took to start, it finds nothing left.
+    /// Creates a tap that sends `burst` requests before the first request of the client, so that the
+    /// client finds nothing left, however long it took to start.
     pub(crate) fn before(gateway: SocketAddr, burst: usize) -> Self {
         let seen: Arc<Mutex<Vec<Exchange>>> = Arc::default();
         let (notes, used_up) = (Arc::clone(&seen), Once::new());
@@ -68,14 +67,14 @@ impl Tap {
         Self { address, seen }
     }
 
-    /// All that has passed.
+    /// Returns all exchanges.
     pub(crate) fn seen(&self) -> Vec<Exchange> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-/// After a refusal, the next request is its retry, since clients here do one thing
-/// at a time: it may not come before the wait is over.
+/// Asserts that no retry is early. Clients here are sequential, so the request after a refusal is its
+/// retry.
 #[track_caller]
 pub(crate) fn assert_none_is_early(seen: &[Exchange]) {
     for pair in seen.windows(2) {
@@ -87,8 +86,8 @@ pub(crate) fn assert_none_is_early(seen: &[Exchange]) {
     }
 }
 
-/// Whatever stretch of time one looks at, no more was admitted in it than the
-/// bucket holds and what came back to it meanwhile.
+/// Asserts that in any interval at most the capacity and the units that arrived meanwhile were
+/// admitted.
 #[track_caller]
 pub(crate) fn assert_limit_holds(seen: &[Exchange], burst: usize, one_comes_back: Duration) {
     let admitted: Vec<_> = seen.iter().filter(|it| it.is_admitted()).collect();

@@ -1,11 +1,11 @@
-//! One request and one answer over one connection: as much HTTP as these tests need.
+//! Minimal HTTP for these tests: one request and one response per connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// Serves until the test ends, on a free port.
+/// Serves on a free port until the test ends.
 pub(crate) fn serve(answer: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
     let address = listener.local_addr().expect("it is bound");
@@ -14,7 +14,7 @@ pub(crate) fn serve(answer: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static)
         for mut stream in listener.incoming().map_while(Result::ok) {
             let answer = Arc::clone(&answer);
             thread::spawn(move || {
-                // Whoever goes away early gets no answer, and the test sees what is missing.
+                // A client that closes early gets no response, and the test notices.
                 if let Ok(request) = read_message(&mut stream) {
                     let _gone = stream.write_all(&answer(request));
                 }
@@ -24,7 +24,7 @@ pub(crate) fn serve(answer: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static)
     address
 }
 
-/// Sends a request, and reads what comes until the other end closes.
+/// Sends a request, and reads until the peer closes.
 pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(&with_close(request))?;
@@ -33,7 +33,7 @@ pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<Vec<u8
     Ok(answer)
 }
 
-/// The same message, of a connection that ends with it.
+/// Adds `Connection: close` to a message.
 pub(crate) fn with_close(message: &[u8]) -> Vec<u8> {
     let (head, body) = split(message);
     let kept = head.split("\r\n").filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
@@ -43,7 +43,7 @@ pub(crate) fn with_close(message: &[u8]) -> Vec<u8> {
     changed
 }
 
-/// The value of a header, if it is there.
+/// Returns the value of a header.
 pub(crate) fn header<'m>(message: &'m [u8], name: &str) -> Option<&'m str> {
     let lines = split(message).0.split("\r\n").skip(1);
     let mut fields = lines.filter_map(|line| line.split_once(": "));
@@ -65,7 +65,7 @@ fn head_end(message: &[u8]) -> Option<usize> {
     message.windows(4).position(|it| it == b"\r\n\r\n")
 }
 
-/// Reads a head and as much body as it announces.
+/// Reads a head and the announced body.
 fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut message, mut buffer) = (Vec::new(), [0; 4096]);
     loop {

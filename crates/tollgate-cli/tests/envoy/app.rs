@@ -1,4 +1,4 @@
-//! The service behind Envoy: keeps its connections, and counts what reached it.
+//! The upstream behind Envoy: keeps its connections, and counts requests.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::message::Message;
 
-/// A service on a port of its own, until the test ends.
+/// An upstream on a free port, until the test ends.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
     seen: Arc<AtomicU64>,
@@ -36,7 +36,7 @@ impl App {
         Self { address, seen }
     }
 
-    /// How many requests have reached it.
+    /// Returns the number of requests.
     pub(crate) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }

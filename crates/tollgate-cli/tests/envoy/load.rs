@@ -1,4 +1,4 @@
-//! Many requests from several clients, each on a connection that it keeps.
+//! Many requests from several clients, each on a persistent connection.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,25 +8,25 @@ use std::thread;
 
 use crate::message::Message;
 
-/// How many clients there are.
+/// The number of clients.
 pub(crate) const CLIENTS: u64 = 8;
 
-/// How often each status came. A connection that ends without an answer fails the test.
+/// The number of responses by status. A connection that ends without a response fails the test.
 pub(crate) type Statuses = BTreeMap<u16, u64>;
 
-/// How far a load has come, and how far it is to go.
+/// The progress and the target of a load.
 pub(crate) struct Load {
     sent: AtomicU64,
     end: AtomicU64,
 }
 
 impl Load {
-    /// A load of so many requests.
+    /// Creates a load of this many requests.
     pub(crate) const fn of(requests: u64) -> Self {
         Self { sent: AtomicU64::new(0), end: AtomicU64::new(requests) }
     }
 
-    /// Waits until so many more requests are under way.
+    /// Waits until this many more requests are in flight.
     pub(crate) fn wait_for(&self, more: u64) {
         let wanted = self.sent.load(Ordering::Relaxed) + more;
         while self.sent.load(Ordering::Relaxed) < wanted {
@@ -34,7 +34,7 @@ impl Load {
         }
     }
 
-    /// Lets it end after so many requests, or now if there were more already.
+    /// Ends the load after this many requests, or now if there were more.
     pub(crate) fn end_at(&self, requests: u64) {
         self.end.store(requests, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A running Envoy between a client and a service of the test.
+//! A running Envoy between a client and an upstream of the test.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,24 +12,24 @@ use tollgate_testkit::{Program, ProgramOutput, Scratch, free_port};
 pub(crate) struct Envoy {
     pub(crate) program: Program,
     _files: Scratch,
-    /// Where clients come.
+    /// The address for clients.
     pub(crate) address: SocketAddr,
     admin: SocketAddr,
 }
 
-/// Whom Envoy stands between.
+/// The peers of Envoy.
 #[derive(Clone, Copy)]
 pub(crate) struct Between {
     /// Tollgate's rate limit service.
     pub(crate) rls: SocketAddr,
-    /// The service behind.
+    /// The upstream.
     pub(crate) app: SocketAddr,
 }
 
-/// The file that people copy.
+/// Returns the file that users copy.
 pub(crate) fn copied() -> String {
     let text = fs::read_to_string(integration("envoy.yaml")).unwrap();
-    // Where Tollgate answers, a busy machine is not to decide.
+    // Long timeouts, so that a busy machine does not affect the result.
     let long = [
         (" timeout: 0.25s", " timeout: 30s"),
         ("connect_timeout: 0.25s", "connect_timeout: 30s"),
@@ -44,13 +44,13 @@ pub(crate) fn integration(file: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/envoy")).join(file)
 }
 
-/// What the routes of Envoy can say besides.
+/// Returns the configuration with further features of Envoy's routes.
 pub(crate) fn features() -> String {
     include_str!("features.yaml").replace("0.25s", "30s")
 }
 
 impl Envoy {
-    /// Starts one on a configuration, with the addresses of this test in it.
+    /// Starts Envoy on a configuration, with the addresses of this test.
     pub(crate) fn start(config: &str, between: Between) -> Self {
         let (files, address, admin) = (Scratch::new(), own_address(), own_address());
         let text = placed(config, 8000, address);
@@ -67,7 +67,7 @@ impl Envoy {
         Self { program, _files: files, address, admin }
     }
 
-    /// Waits until the health check of Envoy says this of Tollgate: `healthy`, `/failed_active_hc`.
+    /// Waits until Envoy's health check reports this state of Tollgate: `healthy`, `/failed_active_hc`.
     pub(crate) fn wait_for_health(&mut self, health: &str) {
         let admin = self.admin;
         self.program.wait_until(health, || {
@@ -78,7 +78,7 @@ impl Envoy {
         });
     }
 
-    /// A number that Envoy has counted: `cluster.app.ratelimit.ok`.
+    /// Returns a counter of Envoy: `cluster.app.ratelimit.ok`.
     pub(crate) fn counted(&self, name: &str) -> u64 {
         let stats = told(self.admin, "/stats");
         let line = stats.lines().find_map(|it| it.strip_prefix(&format!("{name}: ")));
@@ -86,7 +86,7 @@ impl Envoy {
     }
 }
 
-/// What Envoy says of itself. By curl: it comes in chunks.
+/// Returns a page of Envoy's admin API, with curl, because the response is chunked.
 fn told(admin: SocketAddr, path: &str) -> String {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--fail"]).arg(format!("http://{admin}{path}"));
@@ -95,7 +95,7 @@ fn told(admin: SocketAddr, path: &str) -> String {
     told.stdout
 }
 
-/// An address that no other test of this machine uses, so that nobody takes its port meanwhile.
+/// Returns an address that no other test of this machine uses, so that its port stays free.
 fn own_address() -> SocketAddr {
     static STARTED: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = process::id().to_be_bytes();
@@ -103,14 +103,14 @@ fn own_address() -> SocketAddr {
     SocketAddr::from((host, free_port()))
 }
 
-/// A configuration with another address where it has this port.
+/// Replaces the address with this port in a configuration.
 #[track_caller]
 fn placed(text: &str, port: u16, address: SocketAddr) -> String {
     let old = format!("address: 127.0.0.1, port_value: {port}}}");
     replaced(text, &old, &format!("address: {}, port_value: {}}}", address.ip(), address.port()))
 }
 
-/// Exactly one place changed: a file that says it elsewhere is another file than this test knows.
+/// Replaces exactly one occurrence; fails otherwise, because the file has changed.
 #[track_caller]
 pub(crate) fn replaced(text: &str, old: &str, new: &str) -> String {
     assert_eq!(text.matches(old).count(), 1, "`{old}` in:\n{text}");

@@ -1,4 +1,4 @@
-//! A Redis that does not let us in, or not write.
+//! Redis denies access or writes.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,8 @@
-//! The cascade: a spike of requests meets a slow Redis.
+//! The cascade: a spike of requests while Redis is slow.
 //!
-//! Without protection a limiter that waits for its store makes every caller wait, and
-//! one that lets everybody pass when it has waited long enough sends the spike to the
-//! origin just when nobody counts. Deadline, breaker and local share are there so that
-//! neither happens: shown with and without them, by the same callers.
+//! Without protection, a limiter that waits for its store delays every caller, and a limiter that
+//! admits after a timeout sends the spike to the origin uncounted. Deadline, breaker and local share
+//! prevent both. The test runs the same callers with and without them.
 
 mod origin;
 mod slow_link;
@@ -20,23 +19,23 @@ use self::slow_link::SlowLink;
 use crate::client::Client;
 use crate::harness::{BINARY, percentile, write_row};
 
-/// What everybody together may have in a day.
+/// The limit for all callers together in a day.
 const LIMIT: usize = 40;
-/// What this node grants of it while it cannot ask: a fifth.
+/// The share that this node grants during an outage: a fifth.
 const SHARE: usize = 8;
-/// Callers of the spike, and what each of them asks.
+/// The callers of the spike, and the requests of each.
 const CALLERS: usize = 100;
 const QUESTIONS: usize = 5;
-/// How long Redis takes for each question: more than any deadline here.
+/// The delay of each call to Redis, longer than any deadline here.
 const REDIS_DELAY: Duration = Duration::from_millis(800);
-/// The deadline of whoever has no protection.
+/// The deadline without protection.
 const UNPROTECTED_DEADLINE: Duration = Duration::from_millis(500);
 
-/// What came of a spike.
+/// The result of a spike.
 struct Spike {
-    /// Requests that reached the origin.
+    /// The requests that reached the origin.
     reached: usize,
-    /// Requests that waited there at once.
+    /// The maximum number of requests that waited there at once.
     queued: usize,
     waits: Vec<Duration>,
     statuses: Vec<u16>,
@@ -74,7 +73,7 @@ impl Spike {
     }
 }
 
-/// One caller: asks so often, and says what it was told and how long that took.
+/// Runs one caller, and returns the status and the latency of each request.
 fn ask(gateway: SocketAddr) -> Vec<(u16, Duration)> {
     let mut connection = None;
     let mut answers = Vec::new();
@@ -90,7 +89,7 @@ fn ask(gateway: SocketAddr) -> Vec<(u16, Duration)> {
     answers
 }
 
-/// All callers at once, on a Redis that is slow or not.
+/// Runs all callers at once, on a slow or a normal Redis.
 fn spike(store: &str, on_outage: &str, is_slow: bool) -> Spike {
     let (redis, origin) = (Redis::start(), Origin::start());
     let link = SlowLink::to(&redis);
@@ -101,7 +100,7 @@ fn spike(store: &str, on_outage: &str, is_slow: bool) -> Spike {
         origin.address()
     );
     let tollgate = Tollgate::start(BINARY, &policy);
-    // All was well a moment ago.
+    // The store was healthy before the spike.
     assert!(ask(tollgate.gateway).iter().all(|(status, _)| *status == 200), "{}", tollgate.log());
     if is_slow {
         link.delay(REDIS_DELAY);
@@ -133,12 +132,11 @@ fn a_spike_on_a_slow_redis_reaches_the_origin_only_without_protection() {
         assert_eq!(spike.count(200) + spike.count(429), CALLERS * QUESTIONS, "{:?}", spike.statuses);
     }
     assert!(well.reached <= LIMIT + SHARE, "{}", well.reached);
-    // Without: everybody waits for Redis, in vain, and then for an origin that has never
-    // seen so many at once.
+    // Without protection, every caller waits for Redis in vain, and then for an overloaded origin.
     assert_eq!(without.reached, (CALLERS + 1) * QUESTIONS, "{:?}", without.statuses);
-    // Whoever joins a question under way waits for what is left of its deadline.
+    // A request that joins a pending call waits for the rest of its deadline.
     assert!(without.median() >= UNPROTECTED_DEADLINE / 2, "{:?}", without.median());
-    // With: the origin sees what limit and share allow, and the others hear so soon.
+    // With protection, the origin gets what limit and share allow, and the others are refused soon.
     assert!(with.reached <= LIMIT + SHARE, "{}", with.reached);
     assert!(with.reached > QUESTIONS, "the share is granted");
     assert!(with.median() < without.median(), "{:?}, {:?}", with.median(), without.median());

@@ -1,4 +1,4 @@
-//! A wall clock that is set while Redis runs.
+//! The wall clock changes while Redis runs.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::harness::{Fault, KEYS, LIMIT, ServedNode, run};
 const HOUR: u64 = 3_600;
 
 #[test]
-fn a_wall_clock_that_steps_gives_what_the_hours_it_showed_give() {
+fn a_clock_step_refills_only_the_time_that_it_showed() {
     let redis = Redis::start_with_clock();
     let fault = Fault {
         place: 80,

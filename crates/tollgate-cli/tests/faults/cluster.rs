@@ -1,4 +1,4 @@
-//! A cluster whose parts die or move.
+//! Nodes of a cluster fail, and slots move.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn fault<'f>(place: u32, name: &'f str, why: &'f str, cluster: &RedisCluster) ->
     Fault { place, name, topology: "Cluster", store, nodes: 2, why }
 }
 
-/// Slots of one node that hold tight keys.
+/// Returns slots of one node that hold tight keys.
 fn slots_in_use(cluster: &RedisCluster, node: usize) -> Vec<u16> {
     let names = cluster.node(node).cli(&["--no-raw", "KEYS", "tg1:*tight*"]);
     let tag = |line: &str| Some(line.split_once('{')?.1.split_once('}')?.0.to_owned());
@@ -22,7 +22,7 @@ fn slots_in_use(cluster: &RedisCluster, node: usize) -> Vec<u16> {
     slots
 }
 
-/// Sends the keys of a slot that is on its way: whoever asks for them is sent after them.
+/// Migrates the keys of a slot; requests for them are redirected.
 fn send_keys(cluster: &RedisCluster, slot: u16, from: usize, to: usize) {
     let (from, port) = (cluster.node(from), cluster.node(to).port().to_string());
     let keys = from.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"]);

@@ -1,4 +1,4 @@
-//! What an operator types into `redis-cli`.
+//! Commands of an operator in `redis-cli`.
 
 use std::time::{Duration, Instant};
 

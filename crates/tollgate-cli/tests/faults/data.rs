@@ -1,4 +1,4 @@
-//! Somebody else's data under our keys.
+//! Foreign data under keys of Tollgate.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ fn foreign_data_degrade_their_key_and_no_other() {
         let names = redis.cli(&["--no-raw", "KEYS", &format!("tg1:*{}*", tight_key(victim))]);
         let (_, name) =
             names.lines().next().and_then(|line| line.split_once(") ")).expect("it was asked for");
-        // All quoted: the name holds bytes that are no text. At once: the load goes on.
+        // Quoted, because the name has bytes that are not UTF-8. One command, because the load
+        // continues.
         let script = "\"redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'stranger')\"";
         redis.cli(&["--quoted-input", "EVAL", script, "1", name]);
         rig.endure(Duration::from_secs(2));
@@ -35,7 +36,7 @@ fn foreign_data_degrade_their_key_and_no_other() {
     };
     let degraded = of(true, Some(victim));
     assert!(degraded > 0);
-    // A machine that stalls may degrade others; a foreign key must not, all the time.
+    // A stall of the machine may degrade other keys briefly; a foreign key must not do so permanently.
     let others = report.degraded - degraded;
     assert!(others <= report.decisions / 10, "{others} of {}", report.decisions);
 }

@@ -1,4 +1,4 @@
-//! Redis dies, or stands still.
+//! Redis crashes or hangs.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ fn a_primary_that_stands_still_for_five_seconds_forgets_nothing() {
 fn sentinels_that_promote_a_replica_cost_what_it_had_not_heard_of() {
     let trio = SentinelTrio::start();
     for sentinel in (0..3).map(|number| trio.sentinel(number)) {
-        // Sentinels look once a second; told to worry earlier, they also depose the new primary
-        // while they are still connecting to it, and there are two for a while.
+        // Sentinels check once a second. With a shorter timeout they also depose the new primary while
+        // they still connect to it, and there are two primaries for a while.
         sentinel.cli(&["SENTINEL", "SET", "tollgate-test", "down-after-milliseconds", "1500"]);
     }
     let fault = Fault {

@@ -1,12 +1,11 @@
-//! What happens to limits while Redis is broken, on real servers and under load.
+//! Limits during failures of Redis, on real servers under load.
 //!
-//! Each test breaks one thing, once, and holds what the outage rules promise: no more
-//! is admitted than limit and rule allow, no caller gets a 5xx, and decisions are the
-//! store's again soon after it is back. Each leaves a row for `docs/faults.md`, which
-//! `make faults` writes.
+//! Each test causes one fault and checks the guarantees of the outage rules: no more is admitted than
+//! limit and rule allow, no caller gets a 5xx, and the store decides again soon after it is back. Each
+//! test writes a row for `docs/faults.md`, which `make faults` generates.
 //!
-//! How fast the machine is decides nothing: the bar for recovery is two seconds in
-//! the table and far more here.
+//! The speed of the machine does not affect the result: the limit for recovery is two seconds in the
+//! table and far more here.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes, and measure them")]
 

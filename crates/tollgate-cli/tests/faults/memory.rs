@@ -1,4 +1,4 @@
-//! A Redis that is full.
+//! Redis is out of memory.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -53,7 +53,7 @@ fn a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent() {
         let used = used.lines().find_map(|line| line.trim().strip_prefix("used_memory:")).unwrap();
         let room = used.parse::<u64>().unwrap() + 200_000;
         redis.cli(&["CONFIG", "SET", "maxmemory", &room.to_string()]);
-        // Strangers want far more than there is, again and again.
+        // Other clients repeatedly write far more than fits.
         for round in 0..10 {
             redis.cli(&["DEBUG", "POPULATE", "2000", &format!("stranger-{round}"), "100"]);
             redis.cli(&["SET", &format!("stranger-{round}"), "one more"]);

@@ -1,4 +1,4 @@
-//! A network that loses packets, or everything.
+//! The network loses packets, or the link is cut.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Somebody else's script that keeps Redis to itself.
+//! A foreign script blocks Redis.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tollgate_testkit::{Program, Redis};
 use crate::harness::{Fault, ServedNode, run, wait_until_it_serves};
 
 #[test]
-fn a_script_that_never_ends_is_waited_for_by_nobody() {
+fn no_request_waits_for_an_endless_script() {
     let redis = Redis::start_with(&["--busy-reply-threshold", "500"]);
     let fault = Fault {
         place: 100,

@@ -1,4 +1,4 @@
-//! What must hold beside every proxy.
+//! The contract that every proxy must fulfill.
 
 use std::thread;
 
@@ -22,7 +22,7 @@ deny:
   - {\"header:X-Banned\": \"yes\"}
 ";
 
-/// Everybody who takes part.
+/// The processes of a test.
 struct Scene {
     app: Service,
     proxy: RunningProxy,
@@ -146,7 +146,7 @@ pub(crate) fn forged_headers_buy_nothing(proxy: Proxy) {
     assert_admitted(&neighbour.send(scene.proxy.address), "search", 2);
 }
 
-/// The address it was told by the one in front counts, and nothing to the left of it.
+/// The address from the trusted proxy counts, and addresses to the left of it do not.
 pub(crate) fn a_trusted_proxy_in_front_may_name_the_client(proxy: Proxy) {
     let policy = format!("client: {{trusted_proxies: [127.0.0.1]}}\n{POLICY}");
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), &policy);
@@ -179,7 +179,7 @@ pub(crate) fn limits_see_the_path_and_method_of_the_client(proxy: Proxy) {
         "only POST is limited: {free:?}"
     );
     let seen = ["GET /search?q=one&headers=forwarded", "GET /%73earch", "POST /posts", "GET /posts"];
-    // Some proxies hand on paths in their own spelling.
+    // Some proxies normalize paths.
     let requests: Vec<String> = scene.app.requests().iter().map(|it| it.replace("%73", "s")).collect();
     assert_eq!(requests, seen.map(|it| it.replace("%73", "s")));
 }
@@ -236,7 +236,7 @@ pub(crate) fn what_else_refuses_keeps_its_status(proxy: Proxy) {
     assert_eq!((secret.status(), secret.body.as_slice()), (403, b"secret".as_slice()), "{secret:?}");
 }
 
-/// The query of a client says nothing to Tollgate but what the client asked for.
+/// The query of a client must not configure forward auth.
 pub(crate) fn the_query_of_a_client_chooses_nothing(proxy: Proxy) {
     let scene = Scene::set(proxy);
     let queries = ["q=x", "deny=200&headers=original", "headers=forwarded", "deny=418"];
@@ -263,7 +263,7 @@ pub(crate) fn two_keys_and_a_fresh_token_for_each_request_share_one_allowance(pr
     assert_eq!(scene.app.requests().len(), 3);
 }
 
-/// What Tollgate hears: the request by name, the client by address, and no body.
+/// Tollgate gets the request line, the client's address, and no body.
 pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy) {
     let tollgate =
         Service::start(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
@@ -273,7 +273,7 @@ pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy)
     let headers = "X-API-Key: mine\r\nX-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n\
                    X-Real-IP: 203.0.113.9\r\nTollgate-Token: guess\r\nExpect: 100-continue\r\n";
     let ask = Ask { from: NEIGHBOUR, headers, body: b"for the app", ..Ask::new("PUT /things/7?a=b") };
-    // `Expect` is answered first by some, and then the rest follows.
+    // Some proxies answer `Expect` first, and then the rest follows.
     ask.send(proxy.address);
     assert_eq!(app.seen().pop().unwrap().body, b"for the app");
 
@@ -304,7 +304,7 @@ pub(crate) fn where_tollgate_wants_a_token_the_proxy_shows_it(proxy: Proxy) {
     let shows = proxy.start_so(between, Setup::WithToken);
     assert_admitted(&Ask::new("GET /search").send(shows.address), "search", 2);
 
-    // Nor does a client's word for it count.
+    // A header of the client does not count either.
     let lacks = proxy.start(between);
     let headers = format!("Tollgate-Token: {TOKEN}\r\nAuthorization: Bearer {TOKEN}\r\n");
     let answer = Ask { headers: &headers, ..Ask::new("GET /search") }.send(lacks.address);
@@ -312,7 +312,7 @@ pub(crate) fn where_tollgate_wants_a_token_the_proxy_shows_it(proxy: Proxy) {
     assert_eq!(app.requests().len(), 1);
 }
 
-/// Nobody listens, or somebody who says nothing.
+/// Tollgate is down, or does not respond.
 pub(crate) fn without_an_answer_nothing_passes(proxy: Proxy) {
     let (silent, app) = (Service::start(|_| None), Service::start(app));
     for tollgate in [nobody(), silent.address] {
@@ -341,7 +341,7 @@ pub(crate) fn without_an_answer_everything_passes_if_wished(proxy: Proxy) {
     }
 }
 
-/// Letting pass what could not be asked about must not let pass what was refused.
+/// Admitting requests without a response must not admit refused ones.
 pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: Proxy) {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     let app = Service::start(app);
@@ -355,7 +355,7 @@ pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: 
     assert_eq!(banned.status(), 403, "{banned:?}");
     assert_eq!(app.requests().len(), 2);
 
-    // An app that gives no answer is another matter: it is not sent the same once more.
+    // A failure of the app is different: the request is not sent again.
     let closing = Service::start(|_| Some(""));
     let running = proxy.start_so(Between { app: closing.address, ..between }, Setup::PassWithoutAnswer);
     let answer = Ask::new("POST /free").send(running.address);
@@ -363,7 +363,7 @@ pub(crate) fn whoever_lets_pass_without_an_answer_still_refuses_with_one(proxy: 
     assert_eq!(closing.requests(), ["POST /free"]);
 }
 
-/// Nor may a request pass that is made so that it cannot be asked about.
+/// A request that cannot be passed to Tollgate must not be admitted.
 pub(crate) fn requests_of_any_size_are_refused_and_break_nothing(proxy: Proxy) {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     let app = Service::start(app);
@@ -387,14 +387,14 @@ pub(crate) fn requests_of_any_size_are_refused_and_break_nothing(proxy: Proxy) {
     assert_refused(&Ask::new("GET /search").send(running.address), "search");
 }
 
-/// What a Tollgate of the test was asked, but for health checks.
+/// Returns the requests to a Tollgate of the test, except health checks.
 fn questions(tollgate: &Service) -> Vec<Message> {
     let mut seen = tollgate.seen();
     seen.retain(|request| request.request() != "GET /healthz");
     seen
 }
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 fn nobody() -> std::net::SocketAddr {
     std::net::SocketAddr::from(([127, 0, 0, 1], tollgate_testkit::free_port()))
 }

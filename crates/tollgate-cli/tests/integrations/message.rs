@@ -1,4 +1,4 @@
-//! Requests and answers, as plain as these tests need them: one of each per connection.
+//! Minimal HTTP messages for these tests: one request and one response per connection.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
-/// Whom requests come from, unless a test says otherwise.
+/// The default client address.
 pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Another client of the same machine.
 pub(crate) const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// A request or an answer.
+/// A request or a response.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     /// The line before the headers.
@@ -22,7 +22,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Reads one message; none when the other end goes away before its end.
+    /// Reads one message; `None` if the peer closes before its end.
     pub(crate) fn read(stream: &mut TcpStream) -> Option<Self> {
         let (mut bytes, mut buffer) = (Vec::new(), [0; 16 * 1024]);
         loop {
@@ -36,7 +36,7 @@ impl Message {
         }
     }
 
-    /// The message in `bytes`, once its head and the announced body are there.
+    /// Parses a message, once its head and the announced body are complete.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut message = Self::head(bytes)?;
         let length = message.header("content-length").map_or(0, |it| it.parse().unwrap());
@@ -46,7 +46,7 @@ impl Message {
         })
     }
 
-    /// A head, with whatever follows it for a body.
+    /// Parses a head, with the rest as the body.
     fn head(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|it| it == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
@@ -61,13 +61,13 @@ impl Message {
         Some(Self { first, fields, body: bytes[end + 4..].to_vec() })
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         let values = self.fields.iter().filter(|(known, _)| known == name);
         values.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The value of a header that is there at most once.
+    /// Returns the value of a header that occurs at most once.
     #[track_caller]
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let values = self.headers(name);
@@ -75,43 +75,43 @@ impl Message {
         values.first().copied()
     }
 
-    /// The status of an answer.
+    /// Returns the status of a response.
     #[track_caller]
     pub(crate) fn status(&self) -> u16 {
         let status = self.first.split(' ').nth(1).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("no status in {self:?}"))
     }
 
-    /// Method and target of a request: `GET /search`.
+    /// Returns the method and target of a request: `GET /search`.
     pub(crate) fn request(&self) -> &str {
         self.first.trim_end_matches(" HTTP/1.1").trim_end_matches(" HTTP/1.0")
     }
 
-    /// The body of an answer, as JSON.
+    /// Returns the body of a response as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 }
 
-/// A request that can be sent.
+/// A request to send.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     pub(crate) from: IpAddr,
-    /// Method and target: `GET /search`.
+    /// The method and target: `GET /search`.
     pub(crate) request: &'a str,
-    /// More headers, each with its line end.
+    /// Further headers, each with its line end.
     pub(crate) headers: &'a str,
     pub(crate) body: &'a [u8],
 }
 
 impl Ask<'_> {
-    /// The plainest one.
+    /// Returns a minimal request.
     pub(crate) const fn new(request: &str) -> Ask<'_> {
         Ask { from: CLIENT, request, headers: "", body: b"" }
     }
 
-    /// Sends it, and waits for the answer.
+    /// Sends the request, and waits for the response.
     #[track_caller]
     pub(crate) fn send(self, to: SocketAddr) -> Message {
         let mut stream = connect(self.from, to);
@@ -120,14 +120,15 @@ impl Ask<'_> {
             if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         let head = format!("{request} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n{headers}{length}\r\n");
         stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
-        // To the end and not to the announced length: an answer to HEAD announces what it does not bring.
+        // Reads to the end and not to the announced length, because a response to HEAD announces a
+        // body that it does not have.
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         Message::head(&answer).unwrap_or_else(|| panic!("no answer to {request}"))
     }
 }
 
-/// A connection from an address of our choice, which the standard library cannot make.
+/// Connects from a given source address, which the standard library does not support.
 fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let stream = runtime.block_on(async {

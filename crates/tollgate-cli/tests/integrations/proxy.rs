@@ -1,4 +1,4 @@
-//! The proxies themselves: each runs the file that people copy, with other addresses in it.
+//! The proxies. Each runs the file that users copy, with other addresses.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,46 +8,46 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
 
-/// A proxy, and how it is set up.
+/// A proxy and its setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxy {
-    /// Tollgate refuses with 403, for nginx to make 429 of it.
+    /// Tollgate refuses with 403, which nginx converts into 429.
     NginxBy403,
-    /// Tollgate refuses with 429, which nginx takes for an error.
+    /// Tollgate refuses with 429, which nginx treats as an error.
     NginxBy429,
     Caddy,
     Haproxy,
 }
 
-/// Which of the lines that a file offers are taken in.
+/// The optional lines of a file that are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setup {
-    /// None.
+    /// No optional lines.
     AsWritten,
-    /// Those that let requests pass without an answer from Tollgate.
+    /// The lines that admit requests without a response from Tollgate.
     PassWithoutAnswer,
-    /// Those for another proxy in front. That is `CLIENT` then.
+    /// The lines for another proxy in front, at the address `CLIENT`.
     BehindAnother,
-    /// Those that show `TOKEN`.
+    /// The lines that send `TOKEN`.
     WithToken,
 }
 
-/// What Tollgate may want to see.
+/// The token that Tollgate may require.
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
-/// Whom a proxy asks, and whom it asks for.
+/// The peers of a proxy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Between {
     pub(crate) tollgate: UpstreamRequest,
     pub(crate) app: SocketAddr,
 }
 
-/// Where Tollgate is.
+/// The state of Tollgate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UpstreamRequest {
-    /// It answers, and how busy this machine is must not decide: timeouts are long.
+    /// It responds. Timeouts are long, so that a busy machine does not affect the result.
     Answering(SocketAddr),
-    /// It does not answer: timeouts are those of the file.
+    /// It does not respond. Timeouts are those of the file.
     Silent(SocketAddr),
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct RunningProxy {
 }
 
 impl Proxy {
-    /// Starts it as its file says.
+    /// Starts it with its file.
     pub(crate) fn start(self, between: Between) -> RunningProxy {
         self.start_so(between, Setup::AsWritten)
     }
 
-    /// Starts it with some of the lines that its file offers.
+    /// Starts it with some optional lines of its file.
     pub(crate) fn start_so(self, between: Between, setup: Setup) -> RunningProxy {
         let (files, address) = (Scratch::new(), own_address());
         let text = self.file();
@@ -93,7 +93,7 @@ impl Proxy {
         fs::read_to_string(integration(file)).unwrap()
     }
 
-    /// What to replace in a file, and by what.
+    /// Returns the replacements that enable optional lines.
     fn offers(self, setup: Setup) -> &'static [(&'static str, &'static str)] {
         const TRUSTED: (&str, &str) = (" 10.0.0.0/8", " 127.0.0.1/32");
         match (self, setup) {
@@ -120,7 +120,7 @@ impl Proxy {
     }
 }
 
-/// An address that no other test of this machine uses, so that nobody takes its port meanwhile.
+/// Returns an address that no other test of this machine uses, so that its port stays free.
 fn own_address() -> SocketAddr {
     static STARTED: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = process::id().to_be_bytes();
@@ -128,7 +128,7 @@ fn own_address() -> SocketAddr {
     SocketAddr::from((host, free_port()))
 }
 
-/// A file with the addresses of this test.
+/// Inserts the addresses of this test into a file.
 fn addressed(text: &str, own: SocketAddr, between: Between) -> String {
     let (text, tollgate) = match between.tollgate {
         UpstreamRequest::Answering(tollgate) => {
@@ -145,7 +145,7 @@ fn addressed(text: &str, own: SocketAddr, between: Between) -> String {
     replaced(&text, "bind 127.0.0.1 ", &format!("bind {} ", own.ip()))
 }
 
-/// A file with lines taken in that it offers as comments.
+/// Enables optional lines, which the file has as comments.
 fn offered(text: &str, offers: &[(&str, &str)]) -> String {
     let mut text = text.to_owned();
     for (comment, line) in offers {
@@ -155,19 +155,19 @@ fn offered(text: &str, offers: &[(&str, &str)]) -> String {
     text
 }
 
-/// Where a file that people copy is.
+/// Returns the path of a file that users copy.
 pub(crate) fn integration(file: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations")).join(file)
 }
 
-/// Exactly one place changed: a file that says it elsewhere is another file than this test knows.
+/// Replaces exactly one occurrence; fails otherwise, because the file has changed.
 #[track_caller]
 fn replaced(text: &str, old: &str, new: &str) -> String {
     assert_eq!(text.matches(old).count(), 1, "`{old}` in:\n{text}");
     text.replace(old, new)
 }
 
-/// What Debian's `/etc/nginx/nginx.conf` is around the file, in one process and a folder of its own.
+/// Wraps the file like Debian's `/etc/nginx/nginx.conf`, in one process and its own directory.
 fn nginx(files: &Scratch, text: &str) -> Command {
     files.write("tollgate.conf", text);
     let main = files.write(
@@ -186,7 +186,7 @@ fn nginx(files: &Scratch, text: &str) -> Command {
     command
 }
 
-/// Without its administration port, and with a home of its own.
+/// Without its administration port, and with its own home directory.
 fn caddy(files: &Scratch, text: &str) -> Command {
     files.write("Caddyfile", text);
     let main = files.write("main", "{\n\tadmin off\n}\nimport Caddyfile\n");
@@ -199,7 +199,7 @@ fn caddy(files: &Scratch, text: &str) -> Command {
     command
 }
 
-/// In the foreground, with a name of its own for the socket between Lua and `HAProxy`.
+/// In the foreground, with its own name for the socket between Lua and `HAProxy`.
 fn haproxy(files: &Scratch, text: &str, address: SocketAddr) -> Command {
     let socket = format!("abns@tollgate-{address}");
     let script = fs::read_to_string(integration("haproxy/tollgate.lua")).unwrap();

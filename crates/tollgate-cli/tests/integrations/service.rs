@@ -1,4 +1,4 @@
-//! A service that answers as it is told and remembers what it was asked.
+//! A service with configurable responses that records its requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,17 +7,17 @@ use std::thread;
 
 use crate::message::Message;
 
-/// Says what to answer; `None` leaves the asker waiting.
+/// Returns the response; `None` leaves the client waiting.
 pub(crate) type Answer = fn(&Message) -> Option<&'static str>;
 
-/// A service on a port of its own, until the test ends.
+/// A service on a free port, until the test ends.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Message>>>,
 }
 
 impl Service {
-    /// Starts one.
+    /// Starts the service.
     pub(crate) fn start(answer: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -32,22 +32,22 @@ impl Service {
         Self { address, seen }
     }
 
-    /// What it was asked so far.
+    /// Returns the requests so far.
     pub(crate) fn seen(&self) -> Vec<Message> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Method and target of what it was asked so far.
+    /// Returns the method and target of the requests so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.seen().iter().map(|request| request.request().to_owned()).collect()
     }
 }
 
 fn serve(mut stream: TcpStream, answer: Answer, seen: &Mutex<Vec<Message>>) {
-    // Some connect and go away: health checks, and connections made ahead.
+    // Health checks and preconnections close without a request.
     let Some(request) = Message::read(&mut stream) else { return };
     let answer = answer(&request);
-    // First: whoever has the answer may look.
+    // Recorded first, because the client may check as soon as it has the response.
     seen.lock().unwrap().push(request);
     match answer {
         Some(answer) => drop(stream.write_all(answer.as_bytes())),
@@ -55,7 +55,7 @@ fn serve(mut stream: TcpStream, answer: Answer, seen: &Mutex<Vec<Message>>) {
     }
 }
 
-/// The service behind the proxies. It says something of limits too, which nobody should hear.
+/// The upstream of the proxies. It also sends rate limit headers, which clients must not get.
 #[allow(clippy::unnecessary_wraps, reason = "it is an `Answer`")]
 pub(crate) fn app(request: &Message) -> Option<&'static str> {
     Some(match request.request() {

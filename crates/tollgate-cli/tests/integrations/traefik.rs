@@ -1,8 +1,8 @@
-//! Traefik, which Debian does not have: its file is read, and Tollgate is asked as it would ask.
+//! Traefik, which is not in Debian: the test reads its file and sends the requests that it would send.
 //!
-//! What Traefik sends is that of its `ForwardAuth` middleware with `trustForwardHeader: false`: a GET without
-//! body to `address`, with all headers of the client but `X-Forwarded-*`, and those in its own words.
-//! Any status but 2xx goes to the client with headers and body.
+//! These are the requests of its `ForwardAuth` middleware with `trustForwardHeader: false`: a GET
+//! without body to `address`, with all headers of the client except `X-Forwarded-*`, which it sets
+//! itself. Any status other than 2xx is sent to the client with headers and body.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ limits:
   - {name: posts, endpoint: /posts, method: POST, host: shop.example, by: ip, bucket: 1/hour}
 ";
 
-/// `address` of the middleware, without the host.
+/// Returns the `address` of the middleware, without the host.
 fn target() -> String {
     let text = fs::read_to_string(integration("traefik/tollgate.yaml")).unwrap();
     let document = Document::parse(&text).unwrap();
@@ -31,7 +31,7 @@ fn target() -> String {
     address.strip_prefix("http://127.0.0.1:7070").unwrap().to_owned()
 }
 
-/// What the client of Traefik sent.
+/// The headers of Traefik's client.
 struct Client<'a> {
     address: &'a str,
     method: &'a str,
@@ -55,7 +55,7 @@ const SEARCH: Client<'static> =
     Client { address: "203.0.113.9", method: "GET", uri: "/search?q=x", headers: "" };
 
 #[test]
-fn traefik_lets_pass_what_is_admitted_and_relays_what_is_refused() {
+fn traefik_forwards_admissions_and_relays_refusals() {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     assert_eq!(SEARCH.ask(&tollgate).status(), 200);
     assert_eq!(SEARCH.ask(&tollgate).status(), 200);
@@ -78,7 +78,7 @@ fn traefik_asks_about_the_method_path_and_host_of_the_client() {
 }
 
 #[test]
-fn what_traefik_passes_on_from_clients_buys_nothing() {
+fn headers_that_traefik_forwards_from_clients_bypass_nothing() {
     let tollgate = Tollgate::start(env!("CARGO_BIN_EXE_tollgate"), POLICY);
     for _ in 0..2 {
         assert_eq!(SEARCH.ask(&tollgate).status(), 200);

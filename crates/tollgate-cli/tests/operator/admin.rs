@@ -1,4 +1,4 @@
-//! Who may use the API: tokens for two roles, TLS, and certificates.
+//! Access to the API: tokens for two roles, TLS, and certificates.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::{BINARY, ONE};
 const ADMIN: &str = "admin-0123456789abcdef";
 const READER: &str = "reader-0123456789abcdef";
 
-/// Asks over TLS with curl. The status and the answer; zero when there was none.
+/// Sends a request over TLS with curl. Returns the status, zero without a response, and the body.
 fn curl(certificates: &Certificates, url: &str, more: &[&str]) -> (u16, String) {
     let mut command = Command::new("curl");
     command.args([
@@ -47,7 +47,7 @@ fn refused(arguments: &[&str], variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_api_speaks_tls_and_says_so() {
+fn the_api_serves_tls_and_prints_https() {
     let certificates = Certificates::new();
     let config = format!("{ONE}admin: {{{}}}\n", certificates.served(""));
     let mut tollgate = Tollgate::start(BINARY, &config);
@@ -65,7 +65,7 @@ fn the_api_speaks_tls_and_says_so() {
 }
 
 #[test]
-fn without_a_token_nobody_connects_who_has_no_certificate() {
+fn without_a_token_a_certificate_is_required() {
     let certificates = Certificates::new();
     let ca = format!(", client_ca: {}", certificates.path("ca.pem"));
     let config = format!("{ONE}admin: {{{}}}\n", certificates.served(&ca));
@@ -85,7 +85,7 @@ fn without_a_token_nobody_connects_who_has_no_certificate() {
 }
 
 #[test]
-fn with_a_token_either_will_do_and_a_reader_changes_nothing() {
+fn a_token_or_a_certificate_suffices_and_a_reader_changes_nothing() {
     let (certificates, files) = (Certificates::new(), Scratch::new());
     let token = |name: &str, text: &str| files.write(name, text).display().to_string();
     let config = format!(
@@ -104,7 +104,7 @@ fn with_a_token_either_will_do_and_a_reader_changes_nothing() {
         (bearer("guess-0123456789abcdef"), 401, 401),
         (Vec::new(), 401, 401),
         (shown(&certificates, "client").to_vec(), 200, 200),
-        // A certificate that is shown must be good, whatever comes with it.
+        // A certificate must be valid, even with a token.
         ([shown(&certificates, "stranger").to_vec(), bearer(ADMIN)].concat(), 0, 0),
     ] {
         let ask = |more: &[&str]| {
@@ -113,7 +113,7 @@ fn with_a_token_either_will_do_and_a_reader_changes_nothing() {
         };
         assert_eq!((ask(&[]), ask(&put)), (sees, switches), "{who:?}");
     }
-    // The journal knows whom the certificate names.
+    // The journal has the subject of the certificate.
     let known = shown(&certificates, "client");
     let known: Vec<_> = known.iter().map(String::as_str).collect();
     let off = [&put[..5], &["{\"mode\":\"off\"}"], &known[..]].concat();
@@ -127,12 +127,12 @@ fn with_a_token_either_will_do_and_a_reader_changes_nothing() {
 }
 
 #[test]
-fn an_api_that_others_reach_needs_a_token_or_certificates() {
+fn an_api_on_a_public_address_needs_a_token_or_certificates() {
     let certificates = Certificates::new();
     let public = ["--listen-api", "0.0.0.0:0"];
     let said = refused(&public, &[]);
     assert!(said.contains("has no token") && said.contains("client_ca"), "{said}");
-    // TLS alone hides what is said, and not from whom.
+    // TLS alone encrypts, but does not authenticate callers.
     let tls = format!(
         "admin.tls={{certificate: {}, key: {}}}",
         certificates.path("server.pem"),

@@ -1,4 +1,4 @@
-//! The webhook: one message when a key has had nothing left for long, and one when it has again.
+//! The webhook: one message when a key has been exhausted for long, and one when it recovers.
 
 use serde_json::Value;
 use tollgate_testkit::{Scratch, Tollgate, wait_until};
@@ -7,11 +7,11 @@ use crate::BINARY;
 use crate::asking::{ask, get, metric, stop, wait_for_log};
 use crate::receiver::Receiver;
 
-/// Soon empty.
+/// A limit that is exhausted soon.
 const SHORT: &str = "limits:\n  - {name: short, by: ip, bucket: 2/second}\n";
 
 #[test]
-fn an_alert_is_told_when_it_starts_and_when_it_ends_and_tried_again() {
+fn the_start_and_the_end_of_an_alert_are_sent_and_retried() {
     // The first attempt fails.
     let receiver = Receiver::start(&[500]);
     let webhook = format!("http://{}/hooks/hunter2", receiver.address);
@@ -38,10 +38,10 @@ fn an_alert_is_told_when_it_starts_and_when_it_ends_and_tried_again() {
     );
     assert!(firing["since"].as_str().is_some_and(|it| it.ends_with('Z')), "{firing}");
     assert!(firing["node"].as_str().is_some_and(|it| !it.is_empty()), "{firing}");
-    // Again, since it was answered 500, and then that it is over.
+    // Retried after the 500, and then resolved.
     let again: Value = serde_json::from_str(&receiver.next().body).unwrap();
     assert_eq!((&again["status"], &again["since"]), (&"firing".into(), &firing["since"]), "{again}");
-    // Helped out by hand: time would do it too, and would decide the test.
+    // Granted by hand, because waiting would make the test depend on time.
     let (status, told) = ask(tollgate.api, "POST /v1/limits/short/reset", "", r#"{"key":"127.0.0.1"}"#);
     assert_eq!(status, 200, "{told}");
     let over: Value = serde_json::from_str(&receiver.next().body).unwrap();
@@ -49,11 +49,11 @@ fn an_alert_is_told_when_it_starts_and_when_it_ends_and_tried_again() {
     wait_until("count", || metric(tollgate.api, "tollgate_webhook_sent_total") == Some(2));
     stop(&mut tollgate);
     let log = tollgate.log();
-    assert!(log.contains("an alert could not be told") && !log.contains("hunter2"), "{log}");
+    assert!(log.contains("an alert could not be delivered") && !log.contains("hunter2"), "{log}");
 }
 
 #[test]
-fn a_secret_in_the_url_is_not_told_by_a_mistake_either() {
+fn an_error_does_not_show_a_secret_in_the_url() {
     let files = Scratch::new();
     let policy =
         files.write("policy.yaml", &format!("{SHORT}alerts: {{webhook: 'ftp://h/hunter2', x: 1}}\n"));

@@ -1,4 +1,4 @@
-//! Asking a server, and waiting for what it says.
+//! Sends requests to a server, and waits for log lines.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::Value;
 use tollgate_testkit::Tollgate;
 
-/// Sends one request as it is, and reads its answer to the end.
+/// Sends a raw request, and reads its response to the end.
 pub(crate) fn ask_raw(address: SocketAddr, request: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request).unwrap();
@@ -19,7 +19,7 @@ pub(crate) fn ask_raw(address: SocketAddr, request: &[u8]) -> (u16, String) {
     (status.unwrap_or_else(|| panic!("no status in {answer:?}")), body.unwrap_or_default())
 }
 
-/// The same, from its parts.
+/// Sends a request from its parts.
 pub(crate) fn ask(address: SocketAddr, request: &str, headers: &str, body: &str) -> (u16, String) {
     let length = body.len();
     let request = format!(
@@ -33,12 +33,12 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path}"), "", "")
 }
 
-/// What a page of the API says, as JSON.
+/// Returns a resource of the API as JSON.
 pub(crate) fn told(api: SocketAddr, path: &str) -> Value {
     serde_json::from_str(&get(api, path).1).unwrap()
 }
 
-/// Switches a limit.
+/// Switches the mode of a limit.
 pub(crate) fn switch(api: SocketAddr, path: &str, mode: &str) -> Value {
     let body = format!("{{\"mode\":\"{mode}\",\"reason\":\"in a test\",\"by\":\"ann\"}}");
     let (status, answer) = ask(api, &format!("PUT {path}"), "", &body);
@@ -46,13 +46,13 @@ pub(crate) fn switch(api: SocketAddr, path: &str, mode: &str) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-/// One number of `/metrics`.
+/// Returns one number of `/metrics`.
 pub(crate) fn metric(api: SocketAddr, name: &str) -> Option<u64> {
     let text = get(api, "/metrics").1;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// Waits until the log says so.
+/// Waits until the log contains the text.
 pub(crate) fn wait_for_log(tollgate: &mut Tollgate, text: &str) {
     let log = tollgate.files.path().join("stderr.log");
     let said = || fs::read_to_string(&log).unwrap_or_default().contains(text);

@@ -1,4 +1,4 @@
-//! A line in the log for each refusal, whatever a caller sends.
+//! One log line for each refusal, whatever a caller sends.
 
 use std::process::Command;
 
@@ -8,12 +8,12 @@ use tollgate_testkit::{Program, Scratch, Tollgate};
 use crate::asking::{ask_raw, get, metric, stop, wait_for_log};
 use crate::{BINARY, ONE};
 
-/// By a header, so that a key can be anything that a header can.
+/// By a header, so that a key can be any header value.
 const BY_HEADER: &str =
     "limits:\n  - {name: by-header, by: 'header:x-who', bucket: 1/hour, expect: unbounded-key}\n";
 
 #[test]
-fn a_refusal_is_one_line_that_says_everything() {
+fn a_refusal_is_one_complete_line() {
     let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}log: {{format: json}}\n"));
     assert_eq!([get(tollgate.gateway, "/a?secret=1").0, get(tollgate.gateway, "/b?secret=1").0], [200, 429]);
     wait_for_log(&mut tollgate, "\"message\":\"refused\"");
@@ -39,7 +39,7 @@ fn a_refusal_is_one_line_that_says_everything() {
 }
 
 #[test]
-fn lines_have_a_limit_of_their_own_and_what_is_left_out_is_counted() {
+fn log_lines_are_rate_limited_and_suppressed_ones_are_counted() {
     let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}log: {{refusals: 2/second}}\n"));
     for _ in 0..100 {
         get(tollgate.gateway, "/");
@@ -67,7 +67,7 @@ fn all_or_none_can_be_logged() {
     }
 }
 
-/// What a header can carry and a terminal or a log reader might take for something else.
+/// Header values that could confuse a terminal or a log reader.
 const HOSTILE: [&[u8]; 9] = [
     b"\x1b]0;owned\x07\x1b[2J",
     b"a\" INFO refused id=\"forged",
@@ -81,7 +81,7 @@ const HOSTILE: [&[u8]; 9] = [
 ];
 
 #[test]
-fn no_key_and_no_path_breaks_a_line_or_a_terminal() {
+fn control_characters_of_callers_are_escaped_in_the_log() {
     for format in ["human", "json"] {
         let mut tollgate =
             Tollgate::start(BINARY, &format!("{BY_HEADER}log: {{format: {format}, refusals: all}}\n"));
@@ -119,7 +119,7 @@ fn no_key_and_no_path_breaks_a_line_or_a_terminal() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_does_not_keep_the_process_from_ending() {
+fn an_unread_log_does_not_block_shutdown() {
     let files = Scratch::new();
     let config = files.write("tollgate.yaml", &format!("{ONE}log: {{refusals: all}}\n"));
     let ready = files.path().join("ready.json");
@@ -143,7 +143,7 @@ fn a_log_that_nobody_reads_does_not_keep_the_process_from_ending() {
 }
 
 #[test]
-fn refusals_count_as_not_logged_where_none_are_and_admitted_requests_never_do() {
+fn only_refusals_that_are_not_logged_count_as_suppressed() {
     let roomy = "  - {name: roomy, endpoint: /roomy, by: ip, bucket: 100000/second}\n";
     let config = ONE.replace("by: global", "endpoint: /one, by: global");
     let config = format!("{config}{roomy}log: {{refusals: off}}\nobserve: {{records: 100}}\n");

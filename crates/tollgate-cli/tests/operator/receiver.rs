@@ -1,4 +1,4 @@
-//! Somebody who is sent something: a small HTTP server, with or without TLS.
+//! A receiver of messages: a small HTTP server, with or without TLS.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tollgate_testkit::Scratch;
 
-/// What no message takes: ends only tests that have gone wrong.
+/// A timeout that only failing tests reach.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A message that was received.
@@ -27,19 +27,19 @@ pub(crate) struct Message {
     pub(crate) body: String,
 }
 
-/// Somebody who is sent something.
+/// A receiver of messages.
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     messages: Channel<Message>,
 }
 
 impl Receiver {
-    /// Answers each message with the next of these, and the last ones with 200.
+    /// Responds to each message with the next of these statuses, then with 200.
     pub(crate) fn start(statuses: &'static [u16]) -> Self {
         Self::serve(statuses, |stream| stream)
     }
 
-    /// The same, over TLS.
+    /// Like `start`, over TLS.
     pub(crate) fn start_tls(certificates: &Certificates) -> Self {
         let read = |name: &str| fs::read(certificates.path(name)).unwrap();
         let chain = CertificateDer::pem_slice_iter(&read("server.pem")).map(Result::unwrap).collect();
@@ -77,13 +77,13 @@ impl Receiver {
         Self { address, messages }
     }
 
-    /// The next message.
+    /// Returns the next message.
     #[track_caller]
     pub(crate) fn next(&self) -> Message {
         self.messages.recv_timeout(TEST_TIMEOUT).expect("a message arrives")
     }
 
-    /// What has come so far and was not looked at.
+    /// Returns the messages that were not read yet.
     pub(crate) fn rest(&self) -> Vec<Message> {
         self.messages.try_iter().collect()
     }
@@ -109,8 +109,8 @@ fn read(stream: &mut BufReader<impl Read>) -> Option<Message> {
     Some(Message { head, body: String::from_utf8(body).unwrap() })
 }
 
-/// An authority, a server for 127.0.0.1 and `localhost`, and two clients: one that the
-/// authority has signed, and one that it has not. All in files.
+/// A CA, a server certificate for 127.0.0.1 and `localhost`, and two client certificates, one of which
+/// the CA has signed. All in files.
 pub(crate) struct Certificates(Scratch);
 
 impl Certificates {
@@ -139,7 +139,7 @@ impl Certificates {
         self.0.path().join(name).display().to_string()
     }
 
-    /// The lines that serve it.
+    /// Returns the settings that use it.
     pub(crate) fn served(&self, more: &str) -> String {
         let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
         format!("tls: {{certificate: {certificate}, key: {key}{more}}}")

@@ -1,4 +1,4 @@
-//! What was switched lasts: over reloads, and with a state folder over restarts.
+//! Overrides persist over reloads, and with a state directory over restarts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ fn with_state(folder: &Scratch) -> String {
 }
 
 #[test]
-fn a_switch_survives_a_reload_and_a_restart() {
+fn an_override_survives_a_reload_and_a_restart() {
     let folder = Scratch::new();
     let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
     assert_eq!(statuses(&tollgate, 2), [200, 429]);
@@ -50,7 +50,7 @@ fn a_switch_survives_a_reload_and_a_restart() {
 }
 
 #[test]
-fn a_start_with_everything_off_says_so_and_how_to_take_it_back() {
+fn a_start_with_everything_off_prints_a_warning_and_help() {
     let folder = Scratch::new();
     let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
     assert!(tollgate.log().contains("1 limit in force\n"), "{}", tollgate.log());
@@ -60,7 +60,7 @@ fn a_start_with_everything_off_says_so_and_how_to_take_it_back() {
     let log = tollgate.log();
     assert!(log.contains("no limits in force, 1 off\n") && log.contains("everything to off"), "{log}");
     assert!(
-        log.contains("`tollgate mode enforce --all` takes it back") && !log.contains("mode policy"),
+        log.contains("`tollgate mode enforce --all` removes it") && !log.contains("mode policy"),
         "{log}"
     );
     switch(tollgate.api, "/v1/mode", "enforce");
@@ -68,12 +68,12 @@ fn a_start_with_everything_off_says_so_and_how_to_take_it_back() {
     stop(&mut tollgate);
     let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
     let log = tollgate.log();
-    assert!(log.contains("`tollgate mode policy NAME` takes it back") && !log.contains("--all"), "{log}");
+    assert!(log.contains("`tollgate mode policy NAME` removes it") && !log.contains("--all"), "{log}");
     stop(&mut tollgate);
 }
 
 #[test]
-fn without_a_folder_a_switch_lasts_until_the_restart_and_says_so() {
+fn without_a_state_directory_an_override_is_lost_at_restart() {
     let mut tollgate = Tollgate::start(BINARY, ONE);
     assert_eq!(switch(tollgate.api, "/v1/mode", "off")["persisted"], json!(null));
     assert_eq!(statuses(&tollgate, 3), [200, 200, 200]);
@@ -81,7 +81,7 @@ fn without_a_folder_a_switch_lasts_until_the_restart_and_says_so() {
 }
 
 #[test]
-fn a_switch_that_cannot_be_kept_is_in_force_and_says_so() {
+fn an_override_that_cannot_be_saved_is_in_force_with_a_warning() {
     let folder = Scratch::new();
     let mut tollgate = Tollgate::start(BINARY, &with_state(&folder));
     fs::remove_dir_all(folder.path().join("state")).unwrap();
@@ -93,7 +93,7 @@ fn a_switch_that_cannot_be_kept_is_in_force_and_says_so() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_ends_the_start() {
+fn an_unusable_state_directory_prevents_the_start() {
     let files = Scratch::new();
     let policy = files.write("policy.yaml", ONE);
     let refused = |state: &str| {
@@ -123,7 +123,7 @@ fn a_folder_that_cannot_be_used_ends_the_start() {
 }
 
 #[test]
-fn what_is_not_observed_is_still_decided_and_switched() {
+fn without_observation_decisions_and_switches_work() {
     let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}observe: off\n"));
     assert_eq!(statuses(&tollgate, 2), [200, 429]);
     assert_eq!(told(tollgate.api, "/v1/overview")["observing"], false);

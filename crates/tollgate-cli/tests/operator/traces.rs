@@ -1,4 +1,4 @@
-//! Decisions as spans, judged by the definition of OTLP itself.
+//! Decisions as spans, validated with the OTLP definition.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::asking::{ask, get, metric, stop, wait_for_log};
 use crate::receiver::{Certificates, Receiver};
 use crate::{BINARY, ONE};
 
-/// The spans of a message.
+/// Returns the spans of a message.
 fn spans(body: &str) -> Vec<Value> {
     let body: Value = serde_json::from_str(body).unwrap();
     body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
@@ -22,7 +22,7 @@ fn attribute(holder: &Value, name: &str) -> Value {
     found.unwrap_or_default()
 }
 
-/// What the official definition makes of a message; a program that `setup/python` has installed.
+/// Parses a message with the official definition, by a program that `setup/python` has installed.
 fn judge(body: &str) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("../../target/tools/bin/python");
@@ -46,7 +46,7 @@ fn a_refusal_is_a_span_under_the_callers() {
     assert_eq!(ask(tollgate.gateway, "GET /first", parent, "").0, 200);
     assert_eq!(ask(tollgate.gateway, "GET /second?x=1", parent, "").0, 429);
     assert_eq!(get(tollgate.gateway, "/third").0, 429);
-    // Answered 503, so it comes again.
+    // Retried after the 503.
     let message = collector.next();
     assert!(message.head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{}", message.head);
     assert!(message.head.to_ascii_lowercase().contains("content-type: application/json"), "{}", message.head);
@@ -103,7 +103,7 @@ fn every_admitted_request_can_be_sampled_and_the_end_sends_what_waits() {
 }
 
 #[test]
-fn a_collector_is_spoken_to_over_tls_if_it_is_believed() {
+fn a_collector_over_tls_needs_a_trusted_certificate() {
     let certificates = Certificates::new();
     let collector = Receiver::start_tls(&certificates);
     let traces = |ca: &str| {
@@ -123,7 +123,7 @@ fn a_collector_is_spoken_to_over_tls_if_it_is_believed() {
 }
 
 #[test]
-fn a_collector_that_is_away_costs_nobody_anything() {
+fn an_unavailable_collector_does_not_affect_requests() {
     let nobody = tollgate_testkit::free_port();
     let config = format!("{ONE}traces: {{endpoint: 'http://127.0.0.1:{nobody}/x'}}\n");
     let mut tollgate = Tollgate::start(BINARY, &config);

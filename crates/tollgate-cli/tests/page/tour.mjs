@@ -83,7 +83,7 @@ await drawer.getByRole("button", { name: "Ask" }).click();
 await says(drawer, "would be passed");
 await drawer.getByLabel("Client address").fill("nowhere");
 await drawer.getByRole("button", { name: "Ask" }).click();
-await says(drawer, "`ip` is no address: `nowhere`");
+await says(drawer, "`ip` is not an address: `nowhere`");
 await drawer.getByLabel("Client address").fill("");
 await drawer.getByLabel("User").fill("acme");
 await drawer.getByRole("button", { name: "Ask" }).click();

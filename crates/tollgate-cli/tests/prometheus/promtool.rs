@@ -1,10 +1,10 @@
-//! `promtool`: what Prometheus itself says of metrics, rules and expressions.
+//! Runs `promtool` on metrics, rules and expressions.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs it. What it said, and whether it was content.
+/// Runs it, and returns whether it succeeded and its output.
 fn run(arguments: &[&str], folder: &Path, input: &str) -> (bool, String) {
     let mut command = Command::new("promtool");
     command.args(arguments).current_dir(folder);
@@ -18,13 +18,13 @@ fn run(arguments: &[&str], folder: &Path, input: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Fails unless it is content.
+/// Fails unless it succeeds.
 pub(crate) fn accepts(arguments: &[&str], folder: &Path) {
     let (content, said) = run(arguments, folder, "");
     assert!(content, "promtool {}:\n{said}", arguments.join(" "));
 }
 
-/// What it has to complain about in metrics; nothing, if they are clean.
+/// Returns its complaints about metrics.
 pub(crate) fn complaints(metrics: &str) -> String {
     let (content, said) = run(&["check", "metrics"], Path::new("."), metrics);
     if content { said } else { format!("not accepted: {said}") }

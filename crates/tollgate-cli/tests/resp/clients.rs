@@ -1,7 +1,7 @@
-//! redis-py, node-redis and ioredis hold the same conversation, and hear the same.
+//! redis-py, node-redis and ioredis run the same conversation, and get the same replies.
 //!
-//! A script prints `restart` when it wants the server to be started again, waits for a
-//! line, and prints at its end what it has heard, as JSON.
+//! A script prints `restart` to request a restart of the server, waits for a line, and at its end
+//! prints the replies as JSON.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{PASSWORD, Server};
 
-/// What every client hears, whatever it is written in. `proto` is the protocol that it speaks by itself.
+/// The replies that every client gets. `proto` is its default protocol.
 fn heard(proto: u8) -> Value {
     json!({
         "ping": "PONG",
@@ -78,7 +78,7 @@ fn python(script: &str, option: &str, proto: u8) {
     check(command, &script, proto);
 }
 
-/// Packages are looked for from the current folder, if the script is no file.
+/// A script that is not a file looks for packages in the current directory.
 #[track_caller]
 fn node(script: &str, option: &str, proto: u8) {
     let script = scripts("node").join(script);
@@ -91,33 +91,33 @@ fn node(script: &str, option: &str, proto: u8) {
 }
 
 #[test]
-fn redis_py_is_understood_as_it_comes() {
+fn redis_py_works_by_default() {
     python("call_redis.py", "default", 3);
 }
 
 #[test]
-fn redis_py_is_understood_in_resp2() {
+fn redis_py_works_with_resp2() {
     python("call_redis.py", "2", 2);
 }
 
 #[test]
-fn redis_py_is_understood_in_resp3() {
+fn redis_py_works_with_resp3() {
     python("call_redis.py", "3", 3);
 }
 
 #[test]
-fn redis_py_on_asyncio_is_understood_in_both_protocols() {
+fn redis_py_on_asyncio_works_with_both_protocols() {
     python("call_redis_asyncio.py", "2", 2);
     python("call_redis_asyncio.py", "3", 3);
 }
 
 #[test]
-fn node_redis_is_understood_in_both_protocols() {
+fn node_redis_works_with_both_protocols() {
     node("call_redis.mjs", "2", 2);
     node("call_redis.mjs", "3", 3);
 }
 
 #[test]
-fn ioredis_is_understood() {
+fn ioredis_works() {
     node("call_ioredis.mjs", "2", 2);
 }

@@ -1,4 +1,4 @@
-//! Clients that want to do harm: they get an error or nothing, cost little, and others hardly notice.
+//! Hostile clients: they get an error or nothing, cost little, and do not disturb others.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use crate::Server;
 use crate::process::{connections, memory};
 use crate::wire::{Wire, command};
 
-/// How many of them come at once.
+/// The number of hostile clients.
 const CONNECTIONS: usize = 300;
-/// How much memory, in MiB, they may take together.
+/// The memory, in MiB, that they may take together.
 const MAX_MEMORY_MIB: u64 = 96;
-/// What nobody should wait for an answer meanwhile, on however busy a machine.
+/// The maximum latency of another client meanwhile, generous for a busy machine.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Asks until told to stop, on a connection that stays and on new ones; how often.
+/// Sends commands until told to stop, on a persistent connection and on new ones; returns their number.
 fn ask_meanwhile(address: SocketAddr, stop: &AtomicBool) -> usize {
     let mut kept = Wire::connect(address).unwrap();
     let mut asked = 0;
@@ -35,7 +35,7 @@ fn ask_meanwhile(address: SocketAddr, stop: &AtomicBool) -> usize {
     asked
 }
 
-/// Lets some do harm while another one asks, and looks at the memory.
+/// Runs hostile clients beside a normal one, and checks the memory.
 #[track_caller]
 fn beside(harm: impl FnOnce(SocketAddr) + Send) {
     let mut server = Server::open();
@@ -58,7 +58,7 @@ fn beside(harm: impl FnOnce(SocketAddr) + Send) {
     assert!(!log.contains("panic"), "{log}");
 }
 
-/// What is not the protocol is told so, and the connection ends.
+/// Checks that invalid frames get this error, and that the connection is closed.
 #[track_caller]
 fn refused(frames: &'static [&'static [u8]], said: &'static str) {
     beside(move |address| {
@@ -94,18 +94,18 @@ fn a_billion_arguments_are_refused_when_they_are_announced() {
 }
 
 #[test]
-fn arrays_in_arrays_are_refused() {
+fn nested_arrays_are_refused() {
     refused(&[b"*1\r\n*1\r\n*1\r\n*1\r\n", b"*2\r\n*2\r\n$4\r\nPING\r\n"], "expected '$', got '*'");
 }
 
 #[test]
-fn lengths_that_lie_end_the_connection() {
+fn wrong_lengths_close_the_connection() {
     refused(&[b"*1\r\n$4\r\nPINGPING\r\n", b"*2\r\n$1\r\nECHO\r\n$1\r\na\r\n"], "invalid bulk length");
 }
 
-/// A length that is too large swallows what comes next, and that is all: it comes back on one line.
+/// A length that is too large consumes the next command, which is then quoted on one line.
 #[test]
-fn what_a_lying_length_swallows_does_not_come_back_as_lines_of_its_own() {
+fn a_wrong_length_cannot_inject_reply_lines() {
     let server = Server::open();
     let mut wire = Wire::connect(server.address).unwrap();
     wire.send(b"*1\r\n$13\r\nPING\r\n+OK\r\n:1\r\n").unwrap();
@@ -116,13 +116,13 @@ fn what_a_lying_length_swallows_does_not_come_back_as_lines_of_its_own() {
 }
 
 #[test]
-fn lines_without_an_end_are_refused() {
+fn endless_lines_are_refused() {
     beside(|address| {
         for _ in 0..CONNECTIONS / 10 {
             let mut wire = Wire::connect(address).unwrap();
             wire.stuff(&[b'a'; 4096], 1 << 20, Duration::from_secs(5));
             let answer = wire.rest();
-            // What the server did not read any more may have reset the connection before this came.
+            // Unread data may have reset the connection before the reply arrived.
             assert!(
                 answer.is_empty() || answer.starts_with("-ERR Protocol error: too big inline"),
                 "{answer}"
@@ -131,9 +131,9 @@ fn lines_without_an_end_are_refused() {
     });
 }
 
-/// Hundreds begin a command of tens of thousands of bytes, and send it in drops.
+/// Hundreds of clients start a command of tens of thousands of bytes, and send it slowly.
 #[test]
-fn slow_writers_cost_what_they_sent_and_are_answered_in_the_end() {
+fn slow_writers_take_memory_only_for_sent_bytes() {
     const KEY_BYTES: usize = 60_000;
     beside(|address| {
         let mut slow: Vec<_> = (0..CONNECTIONS).map(|_| Wire::connect(address).unwrap()).collect();
@@ -154,14 +154,14 @@ fn slow_writers_cost_what_they_sent_and_are_answered_in_the_end() {
             assert_eq!(answer[0], "*5");
             admitted += usize::from(answer[1] == ":0");
         }
-        // They all asked about one key. Some come back on a slow machine.
+        // All use one key. On a slow machine some units are refilled.
         assert!((16..CONNECTIONS).contains(&admitted), "{admitted}");
     });
 }
 
-/// They ask for the longest answers there are, and take none of them: nothing more is read then.
+/// They request the longest replies and read none of them: the server then stops reading.
 #[test]
-fn whoever_takes_no_answers_is_not_listened_to() {
+fn a_client_that_does_not_read_is_not_read() {
     const MAX_BYTES: usize = 16 << 20;
     beside(|address| {
         let questions = command(&["COMMAND", "DOCS"]).repeat(1_000);
@@ -174,7 +174,7 @@ fn whoever_takes_no_answers_is_not_listened_to() {
 }
 
 #[test]
-fn a_request_of_http_is_not_taken_for_commands() {
+fn an_http_request_is_not_parsed_as_commands() {
     let server = Server::open();
     for request in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\nCL.THROTTLE a 1 1 1\r\n",
@@ -188,7 +188,7 @@ fn a_request_of_http_is_not_taken_for_commands() {
 }
 
 #[test]
-fn strangers_may_not_even_announce_much() {
+fn unauthenticated_clients_have_smaller_bounds() {
     let server = Server::locked();
     for (frame, said) in [
         (&b"*11\r\n"[..], "unauthenticated multibulk length"),

@@ -1,4 +1,4 @@
-//! redis-cli, which is what people try first.
+//! redis-cli.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ fn redis_cli(server: &Server, arguments: &[&str]) -> Command {
     command
 }
 
-/// What it prints where no person looks: the bare values, one on a line.
+/// Checks its non-interactive output: the bare values, one per line.
 #[track_caller]
 fn check(server: &Server, arguments: &[&str], expected: &str) {
     let output = redis_cli(server, arguments).output().unwrap();
@@ -38,7 +38,7 @@ fn every_command_is_answered_in_both_protocols() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn a_password_is_required() {
     let server = Server::locked();
     check(&server, &["ping"], "NOAUTH Authentication required.");
     check(&server, &["--no-auth-warning", "-a", PASSWORD, "ping"], "PONG");
@@ -49,15 +49,15 @@ fn a_password_is_asked_for() {
     assert_eq!(format!("{} {}", said(&output.stderr), said(&output.stdout)), refused);
 }
 
-/// It reads commands from its input, asks the server what there is (`COMMAND DOCS`), and comes
-/// back when the server was gone.
+/// It reads commands from its input, queries the commands of the server (`COMMAND DOCS`), and
+/// reconnects after a restart.
 #[test]
 fn a_session_goes_on_after_a_restart() {
     let mut server = Server::open();
     let mut command = redis_cli(&server, &[]);
     let mut client = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut tell = client.stdin.take().unwrap();
-    // The first command after a restart may be lost, and is only there to be.
+    // The first command after a restart may be lost, so this one does not count.
     let said = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut said = said.filter(|line| line != "lost");
     for _ in 0..2 {
@@ -74,7 +74,7 @@ fn a_session_goes_on_after_a_restart() {
 }
 
 #[test]
-fn it_is_told_about_the_server_and_its_commands() {
+fn info_and_command_are_supported() {
     let server = Server::open();
     let output = redis_cli(&server, &["info", "server"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,9 +1,9 @@
-//! Somebody who signs certificates, for one test.
+//! A certificate authority for one test.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tollgate_testkit::Scratch;
 
-/// Somebody who signs, and files for what they signed. Who they are is in `ca.pem`.
+/// A certificate authority with the files that it signed. Its own certificate is `ca.pem`.
 pub(crate) struct Authority {
     pub(crate) files: Scratch,
     issuer: Issuer<'static, KeyPair>,
@@ -22,11 +22,11 @@ impl Authority {
         Self { files, issuer: Issuer::new(params, key), ca }
     }
 
-    /// A certificate and its key.
+    /// Signs a certificate; returns it and its key.
     pub(crate) fn sign(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        // Some clients take whoever is called like their signer for one that signed itself.
+        // Some clients treat a certificate with the name of its CA as self-signed.
         params.distinguished_name.push(DnType::CommonName, name);
         let made = params.signed_by(&key, &self.issuer).unwrap();
         (made.pem(), key.serialize_pem())

@@ -1,4 +1,5 @@
-//! A client that keeps its connection, and knows how far an answer had come when it broke off.
+//! A client with a persistent connection that reports how much of a response arrived before it broke
+//! off.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What no answer takes: ends only tests that have gone wrong.
+/// A timeout that only failing tests reach.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
@@ -14,30 +15,30 @@ pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// An answer that is complete.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Whether the server said that it closes the connection after it.
+    /// Whether the server announced that it closes the connection.
     pub(crate) closes: bool,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a header, which is called by its name in lower case.
+    /// Returns the value of a header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|it| it.0 == name).map(|it| it.1.as_str())
     }
 }
 
-/// How far an answer had come when the connection ended.
+/// The progress of a response when the connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Not a byte.
+    /// No byte arrived.
     BeforeIt,
-    /// It had begun.
+    /// A part arrived.
     WithinIt,
 }
 
@@ -89,20 +90,20 @@ impl Client {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 #[track_caller]
 pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     let answer = Client::connect(address).map(|mut client| client.get(path));
     answer.expect("the server accepts connections").expect("the server answers")
 }
 
-/// What a page of the API says, as JSON.
+/// Returns a resource of the API as JSON.
 #[track_caller]
 pub(crate) fn told(api: SocketAddr, path: &str) -> Value {
     serde_json::from_slice(&get(api, path).body).unwrap()
 }
 
-/// What the API answers to a question, as JSON.
+/// Posts to the API, and returns the response as JSON.
 #[track_caller]
 pub(crate) fn asked(api: SocketAddr, path: &str, question: &str) -> Value {
     let length = question.len();

@@ -1,4 +1,4 @@
-//! Many connections that want nothing for now.
+//! Many idle connections.
 
 use tollgate_testkit::Tollgate;
 
@@ -9,11 +9,12 @@ use crate::{BINARY, ROOMY, alone};
 
 const IDLE: usize = 2_000;
 
-/// Ten thousand may take 200 MiB; so many take their share, beside what a server without any takes.
+/// The memory that the idle connections may take: their share of 200 MiB for ten thousand, beside the
+/// memory of an idle server.
 const SHARE: u64 = 200 * IDLE as u64 / 10_000;
 
 #[test]
-fn idle_connections_are_in_nobodys_way_and_take_little_memory() {
+fn idle_connections_take_little_memory_and_do_not_disturb_others() {
     let _alone = alone();
     allow_open_files(2 * IDLE);
     let upstream = Upstream::start();
@@ -23,7 +24,7 @@ fn idle_connections_are_in_nobodys_way_and_take_little_memory() {
     let before = memory(tollgate.program.id()).resident;
 
     let mut idle: Vec<_> = (0..IDLE).map(|_| Client::connect(tollgate.gateway).unwrap()).collect();
-    // Every other one has nothing to say; the rest have said something and wait.
+    // Every other connection never sends a request; the rest have sent one and wait.
     for client in idle.iter_mut().step_by(2) {
         assert_eq!(client.get("/").expect("one among many is answered").status, 200);
     }

@@ -1,4 +1,4 @@
-//! What people type: curl, as it comes.
+//! curl with its defaults.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use crate::BINARY;
 
 const POLICY: &str = "limits:\n  - {name: api, by: ip, bucket: 5/hour}\n";
 
-/// What curl prints: the body, and the status in a line of its own.
+/// Returns the output of curl: the body, and the status on its own line.
 fn curl(tollgate: &Tollgate, path: &str, arguments: &[&str]) -> (String, String) {
     let mut command = Command::new("curl");
-    // Neither settings nor proxies of this machine.
+    // Without settings and proxies of this machine.
     command.args([
         "--disable",
         "--silent",
@@ -31,7 +31,7 @@ fn curl(tollgate: &Tollgate, path: &str, arguments: &[&str]) -> (String, String)
 const QUESTION: &str = r#"{"path":"/","ip":"203.0.113.9"}"#;
 
 #[test]
-fn a_question_typed_with_nothing_but_its_data_is_answered() {
+fn a_body_with_the_default_type_of_curl_is_accepted() {
     let tollgate = Tollgate::start(BINARY, POLICY);
     for arguments in [
         &["-d", QUESTION][..],
@@ -47,7 +47,7 @@ fn a_question_typed_with_nothing_but_its_data_is_answered() {
 }
 
 #[test]
-fn a_form_is_told_that_it_is_no_json() {
+fn a_form_is_rejected_as_not_json() {
     let tollgate = Tollgate::start(BINARY, POLICY);
     let (status, body) = curl(&tollgate, "/v1/check", &["-d", "path=/"]);
     assert_eq!(status, "400 application/problem+json", "{body}");
@@ -58,7 +58,7 @@ fn a_form_is_told_that_it_is_no_json() {
 }
 
 #[test]
-fn what_a_browser_sends_for_another_sites_page_is_refused_and_charges_nothing() {
+fn a_cross_site_request_is_refused_and_charges_nothing() {
     let tollgate = Tollgate::start(BINARY, POLICY);
     for (header, why) in [
         ("Origin: https://evil.test", "the `Origin` is not this host"),

@@ -1,4 +1,4 @@
-//! schemathesis believes nothing of `/openapi.json` that it has not tried.
+//! schemathesis checks `/openapi.json` against the server.
 
 use std::process::Command;
 
@@ -6,11 +6,11 @@ use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 use crate::{BINARY, alone, tools};
 
-/// The same requests in every run.
+/// The seed of all runs.
 const SEED: &str = "7011";
 
-/// Limits of every kind of key and algorithm, some of which refuse. They leave forward auth
-/// alone, which names no user here: how it refuses is a test of its own.
+/// Limits with every kind of key and algorithm, some of which refuse. They do not apply to forward
+/// auth, which has no user here; a separate test covers its refusals.
 const MANY: &str = "
 identify: {user: 'header:x-user', tenant: 'header:x-tenant'}
 limits:
@@ -23,15 +23,15 @@ limits:
 
 const REFUSES: &str = "limits: [{name: none-left, by: global, bucket: 1/day}]";
 
-/// The Lab takes rates and lengths of time as a policy writes them: no pattern says which texts those are.
+/// The Lab takes rates and durations in the syntax of a policy, which no pattern describes.
 const GRAMMAR: &str = "
 [[operations]]
 include-path = '/v1/lab/simulate'
 checks.positive_data_acceptance.enabled = false
 ";
 
-/// Runs all of schemathesis' checks on the operations of some paths. A parameter that is
-/// given has this one value; everything else is made up.
+/// Runs all checks of schemathesis on the operations of some paths. A given parameter has this value;
+/// all others are generated.
 fn check(policy: &str, paths: &str, given: &str, examples: &str) {
     let _alone = alone();
     let tollgate = Tollgate::start(BINARY, policy);
@@ -41,7 +41,7 @@ fn check(policy: &str, paths: &str, given: &str, examples: &str) {
     command.arg("run").arg(format!("http://{}/openapi.json", tollgate.api));
     command.args(["--include-path-regex", paths, "--max-examples", examples, "--seed", SEED]);
     command.args(["--generation-database", "none", "--no-color", "--continue-on-failure"]);
-    // It sees none of this machine's settings, and leaves nothing behind.
+    // Without settings of this machine, and without files left behind.
     command.current_dir(files.path()).env_clear().env("HOME", files.path());
     let ProgramOutput { code, stdout, stderr } = ProgramOutput::of(command);
     assert_eq!(code, Some(0), "with {given:?}, not all is as /openapi.json says:\n{stdout}{stderr}");
@@ -53,20 +53,20 @@ fn check(policy: &str, paths: &str, given: &str, examples: &str) {
 }
 
 #[test]
-fn schemathesis_finds_nothing_about_any_operation() {
+fn schemathesis_accepts_every_operation() {
     check(MANY, ".", "", "15");
 }
 
 #[test]
-fn schemathesis_finds_nothing_about_limits_that_are_there() {
+fn schemathesis_accepts_existing_limits() {
     for limit in ["tight", "slots"] {
         check(MANY, "^/v1/limits/", &format!("\"path.name\" = \"{limit}\""), "15");
     }
 }
 
 #[test]
-fn schemathesis_finds_nothing_about_refusals_of_forward_auth() {
-    // With what else the links of the description lead to.
+fn schemathesis_accepts_refusals_of_forward_auth() {
+    // With the targets of the links in the description.
     for status in [401, 403, 429] {
         check(REFUSES, "^/v1/(auth|check|settle|release)$", &format!("\"query.deny\" = {status}"), "8");
     }

@@ -1,4 +1,4 @@
-//! SIGTERM while requests are served: none that was accepted is lost.
+//! SIGTERM while requests are served: no accepted request is lost.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,22 +14,23 @@ use crate::{BINARY, ROOMY, alone};
 
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 5;
-/// Some have the next request ready, some think about it first.
+/// Some clients send the next request at once, others after a pause.
 const THINK_TIMES: [Duration; 4] =
     [Duration::ZERO, Duration::ZERO, Duration::from_millis(7), Duration::from_millis(60)];
 
-/// What one client has seen.
+/// The observations of one client.
 #[derive(Debug, Default)]
 struct ClientTotals {
     answers: usize,
-    /// Connections that the server said it would close, after an answer.
+    /// Connections that the server announced to close, after a response.
     announced: usize,
-    /// New connections that ended without a byte of an answer, after the server was told to stop.
+    /// New connections that ended without a byte of a response, after the stop signal.
     turned_away: usize,
     failures: Vec<String>,
 }
 
-/// Asks on a connection for as long as the server keeps it, then on the next, until there is none.
+/// Sends requests on a connection until the server closes it, then on the next, until none can be
+/// opened.
 fn ask_until_the_end(
     (address, path): (SocketAddr, &str),
     thinking: Duration,
@@ -61,7 +62,8 @@ fn ask_until_the_end(
                         continue 'connections;
                     }
                 }
-                // Nobody had accepted it: the kernel does that before the server hears of it.
+                // The server had not accepted it: the kernel completes the handshake before the server
+                // does.
                 Err(Broken::BeforeIt) if on_this_one == 0 && told.load(Ordering::SeqCst) => {
                     seen.turned_away += 1;
                     return seen;
@@ -78,7 +80,7 @@ fn ask_until_the_end(
     }
 }
 
-/// Stops a server in the middle of many requests, to the gateway and to the API.
+/// Stops a server during many requests to the gateway and to the API.
 fn stop_under_load() {
     let upstream = Upstream::start();
     let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section("")));
@@ -115,12 +117,12 @@ fn stop_under_load() {
 #[test]
 fn no_request_on_an_established_connection_is_lost() {
     let _alone = alone();
-    // The end comes at another moment of each connection.
+    // Repeated, so that the stop comes at different moments of each connection.
     (0..ROUNDS).for_each(|_| stop_under_load());
 }
 
 #[test]
-fn an_answer_that_takes_a_second_is_finished_from_before_its_head_and_from_within_its_body() {
+fn a_slow_response_is_finished_before_its_head_and_within_its_body() {
     let _alone = alone();
     let upstream = Upstream::start();
     let mut tollgate =
@@ -144,9 +146,9 @@ fn an_answer_that_takes_a_second_is_finished_from_before_its_head_and_from_withi
 }
 
 #[test]
-fn an_answer_that_takes_longer_than_the_server_waits_is_cut_off_then() {
+fn a_response_beyond_the_drain_timeout_is_cut_off() {
     const DRAIN: Duration = Duration::from_secs(1);
-    /// For a busy machine to start and end processes.
+    /// Time for a busy machine to start and stop processes.
     const MARGIN: Duration = Duration::from_secs(10);
     let _alone = alone();
     let upstream = Upstream::start();

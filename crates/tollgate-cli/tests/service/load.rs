@@ -1,4 +1,4 @@
-//! Many requests at once, sent by h2load.
+//! Many concurrent requests, sent by h2load.
 
 use serde_json::json;
 use tollgate_testkit::{Scratch, Tollgate};
@@ -12,7 +12,7 @@ const MANY: usize = 4_000;
 const ALLOWED: usize = 300;
 const ASKED: usize = 2_000;
 
-/// Nobody waits long enough for one more.
+/// A limit that is not refilled within the test.
 const TIGHT: &str = "limits:\n  - {name: tight, by: global, bucket: 300/day}\n";
 
 fn all_fine() -> Statuses {
@@ -50,7 +50,7 @@ fn every_question_to_the_api_is_answered_over_both_protocols() {
 }
 
 #[test]
-fn the_gateway_lets_exactly_as_many_pass_as_the_limit_says() {
+fn the_gateway_admits_exactly_the_limit() {
     let _alone = alone();
     for protocol in BOTH {
         let tollgate = Tollgate::start(BINARY, TIGHT);
@@ -60,7 +60,7 @@ fn the_gateway_lets_exactly_as_many_pass_as_the_limit_says() {
 }
 
 #[test]
-fn forward_auth_lets_exactly_as_many_pass_as_the_limit_says() {
+fn forward_auth_admits_exactly_the_limit() {
     let _alone = alone();
     for protocol in BOTH {
         let tollgate = Tollgate::start(BINARY, TIGHT);

@@ -1,27 +1,27 @@
-//! What the kernel says about a server: its connections and its memory.
+//! Kernel data about a server: its connections and its memory.
 
 use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-/// Connections to an address, by who still has to do with them.
+/// Connections to an address, by their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Connections {
     /// Accepted and held by the process.
     pub(crate) held: usize,
-    /// Closed by the process, with bytes that the client does not take: the kernel keeps those.
+    /// Closed by the process, with bytes that the client has not read: held by the kernel.
     pub(crate) left_behind: usize,
 }
 
 const LISTENING: &str = "0A";
 const CLOSED_WITH_BYTES_LEFT: &str = "04";
 
-/// Counts the connections that were made to an address of this machine.
+/// Counts the connections to an address of this machine.
 pub(crate) fn connections(address: SocketAddr) -> Connections {
     let port = format!(":{:04X}", address.port());
     let mut counted = Connections::default();
-    // The kernel may list one twice while others come and go.
+    // The kernel may list a connection twice while others change.
     let mut seen = HashSet::new();
     for line in fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1) {
         let fields: Vec<_> = line.split_whitespace().collect();
@@ -29,19 +29,19 @@ pub(crate) fn connections(address: SocketAddr) -> Connections {
         if !local.ends_with(&port) || state == LISTENING || !seen.insert(remote.to_owned()) {
             continue;
         }
-        // What no process holds has no number.
+        // A connection that no process holds has no inode.
         counted.held += usize::from(inode != "0");
         counted.left_behind += usize::from(inode == "0" && state == CLOSED_WITH_BYTES_LEFT);
     }
     counted
 }
 
-/// Memory of a process, in MiB.
+/// The memory of a process, in MiB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// In use now.
+    /// The current resident memory.
     pub(crate) resident: u64,
-    /// The most that ever was.
+    /// The maximum resident memory.
     pub(crate) peak: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn memory(process: u32) -> Memory {
     Memory { resident: field("VmRSS"), peak: field("VmHWM") }
 }
 
-/// Lets this process open so many files, where fewer are usual.
+/// Raises the limit of open files of this process.
 pub(crate) fn allow_open_files(count: usize) {
     let process = std::process::id().to_string();
     let raised =

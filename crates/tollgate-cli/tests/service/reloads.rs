@@ -1,4 +1,4 @@
-//! Twenty new policies while requests are served.
+//! Twenty reloads while requests are served.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::{BINARY, alone};
 const RELOADS: u64 = 20;
 const CONCURRENT_REQUESTS: usize = 500;
 
-/// A policy that can be told from the others, with a limit that all of them have.
+/// A policy that can be distinguished from the others, with one limit that all of them share.
 fn policy(version: u64) -> String {
     format!(
         "limits:
@@ -28,7 +28,7 @@ fn policy(version: u64) -> String {
     )
 }
 
-/// Sends requests until told to stop: how many, and the answers that were not 200.
+/// Sends requests until told to stop; returns their number, and the responses that were not 200.
 fn load(protocol: Protocol, gateway: SocketAddr, stop: &AtomicBool) -> (usize, Statuses) {
     let (mut sent, mut wrong) = (0, Statuses::new());
     while !stop.load(Ordering::Relaxed) {
@@ -51,12 +51,12 @@ fn policy_version(api: SocketAddr) -> u64 {
     told(api, "/readyz")["policy_version"].as_u64().unwrap()
 }
 
-/// Spends one of the limit that stays; how much is left.
+/// Spends one unit of the shared limit; returns the rest.
 fn spend(api: SocketAddr) -> Option<u64> {
     asked(api, "/v1/limits/kept/check", "{}")["limits"][0]["remaining"].as_u64()
 }
 
-/// Puts one policy after the other in force, with a broken and a deleted file among them.
+/// Loads one policy after the other, with an invalid and a deleted file among them.
 fn reload_often(tollgate: &mut Tollgate) {
     let api = tollgate.api;
     for version in 1..=RELOADS {
@@ -65,7 +65,7 @@ fn reload_often(tollgate: &mut Tollgate) {
             stays_on_the_old_policy(tollgate, before, version - 1);
         }
         tollgate.files.write("tollgate.yaml", &policy(version));
-        // Every other change is left to be noticed.
+        // Every other change is left to polling.
         if version % 2 == 0 {
             tollgate.program.signal("HUP");
         }
@@ -78,7 +78,7 @@ fn reload_often(tollgate: &mut Tollgate) {
     }
 }
 
-/// With a file that is broken, or not there, nothing changes but what `/readyz` says.
+/// Checks that an invalid or missing file changes only `/readyz`.
 fn stays_on_the_old_policy(tollgate: &mut Tollgate, version: u64, in_force: u64) {
     let api = tollgate.api;
     let error = || told(api, "/readyz")["reload_error"].clone();
@@ -97,10 +97,10 @@ fn stays_on_the_old_policy(tollgate: &mut Tollgate, version: u64, in_force: u64)
 }
 
 #[test]
-fn twenty_reloads_under_load_fail_no_request_and_keep_what_was_spent() {
+fn twenty_reloads_under_load_fail_no_request_and_keep_the_counts() {
     let _alone = alone();
     let upstream = Upstream::start();
-    // The upstream is no part of what is reloaded, so it is typed.
+    // The upstream is set by a flag, because it is not reloaded.
     let set = format!("gateway.upstream=http://{}", upstream.address);
     let mut tollgate = Tollgate::start_with(BINARY, &policy(0), &["--set", &set]);
     let (gateway, stop) = (tollgate.gateway, AtomicBool::new(false));
@@ -109,7 +109,7 @@ fn twenty_reloads_under_load_fail_no_request_and_keep_what_was_spent() {
     let loads: Vec<_> = thread::scope(|scope| {
         let stop = &stop;
         let loads = BOTH.map(|protocol| scope.spawn(move || load(protocol, gateway, stop)));
-        // The load ends too when this fails: or the test would never end.
+        // Stops the load also on failure; otherwise the test would never end.
         let reloading =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reload_often(&mut tollgate)));
         stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Hundreds of clients that take their time (slowhttptest), beside one that does not.
+//! Hundreds of slow clients (slowhttptest), beside a normal one.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -15,23 +15,24 @@ use crate::upstream::Upstream;
 use crate::{BINARY, ROOMY, alone};
 
 const SLOW_CLIENTS: usize = 300;
-/// As many at once show that they were there. Not always seen: on a busy machine the first are ended
-/// before the last come, and the tool then has to say how it went.
+/// The number of concurrent connections that proves the attack. On a busy machine the first connections
+/// end before the last are opened, and then the report of the tool counts.
 const MIN_SEEN_CONNECTIONS: usize = 10;
-/// How long the tool goes on if nobody ends its connections, in seconds.
+/// The seconds after which the tool stops by itself.
 const MAX_TOOL_SECONDS: &str = "20";
-/// How much memory, in MiB, so many may take: what is kept for each is bounded, not what it is sent.
+/// The memory, in MiB, that they may take: the buffer of each is bounded, not the data that it is sent.
 const MAX_MEMORY_MIB: u64 = 96;
 
-/// Between two looks at the connections.
+/// The interval between two counts of the connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Between two good requests. Without it thousands of ended connections fill the kernel's list, and a look
-/// at it takes so long that it tells several good ones that were never there at once.
+/// The pause between two normal requests. Without it, thousands of closed connections fill the kernel's
+/// list, and reading it takes so long that it counts several normal connections that did not exist at
+/// the same time.
 const REQUEST_PAUSE: Duration = Duration::from_millis(5);
 
 const TIMEOUTS: &str = "timeouts: {client_headers: 2s, client_idle: 2s, idle: 2s, total: 4s}";
 
-/// Asks on new connections until told to stop; how often, and what went wrong.
+/// Sends requests on new connections until told to stop; returns their number and the failures.
 fn ask_meanwhile(gateway: SocketAddr, stop: &AtomicBool) -> (usize, Vec<String>) {
     let (mut asked, mut wrong) = (0, Vec::new());
     while !stop.load(Ordering::Relaxed) {
@@ -75,7 +76,7 @@ fn check(mode: &[&str], path: &str) {
         while tool.is_running() {
             let now = connections(gateway);
             most = most.max(now.held);
-            // The good client has one of them.
+            // The normal client has one of them.
             if most > MIN_SEEN_CONNECTIONS && now.held <= 1 && tool.is_running() {
                 (ended, left_behind) = (true, now.left_behind);
             }
@@ -101,27 +102,27 @@ fn check(mode: &[&str], path: &str) {
 }
 
 #[test]
-fn clients_that_never_finish_their_headers_are_ended() {
+fn clients_that_never_finish_their_headers_are_disconnected() {
     check(&["-H", "-i", "1"], "/");
 }
 
 #[test]
-fn clients_that_never_finish_their_body_are_ended() {
+fn clients_that_never_finish_their_body_are_disconnected() {
     check(&["-B", "-i", "3", "-s", "8192"], "/");
 }
 
 #[test]
-fn clients_that_send_their_body_in_drops_are_ended_after_the_total_time() {
+fn clients_that_send_their_body_slowly_are_disconnected_after_the_total_time() {
     check(&["-B", "-i", "1", "-s", "8192", "-x", "4"], "/");
 }
 
 #[test]
-fn clients_that_take_no_answer_are_ended() {
+fn clients_that_do_not_read_are_disconnected() {
     check(&["-X", "-w", "8", "-y", "16", "-n", "2", "-z", "4"], "/large");
 }
 
 #[test]
-fn questions_to_the_api_that_never_end_are_told_so_and_ended() {
+fn endless_requests_to_the_api_get_an_error_and_are_disconnected() {
     const NEVER_ENDS: &str =
         "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"path\":";
     let mut tollgate = Tollgate::start(BINARY, ROOMY);
@@ -139,7 +140,7 @@ fn questions_to_the_api_that_never_end_are_told_so_and_ended() {
             "{answer:?}"
         );
     }
-    // The clients still hold theirs.
+    // The clients still hold their ends.
     tollgate.program.wait_until("end of all connections", || connections(api).held == 0);
     drop(slow);
 }

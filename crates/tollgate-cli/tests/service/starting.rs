@@ -1,4 +1,4 @@
-//! What keeps a server from starting, and what it says then.
+//! Errors that prevent a start, and their messages.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 use crate::BINARY;
 use crate::client::get;
 
-/// `tollgate serve`, which is expected to end by itself.
+/// Runs `tollgate serve`, which is expected to exit.
 fn serve(settings: &[&str], more: &[&str]) -> ProgramOutput {
     let mut command = Command::new(BINARY);
     command.arg("serve").env_clear();
@@ -23,7 +23,7 @@ fn serve(settings: &[&str], more: &[&str]) -> ProgramOutput {
     ProgramOutput::of(command)
 }
 
-/// Fails unless it ended with status 2, saying each of these.
+/// Fails unless it exited with status 2 and printed each of these texts.
 #[track_caller]
 fn check(settings: &[&str], more: &[&str], said: &[&str]) {
     let finished = serve(settings, more);
@@ -40,7 +40,7 @@ fn check(settings: &[&str], more: &[&str], said: &[&str]) {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named_with_what_to_change() {
+fn an_address_in_use_is_reported_with_help() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     for setting in ["listen.gateway", "listen.api"] {
@@ -55,7 +55,7 @@ fn an_address_that_is_taken_is_named_with_what_to_change() {
 }
 
 #[test]
-fn an_address_that_is_none_is_named() {
+fn an_invalid_address_is_reported() {
     for (wrong, said) in [
         ("127.0.0.1:99999", "127.0.0.1:99999"),
         ("127.0.0.1:http", "127.0.0.1:http"),
@@ -64,7 +64,7 @@ fn an_address_that_is_none_is_named() {
         ("203.0.113.1:0", "cannot listen on 203.0.113.1:0"),
     ] {
         for setting in ["listen.gateway", "listen.api"] {
-            // Elsewhere than on loopback, the API wants a token before it looks at the address.
+            // On an address other than loopback, the token is checked before the address.
             if setting == "listen.api" && wrong.starts_with("203.") {
                 continue;
             }
@@ -73,7 +73,7 @@ fn an_address_that_is_none_is_named() {
     }
 }
 
-/// A certificate that signs itself, and its key.
+/// A self-signed certificate and its key.
 fn certificate(files: &Scratch, name: &str) -> (String, String) {
     let (certificate, key) =
         (files.path().join(format!("{name}.pem")), files.path().join(format!("{name}.key")));
@@ -91,7 +91,7 @@ fn shown(path: &Path) -> String {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_served_is_named_with_the_reason() {
+fn an_unusable_certificate_is_reported_with_the_reason() {
     let files = Scratch::new();
     let ((certificate_one, key_one), (_, key_two)) = (certificate(&files, "one"), certificate(&files, "two"));
     let check = |certificate: &str, key: &str, said: &[&str]| {
@@ -118,7 +118,7 @@ fn a_certificate_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_certificate_that_goes_with_its_key_is_served() {
+fn a_valid_certificate_is_served() {
     let files = Scratch::new();
     let (certificate, key) = certificate(&files, "one");
     let config =
@@ -155,20 +155,20 @@ fn a_certificate_that_goes_with_its_key_is_served() {
 }
 
 #[test]
-fn a_ready_file_that_cannot_be_written_is_named_with_the_reason() {
+fn an_unwritable_ready_file_is_reported_with_the_reason() {
     let files = Scratch::new();
     files.write("file", "in the way");
     let folder = files.path().join("folder");
     fs::create_dir(&folder).unwrap();
-    // A device that is always full: what a full disk says.
+    // A device that is always full, like a full disk.
     let full = files.path().join("full");
     symlink("/dev/full", &full).unwrap();
     for (path, why) in [
-        (files.path().join("missing/ready.json"), "there is no such folder"),
-        (files.path().join("file/ready.json"), "a part of its path is no folder"),
-        (folder, "it is a folder"),
+        (files.path().join("missing/ready.json"), "there is no such directory"),
+        (files.path().join("file/ready.json"), "a part of its path is not a directory"),
+        (folder, "it is a directory"),
         (full.clone(), "there is no room left on the disk"),
-        ("/proc/ready.json".into(), "there is no such folder"),
+        ("/proc/ready.json".into(), "there is no such directory"),
     ] {
         let path = shown(&path);
         check(&[], &["--ready-file", &path], &["cannot write the ready file", &path, why]);

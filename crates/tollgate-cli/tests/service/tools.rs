@@ -1,4 +1,4 @@
-//! The tools, and how to read what they say.
+//! Runs the tools, and parses their output.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,20 +7,20 @@ use std::process::Command;
 
 use tollgate_testkit::{ProgramOutput, Scratch};
 
-/// How `h2load` asks.
+/// The protocol of `h2load`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
-    /// Without TLS.
+    /// HTTP/2 without TLS.
     Http2,
 }
 
 pub(crate) const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
 
-/// Answers by their status. Zero: none came.
+/// The number of responses by status. Zero counts missing ones.
 pub(crate) type Statuses = BTreeMap<u16, usize>;
 
-/// Sends so many requests over a few connections at once, and counts the answers by status.
+/// Sends requests over a few connections at once, and counts the responses by status.
 #[track_caller]
 pub(crate) fn h2load(protocol: Protocol, url: &str, requests: usize, more: &[&str]) -> Statuses {
     let files = Scratch::new();
@@ -39,7 +39,7 @@ pub(crate) fn h2load(protocol: Protocol, url: &str, requests: usize, more: &[&st
     let log = fs::read_to_string(&log).unwrap();
     let mut statuses = Statuses::new();
     for line in log.lines() {
-        // When, status, how long.
+        // Time, status, duration.
         let status = line.split_whitespace().nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
         *statuses.entry(status).or_default() += 1;
     }
@@ -50,7 +50,7 @@ pub(crate) fn h2load(protocol: Protocol, url: &str, requests: usize, more: &[&st
     statuses
 }
 
-/// A program that `setup/python` has installed.
+/// Returns a program that `setup/python` has installed.
 #[track_caller]
 pub(crate) fn python_tool(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin").join(name);

@@ -1,9 +1,9 @@
-//! A service behind the gateway that does as its paths say.
+//! An upstream whose behavior depends on the path.
 //!
-//! - `/large`: sixteen megabytes, which is more than a kernel takes for a client that does not
-//! - `/wait/MS`: answers after so many milliseconds
-//! - `/pause/MS`: stops that long in the middle of its body
-//! - anything else: `ok`
+//! - `/large`: sixteen megabytes, more than the kernel buffers for a client that does not read
+//! - `/wait/MS`: responds after this many milliseconds
+//! - `/pause/MS`: pauses that long in the middle of its body
+//! - any other path: `ok`
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,19 +11,19 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// What `/large` is made of.
+/// The content of `/large`.
 static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 const PIECES: usize = 256;
 
-/// A service behind the gateway.
+/// An upstream of the gateway.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
-    /// Every request that waits or pauses says so here once it has been read.
+    /// Receives a message for every request that waits or pauses, once it has been read.
     pub(crate) waiting: Receiver<()>,
 }
 
 impl Upstream {
-    /// Serves until the test ends, on a free port.
+    /// Serves on a free port until the test ends.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let address = listener.local_addr().expect("it is bound");
@@ -31,14 +31,14 @@ impl Upstream {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let waits = waits.clone();
-                // Whoever goes away early gets no answer, and the test sees what is missing.
+                // A client that closes early gets no response, and the test notices.
                 thread::spawn(move || drop(serve(stream, &waits)));
             }
         });
         Self { address, waiting }
     }
 
-    /// The `gateway` section that leads here, with more in it.
+    /// Returns the `gateway` section for this upstream, with additional settings.
     pub(crate) fn section(&self, more: &str) -> String {
         format!("gateway: {{upstream: \"http://{}\", {more}}}\n", self.address)
     }
@@ -75,7 +75,7 @@ fn head(length: usize) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")
 }
 
-/// Reads a request to its end. Its path, unless the connection has ended.
+/// Reads a request, and returns its path; `None` if the connection has ended.
 fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<String>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {

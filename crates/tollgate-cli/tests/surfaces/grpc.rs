@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`, said by `curl` and by hand.
+//! `ShouldRateLimit`, with `curl` and handwritten messages.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,20 +17,20 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// The message behind the prefix of gRPC.
+    /// Returns the message with the prefix of gRPC.
     fn frame(self) -> Vec<u8> {
         let entry = [field(1, self.key.as_bytes()), field(2, self.value.as_bytes())].concat();
         let message = [field(1, self.domain.as_bytes()), field(2, &field(1, &entry))].concat();
         [&[0, 0, 0, 0, short(&message)][..], &message].concat()
     }
 
-    /// How many of so many questions were answered OK. All are answered.
+    /// Returns the number of responses with OK. Every request must get a response.
     #[track_caller]
     pub(crate) fn admitted(self, rls: SocketAddr, times: usize) -> usize {
         let (files, server) = (Scratch::new(), format!("http://{rls}"));
         let mut admitted = 0;
         for _ in 0..times {
-            // Each on a connection of its own: not every `curl` knows how to use one of these again.
+            // On a new connection each, because some versions of `curl` do not reuse them.
             let finished = self.ask(&server, &files, &["--http2-prior-knowledge"]);
             assert_eq!(finished.code, Some(0), "{}", finished.stderr);
             admitted += usize::from(code(&files) == 1);
@@ -38,7 +38,7 @@ impl Question<'_> {
         admitted
     }
 
-    /// Asks, with these arguments for `curl`; the answer is left in files.
+    /// Sends a request, with these arguments for `curl`; the response is written to files.
     pub(crate) fn ask(self, server: &str, files: &Scratch, arguments: &[&str]) -> ProgramOutput {
         let frame = files.path().join("frame");
         fs::write(&frame, self.frame()).unwrap();
@@ -59,13 +59,13 @@ impl Question<'_> {
     }
 }
 
-/// The overall code of the answer: 1 is OK, 2 is `OVER_LIMIT`. It is no error of gRPC.
+/// Returns the overall code of the response: 1 is OK, 2 is `OVER_LIMIT`, which is not an error of gRPC.
 #[track_caller]
 pub(crate) fn code(files: &Scratch) -> u8 {
     let head = fs::read_to_string(files.path().join("head")).unwrap();
     assert!(head.contains("grpc-status: 0\r\n"), "{head}");
     let answer = fs::read(files.path().join("answer")).unwrap();
-    // The first field, behind the prefix.
+    // The first field, after the prefix.
     assert_eq!(answer.get(5), Some(&8), "{answer:?}");
     answer[6]
 }

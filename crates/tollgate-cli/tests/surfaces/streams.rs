@@ -1,4 +1,4 @@
-//! Streams of gRPC that a client holds open: `Watch` of health, and reflection.
+//! Open streams of gRPC: `Watch` of health, and reflection.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,17 +14,17 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-/// `list_services: "*"`, behind the prefix of gRPC.
+/// `list_services: "*"`, with the prefix of gRPC.
 const LIST_SERVICES: &[u8] = &[0, 0, 0, 0, 3, 7 << 3 | 2, 1, b'*'];
 
-/// One of each, which were answered once.
+/// One stream of each, with one response received.
 pub(crate) struct Streams(JoinHandle<[End; 2]>);
 
-/// What came until a stream ended.
+/// The data until a stream ended.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) told: Vec<u8>,
-    /// gRPC's.
+    /// The status of gRPC.
     pub(crate) status: String,
 }
 
@@ -46,13 +46,13 @@ impl Streams {
         Self(streams)
     }
 
-    /// How they ended.
+    /// Waits until they end, and returns how.
     pub(crate) fn ended(self) -> [End; 2] {
         self.0.join().unwrap()
     }
 }
 
-/// On a connection of its own, which is there as long as somebody may use it.
+/// On its own connection, which lives while it is used.
 struct Stream {
     answer: Incoming,
     _client: SendRequest<StreamRequest>,
@@ -84,7 +84,7 @@ impl Stream {
     }
 }
 
-/// What a client asks, and whether it may ask more.
+/// The request body of a client, which stays open if the client may send more.
 struct StreamRequest {
     question: Option<Bytes>,
     is_all: bool,

@@ -1,6 +1,6 @@
-//! The single values of the `store` section: lengths of time, shares, prefixes.
+//! The scalar values of the `store` section: durations, shares, prefixes.
 //!
-//! Not here: what they say about each other (`store`).
+//! `store` checks that they are consistent.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tollgate::Span;
 use tollgate::policy::{Node, Problems};
 
-/// It is in every key.
+/// The maximum length of the prefix, which is part of every key.
 const MAX_PREFIX_BYTES: usize = 32;
 
-/// A length of time, or `off`, which is none.
+/// Parses a duration, or `off`.
 pub(super) fn or_off(
     node: &Node,
     what: &str,
@@ -36,12 +36,12 @@ pub(super) fn or_off(
     time(node, what, range, problems)
 }
 
-/// Zero, in whatever unit.
+/// Whether the text is zero in any unit.
 fn is_zero(text: &str) -> bool {
     text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ') == "0"
 }
 
-/// A length of time, of which few last for seconds.
+/// Parses a duration that is usually below a second.
 pub(super) fn deadline(
     node: &Node,
     range: RangeInclusive<Span>,
@@ -59,7 +59,7 @@ pub(super) fn deadline(
 }
 
 fn time(node: &Node, what: &str, range: RangeInclusive<Span>, problems: &mut Problems) -> Option<Duration> {
-    // To whoever reads rates, zero has no meaning at all; here it is out of range.
+    // The parser of rates rejects zero; here it is a value out of range.
     if node.text().is_some_and(is_zero) {
         problems
             .error(node.place, format!("{what} is between {} and {}", range.start(), range.end()))
@@ -89,7 +89,7 @@ pub(super) fn prefix(node: &Node, problems: &mut Problems) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// `20%`.
+/// Parses a share such as `20%`.
 pub(super) fn share(node: &Node, problems: &mut Problems) -> Option<u8> {
     let text = node.word("`share`", problems)?.value;
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
@@ -97,7 +97,7 @@ pub(super) fn share(node: &Node, problems: &mut Problems) -> Option<u8> {
     if let Some(share) = number.parse().ok().filter(|share| digits && (1..=100).contains(share)) {
         return Some(share);
     }
-    // 0.2 is 20 %: moved by two digits, and not multiplied, which would round.
+    // Shifts two digits instead of multiplying, which would round.
     let hundredths = text.strip_prefix("0.").filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
     let meant = hundredths.map(|it| format!("{it:0<2}")).and_then(|it| it[..2].parse::<u8>().ok());
     let problem = problems.error(node.place, format!("`share` is 1% to 100%, not {}", node.describe()));
@@ -107,7 +107,7 @@ pub(super) fn share(node: &Node, problems: &mut Problems) -> Option<u8> {
     if digits && number.parse() == Ok(0) {
         problem.help("a limit that is to refuse everything meanwhile says `on_outage: deny`");
     } else {
-        problem.help("how much of a limit all nodes together grant while Redis gives no answer: 20%");
+        problem.help("the share of a limit that all nodes together grant while Redis does not answer: 20%");
     }
     None
 }

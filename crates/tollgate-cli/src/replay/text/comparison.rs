@@ -1,4 +1,4 @@
-//! One policy beside the first: which requests change fate.
+//! Renders the comparison of a policy with the first one.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::numbers::{counted, number};
 use super::{MAX_KEY_CHARS, Style, cut, headline, limit};
 use crate::client::printable;
 
-/// What a policy does differently from the first.
+/// Lists the requests whose decision differs from the first policy.
 pub(super) fn comparison(it: &Comparison, first: &str, style: Style, out: &mut String) {
     let _never = writeln!(out);
     headline(&it.policy, style, out);

@@ -1,4 +1,4 @@
-//! One limit of a report.
+//! Renders one limit of a report.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use tollgate_sim::replay::{Curve, CurvePoint, Exactness, LimitReport, Suggestion
 use super::numbers::{bar, counted, number, share};
 use super::{Style, folded, when, who};
 
-/// How long the longest bar is.
+/// The width of the longest bar.
 const BAR_WIDTH: u64 = 24;
-/// Where text begins.
+/// The indentation of text.
 const INDENT: &str = "         ";
 
-/// One limit: what it refused, whom, when, what other numbers would have, how exact it is, what to write instead.
+/// Renders one limit: refusals, keys, times, other rates, exactness and suggestion.
 pub(super) fn limit(limit: &LimitReport, style: Style, out: &mut String) {
     let mode = if limit.mode == "enforce" { String::new() } else { format!(", {}", limit.mode) };
     let _never = writeln!(
@@ -103,7 +103,7 @@ fn points(
     let mut none_before = false;
     for point in points {
         let is_own = (point.factor - 1.0).abs() < f64::EPSILON;
-        // Beyond the first that refuses nothing, the rest say no more.
+        // After the first rate that refuses nothing, further ones add no information.
         let is_told = point.refused > 0 || !none_before || is_own;
         none_before |= point.refused == 0;
         if !is_told {

@@ -1,17 +1,18 @@
-//! Numbers, shares and rows of blocks, as people read them in a terminal.
+//! Formats numbers, shares and strips for terminals.
 
 use tollgate_sim::plot::number::plural;
 
 pub(crate) use tollgate_sim::plot::number::{count as number, share};
 
-/// So many of something: `1 request`, `2 requests`.
+/// Formats a count: `1 request`, `2 requests`.
 pub(crate) fn counted(count: u64, one: &str) -> String {
     plural(count, one, &format!("{one}s"))
 }
 
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A row of blocks, at most so many: higher where more was refused, `·` where requests came and none was, nothing where none came.
+/// Renders a strip of at most `widest` blocks: the height shows refusals, `·` requests without
+/// refusals, a space no requests.
 pub(crate) fn strip(requests: &[u64], refused: &[u64], widest: usize) -> String {
     let wide = requests.len().div_ceil(widest.max(1)).max(1);
     let sums = |cells: &[u64]| -> Vec<u64> { cells.chunks(wide).map(|cells| cells.iter().sum()).collect() };
@@ -28,12 +29,12 @@ pub(crate) fn strip(requests: &[u64], refused: &[u64], widest: usize) -> String 
     requests.iter().zip(&refused).map(block).collect()
 }
 
-/// How many cells of a strip stand in one block.
+/// Returns the number of cells in one block of a strip.
 pub(crate) fn cells_in_a_block(cells: usize, widest: usize) -> u64 {
     u64::try_from(cells.div_ceil(widest.max(1)).max(1)).unwrap_or(1)
 }
 
-/// A bar as long as its share of the longest.
+/// Renders a bar proportional to the longest.
 pub(crate) fn bar(part: u64, longest: u64, widest: u64) -> String {
     if part == 0 || longest == 0 {
         return String::new();
@@ -47,7 +48,7 @@ pub(crate) fn bar(part: u64, longest: u64, widest: u64) -> String {
     bar
 }
 
-/// A stretch in the unit that people would say: `30 minutes`.
+/// Formats a duration in a suitable unit: `30 minutes`.
 pub(crate) fn stretch(seconds: u64) -> String {
     let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
     let unit = units.into_iter().find(|(size, _)| seconds.is_multiple_of(*size));
@@ -60,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_read_as_people_say_them() {
+    fn durations_use_a_suitable_unit() {
         assert_eq!([1, 60, 7_200, 90].map(stretch), ["1 second", "1 minute", "2 hours", "90 seconds"]);
     }
 
     #[test]
-    fn a_strip_is_never_wider_than_asked_and_loses_no_refusal() {
+    fn a_strip_fits_its_width_and_shows_every_refusal() {
         assert_eq!(strip(&[4, 4, 0, 4], &[0, 1, 0, 4], 10), "·▂ █");
         let (requests, mut refused) = (vec![1; 240], vec![0; 240]);
         refused[239] = 1;

@@ -1,4 +1,4 @@
-//! The head of the screen: is it us, since when, how much.
+//! The header of the screen: condition, uptime and traffic.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -27,7 +27,7 @@ pub(super) fn lines(state: &State, palette: Palette, width: u16) -> Vec<Line<'_>
     first.push(Span::styled(format!("  {}", state.url), palette.quiet()));
     let mut second = words::store(overview);
     for more in [words::latency(overview), words::totals(overview)] {
-        // Whole or not at all.
+        // Shown completely or not at all.
         if !more.is_empty() && second.chars().count() + 2 + more.chars().count() <= usize::from(width) {
             second.push_str("  ");
             second.push_str(&more);
@@ -54,7 +54,7 @@ fn condition(state: &State, palette: Palette) -> (String, Style) {
     (words::condition(overview), style)
 }
 
-/// What must not be overlooked; the worst first.
+/// Returns the most severe notice.
 fn notice(state: &State) -> Option<String> {
     let overview = &state.look.overview;
     if let Some(trouble) = &state.trouble {
@@ -82,7 +82,7 @@ fn notice(state: &State) -> Option<String> {
     None
 }
 
-/// The last five minutes: what passed and what did not.
+/// Draws the traffic of the last five minutes.
 pub(super) fn traffic(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let series = &state.look.overview.series;
     let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas::<2>(area);
@@ -90,7 +90,7 @@ pub(super) fn traffic(frame: &mut Frame<'_>, area: Rect, state: &State, palette:
         (halves[0], "allowed", &series.allowed, palette.good()),
         (halves[1], "refused", &series.refused, palette.bad()),
     ] {
-        // The present second is not over: the one before it is a whole one.
+        // The current second is in progress, so the previous one is shown.
         let now = values.iter().rev().nth(1).copied().unwrap_or_default();
         let most = values.iter().max().copied().unwrap_or_default();
         let title = format!(" {name} {}/s; 5 min: most {}/s ", number(now), number(most));
@@ -100,14 +100,14 @@ pub(super) fn traffic(frame: &mut Frame<'_>, area: Rect, state: &State, palette:
     }
 }
 
-/// As many columns as there is room for, each the mean of its seconds and above zero if
-/// any was.
+/// Resamples to the available columns. Each is the mean of its seconds, and above zero if any second
+/// was.
 fn resampled(values: &[u64], room: usize) -> Vec<u64> {
     if room == 0 || values.is_empty() {
         return Vec::new();
     }
     let each = values.len().div_ceil(room);
-    // The last column is whole; the first may not be.
+    // The last column is complete; the first may be partial.
     let first = values.len() % each;
     let (oldest, rest) = values.split_at(first);
     let mean = |part: &[u64]| {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_fits_any_width_and_loses_no_spike() {
+    fn a_series_fits_any_width_and_shows_every_spike() {
         assert_eq!(resampled(&[1, 2, 3], 3), [1, 2, 3]);
         assert_eq!(resampled(&[1, 2, 3, 4, 5], 3), [1, 3, 5]);
         assert_eq!(resampled(&[0, 0, 0, 1], 2), [0, 1]);

@@ -1,4 +1,4 @@
-//! The four lists of the screen.
+//! Draws the four lists of the screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -11,7 +11,7 @@ use crate::top::state::{Pane, State};
 use crate::top::{number, percent, words};
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State, palette: Palette) {
-    // Only what can be seen is made: a policy may have ten thousand limits.
+    // Only visible rows are built, because a policy may have ten thousand limits.
     let room = usize::from(area.height);
     let selected = state.selected(pane);
     let from = selected.saturating_sub(room.saturating_sub(3) / 2);
@@ -68,7 +68,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
                 [Constraint::Length(8), Constraint::Length(12), Constraint::Fill(3), Constraint::Fill(2)];
             let mut head = vec!["at", "fate", "request", "limit"];
             let mut widths = fixed.to_vec();
-            // Last, so that a narrow window goes without it.
+            // The last column, so that a narrow window omits it.
             if area.width >= 60 {
                 head.push("client");
                 widths.push(Constraint::Fill(2));
@@ -99,7 +99,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
     frame.render_stateful_widget(table, area, &mut at);
 }
 
-/// `>` stands for a column of numbers.
+/// `>` marks a column of numbers.
 fn heading(text: &str) -> Cell<'_> {
     match text.strip_prefix('>') {
         Some(text) => Cell::new(Line::raw(text).right_aligned()),

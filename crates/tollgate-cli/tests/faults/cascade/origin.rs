@@ -1,4 +1,4 @@
-//! An origin that counts who comes, and serves few at a time.
+//! An origin that counts requests, and serves few at a time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// How many it serves at once.
+/// The number of requests that it serves at once.
 const WORKERS: usize = 2;
-/// How long each takes: a hundred a second in all.
+/// The service time: a hundred requests a second in total.
 const WORK_TIME: Duration = Duration::from_millis(20);
 
-/// An origin of one test. Its threads end with the process.
+/// The origin of one test. Its threads end with the process.
 pub(super) struct Origin {
     address: SocketAddr,
     desk: Arc<Desk>,
@@ -53,7 +53,7 @@ impl Origin {
         self.desk.state.lock().unwrap().served
     }
 
-    /// How many waited at once, at most.
+    /// Returns the maximum number of requests that waited at once.
     pub(super) fn longest_queue(&self) -> usize {
         self.desk.state.lock().unwrap().longest
     }

@@ -1,4 +1,4 @@
-//! A way to Redis that takes its time, if told so.
+//! A link to Redis with an optional delay.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tollgate_testkit::Redis;
 
-/// Carries bytes both ways. Its threads end with the process.
+/// Forwards bytes in both directions. Its threads end with the process.
 pub(super) struct SlowLink {
     address: SocketAddr,
-    /// In milliseconds.
+    /// The delay in milliseconds.
     delay: Arc<AtomicU64>,
 }
 
@@ -38,7 +38,7 @@ impl SlowLink {
         self.address
     }
 
-    /// Questions take so much longer from now on, one after the other.
+    /// Delays each request from now on, one after the other.
     pub(super) fn delay(&self, time: Duration) {
         self.delay.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Callers that ask one question after the other, and note what they were told.
+//! Callers that send sequential requests, and record the responses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use serde_json::Value;
 use super::rig::{KEYS, tight_key};
 use crate::client::{Answer, Client};
 
-/// Between two questions of one caller: two cores have to do for everybody.
+/// The pause between two requests of a caller, because all processes share two cores.
 const THINK_TIME: Duration = Duration::from_millis(3);
 
-/// One question and what came of it.
+/// A request and its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
     pub(crate) took: Duration,
-    /// Zero: no answer.
+    /// Zero if there was no response.
     pub(crate) status: u16,
     pub(crate) allowed: bool,
-    /// Unknown of the gateway.
+    /// Unknown for the gateway.
     pub(crate) degraded: Option<bool>,
-    /// Which tight key; none of a wide one.
+    /// The index of the tight key; `None` for a wide one.
     pub(crate) tight: Option<usize>,
     pub(crate) node: usize,
 }
@@ -34,19 +34,19 @@ impl Sample {
         self.at + self.took
     }
 
-    /// Whether the caller was left without an answer that is one.
+    /// Whether the caller got a 5xx or no response.
     pub(crate) fn is_error(&self) -> bool {
         self.status == 0 || self.status >= 500
     }
 }
 
-/// What is seen of a load while it runs.
+/// Live counters of a running load.
 pub(crate) struct Live {
     started: Instant,
     stopped: AtomicBool,
-    /// Of tight keys.
+    /// Admissions of tight keys.
     admitted: AtomicU64,
-    /// When the last degraded decision was made, in microseconds since the start.
+    /// The time of the last degraded decision, in microseconds since the start.
     last_degraded: AtomicU64,
 }
 
@@ -83,14 +83,14 @@ impl Live {
     }
 }
 
-/// Who is asked.
+/// The endpoint that is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Surface {
     Api(SocketAddr),
     Gateway(SocketAddr),
 }
 
-/// One caller with a connection of its own.
+/// A caller with its own connection.
 pub(crate) struct Caller {
     surface: Surface,
     node: usize,
@@ -102,7 +102,7 @@ impl Caller {
         Self { surface, node, connection: None }
     }
 
-    /// Asks once. A connection that broke is made anew for the next question.
+    /// Sends one request. A broken connection is replaced for the next one.
     pub(crate) fn ask(&mut self, tight: Option<usize>, wide: usize) -> Sample {
         let (path, key) = match tight {
             Some(number) => ("/tight", tight_key(number)),
@@ -152,13 +152,13 @@ impl Caller {
         answer
     }
 
-    /// Asks again and again in a thread of its own, until the load is stopped.
+    /// Sends requests on a separate thread, until the load is stopped.
     pub(crate) fn keep_asking(mut self, seed: u64, live: &Arc<Live>) -> JoinHandle<Vec<Sample>> {
         let live = Arc::clone(live);
         thread::spawn(move || {
             let (mut samples, mut rng) = (Vec::new(), Rng(seed));
             while !live.stopped.load(Ordering::SeqCst) {
-                // The gateway does not say who decided, so it is asked about tight keys only.
+                // The gateway does not report the deciding store, so it gets only tight keys.
                 let tight = matches!(self.surface, Surface::Gateway(_)) || samples.len() % 2 == 0;
                 let wide = rng.below(KEYS);
                 let sample = self.ask(tight.then(|| rng.favourite(KEYS)), wide);
@@ -171,7 +171,7 @@ impl Caller {
     }
 }
 
-/// The same every time: xorshift.
+/// A deterministic xorshift generator.
 struct Rng(u64);
 
 impl Rng {
@@ -182,14 +182,15 @@ impl Rng {
         usize::try_from(self.0 >> 33).unwrap_or(0) % most
     }
 
-    /// Half of the time one of the first quarter: some keys are spent early, others late.
+    /// Returns one of the first quarter half of the time, so that some keys are spent early and others
+    /// late.
     fn favourite(&mut self, most: usize) -> usize {
         let favoured = self.below(2) == 0;
         self.below(if favoured { most / 4 } else { most })
     }
 }
 
-/// So many per cent took no longer.
+/// Returns the percentile of the times.
 pub(crate) fn percentile(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
     let at = times.len() * percent / 100;

@@ -1,11 +1,10 @@
-//! One fault from start to end: servers, load, measurements, a row of the table.
+//! The harness of a fault: servers, load, measurements, and a row of the table.
 //!
-//! Two kinds of keys. *Tight* ones have small limits and are spent to the last unit, so
-//! that what was admitted can be counted against what was allowed. *Wide* ones never run
-//! out, so that each of their requests needs Redis: they show how long decisions take
-//! and whose they are.
+//! There are two kinds of keys. *Tight* keys have small limits and are spent completely, so that
+//! admissions can be compared with the allowed number. *Wide* keys never run out, so each of their
+//! requests needs Redis: they show the latency and the source of decisions.
 //!
-//! Not here: what breaks (the modules beside).
+//! The faults are in the other modules.
 
 mod load;
 mod report;

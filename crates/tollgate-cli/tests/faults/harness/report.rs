@@ -1,4 +1,4 @@
-//! What was measured: a row of the table, and what must hold of it.
+//! The measurements: a row of the table, and the assertions about it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use tollgate_testkit::ProgramOutput;
 use super::load::{Sample, percentile};
 use super::rig::{Fault, KEYS, LIMIT, ServedNode};
 
-/// Recovery that takes longer than this fails a test, however busy the machine is.
+/// The maximum recovery time in a test, generous for a busy machine.
 const MAX_RECOVERY: Duration = Duration::from_secs(10);
-/// What a node grants of a limit while it cannot ask, in per cent over all nodes.
+/// The share of a limit that all nodes together grant during an outage, in percent.
 const SHARE: u64 = 20;
 
-/// What came of a fault.
+/// The result of a fault.
 pub(crate) struct Report {
-    /// What tight keys were granted, of which those of the limit, of `on_outage`, and
-    /// what the fault gave back, may be as many as this.
+    /// The admissions of tight keys, and their maximum: the limit, the share of `on_outage`, and the
+    /// units that the fault gave back.
     pub(crate) admitted: u64,
     pub(crate) allowed: AllowedRange,
     pub(crate) degraded: usize,
     pub(crate) decisions: usize,
-    /// Callers without an answer, or with a 5xx.
+    /// Callers with a 5xx or without a response.
     pub(crate) errors: usize,
     before: Duration,
     during: Duration,
     longest: Duration,
-    /// Until the first decision of each node that was the store's again.
+    /// The time until each node had a decision of the store again.
     first: Duration,
-    /// Until the last that was not.
+    /// The time until the last degraded decision.
     recovered: Duration,
     pub(crate) samples: Vec<Sample>,
     pub(crate) logs: Vec<String>,
 }
 
-/// What may be admitted.
+/// The allowed admissions.
 #[derive(Clone, Copy)]
 pub(crate) struct AllowedRange {
     limit: u64,
@@ -125,7 +125,7 @@ impl Report {
         );
     }
 
-    /// What holds for all faults.
+    /// Checks the assertions of all faults.
     #[track_caller]
     pub(super) fn hold(&self) {
         let told = || {
@@ -137,7 +137,7 @@ impl Report {
         assert!(strange.is_none(), "{strange:?}:\n{}", told());
         let (admitted, allowed) = (self.admitted, self.allowed.total());
         assert!(admitted <= allowed, "{admitted} of {allowed}: {}\n{}", self.by_key(), told());
-        // Else nothing was shown at all. What timed out may have been charged as well.
+        // Otherwise the test shows nothing. A request that timed out may have been charged.
         assert!(admitted >= self.allowed.limit / 2, "{admitted} of {allowed}:\n{}", told());
         let (first, recovered) = (self.first, self.recovered);
         assert!(recovered < MAX_RECOVERY && first < MAX_RECOVERY, "{first:?}, {recovered:?}:\n{}", told());
@@ -145,8 +145,8 @@ impl Report {
 }
 
 impl Report {
-    /// What each key was granted: by Redis, by nodes without it, and by the gateway, which
-    /// does not say whose decision it was.
+    /// Lists the admissions of each key: by Redis, by nodes without it, and by the gateway, which does
+    /// not report the source.
     fn by_key(&self) -> String {
         let granted = |key: usize, degraded: Option<bool>| {
             let is = |it: &&Sample| it.tight == Some(key) && it.allowed && it.degraded == degraded;
@@ -157,7 +157,7 @@ impl Report {
     }
 }
 
-/// Leaves a row where `make faults` looks for it.
+/// Writes a row for `make faults`.
 pub(crate) fn write_row(place: u32, row: &Value) {
     let folder = folder();
     fs::create_dir_all(&folder).unwrap();
@@ -169,12 +169,12 @@ pub(crate) fn write_row(place: u32, row: &Value) {
     println!("{row:#}");
 }
 
-/// Beside what is built, wherever that is.
+/// Returns the directory for rows, beside the build output.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("faults")
 }
 
-/// Such as `Redis 8.0.2`.
+/// Returns the version, such as `Redis 8.0.2`.
 fn version() -> String {
     let mut command = Command::new("redis-server");
     command.arg("--version");

@@ -1,4 +1,4 @@
-//! Whether a Redis serves: as much of its protocol as it takes to ask.
+//! Checks whether a Redis serves, with a minimal client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Redis, wait_until};
 
-/// A server that takes longer does not serve yet.
+/// The timeout, after which a server counts as not serving.
 const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A script that writes: what decisions need.
+/// A script that writes, as decisions do.
 const QUESTION: &str = "EVAL \"return redis.call('SET', KEYS[1], 1, 'PX', 100)\" 1 prober\r\n";
 
-/// Whether it runs scripts that write, for whoever knows the password.
+/// Whether it runs scripts that write, with this password.
 pub(crate) fn serves(redis: &Redis, password: Option<&str>) -> bool {
     ask(redis, password).is_ok_and(|answer| answer.ends_with("+OK\r\n"))
 }
 
-/// Waits for that, and says since when.
+/// Waits until it serves, and returns the time.
 pub(crate) fn wait_until_it_serves(redis: &Redis) -> Instant {
     wait_until("serving Redis", || serves(redis, None));
     Instant::now()
 }
 
-/// Waits until these replicas have heard of all that the primary had written when asked.
+/// Waits until these replicas have all writes of the primary.
 pub(crate) fn wait_until_copied(primary: &Redis, replicas: &[&Redis]) {
     let offset = |redis: &Redis, name: &str| -> u64 {
         let told = redis.cli(&["INFO", "replication"]);

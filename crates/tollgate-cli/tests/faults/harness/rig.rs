@@ -1,4 +1,4 @@
-//! Servers under load, and the walk through one fault.
+//! Servers under load, and the sequence of one fault.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,45 +13,45 @@ use crate::client::{get, told};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// What one tight key may spend in a day, so that nothing comes back within a test.
+/// The daily limit of a tight key, so that nothing is refilled within a test.
 pub(crate) const LIMIT: u64 = 50;
-/// How many tight keys there are.
+/// The number of tight keys.
 pub(crate) const KEYS: usize = 40;
-/// Callers of the API and of the gateway, for all nodes together.
+/// The callers of the API and of the gateway, for all nodes together.
 const CALLERS: (usize, usize) = (6, 2);
-/// How long all is well at first.
+/// The time without a fault at the start.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Nothing degraded for so long: recovered.
+/// The time without degraded decisions after which the system counts as recovered.
 const RECOVERED_AFTER: Duration = Duration::from_secs(1);
-/// Whoever has not recovered by then never will.
+/// The time limit for recovery.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// One thing that breaks.
+/// A fault.
 pub(crate) struct Fault<'f> {
-    /// Where its row stands in the table.
+    /// The position of its row in the table.
     pub(crate) place: u32,
-    /// What breaks, for people.
+    /// The description of the fault.
     pub(crate) name: &'f str,
-    /// What the store is.
+    /// The kind of store.
     pub(crate) topology: &'f str,
     /// The fields of `store`.
     pub(crate) store: String,
-    /// How many servers share it.
+    /// The number of servers that share it.
     pub(crate) nodes: usize,
-    /// Why more than limit and share may be admitted, if so.
+    /// The reason why more than limit and share may be admitted, if any.
     pub(crate) why: &'f str,
 }
 
-/// What a fault left behind.
+/// The state after a fault.
 pub(crate) struct ServedNode {
-    /// Since when Redis serves again.
+    /// The time since which Redis serves again.
     pub(crate) at: Instant,
-    /// What the fault may have given back: units that were spent and are forgotten.
+    /// The units that the fault may have given back: spent and forgotten.
     pub(crate) lost: u64,
 }
 
 impl ServedNode {
-    /// With all that was spent.
+    /// Creates the state without a loss.
     pub(crate) fn since(at: Instant) -> Self {
         Self { at, lost: 0 }
     }
@@ -63,7 +63,7 @@ pub(crate) struct Rig {
     pub(crate) live: Arc<Live>,
 }
 
-/// What a tight key is called.
+/// Returns the name of a tight key.
 pub(crate) fn tight_key(number: usize) -> String {
     format!("tight-{number:02}")
 }
@@ -78,7 +78,7 @@ impl Rig {
         );
         let nodes: Vec<_> = (0..fault.nodes).map(|_| Tollgate::start(BINARY, &policy)).collect();
         if nodes.len() > 1 {
-            // Each divides by the number that it last heard.
+            // Each node divides by the last known number of nodes.
             wait_until("nodes that know each other", || {
                 let known = format!("\ntollgate_nodes {}\n", nodes.len());
                 nodes.iter().all(|node| page(node.api, "/metrics").contains(&known))
@@ -87,8 +87,7 @@ impl Rig {
         Self { nodes, live: Live::new() }
     }
 
-    /// What tight keys were granted so far: all that can have been spent, and a little
-    /// more, for what is under way.
+    /// Returns an upper bound of the units that tight keys have spent, including requests in flight.
     pub(crate) fn spent(&self) -> u64 {
         self.live.admitted() + Self::under_way()
     }
@@ -97,12 +96,12 @@ impl Rig {
         u64::try_from(CALLERS.0 + CALLERS.1).unwrap_or(0)
     }
 
-    /// What they were granted since `spent` said so much, likewise.
+    /// Returns an upper bound of the units spent since `spent` returned `before`.
     pub(crate) fn spent_since(&self, before: u64) -> u64 {
         Self::under_way() + self.spent() - before
     }
 
-    /// Goes on for a while.
+    /// Keeps the load running for some time.
     #[allow(clippy::unused_self, reason = "the load is what goes on")]
     pub(crate) fn endure(&self, time: Duration) {
         thread::sleep(time);
@@ -116,7 +115,7 @@ impl Rig {
         callers.zip(1..).map(|(caller, seed)| caller.keep_asking(seed * 0x9e37_79b9, &self.live)).collect()
     }
 
-    /// Waits until nothing has been degraded for a while.
+    /// Waits until no decision has been degraded for some time.
     fn settle(&self, since: Instant) {
         while self.live.last_degraded().max(since).elapsed() < RECOVERED_AFTER
             && since.elapsed() < RECOVERY_TIMEOUT
@@ -125,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// Spends what tight keys still have.
+    /// Spends the remaining units of the tight keys.
     fn drain(&self) -> Vec<Sample> {
         let owed = || self.nodes.iter().any(|node| told(node.api, "/readyz")["store"]["ledger_keys"] != 0);
         let start = Instant::now();
@@ -147,13 +146,13 @@ impl Rig {
     }
 }
 
-/// One page as text.
+/// Returns a page as text.
 pub(crate) fn page(api: SocketAddr, path: &str) -> String {
     String::from_utf8_lossy(&get(api, path).body).into_owned()
 }
 
-/// Breaks one thing under load, waits until all is well again, spends the rest, writes
-/// the row, and holds what holds for all faults.
+/// Causes a fault under load, waits for recovery, spends the rest, writes the row, and checks the
+/// assertions of all faults.
 pub(crate) fn run(fault: &Fault<'_>, break_it: impl FnOnce(&Rig) -> ServedNode) -> Report {
     let rig = Rig::start(fault);
     let callers = rig.load();
