@@ -1,4 +1,6 @@
-//! One limit in four lines of Rust: `cargo run -p tollgate --example gate`.
+//! A single limit in four lines of Rust.
+//!
+//! Run it with `cargo run -p tollgate --example gate`.
 
 use tollgate::{Bucket, Gate, QuotaError, Rate};
 

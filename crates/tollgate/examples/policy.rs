@@ -1,4 +1,6 @@
-//! Three lines of YAML, and what they answer: `cargo run -p tollgate --example policy`.
+//! A policy of three lines of YAML, and its decisions.
+//!
+//! Run it with `cargo run -p tollgate --example policy`.
 
 use tollgate::{Call, Limiter, PolicyError};
 

@@ -1,9 +1,9 @@
-//! What a limiter answers about a request.
+//! The decision of a limiter about a request.
 //!
-//! Every limit that applied is in it, also when the request was allowed: a
-//! client that can see what is left slows down before it is refused.
+//! A decision lists every limit that applied, also when the request was allowed: a client that
+//! knows its remaining units can slow down before it is refused.
 //!
-//! Not here: wording it (`tollgate_http` for HTTP).
+//! Formatting for HTTP is in `tollgate_http`.
 
 use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
@@ -13,10 +13,10 @@ use crate::id::DecisionId;
 use crate::outage::{FallbackOutcome, LocalDecision, Part, denies};
 use crate::receipt::Receipt;
 
-/// The wait that callers are told where nobody can put a time to it.
+/// The wait given to callers when the actual wait is unknown.
 const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 
-/// What a limiter answers about a request.
+/// The decision of a limiter about a request.
 ///
 /// ```
 /// # use tollgate::{Call, Fate, Limiter};
@@ -37,34 +37,34 @@ pub struct Decision<'l> {
     /// How far the wall clock is ahead of `at`, in microseconds.
     wall_ahead: i64,
     pub(crate) owner: Option<Owner>,
-    /// What was decided without the store. Boxed, since nearly never there.
+    /// The decision made without the store. Boxed, because it is rarely present.
     pub(crate) degraded: Option<Box<LocalDecision>>,
-    /// Its name, once somebody was told of it.
+    /// The id, once an observer or a caller has seen it.
     pub(crate) id: Option<DecisionId>,
 }
 
-/// How a decision came about.
+/// The reason for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<'l> {
-    /// Every limit that applied had room, or none applied.
+    /// Every limit that applied had room, or no limit applied.
     Admitted,
-    /// At least one limit had no room. Nothing was charged, but for limits that count refusals.
+    /// At least one limit had no room. Nothing was charged, except limits that count refusals.
     Refused,
-    /// Allow-listed: no limit was looked at.
+    /// Allow-listed: no limit was checked.
     AllowListed(&'l ListEntry),
-    /// Deny-listed: no limit was looked at.
+    /// Deny-listed: no limit was checked.
     DenyListed(&'l ListEntry),
-    /// Servers may take the path for different places, and the policy says to refuse such: no
-    /// limit was looked at.
+    /// Servers may resolve the path differently, and the policy refuses such paths: no limit was
+    /// checked.
     AmbiguousPath,
-    /// A limit refuses this key, plan or lack of a key without counting.
+    /// A limit blocks this key, this plan or a missing key without counting.
     Blocked(Block<'l>),
-    /// The store gave no answer, and at least one limit would rather refuse than not
-    /// count ([`Decision::uncountable`] names them). Nothing was charged.
+    /// The store gave no answer, and at least one limit refuses requests that it cannot count
+    /// ([`Decision::uncountable`] names them). Nothing was charged.
     Uncountable,
 }
 
-/// One limit's part in a decision.
+/// The outcome of one limit in a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitOutcome<'d> {
     check: &'d Check<'d>,
@@ -73,7 +73,7 @@ pub struct LimitOutcome<'d> {
 }
 
 impl<'l> Decision<'l> {
-    /// Nothing has been looked at yet, so nothing stands in the way.
+    /// Creates a decision without any checks, which admits.
     #[inline]
     pub(crate) fn undecided() -> Self {
         let (checks, outcomes) = (Checks::new(), Outcomes::new());
@@ -89,14 +89,14 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// The outcomes are there; this is what they come to.
+    /// Sets the outcomes of the store and derives the result from them.
     #[inline]
     pub(crate) fn count(&mut self, admitted: bool, at: Timestamp, wall_ahead: i64) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
         (self.at, self.wall_ahead) = (Some(at), wall_ahead);
     }
 
-    /// The store gave no answer; this is what the limits say then.
+    /// Sets the outcomes that this node decided because the store gave no answer.
     pub(crate) fn degrade(&mut self, found: FallbackOutcome, wall_ahead: i64) {
         self.wall_ahead = wall_ahead;
         self.fate = match found.admitted {
@@ -109,7 +109,7 @@ impl<'l> Decision<'l> {
         self.degraded = Some(Box::new(found.degraded));
     }
 
-    /// A list or a block has decided; no limit's outcome is shown.
+    /// Sets the result of a list or a block; no outcomes are shown.
     pub(crate) fn settle_uncounted(&mut self, matched: Matched<'l>) {
         self.fate = match matched {
             Matched::Applies => Fate::Admitted,
@@ -122,58 +122,58 @@ impl<'l> Decision<'l> {
         self.owner = None;
     }
 
-    /// How it came about.
+    /// Returns the reason for the decision.
     pub const fn fate(&self) -> Fate<'l> {
         self.fate
     }
 
-    /// Whether the request may go ahead.
+    /// Returns whether the request may proceed.
     pub const fn is_allowed(&self) -> bool {
         matches!(self.fate, Fate::Admitted | Fate::AllowListed(_))
     }
 
-    /// Whether it was made without the store, which gave no answer: as the limits'
-    /// `on_outage` says, and on this node alone.
+    /// Returns whether it was made on this node alone, by the limits' `on_outage`, because the
+    /// store gave no answer.
     pub const fn is_degraded(&self) -> bool {
         self.degraded.is_some()
     }
 
-    /// The limits that would rather refuse than not count, where those decided
-    /// ([`Fate::Uncountable`]).
+    /// Returns the limits that refused because they could not count ([`Fate::Uncountable`]).
     pub fn uncountable(&self) -> impl Iterator<Item = &'l Limit> {
         let checks = if self.fate == Fate::Uncountable { &self.checks[..] } else { &[] };
-        // Windows of one limit are neighbours.
+        // Windows of one limit are adjacent.
         let mut last = None;
         checks.iter().map(|check| check.limit).filter(move |limit| {
             denies(limit) && last.replace(limit.name()).is_none_or(|name| name != limit.name())
         })
     }
 
-    /// When, by the store's clock; `None` where nothing was counted.
+    /// Returns the time by the store's clock, or `None` if nothing was counted.
     pub const fn at(&self) -> Option<Timestamp> {
         self.at
     }
 
-    /// When, by the wall clock: what dates in an answer count from. The store's own clock
-    /// need not follow a wall clock that is corrected while the process runs.
+    /// Returns the time by the wall clock, for dates in an answer. The store's own clock need not
+    /// follow corrections of the wall clock while the process runs.
     pub fn wall_at(&self) -> Option<Timestamp> {
         self.at.map(|at| at.shifted(self.wall_ahead))
     }
 
-    /// Who holds the slots this decision took, if it took any.
+    /// Returns the owner of the slots that this decision took, if it took any.
     pub const fn owner(&self) -> Option<Owner> {
         self.owner
     }
 
-    /// What was charged, to be settled when the decision is gone; `None` where nothing was.
+    /// Returns a receipt to settle the charge after the decision is dropped, or `None` if nothing
+    /// was charged.
     pub fn receipt(&self) -> Option<Receipt> {
         Receipt::of(self)
     }
 
-    /// Every limit that was counted, window by window, in the order of the policy.
+    /// Returns every limit that was counted, window by window, in the order of the policy.
     ///
-    /// Of a degraded decision, those that this node counted: with the numbers of its
-    /// share.
+    /// For a degraded decision, these are the limits that this node counted, with the numbers of
+    /// its share.
     #[inline]
     pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitOutcome<'_>> {
         Limits {
@@ -183,8 +183,8 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// Tells what is left after a later decision about one of the requests that were decided
-    /// together, by the same limits.
+    /// Updates the remaining units from a later decision, by the same limits, about one of the
+    /// requests that were decided together.
     pub fn follow(&mut self, part: u32, later: &Decision<'_>) {
         let of_part = self.checks.iter().zip(&mut self.outcomes).filter(|(check, _)| check.part == part);
         for ((_, outcome), later) in of_part.zip(&later.outcomes) {
@@ -192,18 +192,18 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// Refusals without counting by limits in shadow mode: what would have happened.
+    /// Returns the blocks of limits in shadow mode: refusals that were not enforced.
     pub fn shadowed(&self) -> &[Block<'l>] {
         self.checks.shadowed()
     }
 
-    /// The limit that matters most to the caller.
+    /// Returns the limit that matters most to the caller.
     ///
-    /// Of a refusal, the one to wait for longest: whoever waits for it has
-    /// waited for all. Else the one with the least left, since it refuses first.
-    /// Limits in shadow mode decide nothing.
+    /// For a refusal, it is the limit with the longest wait: after that wait, all limits have room.
+    /// Otherwise it is the limit with the least remaining, since it refuses first. Limits in shadow
+    /// mode are ignored.
     pub fn limiting(&self) -> Option<LimitOutcome<'_>> {
-        // Asked once and not for each limit: every answer names the limiting limit.
+        // Tested once instead of per limit: every answer needs the limiting limit.
         if self.degraded.is_some() {
             return self.limiting_among(self.limits());
         }
@@ -224,16 +224,16 @@ impl<'l> Decision<'l> {
         }
     }
 
-    /// Returns the limit that is closest to refusing among those that `is_meant` selects: the one
-    /// with the least left. Limits in shadow mode are left out.
+    /// Returns the limit with the least remaining among those that `is_meant` selects. Limits in
+    /// shadow mode are ignored.
     pub fn closest_among(&self, is_meant: impl Fn(&LimitOutcome<'_>) -> bool) -> Option<LimitOutcome<'_>> {
         let meant = self.limits().filter(|it| it.is_binding() && is_meant(it));
         meant.min_by_key(LimitOutcome::closeness)
     }
 
-    /// The limit that matters most to the caller, as [`limiting`](Self::limiting) has it, but
-    /// by the waits that callers are told: a lease that ends late does not go before a
-    /// limit that really takes longer.
+    /// Returns the limit that matters most to the caller, as [`limiting`](Self::limiting) does, but
+    /// by the advised waits: a lease that ends late does not outrank a limit with a longer actual
+    /// wait.
     pub fn limiting_for_retry(&self) -> Option<LimitOutcome<'_>> {
         if self.fate != Fate::Refused {
             return self.limiting();
@@ -245,8 +245,8 @@ impl<'l> Decision<'l> {
         })
     }
 
-    /// How long callers are told to wait, before any jitter. `None` for what is allowed,
-    /// and where waiting does not help.
+    /// Returns the wait to advise to callers, before jitter. `None` if the request is allowed or
+    /// waiting does not help.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter, Span};
@@ -254,7 +254,7 @@ impl<'l> Decision<'l> {
     /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
     /// assert_eq!(limiter.check(&call).advised_wait(), None);
     /// let refused = limiter.check(&call);
-    /// // A lease may last for a minute; most slots are given back long before.
+    /// // A lease may last for a minute; most slots are released long before.
     /// assert_eq!(refused.advised_wait(), Some(Span::from_secs(1)));
     /// assert!(refused.retry_after() > refused.advised_wait());
     /// # Ok::<(), tollgate::PolicyError>(())
@@ -262,26 +262,26 @@ impl<'l> Decision<'l> {
     pub fn advised_wait(&self) -> Option<Span> {
         match self.fate {
             Fate::Refused => self.limiting_for_retry()?.advised_wait(),
-            // When the store is back nobody knows, but it is asked every second.
+            // The end of the outage is unknown, but the store is probed every second.
             Fate::Uncountable => Some(DEFAULT_RETRY_AFTER),
             _ => None,
         }
     }
 
-    /// How long to wait before the same request can pass, if nobody else
-    /// spends. `None` for what is allowed, and where waiting does not help.
+    /// Returns the wait after which the same request can pass if no other request spends. `None` if
+    /// the request is allowed or waiting does not help.
     pub fn retry_after(&self) -> Option<Span> {
         if self.fate == Fate::Refused { self.limiting()?.outcome.retry_after() } else { None }
     }
 }
 
-/// The limits of a decision. By hand: every answer walks over them several times, and
-/// nearly none is degraded.
+/// The limits of a decision. A hand-written iterator, because every answer iterates several times
+/// and few decisions are degraded.
 #[derive(Clone)]
 struct Limits<'d> {
     checks: &'d [Check<'d>],
     outcomes: std::slice::Iter<'d, Outcome>,
-    /// Which checks the outcomes are of, where it is not each in turn.
+    /// The checks that the outcomes belong to, if they are not all checks in order.
     parts: Option<std::slice::Iter<'d, Part>>,
 }
 
@@ -309,7 +309,7 @@ impl<'d> Iterator for Limits<'d> {
         self.outcomes.size_hint()
     }
 
-    /// What most walks come to: asked once whether it is degraded, not for each limit.
+    /// The common case: tests for degradation once, not per limit.
     #[inline]
     fn fold<B, F: FnMut(B, LimitOutcome<'d>) -> B>(self, start: B, mut with: F) -> B {
         if self.parts.is_none() {
@@ -328,67 +328,68 @@ impl<'d> Iterator for Limits<'d> {
 
 impl ExactSizeIterator for Limits<'_> {}
 
-/// How long callers are told to wait for a rule that answered so: what
-/// [`LimitOutcome::advised_wait`] is, for whoever only looked.
+/// Returns the wait to advise to callers for this outcome of a rule, as
+/// [`LimitOutcome::advised_wait`] does, for callers that only peeked.
 pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Span> {
     let wait = outcome.retry_after()?;
     Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait })
 }
 
 impl<'d> LimitOutcome<'d> {
-    /// The limit in the policy.
+    /// Returns the limit in the policy.
     pub const fn limit(&self) -> &'d Limit {
         self.check.limit
     }
 
-    /// The rule that was applied: the limit's own, its plan's or its override's; of a
-    /// degraded decision, this node's share of that.
+    /// Returns the rule that was applied: that of the limit, of its plan or of its override. For a
+    /// degraded decision, returns this node's share of that rule.
     pub const fn rule(&self) -> &'d Rule {
         self.rule
     }
 
-    /// The rule of the policy: what [`rule`](Self::rule) is, or is this node's share of.
+    /// Returns the rule of the policy: either [`rule`](Self::rule) itself, or the rule it is a
+    /// share of.
     pub const fn policy_rule(&self) -> &'d Rule {
         self.check.rule
     }
 
-    /// How long callers are told to wait for this limit, before any jitter; `None` where it
-    /// has room, or where waiting does not help.
+    /// Returns the wait to advise to callers for this limit, before jitter; `None` if it has room
+    /// or waiting does not help.
     ///
-    /// When a slot comes back no clock knows. The end of a lease is the latest it can be, a
-    /// minute for most, and callers who believed that would sleep while slots stand empty:
-    /// they are asked to come back shortly.
+    /// The time at which a slot becomes free is unknown. The end of its lease is the upper bound, a
+    /// minute for most limits, and callers that waited until then would leave free slots unused:
+    /// they are advised to return shortly.
     pub fn advised_wait(&self) -> Option<Span> {
         advised_wait(self.rule, self.outcome)
     }
 
-    /// The rule's name: the limit's, with its window where it has several.
+    /// Returns the name of the rule: that of the limit, with the window if it has several.
     pub fn name(&self) -> &'d str {
         &self.check.rule.name
     }
 
-    /// Whose allowance it is.
+    /// Returns the key that was counted.
     pub const fn key(&self) -> &'d tollgate_policy::Key {
         &self.check.key
     }
 
-    /// Which of the requests that were decided together it is of, from zero.
+    /// Returns the index of the request that it belongs to, among the requests decided together.
     pub const fn part(&self) -> u32 {
         self.check.part
     }
 
-    /// What the request asked for.
+    /// Returns the cost of the request.
     pub const fn cost(&self) -> u64 {
         self.check.cost
     }
 
-    /// What the limit answered.
+    /// Returns the answer of the limit.
     pub const fn outcome(&self) -> &'d Outcome {
         self.outcome
     }
 
-    /// Whether so much of the allowance is spent that the limit's `soft` threshold is
-    /// reached. Only of what is admitted: a refusal is beyond it.
+    /// Returns whether the used part of the allowance has reached the `soft` threshold of the
+    /// limit. Only admitted requests count: a refusal is beyond the threshold.
     pub fn is_soft(&self) -> bool {
         let Outcome { limit, remaining, .. } = *self.outcome;
         self.check.limit.soft().is_some_and(|soft| {
@@ -399,12 +400,12 @@ impl<'d> LimitOutcome<'d> {
         })
     }
 
-    /// Orders limits by how close they are to refusing, the closest first.
+    /// The sort key for how close a limit is to refusing, the closest first.
     fn closeness(&self) -> (u64, std::cmp::Reverse<Span>) {
         (self.outcome.remaining, std::cmp::Reverse(self.outcome.reset_after))
     }
 
-    /// Whether its refusal refuses the request.
+    /// Returns whether its refusal refuses the request.
     pub fn is_binding(&self) -> bool {
         self.check.limit.mode() != Mode::Shadow
     }

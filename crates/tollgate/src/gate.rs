@@ -1,9 +1,9 @@
-//! One limit on its own: a rule, a store, and keys you name yourself.
+//! A single limit without a policy: a rule, a store, and keys chosen by the caller.
 
 use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule};
 use tollgate_store::{Check, Clock, MemoryStore, SystemClock};
 
-/// One limit, in this process, by any key.
+/// A single limit in this process, for any key.
 ///
 /// ```
 /// use tollgate::{FixedWindow, Gate, Rate};
@@ -19,45 +19,45 @@ pub struct Gate<C = SystemClock> {
     store: MemoryStore<C>,
 }
 
-/// How many keys a gate keeps unless told otherwise: 30 MB when all are in use.
+/// The default number of keys: 30 MB when all are in use.
 const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
 impl Gate {
-    /// A limit on the system's clock, for a million keys.
+    /// Creates a limit on the system clock, for a million keys.
     pub fn new(name: &str, quota: impl Into<Quota>) -> Self {
         Self::with_store(name, quota, MemoryStore::new(DEFAULT_MAX_KEYS))
     }
 }
 
 impl<C: Clock> Gate<C> {
-    /// A limit in a store of your own making: other clock, other bound.
+    /// Creates a limit on the given store, with its clock and its bound on keys.
     pub fn with_store(name: &str, quota: impl Into<Quota>, store: MemoryStore<C>) -> Self {
         Self { rule: Rule::new(name, quota), store }
     }
 
-    /// Spends `cost` units of a key, or none.
+    /// Spends `cost` units of a key, or refuses without spending.
     #[inline]
     pub fn take(&self, key: impl AsRef<[u8]>, cost: u64) -> Outcome {
         self.store.take(&Check::new(&self.rule, key.as_ref(), cost), self.store.now())
     }
 
-    /// Spends as many units as there are, up to `most`.
+    /// Spends the available units, up to `most`.
     pub fn take_up_to(&self, key: impl AsRef<[u8]>, most: u64) -> Outcome {
         let check = Check { amount: Amount::UpTo(most), ..Check::new(&self.rule, key.as_ref(), most) };
         self.store.take(&check, self.store.now())
     }
 
-    /// How a key stands.
+    /// Returns the state of a key without spending.
     pub fn peek(&self, key: impl AsRef<[u8]>) -> Outcome {
         self.take(key, 0)
     }
 
-    /// Refunds, grants, charges or resets a key, and says how it stands then.
+    /// Refunds, grants, charges or resets a key, and returns its state after that.
     pub fn adjust(&self, key: impl AsRef<[u8]>, adjustment: Adjustment) -> Outcome {
         self.store.adjust_now(&self.rule, key.as_ref(), adjustment)
     }
 
-    /// The store underneath.
+    /// Returns the store.
     pub const fn store(&self) -> &MemoryStore<C> {
         &self.store
     }

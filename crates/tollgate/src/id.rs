@@ -1,16 +1,15 @@
-//! The name of a decision: what a caller quotes and an operator looks up.
+//! The id of a decision, which callers quote and operators look up.
 //!
-//! A count goes through a permutation that is keyed with a number of this
-//! process: no two decisions of a process have one name, two processes share one
-//! with the chance of two random numbers, and nobody can tell from a name how
-//! many others there were or what the next one is called.
+//! A counter goes through a permutation that is keyed with a random number of this process. The ids
+//! of one process are unique, two processes collide with the probability of random numbers, and an
+//! id reveals neither the number of decisions nor the next id.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The name of a decision: sixteen hexadecimal digits.
+/// The id of a decision: sixteen hexadecimal digits.
 ///
 /// ```
 /// # use tollgate::DecisionId;
@@ -21,13 +20,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DecisionId(pub u64);
 
-/// A text that is the name of no decision.
+/// Error returned when a text is not a decision id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a decision is sixteen hexadecimal digits")]
 pub struct ParseDecisionIdError;
 
 impl DecisionId {
-    /// The digits, for those who write bytes.
+    /// Returns the digits as ASCII bytes.
     pub fn digits(self) -> [u8; 16] {
         let mut digits = [b'0'; 16];
         for (at, digit) in digits.iter_mut().enumerate() {
@@ -53,7 +52,7 @@ impl FromStr for DecisionId {
     }
 }
 
-/// Hands out names.
+/// Generates decision ids.
 pub(crate) struct DecisionIds {
     key: u64,
     next: AtomicU64,
@@ -67,13 +66,13 @@ impl Default for DecisionIds {
 
 impl DecisionIds {
     pub(crate) fn next(&self) -> DecisionId {
-        // Nothing else is ordered by this count.
+        // Relaxed: no other memory access is ordered by this counter.
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         DecisionId(permuted(count ^ self.key))
     }
 }
 
-/// Each step can be undone, so no two numbers become one (the finalizer of `SplitMix64`).
+/// A bijection, so that no two numbers collide (the finalizer of `SplitMix64`).
 const fn permuted(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_decisions_have_one_name_and_every_name_reads_back() {
+    fn decision_ids_are_unique_and_parse_back() {
         let ids = DecisionIds::default();
         let mut seen = HashSet::new();
         for _ in 0..100_000 {
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_name() {
+    fn other_texts_are_rejected() {
         for text in ["", "0", "+123456789abcdef", "0x00000000000000", "00000000000000000", "000000000000000g"]
         {
             assert_eq!(text.parse::<DecisionId>(), Err(ParseDecisionIdError), "{text}");

@@ -1,6 +1,6 @@
-//! Rate limiting that is exact, bounded and explainable.
+//! Rate limiting with exact counts, bounded memory and explained decisions.
 //!
-//! A policy says what is limited, in YAML that can be read aloud:
+//! A policy in YAML defines the limits:
 //!
 //! ```
 //! use tollgate::{Call, Limiter};
@@ -22,29 +22,27 @@
 //! # Ok::<(), tollgate::PolicyError>(())
 //! ```
 //!
-//! Or a single limit in Rust, without a policy:
+//! A single limit needs no policy:
 //!
 //! ```
 //! use tollgate::{Bucket, Gate, Rate};
 //!
 //! let gate = Gate::new("exports", Bucket::new(Rate::per_hour(5))?);
 //! assert!(gate.take("alice", 4).is_admitted());
-//! assert!(!gate.take("alice", 2).is_admitted());      // one left, and nothing taken
+//! assert!(!gate.take("alice", 2).is_admitted());      // one is left, and the refusal took nothing
 //! assert_eq!(gate.peek("alice").remaining, 1);
 //! # Ok::<(), tollgate::QuotaError>(())
 //! ```
 //!
-//! - [`Limiter`] checks requests against every limit that applies, and charges
-//!   all of them or none.
-//! - [`Decision`] is what it answers: never a `bool`.
-//! - [`Gate`] is one limit on its own.
-//! - [`Observer`] is told of every decision.
-//! - [`throttle`] is for callers that bring their numbers with each call.
-//! - [`outage`] is what happens while a store gives no answer.
+//! - [`Limiter`] checks requests against every limit that applies, and charges all of them or none.
+//! - [`Decision`] is its answer, with the outcome of every limit.
+//! - [`Gate`] is a single limit without a policy.
+//! - [`Observer`] is notified of every decision.
+//! - [`throttle`] serves callers that pass the numbers of the limit with each call.
+//! - [`outage`] defines the behavior while a store gives no answer.
 //!
-//! The tower layer and the HTTP headers are in `tollgate-http`.
-//!
-//! Not here: wire protocols.
+//! The tower layer and the HTTP headers are in `tollgate-http`; wire protocols are in the crates of
+//! the servers.
 
 mod decision;
 mod gate;
@@ -75,5 +73,5 @@ pub use tollgate_store::{Clock, ManualClock, MemoryStore, Store, StoreError, Sys
 
 /// The policy file: parsing, diagnostics, schema, settings for surfaces.
 pub use tollgate_policy as policy;
-/// The store contract and the suite that every store passes.
+/// The store contract and the conformance suite that every store passes.
 pub use tollgate_store as store;

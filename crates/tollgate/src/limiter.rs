@@ -1,13 +1,13 @@
 //! Checks requests against a policy.
 //!
-//! A limiter is a policy and a store, and neither changes: a new policy makes a
-//! new limiter on the same store ([`Limiter::with_policy`]), so a request is
-//! decided by one policy from start to end and what keys have spent is kept.
+//! A limiter is a policy and a store, both immutable: a new policy makes a new limiter on the same
+//! store ([`Limiter::with_policy`]). A request is therefore decided by one policy from start to
+//! end, and the usage of keys is kept.
 //!
-//! Every request is decided: where the store gives no answer, by `outage`.
+//! Every request is decided. If the store gives no answer, `outage` decides.
 //!
-//! Not here: questions that are no single request (`entry_points`), what comes after a request (`settle`) and after an outage (`reconcile`), and
-//! questions that charge nothing (`consider`).
+//! Batches, limits by name and ad hoc rules are in `entry_points`; operations after a request are
+//! in `settle`, after an outage in `reconcile`; decisions without a charge are in `consider`.
 
 mod candidates;
 mod consider;
@@ -37,13 +37,13 @@ use crate::outage::{ChargeStatus, Health, Outage, OutageSettings};
 /// let limiter = Limiter::from_policy("
 /// limits:
 ///   - {name: per-user, by: user, bucket: 10/minute}
-///   - {name: everybody, by: global, bucket: 1/minute}
+///   - {name: all-users, by: global, bucket: 1/minute}
 /// ")?;
 /// assert!(limiter.check(&Call::new("GET", "/").user("ann")).is_allowed());
 /// let refused = limiter.check(&Call::new("GET", "/").user("bob"));
-/// assert_eq!(refused.limiting().map(|it| it.name()), Some("everybody"));
-/// let of_bob = refused.limits().next().expect("his own limit applied too");
-/// assert_eq!(of_bob.outcome().remaining, 10);         // and charged him nothing
+/// assert_eq!(refused.limiting().map(|it| it.name()), Some("all-users"));
+/// let per_user = refused.limits().next().expect("both limits applied");
+/// assert_eq!(per_user.outcome().remaining, 10);       // the refusal charged nothing
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub struct Limiter<S = MemoryStore<SystemClock>> {
@@ -52,20 +52,20 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     owners: Arc<Owners>,
     ids: Arc<DecisionIds>,
     outage: Arc<Outage>,
-    /// How many policies came before, this one included.
+    /// The number of policies so far, including this one.
     version: u64,
     watched: Option<ActiveObserver>,
 }
 
 impl Limiter {
-    /// A limiter in this process, from the text of a policy.
+    /// Creates a limiter in this process from the text of a policy.
     ///
-    /// The error shows every mistake with its line, a caret and a way out.
+    /// The error shows every mistake with its line, a caret and a suggestion.
     pub fn from_policy(text: &str) -> Result<Self, Diagnostics> {
         Policy::parse(text).map(Self::new)
     }
 
-    /// A limiter in this process.
+    /// Creates a limiter in this process.
     pub fn new(policy: Policy) -> Self {
         let store = MemoryStore::new(usize::try_from(policy.max_keys()).unwrap_or(usize::MAX));
         Self::with_store(policy, store)
@@ -73,7 +73,7 @@ impl Limiter {
 }
 
 impl<S> Limiter<S> {
-    /// A limiter on a store of your choice.
+    /// Creates a limiter on the given store.
     pub fn with_store(policy: Policy, store: S) -> Self {
         Self {
             policy: Arc::new(policy),
@@ -86,39 +86,39 @@ impl<S> Limiter<S> {
         }
     }
 
-    /// The same limiter with other rules for when the store gives no answer. What is
-    /// known of outages so far is forgotten: this is for the start.
+    /// Sets the rules for outages of the store. Any outage state so far is dropped, so call this at
+    /// the start.
     #[must_use]
     pub fn with_outage(self, settings: &OutageSettings) -> Self {
         self.with_outage_on(settings, SystemClock::new())
     }
 
-    /// As [`with_outage`](Self::with_outage), on a clock of your own.
+    /// Sets the rules for outages as [`with_outage`](Self::with_outage) does, on the given clock.
     #[must_use]
     pub fn with_outage_on(self, settings: &OutageSettings, clock: impl Clock) -> Self {
         Self { outage: Arc::new(Outage::new(settings, clock)), ..self }
     }
 
-    /// The same limiter, which tells an observer of every decision.
+    /// Sets the observer, which is notified of every decision.
     #[must_use]
     pub fn with_observer(self, observer: impl Observer) -> Self {
         self.with_observer_on(Arc::new(observer), SystemClock::new())
     }
 
-    /// As [`with_observer`](Self::with_observer), on a clock of your own.
+    /// Sets the observer as [`with_observer`](Self::with_observer) does, on the given clock.
     #[must_use]
     pub fn with_observer_on(self, observer: Arc<dyn Observer>, clock: impl Clock) -> Self {
         let watched = ActiveObserver::new(observer, Arc::new(clock), &self.policy, self.version);
         Self { watched: Some(watched), ..self }
     }
 
-    /// How the store is doing, and what was decided without it.
+    /// Returns the health of the store and counters of decisions made without it.
     pub fn health(&self) -> Health {
         self.outage.health()
     }
 
-    /// A limiter with a new policy on the same store. Limits that keep their
-    /// name keep what was spent; where their numbers changed, it is carried over.
+    /// Returns a limiter with a new policy on the same store. Limits that keep their name keep
+    /// their usage; if their numbers changed, it is carried over.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Self {
         let (policy, version) = (Arc::new(policy.carry_over_from(&self.policy)), self.version + 1);
@@ -126,34 +126,34 @@ impl<S> Limiter<S> {
         Self { policy, version, watched, ..self.clone() }
     }
 
-    /// The number of the policy in force: each that replaces another has the next.
+    /// Returns the number of the policy in force, which increases by one with each replacement.
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The store underneath.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// The name of a decision: the one that an observer was told, or a new one. Decisions
-    /// are not named by themselves: whoever only asks yes or no need not pay for it.
+    /// Returns the id of a decision: the id that the observer saw, or a new one. Decisions get no
+    /// id by default, so that callers that need only yes or no do not pay for it.
     pub fn id_of(&self, decision: &Decision<'_>) -> DecisionId {
         decision.id.unwrap_or_else(|| self.ids.next())
     }
 
-    /// When a decision is begun, where anybody wants to know.
+    /// Returns the start time of a decision, if there is an observer.
     #[inline]
     fn started_at(&self) -> Timestamp {
         self.watched.as_ref().map_or(Timestamp::EPOCH, ActiveObserver::now)
     }
 
-    /// Tells of a decision, where anybody wants to know.
+    /// Notifies the observer of a decision, if there is one.
     #[inline]
     fn notify(&self, request: Option<&dyn Request>, decision: &mut Decision<'_>, started_at: Timestamp) {
         if let Some(watched) = &self.watched {
@@ -163,9 +163,8 @@ impl<S> Limiter<S> {
         }
     }
 
-    /// Everything about a request that needs no store: what applies, and who
-    /// would hold a slot. Fills the decision's own buffer, which is large and
-    /// not moved about.
+    /// Prepares the part of a decision that needs no store: the checks that apply and the owner of
+    /// its slots. Fills the buffer of the decision, which is too large to move.
     #[inline]
     fn match_request<'l, R: Request + ?Sized>(
         &'l self,
@@ -177,7 +176,7 @@ impl<S> Limiter<S> {
         matched
     }
 
-    /// Whoever may take a slot needs a name to hold it under.
+    /// Creates the owner under which a request would hold slots.
     #[inline]
     fn name_owner(&self, decision: &mut Decision<'_>) {
         let wants_slot =
@@ -188,10 +187,10 @@ impl<S> Limiter<S> {
     }
 }
 
-/// A batch as a store takes it.
+/// A batch in the form that a store takes.
 type Batch<'b> = SmallVec<[Check<'b>; 8]>;
 
-/// What to ask the store about one limit.
+/// Returns the check that the store runs for one limit.
 #[inline]
 pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner>) -> Check<'b> {
     Check {
@@ -199,7 +198,7 @@ pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner
         key: check.key.as_bytes(),
         amount: match (&check.rule.quota, owner) {
             (Quota::Concurrency(_), Some(owner)) if check.cost > 0 => Amount::Slot(owner),
-            // Nobody to hold a slot: it is only looked at.
+            // Without an owner, slots are only read.
             (Quota::Concurrency(_), _) => Amount::Exactly(0),
             _ => Amount::Exactly(check.cost),
         },
@@ -212,13 +211,13 @@ fn ask_all<'b>(checks: &'b Checks<'_>, owner: Option<Owner>) -> Batch<'b> {
     checks.iter().map(|check| ask(check, owner)).collect()
 }
 
-/// What a refusal that needs no counting still costs: limits that count refusals.
+/// Returns the charges for a refusal that was decided without counting: limits that count refusals.
 fn ask_denied<'b>(checks: &'b Checks<'_>) -> Batch<'b> {
     checks.iter().filter(|check| check.limit.count_denied()).map(|check| ask(check, None)).collect()
 }
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
-    /// Decides about a request at once: the store is in this process.
+    /// Decides about a request synchronously, for a store in this process.
     pub fn check<R: Request + ?Sized>(&self, request: &R) -> Decision<'_> {
         let mut decision = Decision::undecided();
         self.decide_into(request, &mut decision);
@@ -227,12 +226,12 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Decides about a request without waiting, if the store can or is left alone, and
-    /// does something with the decision. `None`: nothing has happened, and
-    /// [`decide`](Self::decide) is to be asked.
+    /// Decides about a request without waiting and passes the decision to `then`, if the store can
+    /// answer at once or the breaker is open. Returns `None` if nothing was done and the caller
+    /// must use [`decide`](Self::decide).
     ///
-    /// The decision is lent and not given: it is kilobytes large, and moving it
-    /// about costs more than making it.
+    /// The decision is borrowed, not returned: it has kilobytes, and moving it costs more than
+    /// making it.
     #[inline]
     pub fn try_decide<R: Request + ?Sized, T>(
         &self,
@@ -243,8 +242,8 @@ impl<S: Store> Limiter<S> {
         self.decide_into(request, &mut decision).then(|| then(&decision))
     }
 
-    /// Apart from its callers so that a decision, which is large, is made where
-    /// it is wanted and not copied there. Whether it was made.
+    /// A separate function, so that the large decision is made in place and not copied. Returns
+    /// whether it was made.
     #[inline(never)]
     fn decide_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> bool {
         let started_at = self.started_at();
@@ -256,8 +255,8 @@ impl<S: Store> Limiter<S> {
         decided
     }
 
-    /// Everything about a decision that needs the store, if that can answer at once.
-    /// Whether it did.
+    /// Runs the part of a decision that needs the store, if the store can answer at once. Returns
+    /// whether it did.
     #[inline]
     fn try_conclude<'l>(&'l self, matched: Matched<'l>, decision: &mut Decision<'l>) -> bool {
         match matched {
@@ -281,10 +280,10 @@ impl<S: Store> Limiter<S> {
                     denied.is_empty() || self.store.try_decide(&denied, &mut Outcomes::new()).is_some();
                 drop(denied);
                 if !counted {
-                    if !self.outage.is_left_alone() {
+                    if !self.outage.is_breaker_open() {
                         return false;
                     }
-                    self.outage.charge_denied(&decision.checks, ChargeStatus::No, self.store.nodes());
+                    self.outage.charge_denied(&decision.checks, ChargeStatus::NotCharged, self.store.nodes());
                 }
                 decision.settle_uncounted(matched);
             }
@@ -292,16 +291,16 @@ impl<S: Store> Limiter<S> {
         true
     }
 
-    /// While the store is left alone there is nothing to wait for. Whether it is.
+    /// Decides without the store if the breaker is open. Returns whether it did.
     #[cold]
     fn decide_alone(&self, decision: &mut Decision<'_>) -> bool {
-        let is_left_alone = self.outage.is_left_alone();
-        if is_left_alone {
+        let is_breaker_open = self.outage.is_breaker_open();
+        if is_breaker_open {
             let nodes = self.store.nodes();
-            let found = self.outage.decide(&decision.checks, decision.owner, ChargeStatus::No, nodes);
+            let found = self.outage.decide(&decision.checks, decision.owner, ChargeStatus::NotCharged, nodes);
             decision.degrade(found, self.outage.wall_ahead());
         }
-        is_left_alone
+        is_breaker_open
     }
 
     /// Decides about a request.
@@ -314,8 +313,8 @@ impl<S: Store> Limiter<S> {
         decision
     }
 
-    /// Decides about a request whose end nobody here will see: slots are looked
-    /// at and not taken, for they would be held until their leases end.
+    /// Decides about a request whose end is not observed: slots are read and not taken, because
+    /// they would be held until their leases end.
     pub async fn decide_without_slots<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
         let started_at = self.started_at();
         let mut decision = Decision::undecided();
@@ -325,7 +324,7 @@ impl<S: Store> Limiter<S> {
         decision
     }
 
-    /// Everything about a decision that needs the store, or has to do without.
+    /// Runs the part of a decision that needs the store, or falls back without it.
     async fn conclude<'l>(&'l self, matched: Matched<'l>, mut decision: Decision<'l>) -> Decision<'l> {
         match matched {
             Matched::Applies if decision.checks.is_empty() => {}
@@ -339,9 +338,10 @@ impl<S: Store> Limiter<S> {
                         self.compensate(&mut decision, answer.admitted, answer.at).await;
                         decision.count(answer.admitted, answer.at, self.store.wall_ahead(answer.at));
                     }
-                    Err(landed) => {
+                    Err(charge_status) => {
                         let nodes = self.store.nodes();
-                        let found = self.outage.decide(&decision.checks, decision.owner, landed, nodes);
+                        let found =
+                            self.outage.decide(&decision.checks, decision.owner, charge_status, nodes);
                         decision.degrade(found, self.outage.wall_ahead());
                     }
                 }
@@ -351,8 +351,8 @@ impl<S: Store> Limiter<S> {
                 let counted =
                     if denied.is_empty() { Ok(()) } else { self.ask_store(&denied).await.map(drop) };
                 drop(denied);
-                if let Err(landed) = counted {
-                    self.outage.charge_denied(&decision.checks, landed, self.store.nodes());
+                if let Err(charge_status) = counted {
+                    self.outage.charge_denied(&decision.checks, charge_status, self.store.nodes());
                 }
                 decision.settle_uncounted(matched);
             }
@@ -360,18 +360,18 @@ impl<S: Store> Limiter<S> {
         decision
     }
 
-    /// Asks the store, unless it is left alone.
+    /// Asks the store, unless the breaker is open.
     async fn ask_store(&self, batch: &[Check<'_>]) -> Result<Answer, ChargeStatus> {
-        // What a store knows without being asked says nothing about its health.
+        // Answers from the store's cache carry no information about its health.
         let mut outcomes = Outcomes::new();
         if let Some((admitted, at)) = self.store.try_decide(batch, &mut outcomes) {
             return Ok(Answer { admitted, at, outcomes });
         }
-        let Some(attempt) = self.outage.attempt() else { return Err(ChargeStatus::No) };
+        let Some(attempt) = self.outage.attempt() else { return Err(ChargeStatus::NotCharged) };
         let started_at = self.started_at();
         let answer = self.store.decide(batch).await;
         if let Some(watched) = &self.watched {
-            watched.asked(started_at, answer.is_ok());
+            watched.store_called(started_at, answer.is_ok());
         }
         match answer {
             Ok(answer) => {
@@ -383,7 +383,7 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// A policy and a store are shared; so is a limiter.
+/// Cheap: clones share the policy and the store.
 impl<S> Clone for Limiter<S> {
     fn clone(&self) -> Self {
         Self {
@@ -398,8 +398,8 @@ impl<S> Clone for Limiter<S> {
     }
 }
 
-/// Names for holders of slots: a count, hashed with keys of this process. A caller that knows the names of its own
-/// slots cannot guess those of others, and release them.
+/// Generates owners of slots: a counter, hashed with keys of this process. A caller that knows the
+/// owners of its own slots cannot guess others and release their slots.
 struct Owners {
     hashers: [RandomState; 2],
     next: AtomicU64,
@@ -415,7 +415,7 @@ impl Owners {
     fn next(&self) -> Owner {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let [high, low] = &self.hashers;
-        // `RandomState::new` counts its keys up, so the two halves hash different values, too.
+        // `RandomState::new` increments its keys, so the two halves also hash different values.
         Owner(u128::from(high.hash_one(count)) << 64 | u128::from(low.hash_one((1u8, count))))
     }
 }

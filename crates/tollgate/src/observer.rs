@@ -1,11 +1,11 @@
-//! Being told of every decision: for whoever counts, records or traces.
+//! Notification of every decision, for metrics, records and traces.
 //!
-//! A limiter without an observer does not even read a clock for it. With one, each
-//! policy gets a [`Watch`] of its own, made when the policy comes into force and gone
-//! with the last request that it decides: so what a watch knows of limits is never that
-//! of another policy, and nothing has to be looked up by name on the way of a request.
+//! Without an observer, a limiter does not read a clock for it. With one, each policy gets its own
+//! [`Watch`], created when the policy comes into force and dropped with the last request that it
+//! decides. A watch therefore never sees limits of another policy, and the request path needs no
+//! lookup by name.
 //!
-//! Not here: counting and recording (`tollgate-telemetry`).
+//! Metrics and records are in `tollgate-telemetry`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tollgate_store::Clock;
 use crate::decision::Decision;
 use crate::id::DecisionId;
 
-/// Is told of policies that come into force.
+/// Receives every policy that comes into force.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,21 +50,21 @@ use crate::id::DecisionId;
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// A policy comes into force, the one of this number. Who is told of what it decides.
+    /// Returns the watch for the decisions of a new policy with this version.
     fn watch(&self, policy: &Arc<Policy>, version: u64) -> Arc<dyn Watch>;
 }
 
-/// Is told of what one policy decides. Called on the way of the request: it must not wait.
+/// Receives the decisions of one policy. Methods run on the request path and must not block.
 pub trait Watch: Send + Sync + 'static {
-    /// A request was decided about.
+    /// Called after a request was decided.
     fn decided(&self, event: &Event<'_, '_>);
 
-    /// The store was asked and waited for, this long, and answered or did not.
-    fn asked(&self, took: Span, answered: bool) {
+    /// Called after a call to the store, with its duration and whether the store answered.
+    fn store_called(&self, took: Span, answered: bool) {
         let _ = (took, answered);
     }
 
-    /// A charge of an earlier decision was corrected to its final cost.
+    /// Called after a charge of an earlier decision was corrected to its final cost.
     fn settled(&self, settlement: &Settlement<'_>) {
         let _ = settlement;
     }
@@ -74,35 +74,35 @@ pub trait Watch: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Settlement<'s> {
-    /// The decision that charged.
+    /// The decision that made the charge.
     pub id: DecisionId,
     /// The rule that was charged.
     pub rule: RuleId,
     /// The key that was charged.
     pub key: &'s Key,
-    /// The units that were charged at first.
+    /// The units that were charged initially.
     pub reserved: u64,
-    /// The units that it cost in the end.
+    /// The final cost in units.
     pub cost: u64,
 }
 
-/// What a watch is told about a decision.
+/// A decision as an observer receives it.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Event<'e, 'l> {
-    /// What the caller quotes when it asks why.
+    /// The id that the caller quotes when it asks for the reason.
     pub id: DecisionId,
-    /// What was decided about; `None` where a limit and a key were named instead.
+    /// The request, or `None` if the caller named a limit and a key.
     pub request: Option<&'e dyn Request>,
-    /// What was decided.
+    /// The decision.
     pub decision: &'e Decision<'l>,
-    /// When, by this node's clock. The decision's own time is the store's.
+    /// The time by this node's clock. The decision itself has the time of the store.
     pub at: Timestamp,
-    /// How long deciding took, the store included.
+    /// The duration of the decision, including the store.
     pub took: Span,
 }
 
-/// An observer, and what it watches the policy in force with.
+/// An observer with its watch for the policy in force.
 pub(crate) struct ActiveObserver {
     observer: Arc<dyn Observer>,
     watch: Arc<dyn Watch>,
@@ -119,7 +119,7 @@ impl ActiveObserver {
         Self { watch: observer.watch(policy, version), observer, clock }
     }
 
-    /// The same observer, watching another policy.
+    /// Returns the same observer with a watch for another policy.
     pub(crate) fn on(&self, policy: &Arc<Policy>, version: u64) -> Self {
         Self::new(Arc::clone(&self.observer), Arc::clone(&self.clock), policy, version)
     }
@@ -128,15 +128,15 @@ impl ActiveObserver {
         self.clock.now()
     }
 
-    pub(crate) fn asked(&self, since: Timestamp, answered: bool) {
-        self.watch.asked(self.clock.now().since(since), answered);
+    pub(crate) fn store_called(&self, since: Timestamp, answered: bool) {
+        self.watch.store_called(self.clock.now().since(since), answered);
     }
 
     pub(crate) fn settled(&self, settlement: &Settlement<'_>) {
         self.watch.settled(settlement);
     }
 
-    /// Tells of a decision that was begun at this time.
+    /// Notifies the watch of a decision that started at `started_at`.
     pub(crate) fn decided(
         &self,
         id: DecisionId,

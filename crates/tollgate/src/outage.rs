@@ -1,33 +1,32 @@
-//! What a request gets while the store gives no answer.
+//! Decisions while the store gives no answer.
 //!
-//! Every request is decided, with the store or without. Each limit says in the
-//! policy what it does without (`on_outage`):
+//! Every request is decided, with the store or without. Each limit defines in the policy its
+//! behavior without the store (`on_outage`):
 //!
 //! | | |
 //! |---|---|
 //! | `local` | counted on this node, by its share of the limit (`share`) |
-//! | `allow` | passes uncounted, while there is grace (`grace`); then as `local` |
-//! | `deny` | refuses the request, whatever the others say, and nothing is charged |
+//! | `allow` | passes uncounted during the grace period (`grace`); then as `local` |
+//! | `deny` | refuses the request regardless of other limits, and nothing is charged |
 //!
-//! What is counted is charged all or not at all, as ever. What was admitted is
-//! written down (`ledger`) and charged to the store when it is back
-//! ([`Limiter::reconcile`](crate::Limiter::reconcile)). So is what a decision of the store turns out
-//! to have cost, where that is known while the store gives no answer (`corrections`).
+//! Limits that count are charged all or none, as always. Admitted usage is recorded (`ledger`) and
+//! charged to the store when it is back ([`Limiter::reconcile`](crate::Limiter::reconcile)).
+//! Settlements of decisions that the store made are deferred in the same way (`corrections`).
 //!
-//! A store that fails is left alone after some failures in a row (`breaker`). One that
-//! finds foreign data under a key ([`StoreError::Foreign`]) has answered: the request is
-//! decided as above, `allow` as `local` since no outage has begun whose end could be
-//! waited for, and to the breaker it is no failure.
+//! After several consecutive failures the store is no longer called (`breaker`). A store that finds
+//! foreign data under a key ([`StoreError::Foreign`]) has answered: the request is decided as
+//! above, with `allow` as `local` because no outage has begun whose end could be awaited, and the
+//! breaker does not count a failure.
 //!
-//! Deadlines are the store's: whoever talks over a wire knows how to stop waiting, and
-//! answers [`StoreError::TimedOut`]. It takes back what lands later, so such a request is
-//! counted here like one that was turned down. One that broke off
-//! ([`StoreError::Failed`]) may have been charged for good: it is counted here, and the
-//! store is not charged with it again. Nothing here waits, spawns or sleeps.
+//! Stores own their deadlines: a store that uses a network stops waiting and returns
+//! [`StoreError::TimedOut`]. It compensates charges that arrive later, so such a request is counted
+//! here like one that the store rejected. A request with a broken connection
+//! ([`StoreError::Failed`]) may have been charged: it is counted here, and the store is not charged
+//! with it again. This module does not wait, spawn or sleep.
 //!
-//! A limiter on a store in this process never gets here.
+//! A limiter on a store in this process never uses this module.
 //!
-//! Not here: asking the store (`limiter`), wording (`tollgate_http`).
+//! Calls to the store are in `limiter`, formatting in `tollgate_http`.
 
 mod breaker;
 mod corrections;
@@ -60,26 +59,26 @@ pub(crate) use self::share::Share;
 use self::share::Shares;
 use crate::id::DecisionIds;
 
-/// The longest text of an error.
+/// The longest text of an error, in characters.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// All that limiters on one store share about its outages.
+/// The outage state that all limiters on one store share.
 pub(crate) struct Outage {
     clock: SharedClock,
-    /// What requests look at instead of taking the lock: [`CLOSED_HEALTHY`], [`CLOSED_FAILING`],
-    /// [`HALF_OPEN`], or when the next probe may be sent.
+    /// The phase as requests read it without the lock: [`CLOSED_HEALTHY`], [`CLOSED_FAILING`],
+    /// [`HALF_OPEN`], or the time of the next probe.
     gate: AtomicU64,
     epoch: AtomicU32,
-    /// When grace ends, in microseconds; zero while the store gives answers.
+    /// The end of the grace period in microseconds; zero while the store answers.
     grace_ends: AtomicU64,
-    watch: Mutex<OutageState>,
+    state: Mutex<OutageState>,
     rng: DecisionIds,
     shares: Shares,
-    /// Made in the first outage: most processes never see one.
+    /// Created in the first outage: most processes never have one.
     local: OnceLock<MemoryStore<SharedClock>>,
     ledger: Ledger,
     corrections: Corrections,
-    /// When a full ledger was last told of, in microseconds.
+    /// The time of the last warning about a full ledger, in microseconds.
     warned_of_loss: AtomicU64,
     keys: usize,
     counts: Counts,
@@ -92,11 +91,11 @@ const CLOSED_FAILING: u64 = 1;
 /// The breaker is half open.
 const HALF_OPEN: u64 = u64::MAX;
 
-/// What changes when the store fails or comes back.
+/// The state that changes when the store fails or recovers.
 struct OutageState {
     breaker: Breaker,
     grace: Grace,
-    /// Since when the store gives no answers.
+    /// The start of the outage, if the store does not answer.
     failing_since: Option<Timestamp>,
     error: Option<String>,
     log: Log,
@@ -120,7 +119,7 @@ impl Counts {
     }
 }
 
-/// Any clock, as one type.
+/// A type-erased clock.
 #[derive(Clone)]
 struct SharedClock(Arc<dyn Clock>);
 
@@ -137,10 +136,10 @@ impl Clock for SharedClock {
 /// Whether a charge may have reached the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChargeStatus {
-    /// It was not sent, or turned down, or will be taken back if it has.
-    No,
-    /// Nobody knows.
-    Perhaps,
+    /// It was not sent, was rejected, or will be compensated.
+    NotCharged,
+    /// It is unknown.
+    Unknown,
 }
 
 impl Outage {
@@ -152,7 +151,7 @@ impl Outage {
             gate: AtomicU64::new(CLOSED_HEALTHY),
             epoch: AtomicU32::new(0),
             grace_ends: AtomicU64::new(0),
-            watch: Mutex::new(OutageState {
+            state: Mutex::new(OutageState {
                 breaker: Breaker::new(settings.failures, first, longest),
                 grace: Grace::new(settings.grace.into(), now),
                 failing_since: None,
@@ -176,12 +175,12 @@ impl Outage {
         self.clock.now()
     }
 
-    /// How far the wall clock is ahead of that.
+    /// Returns the microseconds that the wall clock is ahead of this node's clock.
     pub(crate) fn wall_ahead(&self) -> i64 {
         self.clock.wall_ahead(self.clock.now())
     }
 
-    /// Leave to ask the store, if there is any.
+    /// Returns an attempt to call the store, if the breaker permits it.
     #[inline]
     pub(crate) fn attempt(&self) -> Option<Attempt<'_>> {
         let ticket = match self.gate.load(Ordering::Acquire) {
@@ -193,8 +192,8 @@ impl Outage {
         Some(Attempt { outage: self, ticket, is_over: false })
     }
 
-    /// Whether nobody asks the store now: it has failed too often, and no probe is due.
-    pub(crate) fn is_left_alone(&self) -> bool {
+    /// Returns whether the breaker is open and no probe is due.
+    pub(crate) fn is_breaker_open(&self) -> bool {
         match self.gate.load(Ordering::Acquire) {
             CLOSED_HEALTHY | CLOSED_FAILING => false,
             HALF_OPEN => true,
@@ -202,30 +201,30 @@ impl Outage {
         }
     }
 
-    /// Whether everybody may ask the store.
+    /// Returns whether the breaker is closed.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.gate.load(Ordering::Acquire), CLOSED_HEALTHY | CLOSED_FAILING)
     }
 
     #[cold]
     fn ask(&self) -> Option<Ticket> {
-        let mut watch = self.watch();
-        let ticket = watch.breaker.ask(self.now());
-        self.publish(&mut watch);
+        let mut state = self.lock_state();
+        let ticket = state.breaker.ask(self.now());
+        self.publish(&mut state);
         ticket
     }
 
     #[cold]
     fn succeeded(&self, ticket: Ticket) {
-        let mut watch = self.watch();
-        let closed = watch.breaker.succeeded(ticket, self.now());
-        self.publish(&mut watch);
+        let mut state = self.lock_state();
+        let closed = state.breaker.succeeded(ticket, self.now());
+        self.publish(&mut state);
         let line = if closed {
-            watch.log.closed(self.counts.degraded().total(), self.ledger.keys(), self.now())
+            state.log.closed(self.counts.degraded().total(), self.ledger.keys(), self.now())
         } else {
             None
         };
-        drop(watch);
+        drop(state);
         if let Some(line) = line {
             line.write();
         }
@@ -234,109 +233,114 @@ impl Outage {
     #[cold]
     fn failed(&self, ticket: Ticket, error: &StoreError) -> ChargeStatus {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
-        let (now, said) = (self.now(), with_causes(error));
+        let (now, cause) = (self.now(), with_causes(error));
         if let StoreError::Foreign(_) = error {
-            self.warn_of_foreign(said, now);
-            // It did answer.
+            self.warn_of_foreign(cause, now);
+            // The store did answer.
             self.succeeded(ticket);
-            return ChargeStatus::No;
+            return ChargeStatus::NotCharged;
         }
-        let mut watch = self.watch();
-        watch.error = Some(said.clone());
+        let mut state = self.lock_state();
+        state.error = Some(cause.clone());
         #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
         let rng = self.rng.next().0 as u32;
-        let opened = watch.breaker.failed(ticket, now, rng);
+        let opened = state.breaker.failed(ticket, now, rng);
         let decisions = self.counts.degraded().total();
         let line = if opened {
             self.counts.opened.fetch_add(1, Ordering::Relaxed);
-            watch.log.opened(&said, decisions, now)
+            state.log.opened(&cause, decisions, now)
         } else {
-            watch.log.still_open(&said, decisions, now)
+            state.log.still_open(&cause, decisions, now)
         };
-        self.publish(&mut watch);
-        drop(watch);
+        self.publish(&mut state);
+        drop(state);
         if let Some(line) = line {
             line.write();
         }
         match error {
-            StoreError::Refused(_) | StoreError::TimedOut(_) => ChargeStatus::No,
-            _ => ChargeStatus::Perhaps,
+            StoreError::Refused(_) | StoreError::TimedOut(_) => ChargeStatus::NotCharged,
+            _ => ChargeStatus::Unknown,
         }
     }
 
-    /// Says so once in a while: it is about one key, and every request of it.
-    fn warn_of_foreign(&self, said: String, now: Timestamp) {
-        let mut watch = self.watch();
-        let told = watch.warned_of_foreign.is_some_and(|at| now.since(at) < REMINDER_INTERVAL);
-        if !told {
-            watch.warned_of_foreign = Some(now);
-            tracing::warn!(error = said, "a key cannot be counted in the store");
+    /// Logs foreign data at most once per interval: it concerns one key, and every request for it.
+    fn warn_of_foreign(&self, cause: String, now: Timestamp) {
+        let mut state = self.lock_state();
+        let is_recent = state.warned_of_foreign.is_some_and(|at| now.since(at) < REMINDER_INTERVAL);
+        if !is_recent {
+            state.warned_of_foreign = Some(now);
+            tracing::warn!(error = cause, "a key cannot be counted in the store");
         }
-        watch.error = Some(said);
+        state.error = Some(cause);
     }
 
-    /// Says once in a while that the ledger has no room: it is about every request.
+    /// Logs a full ledger at most once per interval: it concerns every request.
     #[cold]
     fn warn_of_loss(&self, now: Timestamp) {
-        let told = self.warned_of_loss.load(Ordering::Relaxed);
-        if told != 0 && now.since(Timestamp::from_micros(told)) < REMINDER_INTERVAL {
+        let warned_at = self.warned_of_loss.load(Ordering::Relaxed);
+        if warned_at != 0 && now.since(Timestamp::from_micros(warned_at)) < REMINDER_INTERVAL {
             return;
         }
-        // Of many at once, one.
-        let tell =
-            self.warned_of_loss.compare_exchange(told, now.as_micros(), Ordering::Relaxed, Ordering::Relaxed);
-        if tell.is_ok() {
+        // Only one of several concurrent threads logs.
+        let claimed = self.warned_of_loss.compare_exchange(
+            warned_at,
+            now.as_micros(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if claimed.is_ok() {
             tracing::warn!(
                 keys = self.ledger.keys(),
                 lost = self.ledger.lost(),
-                "no room to remember what the store is to be charged; what is admitted beyond is lost"
+                "the ledger is full; usage admitted from now on is not charged to the store"
             );
         }
     }
 
-    /// Whoever asked has gone without waiting for the answer.
+    /// Ends an attempt whose caller left without waiting for the answer.
     #[cold]
     fn abandoned(&self, ticket: Ticket) {
-        let mut watch = self.watch();
-        watch.breaker.abandoned(ticket, self.now());
-        self.publish(&mut watch);
+        let mut state = self.lock_state();
+        state.breaker.abandoned(ticket, self.now());
+        self.publish(&mut state);
     }
 
-    /// Shows requests how things stand. Under the lock, so that what is shown last is true.
-    fn publish(&self, watch: &mut OutageState) {
+    /// Publishes the phase to requests. Called under the lock, so that the last value is the
+    /// current one.
+    fn publish(&self, state: &mut OutageState) {
         let now = self.now();
-        let gate = match watch.breaker.phase() {
+        let gate = match state.breaker.phase() {
             Phase::Closed { failures: 0 } => CLOSED_HEALTHY,
             Phase::Closed { .. } => CLOSED_FAILING,
-            // Neither is a time that a clock shows.
+            // The clamped values are never times of a real clock.
             Phase::Open { probe_at, .. } => probe_at.as_micros().clamp(CLOSED_FAILING + 1, HALF_OPEN - 1),
             Phase::HalfOpen { .. } => HALF_OPEN,
         };
         let grace_ends = if gate == CLOSED_HEALTHY {
-            watch.grace.earn(now);
+            state.grace.earn(now);
             0
         } else {
-            watch.grace.spend(now).as_micros()
+            state.grace.spend(now).as_micros()
         };
-        watch.failing_since = if gate == CLOSED_HEALTHY { None } else { watch.failing_since.or(Some(now)) };
+        state.failing_since = if gate == CLOSED_HEALTHY { None } else { state.failing_since.or(Some(now)) };
         self.grace_ends.store(grace_ends, Ordering::Relaxed);
-        self.epoch.store(watch.breaker.epoch(), Ordering::Relaxed);
-        // Whoever sees this sees the two above.
+        self.epoch.store(state.breaker.epoch(), Ordering::Relaxed);
+        // Release: a thread that reads this value also reads the two above.
         self.gate.store(gate, Ordering::Release);
     }
 
-    /// How the store is doing.
+    /// Returns the health of the store.
     pub(crate) fn health(&self) -> Health {
-        let watch = self.watch();
+        let state = self.lock_state();
         Health {
-            breaker: match watch.breaker.phase() {
+            breaker: match state.breaker.phase() {
                 Phase::Closed { .. } => BreakerState::Closed,
                 Phase::Open { .. } => BreakerState::Open,
                 Phase::HalfOpen { .. } => BreakerState::HalfOpen,
             },
-            answers: watch.breaker.phase() == Phase::Closed { failures: 0 },
-            since: watch.failing_since,
-            error: watch.error.clone(),
+            answers: state.breaker.phase() == Phase::Closed { failures: 0 },
+            since: state.failing_since,
+            error: state.error.clone(),
             failures: self.counts.failures.load(Ordering::Relaxed),
             opened: self.counts.opened.load(Ordering::Relaxed),
             degraded: self.counts.degraded(),
@@ -346,14 +350,15 @@ impl Outage {
         }
     }
 
-    fn watch(&self) -> MutexGuard<'_, OutageState> {
-        // Nothing panics while holding it; if something did, the next change puts it right.
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, OutageState> {
+        // No code panics while it holds the lock; if it did, the next change would repair the
+        // state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A question to the store that was let through. Dropped without an end, it is
-/// given up: a caller who leaves does not wedge the breaker.
+/// A call to the store that the breaker permitted. Dropping it without a result abandons it, so
+/// that a caller that leaves does not block the breaker.
 pub(crate) struct Attempt<'o> {
     outage: &'o Outage,
     ticket: Ticket,
@@ -361,17 +366,17 @@ pub(crate) struct Attempt<'o> {
 }
 
 impl Attempt<'_> {
-    /// The store answered.
+    /// Records that the store answered.
     #[inline]
     pub(crate) fn succeeded(mut self) {
         self.is_over = true;
-        // Nothing has failed, so there is nothing to forget.
+        // Without earlier failures there is nothing to reset.
         if self.outage.gate.load(Ordering::Relaxed) != CLOSED_HEALTHY {
             self.outage.succeeded(self.ticket);
         }
     }
 
-    /// The store gave no answer.
+    /// Records that the store gave no answer.
     pub(crate) fn failed(mut self, error: &StoreError) -> ChargeStatus {
         self.is_over = true;
         self.outage.failed(self.ticket, error)
@@ -393,13 +398,13 @@ impl Default for Outage {
     }
 }
 
-/// An error with all its causes in one line of printable text.
+/// Formats an error with all its causes as one line of printable text.
 fn with_causes(error: &StoreError) -> String {
-    let mut said = error.to_string();
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _never_fails = write!(said, ": {error}");
+        let _never_fails = write!(text, ": {error}");
         cause = error.source();
     }
-    said.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_ERROR_CHARS).collect()
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_ERROR_CHARS).collect()
 }

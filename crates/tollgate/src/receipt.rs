@@ -1,11 +1,10 @@
-//! What a decision charged, for whoever settles it later.
+//! The charge of a decision, for a later settlement.
 //!
-//! A decision borrows from the policy that made it and is gone with the request.
-//! A receipt owns what it needs and outlives both: the limits are found again by
-//! name, so that what was charged before a reload is settled after it under the
-//! numbers that then count.
+//! A decision borrows from its policy and is dropped with the request. A receipt owns its data and
+//! outlives both: it finds limits by name, so that a charge from before a reload is settled under
+//! the numbers in force.
 //!
-//! Not here: keeping receipts, for how long, and that each is settled once.
+//! The caller stores receipts, bounds their lifetime, and settles each only once.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::decision::Decision;
 use crate::id::DecisionId;
 use crate::outage::{ChargeStatus, LocalDecision, Share};
 
-/// What an admitted request was charged.
+/// The charge of an admitted request, for a later settlement.
 ///
 /// ```
 /// # use tollgate::{Call, Limiter};
@@ -29,14 +28,14 @@ use crate::outage::{ChargeStatus, LocalDecision, Share};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The decision that charged, if an observer was told of it.
+    /// The decision that made the charge, if it has an id.
     pub(crate) id: Option<DecisionId>,
     pub(crate) at: Timestamp,
     pub(crate) owner: Option<Owner>,
     charges: SmallVec<[Charge; 2]>,
 }
 
-/// What one window of one limit was charged.
+/// The charge of one window of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
     limit: Box<str>,
@@ -44,31 +43,31 @@ pub(crate) struct Charge {
     pub(crate) key: Key,
     pub(crate) units: u64,
     is_slot: bool,
-    /// Where it was charged instead, if not in the store. Boxed, since nearly never there.
-    pub(crate) synonyms: Option<Box<OutageCharge>>,
+    /// The local charge, if the store gave no answer. Boxed, because it is rarely present.
+    pub(crate) in_outage: Option<Box<OutageCharge>>,
 }
 
-/// What was charged while the store gave no answer.
+/// A charge made while the store gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutageCharge {
     pub(crate) share: Arc<Share>,
     /// Whether this node counted it.
     pub(crate) counted: bool,
-    /// Under which it was written down for the store.
-    pub(crate) writing: Option<u64>,
+    /// The number of its record in the ledger.
+    pub(crate) record_id: Option<u64>,
     /// Whether the store may have been charged as well.
-    pub(crate) landed: ChargeStatus,
+    pub(crate) charge_status: ChargeStatus,
 }
 
 impl Receipt {
-    /// `None` where there is nothing to settle: nothing was counted, or nothing admitted.
+    /// Returns the receipt, or `None` if nothing was counted or admitted.
     pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
         if let Some(degraded) = &decision.degraded {
             return Self::without_store(decision, degraded);
         }
         let at = decision.at().filter(|_| decision.is_allowed())?;
-        // One that was charged nothing yet may be charged when the cost is known.
-        // One window that would have refused is the whole limit: nothing was charged.
+        // A limit without a charge so far may be charged when the cost is known. If one window
+        // would have refused, the whole limit was not charged.
         let refuses = |limit: &Limit| {
             decision.limits().any(|it| it.limit().place() == limit.place() && !it.outcome().is_admitted())
         };
@@ -81,7 +80,7 @@ impl Receipt {
             key: it.key().clone(),
             units: it.outcome().units(),
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
-            synonyms: None,
+            in_outage: None,
         });
         Some(Self { id: decision.id, at, owner: decision.owner(), charges: charges.collect() })
     }
@@ -96,16 +95,16 @@ impl Receipt {
                 (decision.outcomes.get(at), matches!(check.rule.quota, Quota::Concurrency(_)));
             let units = match outcome {
                 Some(outcome) if outcome.is_admitted() => outcome.units(),
-                // Let pass, or not let pass in shadow mode: no slot was taken.
+                // Passed uncounted, or refused in shadow mode: no slot was taken.
                 Some(_) => return None,
                 None if is_slot => return None,
                 None => check.cost,
             };
-            let synonyms = OutageCharge {
+            let in_outage = OutageCharge {
                 share: Arc::clone(&part.share),
                 counted: outcome.is_some(),
-                writing: part.writing,
-                landed: degraded.landed,
+                record_id: part.record_id,
+                charge_status: degraded.charge_status,
             };
             Some(Charge {
                 limit: check.limit.name().into(),
@@ -113,7 +112,7 @@ impl Receipt {
                 key: check.key.clone(),
                 units,
                 is_slot,
-                synonyms: Some(Box::new(synonyms)),
+                in_outage: Some(Box::new(in_outage)),
             })
         });
         let charges: SmallVec<_> = charges.collect();
@@ -121,9 +120,9 @@ impl Receipt {
         (!charges.is_empty()).then_some(Self { id: decision.id, at, owner, charges })
     }
 
-    /// The names of the limits that were charged, in the order of the policy.
+    /// Returns the names of the charged limits, in the order of the policy.
     pub fn limits(&self) -> impl Iterator<Item = &str> {
-        // Windows of one limit are neighbours.
+        // Windows of one limit are adjacent.
         let mut last = None;
         self.charges
             .iter()
@@ -131,7 +130,7 @@ impl Receipt {
             .filter(move |name| last.replace(*name).is_none_or(|before| before != *name))
     }
 
-    /// How many slots were taken. They may have been given back since.
+    /// Returns the number of slots that were taken. They may have been released since.
     pub fn slots(&self) -> usize {
         if self.owner.is_none() {
             0
@@ -140,8 +139,9 @@ impl Receipt {
         }
     }
 
-    /// How long a slot lasts at most that outlives its caller: the longest `ttl` of the slots, if the limit of
-    /// one of them says `on_hangup: hold`. That one decides for all: it keeps the request to the service open.
+    /// Returns the longest time that a slot may outlive its caller: the longest `ttl` of the slots,
+    /// if the limit of any of them says `on_hangup: hold`. That limit decides for all, because it
+    /// keeps the request to the service open.
     pub fn hold_on_hangup(&self, policy: &Policy) -> Option<Span> {
         self.owner?;
         let mut longest = None;
@@ -154,24 +154,24 @@ impl Receipt {
         longest.filter(|_| holds)
     }
 
-    /// What counts units, with the rules that now count them.
+    /// Returns the charges of units, with the rules in force.
     pub(crate) fn units_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (&'r Charge, &'r Rule)> {
         self.charges.iter().filter(|it| !it.is_slot).filter_map(|it| Some((it, it.rule_in(policy)?)))
     }
 
-    /// What counts slots, with the rules that now count them.
+    /// Returns the charges of slots, with the rules in force.
     pub(crate) fn slots_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (&'r Charge, &'r Rule)> {
         self.charges.iter().filter(|it| it.is_slot).filter_map(|it| Some((it, it.rule_in(policy)?)))
     }
 }
 
 impl Charge {
-    /// The rule that was charged.
+    /// Returns the charged rule.
     pub(crate) const fn rule(&self) -> RuleId {
         self.rule
     }
 
-    /// The limit that was charged.
+    /// Returns the name of the charged limit.
     pub(crate) fn limit(&self) -> &str {
         &self.limit
     }

@@ -1,12 +1,12 @@
-//! Limits whose numbers come with each call, as redis-cell's and throttlecrab's do.
+//! Limits whose numbers come with each call, as in redis-cell and throttlecrab.
 //!
-//! A caller names a key and says how much it may spend: so many in so long, so many at once. Those numbers
-//! become a [`Rule`] that stands in no policy. All such rules share their states: what a key has spent counts
-//! under whatever numbers it is asked for next, as in redis-cell, which keeps one arrival time for each key.
-//! (Rates whose units are not a whole number of microseconds apart keep their fraction, and that is filed
-//! apart: 7 a minute and 10 a minute do not see each other, 6 and 10 do.)
+//! A caller passes a key with a capacity, a count and a period. Those numbers become a [`Rule`]
+//! that is in no policy. All such rules share their states: the usage of a key counts under the
+//! numbers of the next call, as in redis-cell, which keeps one arrival time per key. (Rates whose
+//! units are not a whole number of microseconds apart keep their fraction, and have separate
+//! states: 7 per minute and 10 per minute do not share usage, 6 and 10 do.)
 //!
-//! Not here: how a protocol words the answer. Each rounds in its own way.
+//! Formatting and rounding for a protocol is done by the protocol.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use tollgate_store::{Store, StoreError};
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 
-/// What such limits are called in records.
+/// The name of such limits in records.
 const THROTTLE_NAME: &str = "throttle";
-/// How many different numbers are remembered as rules.
+/// The number of rules in a cache.
 const MAX_CACHED_RULES: usize = 16;
 
-/// The numbers of a call.
+/// The numbers of a throttle call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Throttle {
-    /// How many a rested key may spend at once.
+    /// The number of units that a rested key may spend at once.
     pub capacity: u64,
-    /// How many come back in a period.
+    /// The number of units that come back in a period.
     pub count: u64,
     /// The period.
     pub period: Span,
 }
 
 impl Throttle {
-    /// The rule of these numbers, if they can be served.
+    /// Returns the rule with these numbers, or an error if they are invalid.
     ///
     /// ```
     /// # use tollgate::{QuotaError, Span};
@@ -51,17 +51,17 @@ impl Throttle {
     }
 }
 
-/// The last rules that were asked for: a caller asks for the same few again and again.
+/// A cache of recent rules, since callers repeat the same few numbers.
 #[derive(Debug, Default)]
 pub struct ThrottleRules {
     kept: Vec<(Throttle, Arc<Rule>)>,
-    /// The last one found, and the next to give way.
+    /// The index of the last hit; `oldest` is the index of the next entry to be replaced.
     last: usize,
     oldest: usize,
 }
 
 impl ThrottleRules {
-    /// The rule of these numbers, if they can be served.
+    /// Returns the rule with these numbers, or an error if they are invalid.
     #[inline]
     pub fn rule(&mut self, throttle: Throttle) -> Result<&Arc<Rule>, QuotaError> {
         let is_last = self.kept.get(self.last).is_some_and(|(numbers, _)| *numbers == throttle);
@@ -87,21 +87,21 @@ impl ThrottleRules {
     }
 }
 
-/// What is answered to such a call.
+/// The reply to a throttle call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleReply {
-    /// Whether it may go ahead.
+    /// Whether the call may proceed.
     pub allowed: bool,
-    /// How many a rested key may spend at once.
+    /// The number of units that a rested key may spend at once.
     pub limit: u64,
-    /// How many the key may still spend, rounded down.
+    /// The number of units that the key may still spend, rounded down.
     pub remaining: u64,
-    /// How long to wait; `None` for what is allowed, and where waiting does not help.
+    /// The time to wait; `None` if the call is allowed or waiting does not help.
     pub retry_after: Option<Span>,
-    /// When the key would have as much as was asked for, if keys could have more than their limit:
-    /// what [`retry_after`](Self::retry_after) is, and a time also where that says never.
+    /// The time until the key would have the requested units if keys could exceed their limit:
+    /// equal to [`retry_after`](Self::retry_after), but also set where waiting does not help.
     pub short_by: Span,
-    /// How long until the key is as good as never seen.
+    /// The time until the key is equivalent to a fresh one.
     pub reset_after: Span,
 }
 
@@ -111,9 +111,9 @@ impl ThrottleReply {
         if let Some(counted) = decision.limits().next() {
             let throttled = Self::counted(*counted.outcome(), allowed, rule, quantity);
             let is_look = quantity == 0 && counted.limit().mode() == Mode::Enforce;
-            return if is_look { throttled.looked_at(counted.rule()) } else { throttled };
+            return if is_look { throttled.refuse_overdrawn_read(counted.rule()) } else { throttled };
         }
-        // Switched off, or the store gave no answer and nobody counted.
+        // The limit is off, or the store gave no answer and no limit counted.
         let limit = rule.quota.capacity();
         let wait = decision.advised_wait();
         Self {
@@ -140,9 +140,9 @@ impl ThrottleReply {
 }
 
 impl ThrottleReply {
-    /// Whoever asks for nothing is limited, too, where a key has spent more than these numbers ever grant:
-    /// under others, before.
-    fn looked_at(mut self, rule: &Rule) -> Self {
+    /// Refuses a read if the key has spent more than these numbers ever grant, under other numbers
+    /// before.
+    fn refuse_overdrawn_read(mut self, rule: &Rule) -> Self {
         let all = worth(rule, rule.quota.capacity());
         if self.allowed && self.reset_after > all {
             let wait = Span::from_micros(self.reset_after.as_micros() - all.as_micros());
@@ -152,7 +152,7 @@ impl ThrottleReply {
     }
 }
 
-/// The time that so many units take to come back, rounded up.
+/// Returns the time in which `units` units come back, rounded up.
 fn worth(rule: &Rule, units: u64) -> Span {
     let Quota::Bucket(bucket) = &rule.quota else { return Span::ZERO };
     let grains = u128::from(units) * u128::from(bucket.grains_per_unit());
@@ -161,14 +161,15 @@ fn worth(rule: &Rule, units: u64) -> Span {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Answers a call without waiting, if the store can or is left alone. `None`: nothing has
-    /// happened, and [`throttle`](Self::throttle) is to be asked. Zero units only look.
+    /// Answers a throttle call without waiting, if the store can answer at once or the breaker is
+    /// open. Returns `None` if nothing was done and the caller must use
+    /// [`throttle`](Self::throttle). Zero units are a read.
     #[inline]
     pub fn try_throttle(&self, rule: &Rule, key: Key, quantity: u64) -> Option<ThrottleReply> {
         self.try_decide_rule(rule, key, quantity, |decision| ThrottleReply::of(decision, rule, quantity))
     }
 
-    /// Answers a call.
+    /// Answers a throttle call.
     ///
     /// ```
     /// # use tollgate::{Limiter, Span};
@@ -187,7 +188,7 @@ impl<S: Store> Limiter<S> {
         ThrottleReply::of(&decision, rule, quantity)
     }
 
-    /// Gives a key so many units back, up to its limit, and says how it stands then.
+    /// Refunds units to a key, up to its limit, and returns its state after that.
     pub async fn throttle_refund(
         &self,
         rule: &Rule,
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_rules_are_kept_than_there_is_room_for() {
+    fn the_rule_cache_is_bounded() {
         let mut throttles = ThrottleRules::default();
         for round in 0..3 {
             for capacity in 1..100 {

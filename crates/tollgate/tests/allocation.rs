@@ -19,7 +19,7 @@ fn an_admitted_request_allocates_nothing() {
     let limiter = Limiter::from_policy(POLICY).unwrap();
     let call =
         Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]).user("ann").tenant("acme").api_key("k-1");
-    // Known keys and new ones alike.
+    // Known keys and new keys.
     for round in 0..3 {
         let counted = allocations(|| {
             let decision = limiter.check(&call);

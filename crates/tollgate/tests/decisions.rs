@@ -1,4 +1,4 @@
-//! What a limiter answers, from the text of a policy to the decision.
+//! Decisions of a limiter, from the text of a policy.
 
 use tollgate::store::ManualClock;
 use tollgate::{Call, Decision, Fate, Limiter, MemoryStore, Policy, Span, Timestamp, Verdict};
@@ -13,7 +13,7 @@ fn ann() -> Call<'static> {
     Call::new("GET", "/api/v1/search").ip([203, 0, 113, 9]).user("ann")
 }
 
-/// Name and what is left of every limit that applied.
+/// Returns the name and the remaining units of every limit that applied.
 fn standing<'d>(decision: &'d Decision<'_>) -> Vec<(&'d str, u64)> {
     decision.limits().map(|it| (it.name(), it.outcome().remaining)).collect()
 }
@@ -35,32 +35,36 @@ fn every_limit_that_matches_is_charged_or_none_is() {
             (Fate::Refused, vec![("everybody", 1), ("users", 0)])
         );
     }
-    assert!(limiter.check(&ann().user("bob")).is_allowed(), "ann's retries cost the others nothing");
+    assert!(limiter.check(&ann().user("bob")).is_allowed(), "refused retries charged no shared limit");
 }
 
 #[test]
-fn of_several_that_refuse_the_one_to_wait_for_longest_decides() {
+fn of_several_refusals_the_longest_wait_is_limiting() {
     let limiter = limiter(
         "limits:
            - {name: minute, by: ip, bucket: 1/minute}
            - {name: hour, by: ip, bucket: 1/hour}
            - {name: second, by: ip, bucket: 1/second}",
     );
-    assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "hour", "all are at zero, this one longest");
+    assert_eq!(
+        limiter.check(&ann()).limiting().unwrap().name(),
+        "hour",
+        "all are exhausted, this one the longest"
+    );
     let refused = limiter.check(&ann());
     assert_eq!(refused.limiting().unwrap().name(), "hour");
     assert_eq!(refused.retry_after(), Some(Span::from_hours(1)));
 }
 
 #[test]
-fn of_an_admitted_request_the_limit_with_least_left_decides() {
+fn of_an_admitted_request_the_least_remaining_limit_is_limiting() {
     let limiter =
         limiter("limits: [{name: wide, by: ip, bucket: 100/hour}, {name: narrow, by: user, bucket: 9/hour}]");
     assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "narrow");
 }
 
 #[test]
-fn several_windows_of_one_limit_hold_together() {
+fn several_windows_of_one_limit_apply_together() {
     let limiter = limiter("limits: [{name: api, by: ip, windows: [2/second, 3/hour]}]");
     assert_eq!(standing(&limiter.check(&ann())), [("api/1s", 1), ("api/1h", 2)]);
     limiter.check(&ann());
@@ -71,7 +75,7 @@ fn several_windows_of_one_limit_hold_together() {
 }
 
 #[test]
-fn a_cost_that_can_never_pass_says_so() {
+fn a_cost_above_capacity_is_reported_as_never() {
     let limiter = limiter("limits: [{by: ip, bucket: 5/hour}]");
     let never = limiter.check(&ann().cost(6));
     assert_eq!((never.is_allowed(), never.retry_after()), (false, None));
@@ -91,11 +95,11 @@ limits: [{by: global, bucket: 1/hour}]",
         assert!(matches!(limiter.check(&ann().ip([10, 6, 6, 6])).fate(), Fate::DenyListed(_)));
         assert!(!limiter.check(&ann().user("mallory")).is_allowed());
     }
-    assert!(limiter.check(&ann()).is_allowed(), "none of that was counted");
+    assert!(limiter.check(&ann()).is_allowed(), "listed requests were not counted");
 }
 
 #[test]
-fn plans_and_overrides_change_what_a_key_gets_and_count_apart() {
+fn plans_and_overrides_replace_the_quota_and_count_separately() {
     let limiter = limiter(
         "limits:
            - name: api
@@ -109,21 +113,24 @@ fn plans_and_overrides_change_what_a_key_gets_and_count_apart() {
     assert_eq!(left(&ann().user("bob")), Some(4));
     assert_eq!(left(&ann().plan("internal")), None);
     assert!(matches!(limiter.check(&ann().user("mallory")).fate(), Fate::Blocked(_)));
-    assert_eq!(left(&ann().plan("pro")), Some(9), "what a plan grants is its own");
+    assert_eq!(left(&ann().plan("pro")), Some(9), "a plan counts separately");
     assert_eq!(left(&ann()), Some(0));
     for _ in 0..20 {
         limiter.check(&ann().plan("pro"));
-        assert!(!limiter.check(&ann()).is_allowed(), "and spending it gives nothing back");
+        assert!(!limiter.check(&ann()).is_allowed(), "the plan gives nothing back");
     }
 }
 
 #[test]
-fn a_missing_key_falls_back_to_the_address_and_is_no_bypass() {
+fn a_missing_key_falls_back_to_the_address() {
     let limiter = limiter("limits: [{by: api_key, bucket: 1/hour}]");
     let anonymous = || Call::new("GET", "/").ip([203, 0, 113, 9]);
     assert!(limiter.check(&anonymous()).is_allowed());
     assert!(!limiter.check(&anonymous()).is_allowed());
-    assert!(!limiter.check(&anonymous().header("x-api-key", "")).is_allowed(), "an empty key is none");
+    assert!(
+        !limiter.check(&anonymous().header("x-api-key", "")).is_allowed(),
+        "an empty key is a missing key"
+    );
     assert!(
         limiter.check(&anonymous().api_key("203.0.113.9")).is_allowed(),
         "a key that looks like the address is a key"
@@ -133,7 +140,7 @@ fn a_missing_key_falls_back_to_the_address_and_is_no_bypass() {
 }
 
 #[test]
-fn refusals_cost_where_the_limit_says_so() {
+fn refusals_cost_under_count_denied() {
     let limiter = limiter(
         "limits:
            - {name: attempts, by: ip, bucket: 3/hour, count_denied: true}
@@ -145,7 +152,7 @@ fn refusals_cost_where_the_limit_says_so() {
 }
 
 #[test]
-fn a_limit_in_shadow_mode_counts_and_refuses_nobody() {
+fn a_limit_in_shadow_mode_counts_and_does_not_refuse() {
     let limiter = limiter(
         "limits: [{name: new, by: ip, bucket: 1/hour, mode: shadow}, {name: live, by: ip, bucket: 9/hour}]",
     );
@@ -158,7 +165,7 @@ fn a_limit_in_shadow_mode_counts_and_refuses_nobody() {
 }
 
 #[test]
-fn a_new_policy_keeps_what_was_spent() {
+fn a_new_policy_keeps_usage() {
     let before = limiter("limits: [{name: api, by: user, bucket: 100/hour}]");
     before.check(&ann().cost(60));
     let raised =
@@ -173,7 +180,7 @@ fn a_new_policy_keeps_what_was_spent() {
 }
 
 #[test]
-fn refunding_and_settling_correct_what_was_charged() {
+fn refunds_and_settlements_correct_the_charge() {
     let limiter = limiter(
         "limits: [{by: user, bucket: 100/hour}, {by: global, rate: 100/hour, algorithm: sliding-log}]",
     );
@@ -189,7 +196,7 @@ fn refunding_and_settling_correct_what_was_charged() {
 }
 
 #[test]
-fn a_cost_that_is_known_afterwards_is_charged_afterwards() {
+fn a_cost_known_afterwards_is_charged_afterwards() {
     let limiter = limiter("limits: [{by: user, bucket: 10/hour}]");
     let decision = limiter.check(&ann().cost(0));
     pollster::block_on(limiter.settle(&decision, 7)).unwrap();
@@ -218,7 +225,7 @@ fn a_slot_taken_before_a_reload_is_released_after_it() {
 }
 
 #[test]
-fn the_async_way_answers_the_same() {
+fn the_async_path_gives_the_same_decision() {
     let limiter = limiter("limits: [{by: user, bucket: 1/hour}]");
     assert!(pollster::block_on(limiter.decide(&ann())).is_allowed());
     assert!(!pollster::block_on(limiter.decide(&ann())).is_allowed());
@@ -230,7 +237,7 @@ const MIXED: &str = "limits:
   - {name: time, by: user, bucket: 100/hour, mode: shadow, cost: {reserve: 20, settle: 'time:1s'}}";
 
 #[test]
-fn limits_settle_each_by_its_own_cost() {
+fn each_limit_settles_its_own_cost() {
     let limiter = limiter(MIXED);
     let receipt = limiter.check(&ann()).receipt().unwrap();
     assert!(receipt.limits().eq(["requests", "tokens", "time"]));
@@ -241,7 +248,7 @@ fn limits_settle_each_by_its_own_cost() {
 }
 
 #[test]
-fn one_cost_for_all_is_that_of_limits_that_settle_if_there_are_such() {
+fn a_single_cost_applies_to_the_limits_that_settle() {
     let limiter = limiter(MIXED);
     let decision = limiter.check(&ann());
     pollster::block_on(limiter.settle(&decision, 50)).unwrap();

@@ -1,4 +1,4 @@
-//! From the text of a policy to the decision: no schedule and no flood gets more than a limit.
+//! From the text of a policy to the decision: no schedule and no flood exceeds a limit.
 
 use tollgate::store::ManualClock;
 use tollgate::{Call, Limiter, MemoryStore, Policy, Span, Timestamp};
@@ -27,8 +27,8 @@ fn burst_behind_one(options: &str) -> usize {
 }
 
 #[test]
-fn a_strict_window_gives_no_schedule_more_than_its_limit() {
-    assert!(burst_behind_one("parts: 7") >= 180, "the estimate can be talked into this");
+fn no_schedule_exceeds_the_limit_of_a_strict_window() {
+    assert!(burst_behind_one("parts: 7") >= 180, "the estimate admits this");
     assert!(burst_behind_one("strict: true, parts: 7") <= 100);
     assert!(burst_behind_one("strict: true") <= 100);
 }
@@ -57,7 +57,8 @@ limits:
             for user in 0..3_000 {
                 passes("/f", (second as usize * 1_500 + user) % users.len());
             }
-            // The estimate gives back a little as time passes; nothing does for the others.
+            // The estimate gives back a little as time passes; the other algorithms give back
+            // nothing.
             let freed = drained(1).filter(|&user| passes("/d", user)).count();
             assert!(freed == 0 || how == "sliding-window", "{how}: {freed} of 200 after {second} s");
         }

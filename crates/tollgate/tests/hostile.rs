@@ -1,4 +1,4 @@
-//! Whatever a request holds, a limiter answers: no panic, no bypass, no growth.
+//! A limiter answers any request: no panic, no bypass, no growth.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(Config { cases: 2_000, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn no_request_panics_and_none_passes_more_than_the_widest_limit_allows(
+    fn no_request_panics_or_exceeds_the_widest_limit(
         method in "\\PC{0,8}",
         paths in prop::collection::vec(path(), 1..4),
         address in any::<u128>(),

@@ -1,8 +1,7 @@
-//! What an outage says of itself in the log: when it begins and when it ends, and little
-//! in between.
+//! The log of an outage: lines at its start and its end, and few in between.
 //!
-//! A process of its own and one test in it: whether a line is written at all is settled
-//! for a whole process, by whoever listens when it is first come upon.
+//! It is a separate process with a single test, because `tracing` caches per process whether a call
+//! site is enabled, when it is first reached.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
@@ -52,7 +51,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Fails as it is told to.
+/// A store that fails on request.
 struct FailingStore(MemoryStore<ManualClock>, Arc<Mutex<Option<Fail>>>);
 
 type Fail = fn() -> StoreError;
@@ -69,7 +68,7 @@ impl Store for FailingStore {
 }
 
 #[test]
-fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() {
+fn an_outage_is_logged_at_its_start_and_end_and_not_per_request() {
     let (lines, mood) = (Lines::default(), Arc::new(Mutex::new(None)));
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let policy = Policy::parse("limits: [{by: user, bucket: 1000/hour}]").unwrap();
@@ -95,14 +94,16 @@ fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() 
         clock.advance(Span::from_secs(60));
         ask(100);
     });
-    let said = std::mem::take(&mut *lines.0.lock().unwrap());
-    let [(Level::WARN, opened), (Level::INFO, closed), foreign @ ..] = &said[..] else { panic!("{said:?}") };
+    let logged = std::mem::take(&mut *lines.0.lock().unwrap());
+    let [(Level::WARN, opened), (Level::INFO, closed), foreign @ ..] = &logged[..] else {
+        panic!("{logged:?}")
+    };
     assert!(opened.contains("the store failed: connection reset"), "the cause, in one line: {opened}");
     assert!(closed.contains("decisions=996") && closed.contains("seconds=11"), "{closed}");
-    assert_eq!(foreign.len(), 2, "foreign data under a key is told of once a minute: {foreign:?}");
+    assert_eq!(foreign.len(), 2, "foreign data is logged once a minute: {foreign:?}");
     assert!(foreign.iter().all(|(level, line)| *level == Level::WARN && line.contains("tollgate:key")));
 
-    // A cause that comes later, reminders, and a ledger that is full.
+    // A later cause, reminders, and a full ledger.
     tracing::subscriber::with_default(lines.clone(), || {
         // Foreign data is an answer, too.
         clock.advance(Span::from_millis(200));
@@ -121,17 +122,17 @@ fn an_outage_is_told_when_it_begins_and_when_it_ends_and_not_for_each_request() 
         clock.advance(Span::from_micros(1_234_567));
         ask(1);
     });
-    let said = lines.0.lock().unwrap().clone();
-    let of = |what: &str| said.iter().filter(|(_, line)| line.contains(what)).collect::<Vec<_>>();
-    assert_eq!((of("is left alone").len(), of("answers again").len()), (1, 1), "{said:?}");
-    assert!(of("is left alone")[0].1.contains("broken pipe"), "{said:?}");
+    let logged = lines.0.lock().unwrap().clone();
+    let of = |what: &str| logged.iter().filter(|(_, line)| line.contains(what)).collect::<Vec<_>>();
+    assert_eq!((of("the breaker is open").len(), of("answers again").len()), (1, 1), "{logged:?}");
+    assert!(of("the breaker is open")[0].1.contains("broken pipe"), "{logged:?}");
     let still = of("still gives no answers");
-    assert_eq!(still.len(), 3, "the cause when it is known, and two minutes: {said:?}");
+    assert_eq!(still.len(), 3, "a new cause and two reminders: {logged:?}");
     assert!(still.iter().all(|(level, line)| *level == Level::WARN && line.contains("no password")));
     assert!(still[0].1.contains("seconds=1.0 "), "{still:?}");
-    assert!(of("answers again")[0].1.contains("seconds=131.235 "), "{said:?}");
-    let full = of("no room to remember");
-    assert_eq!(full.len(), 3, "once a minute: {said:?}");
+    assert!(of("answers again")[0].1.contains("seconds=131.235 "), "{logged:?}");
+    let full = of("the ledger is full");
+    assert_eq!(full.len(), 3, "once a minute: {logged:?}");
     assert!(full.iter().all(|(level, line)| *level == Level::WARN && line.contains("lost=")), "{full:?}");
-    assert_eq!(said.len(), 8, "and nothing else: {said:?}");
+    assert_eq!(logged.len(), 8, "and nothing else: {logged:?}");
 }

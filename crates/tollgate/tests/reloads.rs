@@ -1,4 +1,4 @@
-//! What a caller gets over reloads of the policy.
+//! Admissions over reloads of the policy.
 
 use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
 
@@ -21,7 +21,7 @@ fn passed(limiter: &Manual, user: &str, plan: Option<&str>) -> usize {
     (0..60).filter(|_| limiter.check(&call()).is_allowed()).count()
 }
 
-/// Every way to write twenty a day, with the number left open.
+/// Every notation of twenty per day, with a placeholder for the number.
 const WAYS: [&str; 7] = [
     "bucket: N/day",
     "bucket: 'N/day, burst N'",
@@ -52,7 +52,7 @@ fn no_sequence_of_reloads_admits_more_than_its_largest_limit() {
 }
 
 #[test]
-fn another_algorithm_and_back_gives_nothing_away() {
+fn changing_the_algorithm_and_back_admits_no_more() {
     for (one, other) in WAYS.iter().flat_map(|one| WAYS.iter().map(move |other| (one, other))) {
         let mut limiter = limiter(&one.replace('N', "20"));
         let mut total = passed(&limiter, "ann", None);
@@ -65,7 +65,7 @@ fn another_algorithm_and_back_gives_nothing_away() {
 }
 
 #[test]
-fn an_override_that_comes_or_goes_gives_nothing_away() {
+fn adding_or_removing_an_override_admits_no_more() {
     let with = "algorithm: fixed-window, rate: 20/day, overrides: {ann: 25/day}";
     for (plain, with) in [
         ("algorithm: fixed-window, rate: 20/day", with),
@@ -87,7 +87,7 @@ fn an_override_that_comes_or_goes_gives_nothing_away() {
 }
 
 #[test]
-fn a_plan_that_comes_or_changes_gives_nothing_away() {
+fn adding_or_changing_a_plan_admits_no_more() {
     let plans = |units: u32| format!("bucket: 20/day, plans: {{pro: {units}/day}}");
     let mut limiter = limiter("bucket: 20/day");
     let mut total = passed(&limiter, "ann", Some("pro"));
@@ -101,7 +101,7 @@ fn a_plan_that_comes_or_changes_gives_nothing_away() {
 }
 
 #[test]
-fn a_raise_keeps_the_told_wait() {
+fn a_raise_makes_no_wait_longer() {
     for way in WAYS {
         let of = |units: u32| way.replace('N', &units.to_string()).replace("day", "12s");
         if way.contains("calendar") {
@@ -112,15 +112,15 @@ fn a_raise_keeps_the_told_wait() {
             assert!(limiter.check(&Call::new("GET", "/").user("ann")).is_allowed(), "{way}");
             limiter.store().clock().advance(Span::from_micros(1_902_000));
         }
-        let told = |limiter: &Manual| {
+        let wait_of = |limiter: &Manual| {
             let decision = limiter.check(&Call::new("GET", "/").user("ann"));
             decision.advised_wait().unwrap_or(Span::ZERO)
         };
-        let mut last = told(&limiter);
+        let mut last = wait_of(&limiter);
         let mut raised = limiter.clone();
         for units in [5, 6, 7] {
             raised = raised.with_policy(policy(&of(units)));
-            let wait = told(&raised);
+            let wait = wait_of(&raised);
             assert!(wait <= last, "{way}: {last} became {wait} at {units}");
             last = wait;
         }

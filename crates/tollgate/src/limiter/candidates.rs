@@ -1,20 +1,19 @@
-//! Limits that refuse nobody count as they would if they did.
+//! Corrects the counts of candidates, which must count as if they were in force.
 //!
-//! A batch comes close by itself: what binds nobody is charged with an admitted request
-//! if it has room. Three things are missing, all of them rare, and put right here by a
-//! second question:
+//! A candidate is a limit that does not refuse, such as one in shadow mode. A batch charges it with
+//! an admitted request if it has room. Three rare cases need a correction by a second call:
 //!
-//! - A candidate that is more generous than the limit beside it is charged for what that
-//!   one refused, where nobody else refused it.
-//! - Of several windows, those that had room give back what they were charged where
-//!   another of the same limit had none: in force, it would have charged none of them.
-//! - One that counts refusals is charged for those that it would have made.
+//! - A candidate more generous than the limit in force is charged for requests that only that limit
+//!   refused.
+//! - If one window of a candidate had no room, its other windows refund their charges: in force,
+//!   the limit would have charged none of them.
+//! - A candidate that counts refusals is charged for those that it would have made.
 //!
-//! Slots are held by requests that run: one that was refused holds none, so a candidate
-//! that has slots never counts those that it alone would have let pass. Nor does any
-//! candidate count what its limit blocks outright.
+//! Slots are held by running requests. A refused request holds none, so a candidate with slots
+//! never counts requests that it alone would have admitted. Candidates also do not count requests
+//! that their limit blocks.
 //!
-//! Held by `tests/beside/candidates.rs`: state and answers are those of a limit in force.
+//! Tested by `tests/advisory/candidates.rs`: state and answers equal those of a limit in force.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -27,19 +26,19 @@ use tollgate_store::{Outcomes, Store};
 use super::{Batch, Limiter, ask};
 use crate::decision::Decision;
 
-/// Some checks of a decision, by their places.
+/// Indexes of checks in a decision.
 type Places = SmallVec<[usize; 4]>;
 
-/// What is to be put right after a batch.
+/// The corrections to make after a batch.
 #[derive(Default)]
 struct Compensation {
-    /// Charged, and would not have been.
-    give_back: Places,
-    /// Not charged, and would have been.
-    ask: Places,
+    /// Checks that were charged and must be refunded.
+    refund: Places,
+    /// Checks that were not charged and must be.
+    charge: Places,
 }
 
-/// Whether there may be anything to put right: asked about every request.
+/// Returns whether a correction may be needed. Runs on every request.
 #[inline]
 fn is_possible(decision: &Decision<'_>, admitted: bool) -> bool {
     if admitted {
@@ -64,60 +63,60 @@ fn compensation(decision: &Decision<'_>, admitted: bool) -> Compensation {
         let counts_refusals = check.limit.count_denied();
         if admitted {
             if outcome.is_admitted() && outcome.units() > 0 && !counts_refusals && refuses(check.limit) {
-                compensation.give_back.push(at);
+                compensation.refund.push(at);
             } else if !outcome.is_admitted() && counts_refusals {
-                compensation.ask.push(at);
+                compensation.charge.push(at);
             }
         } else if let Some(live) = check.limit.candidate_of() {
             let holds_slot = matches!(check.rule.quota, Quota::Concurrency(_));
             let mut others = decision.checks.iter().filter(|it| binds(it) && it.limit.place() != live);
-            // What counts refusals was charged with this one.
+            // Limits that count refusals were charged with this one.
             if !counts_refusals
                 && !holds_slot
                 && !refuses(check.limit)
                 && !others.any(|other| refuses(other.limit))
             {
-                compensation.ask.push(at);
+                compensation.charge.push(at);
             }
         }
     }
     compensation
 }
 
-/// The batch of those that are to be charged. Refusals are counted where they are made:
-/// so what counts them has to refuse.
+/// Builds the batch of checks to charge. A store counts refusals only for checks that refuse, so
+/// checks that count refusals must refuse here.
 fn batch<'b>(decision: &'b Decision<'_>, compensation: &Compensation) -> Batch<'b> {
-    let chosen = compensation.ask.iter().filter_map(|&at| decision.checks.get(at));
+    let chosen = compensation.charge.iter().filter_map(|&at| decision.checks.get(at));
     chosen
         .map(|check| {
-            let asked = ask(check, decision.owner);
-            tollgate_store::Check { binding: asked.count_denied, ..asked }
+            let query = ask(check, decision.owner);
+            tollgate_store::Check { binding: query.count_denied, ..query }
         })
         .collect()
 }
 
-/// The limits stand as they do after they were charged.
+/// Replaces the outcomes of the limits with those after the charge.
 fn apply_outcomes(decision: &mut Decision<'_>, compensation: &Compensation, charged: Outcomes) {
-    for (&at, outcome) in compensation.ask.iter().zip(charged) {
-        if let Some(told) = decision.outcomes.get_mut(at) {
-            *told = outcome;
+    for (&at, outcome) in compensation.charge.iter().zip(charged) {
+        if let Some(outcome_slot) = decision.outcomes.get_mut(at) {
+            *outcome_slot = outcome;
         }
     }
 }
 
-/// What one window gives back, and how it stands then: it would have had room.
+/// Returns the refund of the units that one window was charged.
 fn refund(decision: &Decision<'_>, place: usize, taken_at: Timestamp) -> Option<Adjustment> {
     let units = decision.outcomes.get(place)?.units();
     Some(Adjustment::Refund { units, taken_at })
 }
 
 fn apply_refund(decision: &mut Decision<'_>, place: usize, refunded: Outcome) {
-    if let Some(told) = decision.outcomes.get_mut(place) {
-        *told = Outcome { verdict: Verdict::admitted(0), ..refunded };
+    if let Some(outcome_slot) = decision.outcomes.get_mut(place) {
+        *outcome_slot = Outcome { verdict: Verdict::admitted(0), ..refunded };
     }
 }
 
-/// The answer of a store in this process.
+/// Polls a store in this process, which is always ready.
 fn ready<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -126,8 +125,8 @@ fn ready<F: Future>(future: F) -> Option<F::Output> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Puts right what limits that refuse nobody were charged. `false`: the store has to
-    /// be waited for, and nothing has happened.
+    /// Corrects the charges of candidates without waiting. Returns `false` if the store would have
+    /// to wait; nothing was done then.
     #[inline]
     pub(super) fn try_compensate(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) -> bool {
         if !is_possible(decision, admitted) {
@@ -135,16 +134,16 @@ impl<S: Store> Limiter<S> {
         }
         let compensation = compensation(decision, admitted);
         let mut charged = Outcomes::new();
-        if !compensation.ask.is_empty() {
+        if !compensation.charge.is_empty() {
             let batch = batch(decision, &compensation);
             if self.store.try_decide(&batch, &mut charged).is_none() {
-                // Only refusals are known without asking: an admitted batch was charged here.
+                // Only refusals are answered without a call: an admitted batch was charged here.
                 return admitted;
             }
             drop(batch);
             apply_outcomes(decision, &compensation, charged);
         }
-        for &place in &compensation.give_back {
+        for &place in &compensation.refund {
             let check = &decision.checks[place];
             let refunded = refund(decision, place, at)
                 .and_then(|refund| ready(self.store.adjust(check.rule, check.key.as_bytes(), refund)));
@@ -155,14 +154,14 @@ impl<S: Store> Limiter<S> {
         true
     }
 
-    /// The same, where the store has to be waited for. One that gives no answer leaves
-    /// things as they are: nobody is refused for it.
+    /// Corrects the charges of candidates on a store that waits. If the store gives no answer, the
+    /// charges stay as they are, since candidates refuse no request.
     pub(super) async fn compensate(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) {
         if !is_possible(decision, admitted) {
             return;
         }
         let compensation = compensation(decision, admitted);
-        if !compensation.ask.is_empty() {
+        if !compensation.charge.is_empty() {
             let batch = batch(decision, &compensation);
             let answer = self.ask_store(&batch).await;
             drop(batch);
@@ -170,7 +169,7 @@ impl<S: Store> Limiter<S> {
                 apply_outcomes(decision, &compensation, answer.outcomes);
             }
         }
-        for &place in &compensation.give_back {
+        for &place in &compensation.refund {
             let Some(refund) = refund(decision, place, at) else { continue };
             let check = &decision.checks[place];
             let refunded = self.store.adjust(check.rule, check.key.as_bytes(), refund).await;

@@ -1,11 +1,11 @@
-//! What would be decided, without deciding it.
+//! Decisions without a charge.
 //!
-//! A refused batch charges nothing and still says what each check would have been told.
-//! So each check is asked together with one that nobody ever meets, on the same key of
-//! the same rule: the answer is exact on every store, no store needs a second way of
-//! looking, and no key is touched that was not there.
+//! A refused batch charges nothing and still returns the outcome of each check. So each check is
+//! paired with a check that always refuses, on the same key of the same rule. The answer is exact
+//! on every store, stores need no separate read path, and no other key is touched.
 //!
-//! Held by `tests/beside/considering.rs`, and on Redis by `tollgate-redis/tests/store/questions.rs`.
+//! Tested by `tests/advisory/consider.rs`, and on Redis by
+//! `tollgate-redis/tests/store/questions.rs`.
 
 use tollgate_core::{Amount, Owner, Quota};
 use tollgate_policy::{Matched, Request, RuleCheck};
@@ -15,9 +15,8 @@ use super::{Batch, Limiter, ask};
 use crate::decision::{Decision, LimitOutcome};
 
 impl<S: Store> Limiter<S> {
-    /// What would be decided about a request now. Nothing is charged, nobody is told, and
-    /// without an answer of the store there is none: what an outage would do is no secret,
-    /// and no arithmetic either.
+    /// Returns the decision that a request would get now, without charging or notifying the
+    /// observer. Fails if the store gives no answer: outage rules are not applied.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
@@ -41,25 +40,25 @@ impl<S: Store> Limiter<S> {
         }
         let (mut admitted, mut at) = (true, None);
         for check in decision.checks.iter() {
-            let asked = Check { count_denied: false, ..ask(check, decision.owner) };
-            let batch = [asked, Check { amount: never(&check.rule.quota), binding: true, ..asked }];
+            let query = Check { count_denied: false, ..ask(check, decision.owner) };
+            let batch = [query, Check { amount: never(&check.rule.quota), binding: true, ..query }];
             let answer = self.store.decide(&batch).await?;
             let Some(outcome) = answer.outcomes.first().copied() else { continue };
-            admitted &= !asked.binding || outcome.is_admitted();
+            admitted &= !query.binding || outcome.is_admitted();
             at.get_or_insert(answer.at);
             decision.outcomes.push(outcome);
         }
         if let Some(at) = at {
             decision.count(admitted, at, self.store.wall_ahead(at));
         }
-        // Nothing was taken, so there is nothing to hold.
+        // Nothing was taken, so there are no slots to release.
         decision.owner = None;
         Ok(decision)
     }
 
-    /// Refuses several requests as one if a limit would refuse one of `looks`, which are places
-    /// among them. Nothing is charged. `None`: they are to be decided, with nothing for whoever
-    /// only looks.
+    /// Refuses several requests together if a limit would refuse one of `looks`, which are indexes
+    /// into `requests`. Nothing is charged. Returns `None` if the requests must be decided, with a
+    /// zero cost for those in `looks`.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
@@ -80,7 +79,8 @@ impl<S: Store> Limiter<S> {
         self.refuse_together_with(requests, &[], looks).await
     }
 
-    /// The same together with rules that stand in no policy: they are the parts behind those of the requests.
+    /// Works as [`refuse_batch`](Self::refuse_batch) with additional rules that are in no policy.
+    /// Their parts follow those of the requests.
     pub async fn refuse_together_with<'l, R: Request + Sync>(
         &'l self,
         requests: &[R],
@@ -89,11 +89,11 @@ impl<S: Store> Limiter<S> {
     ) -> Option<Decision<'l>> {
         let started_at = self.started_at();
         let mut decision = Decision::undecided();
-        if self.policy.survey_all_with(requests, rules, &mut decision.checks) != Matched::Applies {
+        if self.policy.match_requests_with_rules(requests, rules, &mut decision.checks) != Matched::Applies {
             return None;
         }
-        let asked = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
-        let mut batch: Batch<'_> = asked.collect();
+        let query = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
+        let mut batch: Batch<'_> = query.collect();
         let first = *batch.first()?;
         batch.push(Check { amount: never(&first.rule.quota), binding: true, ..first });
         let mut answer = self.ask_store(&batch).await.ok()?;
@@ -112,8 +112,8 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// What no key of a rule ever has: units where slots are held, a slot where units are
-/// spent. Stores remember no refusal of it, so the answer is always of now.
+/// Returns an amount that no key of the rule ever has: units for slots, a slot for units. Stores do
+/// not cache its refusal, so the answer is always current.
 const fn never(quota: &Quota) -> Amount {
     match quota {
         Quota::Concurrency(_) => Amount::Exactly(1),

@@ -1,7 +1,7 @@
-//! Questions that are no single request: several as one, a limit by its name, a rule of the asker's own.
+//! Decisions other than about a single request: batches, a limit by name, an ad hoc rule.
 //!
-//! Each comes in two kinds: one that waits for the store, and one that does not and says so
-//! where it would have to.
+//! Each has two forms: one that waits for the store, and a `try_` form that returns `None` where it
+//! would have to wait.
 
 use tollgate_core::Rule;
 use tollgate_policy::{Key, Limit, Matched, Request, RuleCheck};
@@ -11,26 +11,28 @@ use super::Limiter;
 use crate::decision::Decision;
 
 impl<S: Store> Limiter<S> {
-    /// Decides about several requests as one, whose end nobody here will see: all of them are
-    /// charged or none is. [`LimitOutcome::part`](crate::LimitOutcome::part) tells whose an
-    /// outcome is.
+    /// Decides about several requests whose ends are not observed: all of them are charged or none.
+    /// [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the request of an outcome.
     pub async fn decide_batch<R: Request + Sync>(&self, requests: &[R]) -> Decision<'_> {
         self.decide_together_with(requests, &[]).await
     }
 
-    /// The same together with rules that stand in no policy: they are the parts behind those of the requests.
+    /// Works as [`decide_batch`](Self::decide_batch) with additional rules that are in no policy.
+    /// Their parts follow those of the requests.
     pub async fn decide_together_with<'l, R: Request + Sync>(
         &'l self,
         requests: &[R],
         rules: &'l [RuleCheck],
     ) -> Decision<'l> {
         let first = requests.first().map(|it| it as &(dyn Request + Sync));
-        let matched = |it: &mut Decision<'l>| self.policy.survey_all_with(requests, rules, &mut it.checks);
+        let matched =
+            |it: &mut Decision<'l>| self.policy.match_requests_with_rules(requests, rules, &mut it.checks);
         self.decide_matched(first, matched).await
     }
 
-    /// The same without waiting, if the store can or is left alone. `None`: nothing has
-    /// happened, and [`decide_batch`](Self::decide_batch) is to be asked.
+    /// Decides a batch without waiting, if the store can answer at once or the breaker is open.
+    /// Returns `None` if nothing was done and the caller must use
+    /// [`decide_batch`](Self::decide_batch).
     pub fn try_decide_batch<R: Request, T>(
         &self,
         requests: &[R],
@@ -39,7 +41,8 @@ impl<S: Store> Limiter<S> {
         self.try_decide_together_with(requests, &[], then)
     }
 
-    /// [`decide_together_with`](Self::decide_together_with) without waiting, if the store can or is left alone.
+    /// Decides as [`decide_together_with`](Self::decide_together_with) without waiting, if the
+    /// store can answer at once or the breaker is open.
     pub fn try_decide_together_with<'l, R: Request, T>(
         &'l self,
         requests: &[R],
@@ -47,12 +50,13 @@ impl<S: Store> Limiter<S> {
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Option<T> {
         let first = requests.first().map(|it| it as &dyn Request);
-        let matched = |it: &mut Decision<'l>| self.policy.survey_all_with(requests, rules, &mut it.checks);
+        let matched =
+            |it: &mut Decision<'l>| self.policy.match_requests_with_rules(requests, rules, &mut it.checks);
         self.try_decide_matched(first, matched, then)
     }
 
-    /// Decides by one limit about a key that is known, on this plan or the
-    /// default one. A limit that is off admits, and counts nothing.
+    /// Decides about a key by one limit, on the given plan or the default one. A limit that is off
+    /// admits without counting.
     pub async fn decide_named<'l>(
         &'l self,
         limit: &'l Limit,
@@ -63,8 +67,9 @@ impl<S: Store> Limiter<S> {
         self.decide_matched(None, |it| self.match_named(limit, key, plan, cost, it)).await
     }
 
-    /// The same without waiting, if the store can or is left alone. `None`: nothing has
-    /// happened, and [`decide_named`](Self::decide_named) is to be asked.
+    /// Decides about a key by one limit without waiting, if the store can answer at once or the
+    /// breaker is open. Returns `None` if nothing was done and the caller must use
+    /// [`decide_named`](Self::decide_named).
     pub fn try_decide_named<'l, T>(
         &'l self,
         limit: &'l Limit,
@@ -76,14 +81,15 @@ impl<S: Store> Limiter<S> {
         self.try_decide_matched(None, |it| self.match_named(limit, key, plan, cost, it), then)
     }
 
-    /// Decides by a rule that stands in no policy: whoever asks brings the numbers. Rules of
-    /// one id share what their keys have spent.
+    /// Decides by a rule that is in no policy, whose numbers the caller provides. Rules with one id
+    /// share the usage of their keys.
     pub async fn decide_rule<'l>(&'l self, rule: &'l Rule, key: Key, cost: u64) -> Decision<'l> {
         self.decide_matched(None, |it| self.policy.match_rule(rule, key, cost, &mut it.checks)).await
     }
 
-    /// The same without waiting, if the store can or is left alone. `None`: nothing has
-    /// happened, and [`decide_rule`](Self::decide_rule) is to be asked.
+    /// Decides by a rule without waiting, if the store can answer at once or the breaker is open.
+    /// Returns `None` if nothing was done and the caller must use
+    /// [`decide_rule`](Self::decide_rule).
     #[inline]
     pub fn try_decide_rule<'l, T>(
         &'l self,

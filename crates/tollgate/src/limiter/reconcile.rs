@@ -1,8 +1,8 @@
-//! What comes after an outage: the store is charged with what it missed.
+//! Reconciliation after an outage: charges the store with the usage that it missed.
 //!
-//! A store may answer in part (one node of a cluster is down): a key that fails is put
-//! back, and the others are charged. Whether the store as a whole is worth asking is the
-//! breaker's to say, here as for requests.
+//! A store may answer in part (one node of a cluster is down): a key that fails is put back, and
+//! the others are charged. The breaker determines whether the store is called at all, as for
+//! requests.
 
 use tollgate_core::{Adjustment, Overdraft, Rule};
 use tollgate_store::{Store, StoreError};
@@ -10,36 +10,35 @@ use tollgate_store::{Store, StoreError};
 use super::Limiter;
 use crate::outage::{ChargeStatus, Health, Name, Pass, Share};
 
-/// A pass ends after so many failures in a row: each may take a whole deadline.
+/// A pass ends after this many consecutive failures, since each may take a whole deadline.
 const MAX_CONSECUTIVE_FAILURES: u32 = 8;
 
 impl<S: Store> Limiter<S> {
-    /// Makes the changes that the store has not taken (final costs, refunds), then charges it
-    /// with what was admitted while it gave no answers, as far as
-    /// that still counts, one key after the other. What fails is kept for the next call
-    /// and the others are charged; stops when the breaker opens, or after some failures
-    /// in a row. How many keys were charged.
+    /// Applies the corrections that the store has not taken (final costs, refunds), then charges it
+    /// with the usage admitted during the outage, as far as it still counts, one key after the
+    /// other. Returns the number of charged keys.
     ///
-    /// To be called every so often: every second, say, and by each node at its own
-    /// second. Whoever calls chooses when; how fast the store is charged follows from
-    /// how fast it answers, since no two charges are under way at once.
+    /// A key that fails is kept for the next call, and the others are charged. The pass stops when
+    /// the breaker opens, or after several consecutive failures.
     ///
-    /// While the breaker is open nothing happens, but for a probe when one is due: a
-    /// node that nobody asks finds the store again too, if it owes it something.
+    /// Call it periodically, such as every second, with a different offset on each node. The store
+    /// limits the speed, since charges run one at a time.
     ///
-    /// A charge whose end is not known is not repeated, and a future that is dropped
-    /// charges nothing twice: what was under way then counts as lost, which is one key.
-    /// So this is for the end of a process too, under a timeout of the caller's; what is
-    /// left then is in [`Health::ledger_keys`].
+    /// While the breaker is open, nothing happens except a probe when it is due, so that a node
+    /// without traffic detects the recovery if it has usage to replay.
+    ///
+    /// A charge with an unknown result is not repeated, and dropping the future charges nothing
+    /// twice: the key in progress counts as lost. It is therefore safe to call at shutdown under a
+    /// timeout; the remaining keys are in [`Health::ledger_keys`].
     pub async fn reconcile(&self) -> usize {
         let (mut charged, mut in_a_row) = (0, 0);
-        // As many as there are now: one that fails goes to the end, and is not tried again at once.
+        // As many as there are now: a failed one goes to the end and is not retried in this pass.
         for _ in 0..self.outage.waiting_corrections() {
             match self.apply_correction().await {
                 Replay::Charged => (charged, in_a_row) = (charged + 1, 0),
                 Replay::Nothing => {}
                 Replay::Failed => in_a_row += 1,
-                Replay::LeftAlone => return charged,
+                Replay::BreakerOpen => return charged,
             }
             if in_a_row >= MAX_CONSECUTIVE_FAILURES || (in_a_row > 0 && !self.outage.is_closed()) {
                 return charged;
@@ -56,7 +55,7 @@ impl<S: Store> Limiter<S> {
                     Replay::Charged => (charged, in_a_row) = (charged + 1, 0),
                     Replay::Nothing => {}
                     Replay::Failed => in_a_row += 1,
-                    Replay::LeftAlone => return charged,
+                    Replay::BreakerOpen => return charged,
                 }
                 if in_a_row >= MAX_CONSECUTIVE_FAILURES || (in_a_row > 0 && !self.outage.is_closed()) {
                     return charged;
@@ -65,12 +64,10 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Asks the store whether it answers, unless it is left alone, and tells how it is
-    /// doing then.
+    /// Sends a probe to the store, unless the breaker is open, and returns its health.
     ///
-    /// To be called at the start and every few seconds: a node that nobody asks would
-    /// otherwise not notice that the store is gone, or back. To the breaker this is a
-    /// question like any other.
+    /// Call it at the start and every few seconds, so that a node without traffic notices an outage
+    /// or a recovery. The breaker treats it like any other call.
     pub async fn probe(&self) -> Health {
         if let Some(attempt) = self.outage.attempt() {
             match self.store.probe().await {
@@ -83,8 +80,8 @@ impl<S: Store> Limiter<S> {
         self.outage.health()
     }
 
-    /// The rule that a debt is charged under: the one that counts the key by now. Rules that
-    /// stand in no policy are brought along by whoever asks, so there it is the debt's own.
+    /// Returns the rule to charge a debt under: the rule that counts the key now. A debt of a rule
+    /// that is in no policy keeps its own rule.
     fn rule_of<'d>(&'d self, share: &'d Share, name: &Name) -> Option<&'d Rule> {
         if *share.limit == *self.policy.ad_hoc().name() {
             return Some(&share.whole);
@@ -92,15 +89,15 @@ impl<S: Store> Limiter<S> {
         self.policy.limit(&share.limit)?.rule_after(name.0, &name.1)
     }
 
-    /// Makes the oldest change that the store has not taken.
+    /// Applies the oldest correction that the store has not taken.
     async fn apply_correction(&self) -> Replay {
-        let Some(attempt) = self.outage.attempt() else { return Replay::LeftAlone };
+        let Some(attempt) = self.outage.attempt() else { return Replay::BreakerOpen };
         let Some(pending) = self.outage.take_correction() else { return Replay::Nothing };
         let Some(correction) = pending.get() else { return Replay::Nothing };
         let rule = self.policy.limit(&correction.limit);
         let rule = rule.and_then(|limit| limit.rule_after(correction.rule.id, &correction.key));
         let (Some(rule), Some(adjustment)) = (rule, correction.adjustment(self.outage.now())) else {
-            // The limit is gone, or time has made the change.
+            // The limit no longer exists, or the change has expired.
             pending.finish();
             return Replay::Nothing;
         };
@@ -118,14 +115,14 @@ impl<S: Store> Limiter<S> {
     }
 
     async fn replay(&self, name: &Name, pass: &Pass) -> Replay {
-        let Some(attempt) = self.outage.attempt() else { return Replay::LeftAlone };
+        let Some(attempt) = self.outage.attempt() else { return Replay::BreakerOpen };
         let Some(debt) = self.outage.take_debt(name) else { return Replay::Nothing };
         let units @ 1.. = debt.units() else {
             debt.settle(0);
             return Replay::Nothing;
         };
         let Some(rule) = debt.share().and_then(|share| self.rule_of(share, name)) else {
-            // Nobody asks for it any more: dropped, and told to be lost.
+            // The limit no longer exists: the debt is dropped and counted as lost.
             return Replay::Nothing;
         };
         let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
@@ -137,7 +134,7 @@ impl<S: Store> Limiter<S> {
             }
             Err(error) => {
                 let is_about_this_key = matches!(error, StoreError::Foreign(_));
-                if attempt.failed(&error) == ChargeStatus::No && !is_about_this_key {
+                if attempt.failed(&error) == ChargeStatus::NotCharged && !is_about_this_key {
                     debt.put_back(pass);
                 }
                 if is_about_this_key { Replay::Nothing } else { Replay::Failed }
@@ -146,13 +143,13 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// What came of charging one key.
+/// The result of charging one key.
 enum Replay {
     Charged,
-    /// There was nothing to charge.
+    /// Nothing was left to charge.
     Nothing,
     /// The store gave no answer about this key.
     Failed,
-    /// The store is not asked.
-    LeftAlone,
+    /// The breaker is open.
+    BreakerOpen,
 }

@@ -1,9 +1,9 @@
-//! What comes after an admitted request: its final cost, its slots, its undoing.
+//! Operations after an admitted request: final cost, refund, release of slots.
 //!
-//! What a decision charged is in the store, or, if the store gave no answer then, on
-//! this node and in the ledger until the store has been charged with it. It is
-//! corrected where it is. Between the two, while the charge is under way, a refund may
-//! come before it and find nothing to give back: the key is then short of that refund.
+//! The charge of a decision is in the store or, if the store gave no answer, on this node and in
+//! the ledger until the store has been charged with it. A correction goes to wherever the charge
+//! is. While a replayed charge is in progress, a refund may arrive before it and find nothing to
+//! refund: the key then misses that refund.
 
 use tollgate_core::{Adjustment, Overdraft, Quota, Rule, Timestamp};
 use tollgate_store::{Store, StoreError};
@@ -15,7 +15,7 @@ use crate::outage::{Change, ChargeStatus};
 use crate::receipt::{Charge, Receipt};
 
 impl<S: Store> Limiter<S> {
-    /// Gives back all that a decision charged, as if the request had not been made.
+    /// Refunds everything that a decision charged, as if the request had not been made.
     pub async fn refund(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
         match decision.receipt() {
             Some(receipt) => self.refund_receipt(&receipt).await,
@@ -23,15 +23,15 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Charges what a request turned out to cost, instead of what was charged
-    /// before it ran. What was too much is given back; what was too little is
-    /// charged even if it is not there, and repaid before the next request passes.
+    /// Charges the actual cost of a request, in place of the estimate. An excess is refunded; a
+    /// shortfall is charged even if the units are not available, and repaid before the next request
+    /// passes.
     ///
-    /// Where limits say `settle` in the policy, it is the cost of those: limits beside them
-    /// that say nothing, such as one that counts requests, keep what they were charged.
+    /// If limits of the policy say `settle`, only those are settled: other limits, such as one that
+    /// counts requests, keep their charge.
     ///
-    /// Once for each decision: the difference to what was charged before it ran is
-    /// taken each time. A store that gives no answer is told by [`reconcile`](Self::reconcile), when it is back.
+    /// Call it once per decision: each call applies the difference to the initial charge. If the
+    /// store gives no answer, [`reconcile`](Self::reconcile) applies the change when it is back.
     pub async fn settle(&self, decision: &Decision<'_>, cost: u64) -> Result<(), StoreError> {
         match decision.receipt() {
             Some(receipt) => self.settle_receipt(&receipt, cost).await,
@@ -39,7 +39,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Frees the slots that a decision took, once its request is done.
+    /// Releases the slots of a decision when its request is done.
     pub async fn release(&self, decision: &Decision<'_>) -> Result<(), StoreError> {
         match decision.receipt() {
             Some(receipt) => self.release_receipt(&receipt).await,
@@ -47,7 +47,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// As [`refund`](Self::refund), of a decision that is gone.
+    /// Refunds as [`refund`](Self::refund) does, by receipt.
     pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
         for (charge, rule) in receipt.units_in(&self.policy) {
             let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
@@ -57,9 +57,9 @@ impl<S: Store> Limiter<S> {
         self.release_receipt(receipt).await
     }
 
-    /// As [`settle`](Self::settle), of a decision that is gone. Once, too: whoever keeps
-    /// receipts remembers which are settled. What came back later cannot be told apart
-    /// from what others spent since, so a second cost could not be put right.
+    /// Settles as [`settle`](Self::settle) does, by receipt. Call it once: the keeper of the
+    /// receipts tracks which are settled. Units that came back later are indistinguishable from the
+    /// usage of other requests, so a second cost could not be corrected.
     pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
         let settles = |name: &str| self.policy.limit(name).is_some_and(|it| it.settle().is_some());
         let only_some = self.policy.settles() && receipt.limits().any(settles);
@@ -71,9 +71,9 @@ impl<S: Store> Limiter<S> {
         Ok(())
     }
 
-    /// As [`settle_receipt`](Self::settle_receipt), limit by limit: `costs` are names of limits
-    /// and what the request cost each. Limits that are not named keep what they were charged.
-    /// Where the store fails for one, the others are settled all the same.
+    /// Settles as [`settle_receipt`](Self::settle_receipt) does, per limit: `costs` are the names
+    /// of limits with the cost for each. Limits that are not named keep their charge. If the store
+    /// fails for one limit, the others are still settled.
     pub async fn settle_limits(&self, receipt: &Receipt, costs: &[(&str, u64)]) -> Result<(), StoreError> {
         let mut settled = Ok(());
         for (charge, rule) in receipt.units_in(&self.policy) {
@@ -85,7 +85,7 @@ impl<S: Store> Limiter<S> {
         settled
     }
 
-    /// Puts what was charged right, and tells the observer.
+    /// Corrects a charge and notifies the observer.
     async fn settle_charge(
         &self,
         receipt: &Receipt,
@@ -106,7 +106,7 @@ impl<S: Store> Limiter<S> {
         Ok(())
     }
 
-    /// Tells the observer what a charge cost in the end.
+    /// Notifies the observer of the final cost of a charge.
     fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
         if let (Some(watched), Some(id)) = (&self.watched, receipt.id) {
             let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
@@ -114,27 +114,28 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// As [`release`](Self::release), of a decision that is gone. Doing so twice does no harm.
+    /// Releases slots as [`release`](Self::release) does, by receipt. Idempotent.
     pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
         let Some(owner) = receipt.owner else { return Ok(()) };
         let release = Adjustment::Release { owner };
         for (charge, rule) in receipt.slots_in(&self.policy) {
-            let Some(synonyms) = &charge.synonyms else {
+            let Some(in_outage) = &charge.in_outage else {
                 self.adjust_or_defer(receipt.at, charge, rule, release).await?;
                 continue;
             };
-            self.outage.adjust_local(&synonyms.share, &charge.key, release);
-            if synonyms.landed == ChargeStatus::Perhaps {
-                // The slot that was told of is free. If the store holds one as well and
-                // does not answer now, that one ends with its lease.
+            self.outage.adjust_local(&in_outage.share, &charge.key, release);
+            if in_outage.charge_status == ChargeStatus::Unknown {
+                // The local slot is free. If the store holds one as well and does not answer now,
+                // that slot ends with its lease.
                 let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
             }
         }
         Ok(())
     }
 
-    /// Changes a key in the store. While the store gives no answer, the change is kept and made by
-    /// [`reconcile`](Self::reconcile). An error: it is neither made nor kept, or may have been made.
+    /// Adjusts a key in the store. If the store gives no answer, the adjustment is deferred to
+    /// [`reconcile`](Self::reconcile). An error means that it was not applied and not deferred, or
+    /// may have been applied.
     async fn adjust_or_defer(
         &self,
         taken_at: Timestamp,
@@ -144,7 +145,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<(), StoreError> {
         let (limit, key, reserve) = (charge.limit(), &charge.key, charge.units);
         let change = Change { limit, rule, key, adjustment, reserve, taken_at };
-        if self.outage.is_left_alone() && self.outage.correct_later(&change, None) {
+        if self.outage.is_breaker_open() && self.outage.correct_later(&change, None) {
             return Ok(());
         }
         match self.store.adjust(rule, charge.key.as_bytes(), adjustment).await {
@@ -154,7 +155,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Changes what a request was charged, wherever that is now.
+    /// Adjusts a charge in the store, on this node or in the ledger, wherever it is.
     async fn correct(
         &self,
         at: Timestamp,
@@ -163,14 +164,14 @@ impl<S: Store> Limiter<S> {
         adjustment: Adjustment,
     ) -> Result<(), StoreError> {
         let key = &charge.key;
-        let Some(synonyms) = &charge.synonyms else {
+        let Some(in_outage) = &charge.in_outage else {
             return self.adjust_or_defer(at, charge, rule, adjustment).await;
         };
-        let share = &synonyms.share;
-        match (synonyms.writing, adjustment) {
-            (Some(writing), _) => {
-                if !self.outage.correct(share, key, writing, adjustment) {
-                    // The store has been charged with it by now.
+        let share = &in_outage.share;
+        match (in_outage.record_id, adjustment) {
+            (Some(record_id), _) => {
+                if !self.outage.correct(share, key, record_id, adjustment) {
+                    // The store has been charged with it since.
                     let adjustment = once_replayed(adjustment, rule, self.outage.now());
                     self.adjust_or_defer(at, charge, rule, adjustment).await?;
                 }
@@ -178,19 +179,19 @@ impl<S: Store> Limiter<S> {
             (None, Adjustment::Charge { units: units @ 1.., .. }) => {
                 self.outage.charge_later(share, key, units);
             }
-            // Whether the store was ever charged is not known: it gives nothing back.
+            // It is not known whether the store was charged: nothing is refunded there.
             (None, _) => {}
         }
-        // Last, since it cannot fail: whoever tries again changes nothing twice.
-        if synonyms.counted {
+        // Last, because it cannot fail: a retry then applies no change twice.
+        if in_outage.counted {
             self.outage.adjust_local(share, key, adjustment);
         }
         Ok(())
     }
 }
 
-/// What was charged to the store after an outage is filed there under the time of that
-/// charge, which a receipt does not know: of what still counts, the newest is given back.
+/// Converts an adjustment of a replayed charge. The store recorded the charge at the time of the
+/// replay, which the receipt does not know: the newest units that still count are refunded.
 fn once_replayed(adjustment: Adjustment, rule: &Rule, now: Timestamp) -> Adjustment {
     match (adjustment, &rule.quota) {
         (

@@ -1,4 +1,4 @@
-//! When the store is asked and when it is left alone.
+//! Circuit breaker: decides whether the store is called.
 //!
 //! ```text
 //!            K failures in a row                    the wait is over
@@ -7,53 +7,53 @@
 //!    └──────────────────────────────┴───── the probe was answered ──────┘
 //! ```
 //!
-//! A store that gives no answer takes a whole deadline to say nothing, and a
-//! request that waits for it holds memory and a connection meanwhile. So after
-//! some failures in a row nobody waits any more, but for one request at a time
-//! that finds out whether the store is back.
+//! A store that does not answer takes a whole deadline, and a request that waits for it holds
+//! memory and a connection meanwhile. So after several consecutive failures requests no longer
+//! wait, except for one probe at a time.
 //!
-//! Waits are jittered (half of each is random), so that nodes which lost the store
-//! together do not come back together, and end at a longest one, so that it is
-//! found again soon. Nothing happens by itself: it is requests that probe.
+//! Backoff is jittered (half of each wait is random), so that nodes that lost the store together do
+//! not return together. It has an upper bound, so that recovery is detected soon. There is no
+//! timer: requests probe.
 //!
-//! A store shares calls, so one that fails fails many requests at once: that is one
-//! failure. Whatever was under way when a failure was counted says nothing new, and an
-//! answer counts only in the epoch it was asked in: a failure, an opening and a closing
-//! each begin one. Where a part of a store fails (one node of a cluster) and the others
-//! answer, failures come in a row by chance: so a store that has just answered somebody is
-//! asked on.
+//! A store shares calls among requests, so one failed call fails many requests at once: they count
+//! as one failure. Requests that were already in progress when a failure was counted add nothing,
+//! and an answer counts only in the epoch of its request: a failure, an opening and a closing each
+//! begin a new epoch. If a part of a store fails (one node of a cluster) and the others answer,
+//! consecutive failures happen by chance: so the breaker stays closed while the store has recently
+//! answered any request.
 //!
-//! Not here: clocks, randomness, locks. They are arguments, or the caller's.
+//! Clocks, randomness and locks are arguments or owned by the caller.
 
 use tollgate_core::{Span, Timestamp};
 
-/// Whether the store is asked: a state machine, driven from outside.
+/// The circuit breaker as a state machine, driven by its caller.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    /// So many failures in a row open it.
-    most: u32,
+    /// The number of consecutive failures that opens it.
+    max_failures: u32,
     first: Span,
     longest: Span,
     phase: Phase,
     epoch: u32,
-    /// When somebody was last answered while failures were counted.
+    /// The time of the last answer while failures were counted.
     answered: Option<Timestamp>,
 }
 
-/// Who was answered this short a time ago is asked on: a part of it may have failed.
-const RECENT_ANSWER: Span = Span::from_millis(100);
+/// The breaker stays closed while the last answer is no older than this: a part of the store may
+/// have failed.
+const RECENT_ANSWER_AGE: Span = Span::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Everybody asks. So many failed since somebody was answered.
+    /// All requests use the store. Counts the failures since the last answer.
     Closed { failures: u32 },
-    /// Nobody asks before `probe_at`. `wait` is the one before jitter.
+    /// No request uses the store before `probe_at`. `wait` is the backoff before jitter.
     Open { wait: Span, probe_at: Timestamp },
-    /// One request has been sent to find out; the others are not asked.
+    /// One probe is in progress; other requests do not use the store.
     HalfOpen { wait: Span },
 }
 
-/// Leave to ask the store, to be handed back with what came of it.
+/// Permission to call the store, to be returned with the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     epoch: u32,
@@ -67,8 +67,8 @@ impl Ticket {
 }
 
 impl Breaker {
-    pub(crate) const fn new(most: u32, first: Span, longest: Span) -> Self {
-        Self { most, first, longest, phase: Phase::Closed { failures: 0 }, epoch: 0, answered: None }
+    pub(crate) const fn new(max_failures: u32, first: Span, longest: Span) -> Self {
+        Self { max_failures, first, longest, phase: Phase::Closed { failures: 0 }, epoch: 0, answered: None }
     }
 
     pub(crate) const fn phase(&self) -> Phase {
@@ -79,12 +79,12 @@ impl Breaker {
         self.epoch
     }
 
-    /// What a request is given that asks in a closed epoch.
+    /// Returns the ticket of a request in a closed epoch.
     pub(crate) const fn ordinary(epoch: u32) -> Ticket {
         Ticket { epoch, is_probe: false }
     }
 
-    /// Leave to ask the store, if there is any.
+    /// Returns a ticket if the store may be called.
     pub(crate) fn ask(&mut self, now: Timestamp) -> Option<Ticket> {
         match self.phase {
             Phase::Closed { .. } => Some(Self::ordinary(self.epoch)),
@@ -96,7 +96,7 @@ impl Breaker {
         }
     }
 
-    /// The store answered. Whether that closed the breaker.
+    /// Records an answer. Returns whether it closed the breaker.
     pub(crate) fn succeeded(&mut self, ticket: Ticket, now: Timestamp) -> bool {
         self.answered = Some(now);
         if ticket.epoch != self.epoch {
@@ -116,7 +116,7 @@ impl Breaker {
         }
     }
 
-    /// The store gave no answer. Whether that opened the breaker.
+    /// Records a failure. Returns whether it opened the breaker.
     pub(crate) fn failed(&mut self, ticket: Ticket, now: Timestamp, rng: u32) -> bool {
         if ticket.epoch != self.epoch {
             return false;
@@ -125,9 +125,9 @@ impl Breaker {
             Phase::Closed { failures } => {
                 let failures = failures.saturating_add(1);
                 self.epoch = self.epoch.wrapping_add(1);
-                let is_recent = self.answered.is_some_and(|at| now.since(at) < RECENT_ANSWER);
-                // `u32::MAX` is never: that many cannot be told from more.
-                if failures < self.most || self.most == u32::MAX || is_recent {
+                let is_recent = self.answered.is_some_and(|at| now.since(at) < RECENT_ANSWER_AGE);
+                // `u32::MAX` means never: the counter saturates there.
+                if failures < self.max_failures || self.max_failures == u32::MAX || is_recent {
                     self.phase = Phase::Closed { failures };
                     return false;
                 }
@@ -142,8 +142,8 @@ impl Breaker {
         }
     }
 
-    /// Whoever asked has gone without waiting for the answer. Of a probe: nothing
-    /// was found out, so the next request may.
+    /// Records that the caller left without waiting for the answer. After an abandoned probe, the
+    /// next request may probe.
     pub(crate) fn abandoned(&mut self, ticket: Ticket, now: Timestamp) {
         if let Phase::HalfOpen { wait } = self.phase
             && ticket.is_probe
@@ -172,7 +172,7 @@ mod tests {
         Timestamp::from_secs(1_000) + Span::from_millis(millis)
     }
 
-    /// Opened at zero by three failures, with the longest jitter.
+    /// A breaker opened at time zero by three failures, with the longest jitter.
     fn opened() -> Breaker {
         let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for failure in 0..3 {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_in_a_row_open_it() {
+    fn only_consecutive_failures_open_the_breaker() {
         let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for _ in 0..10 {
             for _ in 0..2 {
@@ -207,25 +207,25 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_has_just_answered_somebody_is_asked_on() {
+    fn a_recent_answer_keeps_the_breaker_closed() {
         let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         let well = breaker.ask(at(0)).unwrap();
         assert!(!breaker.succeeded(well, at(0)));
         for _ in 0..50 {
             let ticket = breaker.ask(at(99)).unwrap();
-            assert!(!breaker.failed(ticket, at(99), 0), "a part of it, by chance in a row");
+            assert!(!breaker.failed(ticket, at(99), 0), "a partial failure, consecutive by chance");
         }
         let ticket = breaker.ask(at(100)).unwrap();
-        assert!(breaker.failed(ticket, at(100), 0), "nobody was answered for a while");
+        assert!(breaker.failed(ticket, at(100), 0), "the last answer is too old");
     }
 
     #[test]
-    fn a_store_of_which_a_part_fails_is_asked_on() {
+    fn a_partial_failure_keeps_the_breaker_closed() {
         let mut breaker = Breaker::new(3, MIN_BACKOFF, MAX_BACKOFF);
         for _ in 0..10 {
             let (dead, well) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
             assert!(!breaker.failed(dead, at(50), 0));
-            assert!(!breaker.succeeded(well, at(0)), "asked before, it says nothing");
+            assert!(!breaker.succeeded(well, at(0)), "the request is from an earlier epoch");
             let next = breaker.ask(at(51)).unwrap();
             breaker.succeeded(next, at(0));
             assert_eq!(breaker.phase(), Phase::Closed { failures: 0 });
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_wait_one_request_probes_and_no_other() {
+    fn after_the_backoff_exactly_one_request_probes() {
         let mut breaker = opened();
         assert_eq!(breaker.ask(at(99)), None);
         let probe = breaker.ask(at(100)).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_to_the_longest_and_the_rng_take_up_to_half() {
+    fn backoff_doubles_up_to_its_maximum_with_jitter_of_up_to_half() {
         for (rng, waits) in
             [(u32::MAX, [100, 200, 400, 800, 1_000, 1_000]), (0, [50, 100, 200, 400, 500, 500])]
         {
@@ -261,18 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_given_up_lets_the_next_request_probe() {
+    fn an_abandoned_probe_lets_the_next_request_probe() {
         let mut breaker = opened();
         let probe = breaker.ask(at(100)).unwrap();
         breaker.abandoned(probe, at(120));
         let next = breaker.ask(at(120)).unwrap();
         breaker.abandoned(Breaker::ordinary(next.epoch), at(120));
-        assert_eq!(breaker.ask(at(120)), None, "only a probe can give up a probe");
+        assert_eq!(breaker.ask(at(120)), None, "only a probe can abandon a probe");
         assert!(breaker.succeeded(next, at(0)));
     }
 
     #[test]
-    fn an_answer_to_a_question_from_before_changes_nothing() {
+    fn an_answer_from_an_earlier_epoch_changes_nothing() {
         let mut breaker = Breaker::new(1, MIN_BACKOFF, MAX_BACKOFF);
         let (early, ticket) = (breaker.ask(at(0)).unwrap(), breaker.ask(at(0)).unwrap());
         assert!(breaker.failed(ticket, at(0), 0));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_told_never_to_open() {
+    fn the_breaker_can_be_disabled() {
         let mut breaker = Breaker::new(u32::MAX, MIN_BACKOFF, MAX_BACKOFF);
         breaker.phase = Phase::Closed { failures: u32::MAX - 1 };
         for _ in 0..3 {

@@ -1,14 +1,16 @@
-//! Changes of keys that the store has not taken: final costs, refunds, released slots.
+//! Deferred corrections of keys: final costs, refunds, released slots.
 //!
-//! A decision that the store made is corrected in the store. While the store gives no answer, the correction waits
-//! here, and `Limiter::reconcile` applies it when the store is back. A correction that may have reached the store is not
-//! repeated, as for charges (`ledger`): repeating it could take from a key what it never spent, or give it too much.
-//! Releasing a slot twice does no harm, so that is repeated.
+//! A decision that the store made is corrected in the store. While the store gives no answer, the
+//! correction waits here, and `Limiter::reconcile` applies it when the store is back. A correction
+//! that may have reached the store is not repeated, as for charges (`ledger`): repeating it could
+//! charge a key for usage that it never had, or refund too much. Releasing a slot is idempotent, so
+//! it is repeated.
 //!
-//! A charge loses what time has given back by the end of the outage: what is applied is what it would still
-//! count beside what was reserved. A refund knows when its units were taken.
+//! A deferred charge decays: the part that time has given back by the end of the outage is not
+//! applied. A refund carries the time at which its units were taken.
 //!
-//! Invariant: at most so many corrections; one that finds no room is counted as lost.
+//! Invariant: the number of corrections is bounded; a correction that finds no room is counted as
+//! lost.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,19 +31,19 @@ pub(crate) struct Correction {
     pub(crate) rule: Rule,
     pub(crate) key: Key,
     adjustment: Adjustment,
-    /// A key that was charged nothing but the reserve, and the same key after this charge.
+    /// A key with only the reserved charge, and the same key after this charge.
     reserved: State,
     settled: State,
     since: Timestamp,
 }
 
-/// The change of a key that a decision charged.
+/// A change of a key that a decision charged.
 pub(crate) struct Change<'c> {
     pub(crate) limit: &'c str,
     pub(crate) rule: &'c Rule,
     pub(crate) key: &'c Key,
     pub(crate) adjustment: Adjustment,
-    /// What the decision charged, and when.
+    /// The units that the decision charged, and the time of the charge.
     pub(crate) reserve: u64,
     pub(crate) taken_at: Timestamp,
 }
@@ -62,7 +64,7 @@ impl Correction {
         Self { limit, rule, key, adjustment, reserved, settled, since: now }
     }
 
-    /// What is left to be changed, if anything.
+    /// Returns the part of the change that is left, if any.
     pub(crate) fn adjustment(&self, now: Timestamp) -> Option<Adjustment> {
         match (self.adjustment, &self.rule.quota) {
             (Adjustment::Charge { .. }, quota) => {
@@ -77,7 +79,7 @@ impl Correction {
         }
     }
 
-    /// Whether it may be tried again after this.
+    /// Returns whether the adjustment may be repeated after this error.
     fn may_repeat(adjustment: Adjustment, error: &StoreError) -> bool {
         match error {
             StoreError::Refused(_) | StoreError::TimedOut(_) => true,
@@ -87,7 +89,7 @@ impl Correction {
     }
 }
 
-/// The corrections that wait, the oldest first.
+/// The queue of deferred corrections, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Corrections {
     queue: Mutex<VecDeque<Correction>>,
@@ -100,17 +102,17 @@ impl Corrections {
         Self { queue: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting }
     }
 
-    /// How many wait.
+    /// Returns the number of deferred corrections.
     pub(crate) fn len(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Correction>> {
-        // A thread that panicked in between left corrections that can be applied.
+        // A thread that panicked while holding the lock left corrections that can be applied.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there was room.
+    /// Appends a correction. Returns whether there was room.
     fn push(&self, correction: Correction) -> bool {
         let mut queue = self.queue();
         let has_room = queue.len() < self.max_waiting;
@@ -133,8 +135,8 @@ impl Corrections {
 }
 
 impl Outage {
-    /// Keeps a correction for when the store is back. Whether it is kept: a store that may have taken it, and one that
-    /// will never, are not asked again.
+    /// Defers a correction until the store is back. Returns whether it is kept: it is not if the
+    /// store may have applied it or will always refuse it.
     pub(crate) fn correct_later(&self, change: &Change<'_>, error: Option<&StoreError>) -> bool {
         let may_repeat = error.is_none_or(|error| Correction::may_repeat(change.adjustment, error));
         let now = self.now();
@@ -148,19 +150,20 @@ impl Outage {
         kept
     }
 
-    /// How many corrections wait.
+    /// Returns the number of deferred corrections.
     pub(crate) fn waiting_corrections(&self) -> usize {
         self.corrections.len()
     }
 
-    /// Takes the oldest correction out.
+    /// Removes the oldest correction from the queue.
     pub(crate) fn take_correction(&self) -> Option<PendingCorrection<'_>> {
         let correction = self.corrections.pop()?;
         Some(PendingCorrection { outage: self, correction: Some(correction) })
     }
 }
 
-/// A correction that is being applied. Dropped before its end, it is lost: the store may have taken it.
+/// A correction that is being applied. If dropped before its end, it is lost: the store may have
+/// applied it.
 pub(crate) struct PendingCorrection<'o> {
     outage: &'o Outage,
     correction: Option<Correction>,
@@ -171,12 +174,12 @@ impl PendingCorrection<'_> {
         self.correction.as_ref()
     }
 
-    /// It was applied, or there is nothing left of it.
+    /// Ends the correction: it was applied, or nothing is left of it.
     pub(crate) fn finish(mut self) {
         self.correction = None;
     }
 
-    /// The store gave no answer. Whether it will be tried again.
+    /// Records that the store gave no answer. Returns whether the correction will be repeated.
     pub(crate) fn failed(mut self, error: &StoreError) -> bool {
         let may_repeat = |it: &Correction| Correction::may_repeat(it.adjustment, error);
         match self.correction.take_if(|it| may_repeat(it)) {

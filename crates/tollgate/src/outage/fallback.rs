@@ -1,8 +1,8 @@
-//! Decides without the store, as each limit's `on_outage` says.
+//! Decides without the store, by the `on_outage` of each limit.
 //!
-//! The limits that count are a batch for a store in this process, so all or
-//! nothing, shadow mode and `count_denied` mean what they always mean. A limit in
-//! shadow mode that says `deny` refuses nobody, here as elsewhere.
+//! The limits that count form a batch for a store in this process, so all-or-nothing charging,
+//! shadow mode and `count_denied` work as usual. A limit in shadow mode with `deny` refuses no
+//! request, as elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,52 +15,51 @@ use tollgate_store::{Check, MemoryStore, Outcomes};
 use super::{ChargeStatus, Outage, Share, SharedClock};
 use crate::limiter::ask;
 
-/// When to come back for what this node's share is too small for: the store may be
-/// back any moment.
+/// The wait for requests that exceed only this node's share: the store may be back at any time.
 const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
 
-/// What was decided without the store.
+/// The decision that was made without the store.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalDecision {
-    /// By this node's clock.
+    /// The time by this node's clock.
     pub(crate) at: Timestamp,
     /// Whether the store may have been charged as well.
-    pub(crate) landed: ChargeStatus,
-    /// First those that were counted, then those that were let pass; each in the
-    /// order of the policy.
+    pub(crate) charge_status: ChargeStatus,
+    /// The counted checks, then those that passed uncounted; each group in the order of the policy.
     pub(crate) parts: SmallVec<[Part; 2]>,
 }
 
-/// One check that was not made by the store.
+/// A check that the store did not make.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Which of the decision's checks.
+    /// The index of the check in the decision.
     pub(crate) check: usize,
     pub(crate) share: Arc<Share>,
-    /// Its writing in the ledger, if it has one.
-    pub(crate) writing: Option<u64>,
+    /// The number of its record in the ledger, if it has one.
+    pub(crate) record_id: Option<u64>,
 }
 
-/// What came of it.
+/// The result of a fallback decision.
 pub(crate) struct FallbackOutcome {
     pub(crate) degraded: LocalDecision,
-    /// Whether the limits that count admitted it; `None`: a limit would rather refuse.
+    /// Whether the limits that count admitted the request; `None` if a limit refused because it
+    /// cannot count.
     pub(crate) admitted: Option<bool>,
-    /// What each that counted says.
+    /// The outcomes of the limits that counted.
     pub(crate) outcomes: Outcomes,
 }
 
 impl Outage {
-    /// Decides about these checks, for one of so many nodes.
+    /// Decides about these checks, as one of `nodes` nodes.
     pub(crate) fn decide(
         &self,
         checks: &[tollgate_policy::Check<'_>],
         owner: Option<tollgate_core::Owner>,
-        landed: ChargeStatus,
+        charge_status: ChargeStatus,
         nodes: usize,
     ) -> FallbackOutcome {
         let at = self.now();
-        let mut degraded = LocalDecision { at, landed, parts: SmallVec::new() };
+        let mut degraded = LocalDecision { at, charge_status, parts: SmallVec::new() };
         if checks.iter().any(|check| denies(check.limit)) {
             self.counts.deny.fetch_add(1, Ordering::Relaxed);
             return FallbackOutcome { degraded, admitted: None, outcomes: Outcomes::new() };
@@ -74,7 +73,7 @@ impl Outage {
             for (index, check) in checks.iter().enumerate() {
                 if rule_of(check.limit) == wanted {
                     let share = self.shares.of(check, nodes);
-                    degraded.parts.push(Part { check: index, share, writing: None });
+                    degraded.parts.push(Part { check: index, share, record_id: None });
                 }
             }
             degraded.parts.len()
@@ -98,8 +97,8 @@ impl Outage {
         FallbackOutcome { degraded, admitted: Some(admitted), outcomes }
     }
 
-    /// Writes down what the store is to be charged when it is back. What it may have been
-    /// charged already is not, and counts as lost: it may as well be missing there.
+    /// Records the usage to charge when the store is back. Usage that the store may already have is
+    /// not recorded and counts as lost, since it may be missing there.
     fn record_charge(
         &self,
         degraded: &mut LocalDecision,
@@ -117,16 +116,17 @@ impl Outage {
                 0
             };
             if units > 0 && !has_slots(&part.share) {
-                part.writing = self.write(&part.share, &check.key, units, degraded.landed, degraded.at);
+                part.record_id =
+                    self.write(&part.share, &check.key, units, degraded.charge_status, degraded.at);
             }
         }
     }
 
-    /// Counts refusals that needed no counting, for limits that count those too.
+    /// Counts refusals that were decided without counting, for limits that count refusals.
     pub(crate) fn charge_denied(
         &self,
         checks: &[tollgate_policy::Check<'_>],
-        landed: ChargeStatus,
+        charge_status: ChargeStatus,
         nodes: usize,
     ) {
         let now = self.now();
@@ -137,45 +137,45 @@ impl Outage {
                 self.local().decide_into(&[check], now, &mut Outcomes::new());
             }
             if check.cost > 0 && !has_slots(&share) {
-                self.write(&share, &check.key, check.cost, landed, now);
+                self.write(&share, &check.key, check.cost, charge_status, now);
             }
         }
     }
 
-    /// Changes what a key has spent of this node's share.
+    /// Adjusts the usage of a key in this node's share.
     pub(crate) fn adjust_local(&self, share: &Share, key: &Key, adjustment: Adjustment) {
         self.local().adjust_now(&share.local, key.as_bytes(), adjustment);
     }
 
-    /// Corrects what was written down. Whether it was still there: if not, the store
-    /// has been charged with it.
-    pub(crate) fn correct(&self, share: &Share, key: &Key, writing: u64, adjustment: Adjustment) -> bool {
-        self.ledger.correct(share, key, writing, adjustment, self.now())
+    /// Corrects a record in the ledger. Returns whether it was still there: if not, the store has
+    /// been charged with it.
+    pub(crate) fn correct(&self, share: &Share, key: &Key, record_id: u64, adjustment: Adjustment) -> bool {
+        self.ledger.correct(share, key, record_id, adjustment, self.now())
     }
 
-    /// Writes down what is to be charged later.
+    /// Records usage to charge later.
     pub(crate) fn charge_later(&self, share: &Arc<Share>, key: &Key, units: u64) {
-        self.write(share, key, units, ChargeStatus::No, self.now());
+        self.write(share, key, units, ChargeStatus::NotCharged, self.now());
     }
 
-    /// One key's part of that. `None` if it is lost.
+    /// Records the usage of one key. Returns `None` if it is lost.
     fn write(
         &self,
         share: &Arc<Share>,
         key: &Key,
         units: u64,
-        landed: ChargeStatus,
+        charge_status: ChargeStatus,
         now: Timestamp,
     ) -> Option<u64> {
-        if landed == ChargeStatus::Perhaps {
+        if charge_status == ChargeStatus::Unknown {
             self.ledger.count_lost();
             return None;
         }
-        let writing = self.ledger.write(share, key, units, now);
-        if writing.is_none() {
+        let record_id = self.ledger.write(share, key, units, now);
+        if record_id.is_none() {
             self.warn_of_loss(now);
         }
-        writing
+        record_id
     }
 
     fn local(&self) -> &MemoryStore<SharedClock> {
@@ -183,13 +183,13 @@ impl Outage {
     }
 }
 
-/// Whether a limit refuses what cannot be counted.
+/// Returns whether a limit refuses requests that it cannot count.
 pub(crate) fn denies(limit: &Limit) -> bool {
     limit.mode() != Mode::Shadow && limit.on_outage() == OnOutage::Deny
 }
 
-/// A request that only this node's share is too small for can pass: later, when the
-/// store is back.
+/// Turns `Never` into a refusal with a wait for a request that exceeds only this node's share: it
+/// can pass when the store is back.
 fn soften(outcome: &mut Outcome, share: &Share, cost: u64) {
     if outcome.verdict == Verdict::Never && cost <= share.whole.quota.capacity() {
         outcome.verdict = Verdict::Refused { retry_after: DEFAULT_RETRY_AFTER };

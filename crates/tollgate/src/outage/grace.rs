@@ -1,25 +1,23 @@
-//! For how long `on_outage: allow` may let everything pass.
+//! The grace period of `on_outage: allow`.
 //!
-//! A store that fails, answers once and fails again would start a new grace each
-//! time, and limits that say `allow` would be open for ever. So grace is a
-//! purse: spent while the store gives no answers, earned back ten times slower
-//! while it does.
+//! A store that fails, answers once and fails again would start a new grace period each time, and
+//! limits with `allow` would be open forever. So grace is a budget: spent while the store gives no
+//! answers, earned back ten times slower while it does.
 //!
-//! The store gives no answers from a failure on until an answer, whether or not
-//! the breaker has opened: what counts is what callers get.
+//! An outage lasts from a failure until the next answer, whether or not the breaker has opened.
 //!
-//! Not here: clocks. Time is an argument.
+//! Time is an argument.
 
 use tollgate_core::{Span, Timestamp};
 
-/// A minute of health earns this fraction of a minute of grace.
+/// The time of health that earns one unit of grace.
 const HEALTH_PER_GRACE: u64 = 10;
 
-/// How long everything may still pass.
+/// The budget of grace.
 #[derive(Debug)]
 pub(crate) struct Grace {
     full: Span,
-    /// At `turned`.
+    /// The budget at `turned`.
     left: Span,
     turned: Timestamp,
     spending: bool,
@@ -30,13 +28,13 @@ impl Grace {
         Self { full, left: full, turned: now, spending: false }
     }
 
-    /// The store has stopped giving answers. When grace ends.
+    /// Records that the store stopped answering. Returns the end of the grace period.
     pub(crate) fn spend(&mut self, now: Timestamp) -> Timestamp {
         self.turn(true, now);
         self.turned + self.left
     }
 
-    /// The store gives answers again.
+    /// Records that the store answers again.
     pub(crate) fn earn(&mut self, now: Timestamp) {
         self.turn(false, now);
     }
@@ -63,25 +61,25 @@ mod tests {
     }
 
     #[test]
-    fn failing_again_and_again_starts_no_new_grace() {
+    fn repeated_failures_start_no_new_grace_period() {
         let mut grace = Grace::new(Span::from_secs(60), at(0));
         assert_eq!(grace.spend(at(10)), at(70));
-        assert_eq!(grace.spend(at(69)), at(70), "it is the same outage");
+        assert_eq!(grace.spend(at(69)), at(70), "the outage continues");
         let mut now = 40;
         for _ in 0..30 {
             grace.earn(at(now));
             grace.spend(at(now + 1));
             now += 2;
         }
-        assert!(grace.spend(at(now)) < at(now + 5), "a second of health each is next to nothing");
+        assert!(grace.spend(at(now)) < at(now + 5), "a second of health earns little");
     }
 
     #[test]
-    fn health_earns_it_back_and_never_more() {
+    fn health_earns_grace_back_up_to_its_maximum() {
         let mut grace = Grace::new(Span::from_secs(60), at(0));
         grace.spend(at(0));
         grace.earn(at(500));
-        assert_eq!(grace.spend(at(500)), at(500), "all is spent");
+        assert_eq!(grace.spend(at(500)), at(500), "the budget is spent");
         grace.earn(at(500));
         assert_eq!(grace.spend(at(800)), at(830));
         grace.earn(at(830));

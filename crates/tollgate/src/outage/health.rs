@@ -1,10 +1,10 @@
-//! How the store is doing, for people and metrics.
+//! The health of the store and the configuration of outages.
 
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
 
-/// What happens while a store gives no answer.
+/// Configuration of the behavior while a store gives no answer.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -14,18 +14,18 @@ use tollgate_core::Timestamp;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutageSettings {
-    /// So many failures in a row, and the store is left alone. `u32::MAX`: never.
+    /// The number of consecutive failures that opens the breaker. `u32::MAX`: never.
     pub failures: u32,
-    /// What part of a limit `on_outage: local` grants, in per cent (1 to 100), over all nodes.
+    /// The percentage of a limit that `on_outage: local` grants over all nodes (1 to 100).
     pub share: u8,
-    /// For how long `on_outage: allow` lets everything pass. After that it is `local`.
+    /// The time for which `on_outage: allow` lets requests pass. After that it behaves as `local`.
     pub grace: Duration,
-    /// The first wait before the store is tried again.
+    /// The first wait before a probe.
     pub first_probe: Duration,
-    /// The longest wait: each is twice the one before.
+    /// The longest wait before a probe. Each wait is twice the previous one.
     pub longest_probe: Duration,
-    /// How many keys are counted on this node, and how many are remembered to be
-    /// charged when the store is back.
+    /// The number of keys that are counted on this node, and the number of keys that are remembered
+    /// for the replay.
     pub keys: usize,
 }
 
@@ -42,66 +42,65 @@ impl Default for OutageSettings {
     }
 }
 
-/// Whether the store is asked.
+/// The state of the circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// It is.
+    /// The store is called.
     Closed,
-    /// It is left alone.
+    /// The store is not called.
     Open,
-    /// One request is finding out whether it is back.
+    /// One request is probing whether the store is back.
     HalfOpen,
 }
 
-/// How the store is doing, and what was decided without it.
+/// The health of the store and counters of decisions made without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the store is asked.
+    /// The state of the circuit breaker.
     pub breaker: BreakerState,
-    /// Whether it answered when it was last asked: false from the first failure on
-    /// until the next answer, whether or not the breaker has opened.
+    /// Whether the last call to the store was answered: false from the first failure until the next
+    /// answer, whether or not the breaker has opened.
     pub answers: bool,
-    /// Since when it gives no answers, by this node's clock.
+    /// The start of the outage by this node's clock, if the store does not answer.
     pub since: Option<Timestamp>,
-    /// Why the store gave no answer when it last gave none, with all causes.
+    /// The last error of the store, with all causes.
     pub error: Option<String>,
-    /// Decisions, replayed charges and probes that the store gave no answer to.
+    /// Decisions, replayed charges and probes that the store did not answer.
     pub failures: u64,
-    /// How often the breaker has opened.
+    /// The number of times that the breaker has opened.
     pub opened: u64,
-    /// Decisions without the store, by what decided.
+    /// Decisions without the store, by the behavior that decided.
     pub degraded: DegradedDecisions,
-    /// Keys that are still to be charged to the store.
+    /// Keys with usage that is still to be charged to the store.
     pub ledger_keys: usize,
     /// Units that were charged to the store after an outage.
     pub replayed_units: u64,
-    /// Charges that were lost, each of one key: no room, or the store may or may not have
-    /// them. So many may be missing there.
+    /// Charges that were lost, each of one key: the ledger was full, or the result of the call is
+    /// unknown. At most this many may be missing in the store.
     pub lost_entries: u64,
 }
 
-/// Decisions without the store, by what decided.
+/// Decisions without the store, by the behavior that decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DegradedDecisions {
     /// At least one limit was counted on this node.
     pub local: u64,
-    /// Every limit let it pass uncounted.
+    /// Every limit let the request pass uncounted.
     pub allow: u64,
-    /// A limit would rather refuse.
+    /// A limit refused because it could not count.
     pub deny: u64,
 }
 
 impl Health {
-    /// Whether decisions are made without the store: the last that was asked of it was
-    /// not answered.
+    /// Returns whether decisions are made without the store: its last call was not answered.
     pub const fn is_degraded(&self) -> bool {
         !self.answers
     }
 }
 
 impl DegradedDecisions {
-    /// All of them.
+    /// Returns the sum of all counters.
     pub const fn total(&self) -> u64 {
         self.local + self.allow + self.deny
     }

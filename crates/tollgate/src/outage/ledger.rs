@@ -1,27 +1,25 @@
-//! What was admitted while the store gave no answers, until the store knows.
+//! Usage admitted during an outage, until it is charged to the store.
 //!
-//! For each rule and key it holds a state under the rule as the policy has it,
-//! not under this node's share. So what time has given back by the end of the
-//! outage is not charged: an entry is worth what it would still count.
+//! For each rule and key the ledger holds a state under the rule of the policy, not under this
+//! node's share. Usage that time has given back by the end of the outage is therefore not charged.
 //!
-//! Only what the store does not keep is written down: what was not sent, what was
-//! turned down, and what timed out, for that is taken back should it have landed. A
-//! request whose own call broke off may have been charged for good: charging it again
-//! could take from a key what it never spent, and a limit that refuses too much is worse
-//! than one that forgets a call in doubt. Such a call counts as lost.
+//! Only usage that the store does not have is recorded: requests that were not sent, were rejected,
+//! or timed out, since the store compensates those. A request with a broken connection may have
+//! been charged: charging it again could take units that the key never spent, and a limit that
+//! refuses too much is worse than one that forgets a call in doubt. Such a call counts as lost.
 //!
-//! For the same reason an entry is taken out before it is charged, not after: a
-//! process or a future that ends in between has lost it, and never charges twice.
+//! For the same reason an entry is removed before it is charged, not after: a process or a future
+//! that ends in between has lost it, and never charges twice.
 //!
-//! Slots are not kept: they are held, and end by themselves.
+//! Slots are not recorded: they are held, and their leases expire.
 //!
-//! Not here: charging (`Limiter::reconcile`).
+//! Charging is done by `Limiter::reconcile`.
 //!
-//! A pass over the entries tries each once: one that fails is put back, and the pass goes
-//! on with the others. Each pass begins elsewhere, so that some which always fail do not
-//! stand in the way of the rest.
+//! A pass over the entries tries each once: one that fails is put back, and the pass continues with
+//! the others. Each pass begins at another place, so that entries that always fail do not block the
+//! rest.
 //!
-//! Invariant: at most so many entries; what finds no room is counted as lost.
+//! Invariant: the number of entries is bounded; usage that finds no room is counted as lost.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
@@ -34,24 +32,24 @@ use tollgate_policy::Key;
 
 use super::share::Share;
 
-/// Locks that requests share: so that they seldom meet.
+/// The number of locks, so that requests rarely contend.
 const SHARDS: usize = 16;
-/// A full shard is searched for entries that count no more this often at most.
+/// The minimum time between two searches of a full shard for expired entries.
 const SWEEP_INTERVAL: Span = Span::from_secs(1);
 
-/// Whose entry.
+/// The rule and key of an entry.
 pub(crate) type Name = (RuleId, Key);
 
-/// What was admitted while the store gave no answers.
+/// Usage admitted while the store gave no answers.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
-    /// In each shard.
-    most: usize,
+    /// The largest number of entries per shard.
+    max_shard_entries: usize,
     keys: AtomicUsize,
-    /// Tells what was written before an entry was taken out from what came after.
-    writings: AtomicU64,
+    /// Numbers records, to distinguish those before the removal of an entry from later ones.
+    next_record_id: AtomicU64,
     passes: AtomicU64,
     lost: AtomicU64,
 }
@@ -62,18 +60,18 @@ struct Shard {
     swept: Timestamp,
 }
 
-/// What one key is owed to the store.
+/// The usage of one key that the store does not have.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) share: Arc<Share>,
     state: State,
-    /// Its first writing.
-    born: u64,
-    /// The last pass that tried to charge it, if one has.
-    tried: u64,
+    /// The number of its first record.
+    first_record_id: u64,
+    /// The last pass that tried to charge it; zero if there was none.
+    last_pass: u64,
 }
 
-/// One walk over all entries. The first is 1.
+/// One pass over all entries. The first is number 1.
 #[derive(Debug)]
 pub(crate) struct Pass {
     number: u64,
@@ -81,36 +79,37 @@ pub(crate) struct Pass {
 }
 
 impl Entry {
-    /// What still counts.
+    /// Returns the units that still count.
     pub(crate) fn used(&self, now: Timestamp) -> u64 {
         self.share.whole.quota.used(&self.state, now)
     }
 
-    /// By the numbers of who adjusts: rules that share their states may have different ones.
+    /// Adjusts by the numbers of the given share: rules that share states may have different
+    /// numbers.
     fn adjust(&mut self, share: &Share, adjustment: Adjustment, now: Timestamp) {
         share.whole.quota.adjust(&mut self.state, adjustment, now);
     }
 }
 
 impl Ledger {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(max_entries: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
-            most: most.div_ceil(SHARDS).max(1),
+            max_shard_entries: max_entries.div_ceil(SHARDS).max(1),
             keys: AtomicUsize::new(0),
-            writings: AtomicU64::new(0),
+            next_record_id: AtomicU64::new(0),
             passes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
     }
 
-    /// How many keys are in it.
+    /// Returns the number of keys.
     pub(crate) fn keys(&self) -> usize {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// How many charges were lost: no room, or an unknown end.
+    /// Returns the number of lost charges: no room, or an unknown result.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -119,25 +118,25 @@ impl Ledger {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes down what was admitted. The number of the writing, to correct it by;
-    /// `None` if there was no room.
+    /// Records admitted usage. Returns the number of the record, for corrections, or `None` if
+    /// there was no room.
     pub(crate) fn write(&self, share: &Arc<Share>, key: &Key, units: u64, now: Timestamp) -> Option<u64> {
         let name = (share.whole.id, key.clone());
         let mut shard = self.shard(&name);
-        if shard.entries.len() >= self.most && !shard.entries.contains_key(&name) {
+        if shard.entries.len() >= self.max_shard_entries && !shard.entries.contains_key(&name) {
             self.sweep(&mut shard, now);
-            if shard.entries.len() >= self.most {
+            if shard.entries.len() >= self.max_shard_entries {
                 drop(shard);
                 self.count_lost();
                 return None;
             }
         }
-        // Under the lock, so that an entry taken out has only earlier writings in it.
-        let writing = self.writings.fetch_add(1, Ordering::Relaxed);
+        // Under the lock, so that a removed entry holds only earlier records.
+        let record_id = self.next_record_id.fetch_add(1, Ordering::Relaxed);
         let entry = match shard.entries.entry(name) {
             Place::Occupied(place) => {
                 let entry = place.into_mut();
-                // Of rules that share their states, the one that has the most room for debts.
+                // Of rules that share states, keep the one with the largest debt bound.
                 if share.whole.quota.period() > entry.share.whole.quota.period() {
                     entry.share = Arc::clone(share);
                 }
@@ -146,25 +145,30 @@ impl Ledger {
             Place::Vacant(place) => {
                 self.keys.fetch_add(1, Ordering::Relaxed);
                 let state = share.whole.quota.fresh();
-                place.insert(Entry { share: Arc::clone(share), state, born: writing, tried: 0 })
+                place.insert(Entry {
+                    share: Arc::clone(share),
+                    state,
+                    first_record_id: record_id,
+                    last_pass: 0,
+                })
             }
         };
         entry.adjust(share, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
-        Some(writing)
+        Some(record_id)
     }
 
-    /// Corrects a writing, if it is still here. Whether it is.
+    /// Corrects a record if it is still here. Returns whether it is.
     pub(crate) fn correct(
         &self,
         share: &Share,
         key: &Key,
-        writing: u64,
+        record_id: u64,
         adjustment: Adjustment,
         now: Timestamp,
     ) -> bool {
         let name = (share.whole.id, key.clone());
         let mut shard = self.shard(&name);
-        match shard.entries.get_mut(&name).filter(|entry| entry.born <= writing) {
+        match shard.entries.get_mut(&name).filter(|entry| entry.first_record_id <= record_id) {
             Some(entry) => {
                 entry.adjust(share, adjustment, now);
                 true
@@ -173,18 +177,18 @@ impl Ledger {
         }
     }
 
-    /// Begins a pass.
+    /// Starts a pass.
     pub(crate) fn pass(&self) -> Pass {
         Pass { number: self.passes.fetch_add(1, Ordering::Relaxed) + 1, shards_left: SHARDS }
     }
 
-    /// Names that the pass has not tried yet; none when it has been everywhere.
-    pub(crate) fn next(&self, pass: &mut Pass, most: usize) -> Vec<Name> {
+    /// Returns names that the pass has not tried yet; an empty list at its end.
+    pub(crate) fn next(&self, pass: &mut Pass, max_names: usize) -> Vec<Name> {
         while pass.shards_left > 0 {
             let at = usize::try_from(pass.number % SHARDS as u64).unwrap_or(0) + pass.shards_left;
             let shard = self.shards[at % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
-            let untried = shard.entries.iter().filter(|(_, entry)| entry.tried < pass.number);
-            let names: Vec<_> = untried.map(|(name, _)| name.clone()).take(most).collect();
+            let untried = shard.entries.iter().filter(|(_, entry)| entry.last_pass < pass.number);
+            let names: Vec<_> = untried.map(|(name, _)| name.clone()).take(max_names).collect();
             if !names.is_empty() {
                 return names;
             }
@@ -193,25 +197,25 @@ impl Ledger {
         Vec::new()
     }
 
-    /// Takes an entry out: whoever does owes it to the store.
+    /// Removes an entry. The caller then has to charge it to the store.
     pub(crate) fn take(&self, name: &Name) -> Option<Entry> {
         let taken = self.shard(name).entries.remove(name)?;
         self.keys.fetch_sub(1, Ordering::Relaxed);
         Some(taken)
     }
 
-    /// Puts back what the pass could not charge and the store does not keep.
+    /// Puts back an entry that the pass could not charge and that the store does not have.
     pub(crate) fn put_back(&self, name: &Name, mut entry: Entry, pass: &Pass, now: Timestamp) {
-        entry.tried = entry.tried.max(pass.number);
+        entry.last_pass = entry.last_pass.max(pass.number);
         let mut shard = self.shard(name);
         match shard.entries.entry(name.clone()) {
-            // Others have written meanwhile.
+            // Other requests have recorded usage meanwhile.
             Place::Occupied(place) => {
                 let units = entry.used(now);
                 let place = place.into_mut();
                 place.adjust(&entry.share, Adjustment::Charge { units, overdraft: Overdraft::None }, now);
-                place.born = place.born.min(entry.born);
-                place.tried = place.tried.max(entry.tried);
+                place.first_record_id = place.first_record_id.min(entry.first_record_id);
+                place.last_pass = place.last_pass.max(entry.last_pass);
             }
             Place::Vacant(place) => {
                 self.keys.fetch_add(1, Ordering::Relaxed);
@@ -232,7 +236,7 @@ impl Ledger {
 
     fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
         let at = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or(0);
-        // A thread that panicked in between left a state that can be read.
+        // A thread that panicked while holding the lock left a readable state.
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

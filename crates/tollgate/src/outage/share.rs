@@ -1,16 +1,15 @@
-//! What one node grants of a limit while it cannot ask the others.
+//! The share of a limit that one node grants while it cannot reach the store.
 //!
-//! Each node grants the same share, divided by the nodes that were last known:
-//! of a limit of `L` units, `max(1, ⌊share·L/nodes⌋)` at once. Rates are scaled by
-//! the same fraction and exactly, so 1 a minute becomes 1 in five minutes and not
-//! 0. All nodes together then grant `share·L` at most, but for the one unit that
-//! each grants of a limit too small to be divided.
+//! Each node grants the same share, divided by the last known number of nodes: for a limit of `L`
+//! units, `max(1, ⌊share·L/nodes⌋)` at once. Rates are scaled exactly by the same fraction, so 1
+//! per minute becomes 1 per five minutes and not
+//! 0. All nodes together then grant at most `share·L`, except for the one unit that each grants of
+//!    a limit too small to be divided.
 //!
-//! Shares are rules with states of their own. They are made when first needed and
-//! kept; when the number of nodes or the policy changes, what keys have spent of
-//! the old share is carried over.
+//! Shares are rules with their own states. They are created on first use and cached; when the
+//! number of nodes or the policy changes, the usage of the old share is carried over.
 //!
-//! Not here: counting (`MemoryStore`).
+//! Counting is done by `MemoryStore`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,36 +19,36 @@ use tollgate_core::{
 };
 use tollgate_policy::Check;
 
-/// A rule of the policy, and what this node grants of it.
+/// A rule of the policy, and the share of it that this node grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     /// The limit that the rule belongs to.
     pub(crate) limit: Box<str>,
-    /// What the policy says.
+    /// The rule of the policy.
     pub(crate) whole: Rule,
-    /// What this node grants.
+    /// The rule of this node's share.
     pub(crate) local: Rule,
     nodes: usize,
 }
 
-/// All shares in use.
+/// The cached shares.
 #[derive(Debug)]
 pub(crate) struct Shares {
     percent: u8,
-    /// More than this are not kept.
-    most: usize,
+    /// The largest number of cached shares.
+    max_entries: usize,
     made: RwLock<HashMap<RuleId, Arc<Share>>>,
 }
 
 impl Shares {
-    pub(crate) fn new(percent: u8, most: usize) -> Self {
-        Self { percent: percent.clamp(1, 100), most, made: RwLock::default() }
+    pub(crate) fn new(percent: u8, max_entries: usize) -> Self {
+        Self { percent: percent.clamp(1, 100), max_entries, made: RwLock::default() }
     }
 
-    /// What one of so many nodes grants of the rule of a check.
+    /// Returns the share of one of `nodes` nodes for the rule of a check.
     pub(crate) fn of(&self, check: &Check<'_>, nodes: usize) -> Arc<Share> {
         let nodes = nodes.max(1);
-        // Rules of one id can have different numbers, so the quota is compared too.
+        // Rules with one id can have different numbers, so the quota is compared too.
         let fits = |share: &Share| share.nodes == nodes && share.whole.quota == check.rule.quota;
         let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = made.get(&check.rule.id).filter(|share| fits(share)) {
@@ -69,9 +68,9 @@ impl Shares {
         };
         let (limit, whole) = (check.limit.name().into(), check.rule.clone());
         let share = Arc::new(Share { limit, whole, local, nodes });
-        if made.len() >= self.most {
-            // States are found again under the same ids; only what a change of numbers
-            // would have carried over is forgotten.
+        if made.len() >= self.max_entries {
+            // States are found again under the same ids; only usage that a change of numbers would
+            // have carried over is lost.
             made.clear();
         }
         made.insert(check.rule.id, Arc::clone(&share));
@@ -79,7 +78,7 @@ impl Shares {
     }
 }
 
-/// The rule by which one of so many nodes counts.
+/// Returns the rule by which one of `nodes` nodes counts.
 fn local(rule: &Rule, percent: u8, nodes: usize) -> Rule {
     let fraction = Fraction::new(percent, nodes);
     let quota = fraction.of_quota(&rule.quota);
@@ -87,24 +86,24 @@ fn local(rule: &Rule, percent: u8, nodes: usize) -> Rule {
     Rule { name: rule.name.clone(), id, quota, before: None }
 }
 
-/// `part / whole` of everything.
+/// The fraction `part / whole`.
 #[derive(Clone, Copy)]
 struct Fraction {
     part: u64,
     whole: u64,
 }
 
-/// The longest that any quota may look back on.
+/// The longest period of a quota, in microseconds.
 const MAX_PERIOD_US: u64 = 1 << 47;
 
 impl Fraction {
     fn new(percent: u8, nodes: usize) -> Self {
-        // A quota of 2^48 over 2^32 nodes is still far from one unit each.
+        // A quota of 2^48 over 2^32 nodes is still far above one unit each.
         let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).min(1 << 32);
         Self { part: u64::from(percent), whole: 100 * nodes }
     }
 
-    /// Rounded down, but one at least.
+    /// Scales a count, rounded down, to at least one.
     fn of_count(self, count: u64) -> u64 {
         let share = u128::from(count) * u128::from(self.part) / u128::from(self.whole);
         u64::try_from(share).unwrap_or(count).max(1)
@@ -115,11 +114,11 @@ impl Fraction {
     }
 
     fn of_quota(self, quota: &Quota) -> Quota {
-        // None of these can fail: a part of what can be served can be, too.
+        // These cannot fail: a fraction of a valid quota is valid.
         let scaled = match quota {
             Quota::Bucket(it) => return self.of_bucket(it).into(),
             Quota::FixedWindow(it) if it.is_tally() => {
-                // Of nothing, nothing: a limit of zero is one.
+                // A share of a zero limit is zero.
                 let limit = self.of_count(it.capacity()).min(it.capacity());
                 FixedWindow::tally(limit, it.window().clone()).ok().map(Quota::from)
             }
@@ -138,8 +137,8 @@ impl Fraction {
         scaled.unwrap_or_else(|| quota.clone())
     }
 
-    /// The rate exactly, where it has a short form; else one unit at a time, each
-    /// a little later than it should be.
+    /// Scales a bucket: exactly if the rate has a short form, else one unit at a time, each
+    /// slightly later than exact.
     fn of_bucket(self, bucket: &Bucket) -> Bucket {
         let (rate, burst) = (bucket.rate(), self.of_count(bucket.capacity()));
         let count = u128::from(rate.count) * u128::from(self.part);
@@ -177,16 +176,16 @@ mod tests {
         Bucket::new(Rate::new(count, period)).unwrap().with_burst(burst).unwrap()
     }
 
-    /// Whether `share` grants no more than `percent / (100·nodes)` of the rate of `whole`.
+    /// Returns whether `share` grants at most `percent / (100·nodes)` of the rate of `whole`.
     fn is_at_most(share: &Bucket, whole: &Bucket, percent: u8, nodes: u64) -> bool {
         let [share, whole] = [share.rate(), whole.rate()];
-        // Cross-multiplied; the numbers below are chosen so that this fits.
+        // Cross-multiplied; the numbers below are chosen to fit.
         u128::from(share.count) * u128::from(whole.period.as_micros()) * u128::from(100 * nodes)
             <= u128::from(whole.count) * u128::from(share.period.as_micros()) * u128::from(percent)
     }
 
     #[test]
-    fn rates_are_scaled_exactly_where_that_can_be_written() {
+    fn rates_are_scaled_exactly_where_they_have_a_short_form() {
         for (whole, percent, nodes, rate, burst) in [
             (bucket(10, Span::from_minutes(1), 10), 20, 1, Rate::new(1, Span::from_secs(30)), 2),
             (bucket(1, Span::from_minutes(1), 1), 20, 1, Rate::new(1, Span::from_minutes(5)), 1),
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_exactly_is_granted_later_and_never_sooner() {
+    fn inexact_shares_are_granted_later_and_never_sooner() {
         let years = Span::from_days(365 * 4);
         for whole in [
             bucket(1, years, 1),
@@ -217,7 +216,7 @@ mod tests {
         ] {
             for (percent, nodes) in [(1, 1), (20, 1), (20, 7), (99, 1_000_003), (100, 1)] {
                 let share = Fraction::new(percent, nodes).of_bucket(&whole);
-                // The slowest that there is: a unit in four and a half years.
+                // The slowest rate: one unit in four and a half years.
                 let slowest = share.rate() == Rate::new(1, Span::from_micros(MAX_PERIOD_US));
                 assert!(slowest || is_at_most(&share, &whole, percent, nodes as u64), "{whole:?} {share:?}");
                 assert!(share.capacity() <= (whole.capacity() * u64::from(percent) / 100).max(1));
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quota_has_a_share_of_at_least_one() {
+    fn every_quota_has_a_share_of_at_least_one_unit() {
         let quotas: [Quota; 6] = [
             Bucket::new(Rate::per_minute(1)).unwrap().into(),
             FixedWindow::epoch(Rate::per_minute(1)).unwrap().into(),
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_what_shares_its_states_share_theirs() {
+    fn shares_of_rules_with_shared_states_share_states() {
         let tally = |limit| {
             let window = tollgate_core::Window::Epoch(Span::from_minutes(1));
             Rule::new("tally", FixedWindow::tally(limit, window).unwrap())

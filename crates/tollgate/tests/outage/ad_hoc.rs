@@ -1,4 +1,4 @@
-//! Rules that stand in no policy: whoever asks brings the numbers, in an outage too.
+//! Rules that are in no policy: the caller provides the numbers, in an outage too.
 
 use tollgate::policy::Key;
 use tollgate::throttle::Throttle;
@@ -6,7 +6,7 @@ use tollgate::{FixedWindow, Rule, Span, Window};
 
 use crate::support::{Mood, Subject, subject};
 
-/// Asks for so many units of a key, so often. How often it passes, and what is left.
+/// Requests units of a key `times` times. Returns the number of admissions and the remaining units.
 fn ask(subject: &Subject, rule: &Rule, units: u64, times: usize) -> (usize, u64) {
     let (mut admitted, mut left) = (0, 0);
     for _ in 0..times {
@@ -21,7 +21,7 @@ fn left(subject: &Subject, rule: &Rule) -> u64 {
     ask(subject, rule, 0, 1).1
 }
 
-/// Nobody answers for as long as `during` takes, and then somebody does.
+/// Runs `during` while the store fails, and lets it recover after that.
 fn outage(subject: &Subject, mood: Mood, during: impl FnOnce()) {
     subject.store.turn(mood);
     during();
@@ -34,8 +34,8 @@ fn throttle(capacity: u64, count: u64, period: Span) -> Rule {
 }
 
 #[test]
-fn what_was_admitted_by_numbers_of_the_call_is_charged_once() {
-    // Whole microseconds apart, and fractions of them.
+fn usage_under_ad_hoc_rules_is_replayed_once() {
+    // A whole number of microseconds per unit, and a fraction.
     for rule in [throttle(100, 1, Span::from_days(1)), throttle(100, 7, Span::from_days(8))] {
         for mood in [Mood::Refusing, Mood::TimingOut] {
             let subject = subject("limits: []");
@@ -50,7 +50,7 @@ fn what_was_admitted_by_numbers_of_the_call_is_charged_once() {
 }
 
 #[test]
-fn numbers_that_share_a_state_owe_together() {
+fn rules_that_share_a_state_share_a_debt() {
     let (small, large) = (throttle(10, 1, Span::from_days(1)), throttle(100, 1, Span::from_days(1)));
     let subject = subject("limits: []");
     outage(&subject, Mood::Refusing, || {
@@ -61,7 +61,7 @@ fn numbers_that_share_a_state_owe_together() {
 }
 
 #[test]
-fn a_tally_that_the_call_brings_is_charged_with_all_it_counted() {
+fn an_ad_hoc_tally_is_replayed_in_full() {
     let tally = |limit| {
         Rule::new("shop.user", FixedWindow::tally(limit, Window::Anchored(Span::from_days(1))).unwrap())
     };
@@ -71,8 +71,8 @@ fn a_tally_that_the_call_brings_is_charged_with_all_it_counted() {
         assert_eq!(ask(&subject, &tally(100), 1, 50).0, 20);
     });
     assert_eq!(subject.reconcile(), 1);
-    // Refusals count, there as here.
+    // Refusals count, in the store as on this node.
     assert_eq!((subject.limiter.health().replayed_units, left(&subject, &tally(100))), (50, 40));
-    assert_eq!(left(&subject, &tally(200)), 140, "whatever the limit is next");
+    assert_eq!(left(&subject, &tally(200)), 140, "under any later limit");
     assert_eq!(subject.limiter.health().lost_entries, 0);
 }

@@ -1,4 +1,4 @@
-//! What requests get while the store gives no answer, and what the store is told afterwards.
+//! Decisions while the store gives no answer, and the replay after it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod ad_hoc;

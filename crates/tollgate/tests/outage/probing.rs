@@ -1,4 +1,4 @@
-//! The breaker, as requests meet it.
+//! The breaker as seen by requests.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,11 +21,11 @@ fn opened() -> Subject {
 }
 
 #[test]
-fn after_some_failures_in_a_row_nobody_waits_for_the_store() {
+fn after_consecutive_failures_no_request_waits_for_the_store() {
     let subject = opened();
     assert_eq!(subject.store.decisions(), 5);
     assert_eq!(subject.admitted(&ann(), 1_000), 1_000);
-    assert_eq!(subject.store.decisions(), 5, "and it is left alone");
+    assert_eq!(subject.store.decisions(), 5, "the breaker is open");
     let health = subject.limiter.health();
     assert_eq!((health.failures, health.opened, health.degraded.local), (5, 1, 1_005));
     assert_eq!((health.since, health.is_degraded(), health.answers), (Some(START), true, false));
@@ -33,7 +33,7 @@ fn after_some_failures_in_a_row_nobody_waits_for_the_store() {
 }
 
 #[test]
-fn while_the_store_is_left_alone_nobody_waits_at_all() {
+fn while_the_breaker_is_open_try_decide_answers() {
     let subject = opened();
     for _ in 0..10 {
         let at_once = subject.limiter.try_decide(&ann(), |it| (it.is_allowed(), it.is_degraded()));
@@ -41,12 +41,12 @@ fn while_the_store_is_left_alone_nobody_waits_at_all() {
     }
     subject.clock.advance(Span::from_millis(100));
     let at_once = subject.limiter.try_decide(&ann(), |_| ());
-    assert_eq!(at_once, None, "a probe is due, and somebody has to wait for it");
+    assert_eq!(at_once, None, "a probe is due, which must wait");
     assert_eq!(subject.store.decisions(), 5);
 }
 
 #[test]
-fn failures_with_answers_in_between_open_nothing() {
+fn failures_between_answers_do_not_open_the_breaker() {
     let subject = subject(POLICY);
     for _ in 0..20 {
         subject.store.turn(Mood::TimingOut);
@@ -58,9 +58,9 @@ fn failures_with_answers_in_between_open_nothing() {
 }
 
 #[test]
-fn a_store_that_is_back_is_found_within_two_seconds() {
+fn recovery_is_detected_within_two_seconds() {
     let subject = opened();
-    // Long enough for the longest wait.
+    // Long enough for the longest backoff.
     for _ in 0..1_000 {
         subject.clock.advance(Span::from_millis(10));
         assert!(subject.decide(&ann()).is_degraded());
@@ -78,7 +78,7 @@ fn a_store_that_is_back_is_found_within_two_seconds() {
 }
 
 #[test]
-fn nodes_that_lost_the_store_together_do_not_probe_together() {
+fn nodes_that_failed_together_do_not_probe_together() {
     let first_probe = |subject: &Subject| {
         let waited = (0..).take_while(|_| {
             subject.clock.advance(Span::from_millis(1));
@@ -95,7 +95,7 @@ fn nodes_that_lost_the_store_together_do_not_probe_together() {
 }
 
 #[test]
-fn a_probe_that_nobody_waits_for_any_more_wedges_nothing() {
+fn an_abandoned_request_probe_does_not_block_the_breaker() {
     let subject = opened();
     subject.store.turn(Mood::Stuck);
     subject.clock.advance(Span::from_millis(100));
@@ -105,16 +105,16 @@ fn a_probe_that_nobody_waits_for_any_more_wedges_nothing() {
         assert!(probe.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(subject.store.decisions(), probing + 1);
         assert_eq!(subject.limiter.health().breaker, BreakerState::HalfOpen);
-        assert!(subject.decide(&ann()).is_degraded(), "the others do not wait for it");
+        assert!(subject.decide(&ann()).is_degraded(), "other requests do not wait");
         drop(probe);
         assert_eq!(subject.limiter.health().breaker, BreakerState::Open);
     }
     subject.store.turn(Mood::Well);
-    assert!(!subject.decide(&ann()).is_degraded(), "the next request finds out");
+    assert!(!subject.decide(&ann()).is_degraded(), "the next request probes");
 }
 
 #[test]
-fn a_node_without_traffic_notices_that_the_store_is_gone_and_that_it_is_back() {
+fn a_node_without_traffic_detects_outage_and_recovery() {
     let subject = subject(POLICY);
     let probe = || pollster::block_on(subject.limiter.probe());
     let health = probe();
@@ -130,7 +130,7 @@ fn a_node_without_traffic_notices_that_the_store_is_gone_and_that_it_is_back() {
     for _ in 0..4 {
         probe();
     }
-    assert_eq!((probe().breaker, subject.store.probes()), (BreakerState::Open, 6), "then it is left alone");
+    assert_eq!((probe().breaker, subject.store.probes()), (BreakerState::Open, 6), "the breaker is open");
     assert_eq!(probe().since, Some(START), "since the first failure");
     subject.store.turn(Mood::Well);
     subject.clock.advance(Span::from_millis(100));
@@ -140,7 +140,7 @@ fn a_node_without_traffic_notices_that_the_store_is_gone_and_that_it_is_back() {
 }
 
 #[test]
-fn a_probe_of_nobody_that_is_given_up_wedges_nothing() {
+fn an_abandoned_background_probe_does_not_block_the_breaker() {
     let subject = opened();
     subject.store.turn(Mood::Stuck);
     subject.clock.advance(Span::from_millis(100));
@@ -154,7 +154,7 @@ fn a_probe_of_nobody_that_is_given_up_wedges_nothing() {
 }
 
 #[test]
-fn a_request_that_is_given_up_while_all_is_well_says_nothing() {
+fn an_abandoned_request_is_not_a_failure() {
     let subject = subject(POLICY);
     subject.store.turn(Mood::Stuck);
     for _ in 0..10 {
@@ -167,7 +167,7 @@ fn a_request_that_is_given_up_while_all_is_well_says_nothing() {
 }
 
 #[test]
-fn of_many_threads_one_probes() {
+fn only_one_of_many_threads_probes() {
     let subject = &opened();
     for round in 0..20 {
         subject.clock.advance(Span::from_secs(2));
@@ -191,13 +191,13 @@ fn of_many_threads_one_probes() {
             });
         }
     });
-    // However threads take turns, the one that probed is not degraded, nor after it anybody.
+    // In any order of threads, the request that probed is not degraded, nor is any after it.
     assert!(degraded.into_inner() <= 7 * 200);
     assert_eq!(subject.limiter.health().breaker, BreakerState::Closed);
 }
 
 #[test]
-fn threads_never_admit_more_than_the_share_between_them() {
+fn threads_together_never_exceed_the_share() {
     let subject = &subject("limits: [{by: user, bucket: 500/hour}]");
     subject.store.turn(Mood::Broken);
     let admitted = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Settling, refunding and releasing what was decided without the store.
+//! Settlement, refund and release of decisions made without the store.
 
 use tollgate::Span;
 
@@ -13,14 +13,14 @@ fn recover(subject: &Subject) {
     subject.clock.advance(Span::from_millis(100));
 }
 
-/// What is left of this node's share.
+/// Returns the remaining units of this node's share.
 fn left_here(subject: &Subject) -> Option<u64> {
     let decision = subject.decide(&ann().cost(0));
     assert!(decision.is_degraded());
     standing(&decision).first().map(|(_, _, left)| *left)
 }
 
-/// Settles ten at `cost`, under every algorithm.
+/// Settles a charge of ten at `cost`, under every algorithm.
 #[track_caller]
 fn check_settling(policy: &str, before: Option<u64>, cost: u64, after: Option<u64>) {
     for algorithm in ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
@@ -30,7 +30,7 @@ fn check_settling(policy: &str, before: Option<u64>, cost: u64, after: Option<u6
 
 #[track_caller]
 fn check_settling_of(policy: &str, before: Option<u64>, cost: u64, after: Option<u64>) {
-    // While it is still written down here.
+    // While it is still in the ledger.
     let here = subject(policy);
     here.store.turn(Mood::Refusing);
     let decision = here.decide(&ann().cost(10));
@@ -38,25 +38,25 @@ fn check_settling_of(policy: &str, before: Option<u64>, cost: u64, after: Option
     assert_eq!(left_here(&here), before);
     pollster::block_on(here.limiter.settle(&decision, cost)).unwrap();
     assert_eq!(left_here(&here), after);
-    assert_eq!(here.store.adjustments(), 0, "the store is not asked");
+    assert_eq!(here.store.adjustments(), 0, "the store is not called");
     recover(&here);
     here.reconcile();
     assert_eq!(here.left(), 100 - cost, "{policy} settled at {cost}");
 
-    // When the store has been charged with it.
+    // After the store has been charged with it.
     let later = subject(policy);
     later.store.turn(Mood::Refusing);
     let receipt = later.decide(&ann().cost(10)).receipt().unwrap();
     recover(&later);
     assert_eq!((later.reconcile(), later.left()), (1, 90), "{policy}");
-    // The next one of any small window.
+    // The next window of any small length.
     later.clock.advance(Span::from_secs(1));
     pollster::block_on(later.limiter.settle_receipt(&receipt, cost)).unwrap();
     assert_eq!((later.left(), later.reconcile()), (100 - cost, 0), "{policy} settled at {cost}");
 }
 
 #[test]
-fn a_final_cost_replaces_what_was_charged_wherever_that_is() {
+fn a_final_cost_replaces_the_charge_locally_and_in_the_store() {
     check_settling(POLICY, Some(10), 4, Some(16));
     check_settling(POLICY, Some(10), 10, Some(10));
     check_settling(POLICY, Some(10), 15, Some(5));
@@ -68,7 +68,7 @@ fn a_final_cost_replaces_what_was_charged_wherever_that_is() {
 }
 
 #[test]
-fn a_refund_gives_all_back() {
+fn a_refund_returns_the_whole_charge() {
     for policy in [POLICY, ALLOW] {
         let subject = subject(policy);
         subject.store.turn(Mood::Refusing);
@@ -80,7 +80,7 @@ fn a_refund_gives_all_back() {
 }
 
 #[test]
-fn limits_settle_each_by_its_own_cost_without_the_store_too() {
+fn each_limit_settles_its_own_cost_without_the_store() {
     let subject = subject(
         "limits:
            - {name: api, by: user, rate: 100/day, algorithm: fixed-window}
@@ -96,7 +96,7 @@ fn limits_settle_each_by_its_own_cost_without_the_store_too() {
 }
 
 #[test]
-fn what_was_written_after_an_entry_was_charged_is_told_apart() {
+fn records_after_a_replay_are_distinguished_from_earlier_ones() {
     let subject = subject(POLICY);
     subject.store.turn(Mood::Refusing);
     let early = subject.decide(&ann().cost(10)).receipt().unwrap();
@@ -111,7 +111,7 @@ fn what_was_written_after_an_entry_was_charged_is_told_apart() {
 }
 
 #[test]
-fn of_a_call_in_doubt_nothing_is_given_back_and_more_is_charged() {
+fn a_call_in_doubt_is_not_refunded_but_charged_more() {
     for (cost, left) in [(0, 100), (4, 100), (30, 80)] {
         let subject = subject(POLICY);
         subject.store.turn(Mood::Broken);
@@ -124,7 +124,7 @@ fn of_a_call_in_doubt_nothing_is_given_back_and_more_is_charged() {
 }
 
 #[test]
-fn what_timed_out_is_settled_like_what_was_turned_down() {
+fn a_timed_out_call_is_settled_like_a_rejected_one() {
     for (cost, left) in [(0, 100), (4, 96), (30, 70)] {
         let subject = subject(POLICY);
         subject.store.turn(Mood::TimingOut);
@@ -137,18 +137,18 @@ fn what_timed_out_is_settled_like_what_was_turned_down() {
 }
 
 #[test]
-fn a_slot_that_timed_out_is_the_stores_to_release() {
+fn a_timed_out_slot_is_released_by_the_store() {
     let subject = subject("limits: [{name: jobs, by: user, slots: 5}]");
     subject.store.turn(Mood::TimingOut);
     let held = subject.decide(&ann());
     assert!(held.is_allowed() && held.is_degraded());
     subject.store.turn(Mood::Well);
     pollster::block_on(subject.limiter.release(&held)).unwrap();
-    assert_eq!(subject.store.adjustments(), 0, "it is taken back there by itself");
+    assert_eq!(subject.store.adjustments(), 0, "the store compensates it");
 }
 
 #[test]
-fn a_charge_that_was_replayed_is_settled_when_the_store_is_back_again() {
+fn a_replayed_charge_is_settled_after_the_next_recovery() {
     let subject = subject(POLICY);
     subject.store.turn(Mood::Refusing);
     let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
@@ -157,14 +157,14 @@ fn a_charge_that_was_replayed_is_settled_when_the_store_is_back_again() {
     subject.store.turn(Mood::Refusing);
     assert_eq!(left_here(&subject), Some(10));
     pollster::block_on(subject.limiter.settle_receipt(&receipt, 4)).unwrap();
-    assert_eq!(left_here(&subject), Some(16), "given back here");
+    assert_eq!(left_here(&subject), Some(16), "refunded locally");
     recover(&subject);
     assert_eq!((subject.reconcile(), subject.left()), (1, 96));
     assert_eq!((subject.reconcile(), subject.left()), (0, 96), "once");
 }
 
 #[test]
-fn a_final_cost_that_the_store_does_not_take_is_settled_when_it_is_back() {
+fn a_final_cost_is_deferred_until_the_store_is_back() {
     for mood in [Mood::Refusing, Mood::TimingOut] {
         for algorithm in ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
             for (cost, left) in [(0, 100), (4, 96), (10, 90), (30, 70), (150, 0)] {
@@ -174,7 +174,7 @@ fn a_final_cost_that_the_store_does_not_take_is_settled_when_it_is_back() {
                 pollster::block_on(subject.limiter.settle_receipt(&receipt, cost)).unwrap();
                 let kept = usize::from(cost != 10);
                 assert_eq!(subject.limiter.health().ledger_keys, kept, "{algorithm} at {cost}");
-                // A store that is not back yet takes nothing, and nothing is lost by asking it.
+                // A store that still fails takes nothing, and the attempt loses nothing.
                 assert_eq!(subject.reconcile(), 0);
                 recover(&subject);
                 assert_eq!((subject.reconcile(), subject.left()), (kept, left), "{algorithm} at {cost}");
@@ -186,7 +186,7 @@ fn a_final_cost_that_the_store_does_not_take_is_settled_when_it_is_back() {
 }
 
 #[test]
-fn while_the_store_is_left_alone_a_final_cost_is_kept_without_asking_it() {
+fn while_the_breaker_is_open_a_final_cost_is_deferred_without_a_call() {
     let subject = subject(POLICY);
     let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
     subject.store.turn(Mood::Refusing);
@@ -214,20 +214,20 @@ fn a_final_cost_that_may_have_reached_the_store_is_not_repeated() {
 }
 
 #[test]
-fn of_a_final_cost_that_is_settled_late_time_has_given_back_its_part() {
+fn a_late_settlement_excludes_expired_units() {
     let subject = subject("limits: [{name: api, by: user, bucket: 60/minute}]");
     let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
     subject.store.turn(Mood::Refusing);
     pollster::block_on(subject.limiter.settle_receipt(&receipt, 40)).unwrap();
     subject.store.turn(Mood::Well);
-    // Of 40 that were spent, 25 have come back.
+    // Of 40 spent units, 25 have come back.
     subject.clock.advance(Span::from_secs(25));
     subject.reconcile();
     assert_eq!(subject.left(), 45);
 }
 
 #[test]
-fn a_slot_that_the_store_does_not_take_back_is_released_when_it_is_back() {
+fn a_release_is_deferred_until_the_store_is_back() {
     for mood in [Mood::Refusing, Mood::TimingOut, Mood::Broken, Mood::Mute] {
         let subject = subject("limits: [{name: jobs, by: user, slots: 1}]");
         let held = subject.decide(&ann());
@@ -240,7 +240,7 @@ fn a_slot_that_the_store_does_not_take_back_is_released_when_it_is_back() {
 }
 
 #[test]
-fn a_slot_that_was_taken_here_is_released_here() {
+fn a_local_slot_is_released_locally() {
     let subject = subject("limits: [{name: jobs, by: user, slots: 10}]");
     subject.store.turn(Mood::Refusing);
     let (one, two) = (subject.decide(&ann()), subject.decide(&ann()));
@@ -250,14 +250,14 @@ fn a_slot_that_was_taken_here_is_released_here() {
     subject.store.set_nodes(2);
     pollster::block_on(subject.limiter.release(&one)).unwrap();
     pollster::block_on(subject.limiter.release(&one)).unwrap();
-    assert!(!subject.admits(&ann()), "half the share now, and it is held");
+    assert!(!subject.admits(&ann()), "half the share, and the slot is held");
     pollster::block_on(subject.limiter.release(&two)).unwrap();
     assert!(subject.admits(&ann()));
     assert_eq!((subject.store.adjustments(), subject.limiter.health().ledger_keys), (0, 0));
 }
 
 #[test]
-fn a_slot_that_the_store_may_hold_as_well_is_released_in_both() {
+fn a_slot_that_the_store_may_hold_is_released_in_both() {
     let subject = subject("limits: [{name: jobs, by: user, slots: 5}]");
     subject.store.turn(Mood::Mute);
     let held = subject.decide(&ann());
@@ -271,7 +271,7 @@ fn a_slot_that_the_store_may_hold_as_well_is_released_in_both() {
 }
 
 #[test]
-fn a_slot_that_was_let_pass_is_not_held_by_anybody() {
+fn an_uncounted_slot_is_not_held() {
     let subject = subject("limits: [{name: jobs, by: user, slots: 5, on_outage: allow}]");
     subject.store.turn(Mood::Refusing);
     for _ in 0..20 {

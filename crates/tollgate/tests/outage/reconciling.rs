@@ -1,4 +1,4 @@
-//! What the store is charged when it is back.
+//! The charges to the store after an outage.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,23 +8,23 @@ use tollgate::{BreakerState, OutageSettings, Span};
 
 use crate::support::{Mood, Subject, ann, parse, subject, with_settings};
 
-/// Fails until the breaker is open. Nothing of it is charged anywhere.
+/// Fails until the breaker is open. Nothing is charged anywhere.
 fn open(subject: &Subject) {
-    // Whoever has just been answered asks on.
+    // The breaker stays closed right after an answer.
     subject.clock.advance(Span::from_millis(100));
     subject.store.turn(Mood::Refusing);
     subject.admitted(&ann().cost(0), 5);
     assert_eq!(subject.limiter.health().breaker, BreakerState::Open);
 }
 
-/// The store is well, and long enough for a probe to be due.
+/// The store recovers, and the clock advances until a probe is due.
 fn recover(subject: &Subject) {
     subject.store.turn(Mood::Well);
     subject.clock.advance(Span::from_millis(100));
 }
 
 #[test]
-fn what_was_admitted_meanwhile_is_charged_once() {
+fn usage_during_an_outage_is_replayed_once() {
     for written in [
         "rate: 100/day, algorithm: fixed-window",
         "rate: 100/day, algorithm: sliding-window",
@@ -37,7 +37,7 @@ fn what_was_admitted_meanwhile_is_charged_once() {
         assert_eq!(
             (subject.reconcile(), subject.limiter.health().ledger_keys),
             (0, 1),
-            "not while it is open"
+            "the breaker is open"
         );
         recover(&subject);
         assert_eq!(subject.reconcile(), 1, "{written}");
@@ -49,7 +49,7 @@ fn what_was_admitted_meanwhile_is_charged_once() {
 }
 
 #[test]
-fn what_time_has_given_back_is_not_charged() {
+fn expired_usage_is_not_replayed() {
     let subject = subject("limits: [{name: api, by: user, bucket: 100/100s}]");
     open(&subject);
     assert_eq!(subject.admitted(&ann(), 50), 20);
@@ -65,7 +65,7 @@ fn what_time_has_given_back_is_not_charged() {
 }
 
 #[test]
-fn what_passed_uncounted_is_charged_too_and_no_further_than_to_nothing() {
+fn uncounted_usage_is_replayed_down_to_zero_remaining() {
     let subject = subject("limits: [{name: api, by: user, bucket: 100/day, on_outage: allow}]");
     open(&subject);
     assert_eq!(subject.admitted(&ann(), 30), 30);
@@ -75,7 +75,7 @@ fn what_passed_uncounted_is_charged_too_and_no_further_than_to_nothing() {
     assert_eq!(subject.left(), 70);
     let bob = subject.decide(&ann().user("bob"));
     assert!(!bob.is_allowed());
-    assert!(bob.retry_after().unwrap() <= Span::from_secs(864), "nothing is left, and nothing owed");
+    assert!(bob.retry_after().unwrap() <= Span::from_secs(864), "exhausted without a debt");
 }
 
 #[test]
@@ -85,14 +85,14 @@ fn a_call_in_doubt_is_not_charged_again() {
         subject.store.turn(mood);
         assert_eq!(subject.admitted(&ann(), 4), 4);
         let health = subject.limiter.health();
-        assert_eq!((health.ledger_keys, health.lost_entries), (0, 4), "{mood:?}: and that is told");
+        assert_eq!((health.ledger_keys, health.lost_entries), (0, 4), "{mood:?}");
         subject.store.turn(Mood::Well);
         assert_eq!((subject.reconcile(), subject.left()), (0, left), "{mood:?}");
     }
 }
 
 #[test]
-fn a_refusal_in_doubt_loses_nothing_but_where_refusals_count() {
+fn a_refusal_in_doubt_is_lost_only_under_count_denied() {
     let subject = subject(
         "limits: [{name: api, by: user, bucket: 5/day}, {by: global, bucket: 50/day, count_denied: true}]",
     );
@@ -104,19 +104,19 @@ fn a_refusal_in_doubt_loses_nothing_but_where_refusals_count() {
 }
 
 #[test]
-fn a_call_that_timed_out_is_charged_since_the_store_takes_it_back() {
+fn a_timed_out_call_is_replayed() {
     let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
     subject.store.turn(Mood::TimingOut);
     assert_eq!(subject.admitted(&ann(), 4), 4);
     assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (1, 0));
-    assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 1), "nor is a replay lost");
+    assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 1), "the replay is kept");
     recover(&subject);
     assert_eq!((subject.reconcile(), subject.left()), (1, 96));
 }
 
 #[test]
-fn a_part_that_fails_keeps_its_keys_and_the_others_are_charged() {
-    // A breaker that needs more failures in a row than a pass allows.
+fn keys_of_a_failed_part_are_kept_and_the_others_replayed() {
+    // A breaker that needs more consecutive failures than a pass allows.
     let settings = OutageSettings { failures: 20, ..OutageSettings::default() };
     let subject = with_settings("limits: [{name: api, by: user, bucket: 100/day}]", &settings);
     subject.store.turn(Mood::Refusing);
@@ -129,24 +129,24 @@ fn a_part_that_fails_keeps_its_keys_and_the_others_are_charged() {
     subject.store.lose(Some("gone-"));
     let mut charged = 0;
     for _ in 0..40 {
-        let asked = subject.store.adjustments();
+        let calls_before = subject.store.adjustments();
         charged += subject.reconcile();
-        assert!(subject.store.adjustments() - asked <= 60, "each is tried once in a pass");
-        // Requests elsewhere are answered.
+        assert!(subject.store.adjustments() - calls_before <= 60, "each is tried once in a pass");
+        // Requests for other keys are answered.
         subject.clock.advance(Span::from_secs(2));
         assert!(!subject.decide(&ann().cost(0)).is_degraded());
     }
     let health = subject.limiter.health();
     assert_eq!((charged, health.ledger_keys, health.lost_entries), (40, 20, 0));
-    let asked = subject.store.adjustments();
+    let calls_before = subject.store.adjustments();
     assert_eq!(subject.reconcile(), 0);
-    assert_eq!(subject.store.adjustments() - asked, 8, "so many failures in a row end a pass");
+    assert_eq!(subject.store.adjustments() - calls_before, 8, "consecutive failures end a pass");
     subject.store.lose(None);
     assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (20, 0));
 }
 
 #[test]
-fn a_store_that_fails_again_is_left_alone_and_nothing_is_forgotten() {
+fn a_store_that_fails_again_opens_the_breaker_and_loses_nothing() {
     let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
     open(&subject);
     let users: Vec<_> = (0..50).map(|user| format!("user-{user}")).collect();
@@ -186,7 +186,7 @@ fn a_charge_in_doubt_is_lost_and_not_repeated() {
 }
 
 #[test]
-fn a_pass_that_is_broken_off_charges_nothing_twice() {
+fn a_dropped_pass_charges_nothing_twice() {
     let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
     open(&subject);
     for user in ["a", "b", "c"] {
@@ -206,7 +206,7 @@ fn a_pass_that_is_broken_off_charges_nothing_twice() {
 }
 
 #[test]
-fn a_node_that_nobody_asks_finds_the_store_if_it_owes_it_something() {
+fn a_node_without_traffic_replays_its_ledger() {
     let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
     open(&subject);
     subject.admits(&ann());
@@ -216,7 +216,7 @@ fn a_node_that_nobody_asks_finds_the_store_if_it_owes_it_something() {
 }
 
 #[test]
-fn after_a_reload_it_is_charged_to_the_rule_that_counts_by_then_or_lost_without_one() {
+fn after_a_reload_usage_is_replayed_to_the_present_rule_or_lost() {
     let mut subject =
         subject("limits: [{name: api, by: user, bucket: 100/day}, {name: gone, by: ip, bucket: 9/day}]");
     open(&subject);
@@ -228,7 +228,7 @@ fn after_a_reload_it_is_charged_to_the_rule_that_counts_by_then_or_lost_without_
 }
 
 #[test]
-fn the_ledger_is_bounded_and_says_what_it_lost() {
+fn the_ledger_is_bounded_and_counts_losses() {
     let settings = OutageSettings { keys: 64, ..OutageSettings::default() };
     let subject =
         with_settings("limits: [{name: api, by: user, bucket: 100/1000s, on_outage: allow}]", &settings);
@@ -244,7 +244,7 @@ fn the_ledger_is_bounded_and_says_what_it_lost() {
     assert_eq!(health.ledger_keys as u64 + health.lost_entries, 1_000);
     subject.clock.advance(Span::from_secs(30));
     flood(1_000);
-    assert_eq!(subject.limiter.health().ledger_keys, health.ledger_keys, "what counts no more makes room");
+    assert_eq!(subject.limiter.health().ledger_keys, health.ledger_keys, "expired entries make room");
     recover(&subject);
     subject.clock.advance(Span::from_secs(1));
     assert_eq!(subject.reconcile(), health.ledger_keys);
@@ -252,7 +252,7 @@ fn the_ledger_is_bounded_and_says_what_it_lost() {
 }
 
 #[test]
-fn passes_at_once_charge_each_key_once() {
+fn concurrent_passes_charge_each_key_once() {
     let subject = &subject("limits: [{name: api, by: user, bucket: 1000/day, on_outage: allow}]");
     open(subject);
     let users: Vec<_> = (0..500).map(|user| format!("user-{user}")).collect();
@@ -269,14 +269,14 @@ fn passes_at_once_charge_each_key_once() {
 }
 
 #[test]
-fn whatever_threads_do_nothing_is_lost_or_charged_twice() {
+fn concurrent_threads_neither_lose_nor_repeat_charges() {
     let policy =
         "limits: [{name: api, by: user, rate: 1000000/day, algorithm: fixed-window, on_outage: allow}]";
-    // No breath of health earns enough, so grace must last.
+    // Short periods of health do not earn enough, so the grace period must be long.
     let settings =
         OutageSettings { grace: std::time::Duration::from_secs(3_600), ..OutageSettings::default() };
     let subject = &with_settings(policy, &settings);
-    // So much that what is given back is always there.
+    // So much that a refund always finds its units.
     assert!(subject.admits(&ann().cost(10_000)));
     let (admitted, given_back) = std::thread::scope(|scope| {
         scope.spawn(|| {

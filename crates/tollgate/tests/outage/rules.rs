@@ -1,4 +1,4 @@
-//! `on_outage`, rule by rule and mixed.
+//! `on_outage`: each rule alone and mixed.
 
 use tollgate::{BreakerState, Fate, OutageSettings, Span, Verdict};
 
@@ -14,7 +14,7 @@ const ALGORITHMS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn a_local_limit_grants_its_share_and_no_more_whatever_counts_it() {
+fn a_local_limit_grants_exactly_its_share_under_every_algorithm() {
     for (written, algorithm) in ALGORITHMS {
         for (nodes, granted) in [(1, 20), (3, 6), (20, 1), (1_000, 1)] {
             let subject = subject(&format!("limits: [{{name: api, by: user, {written}}}]"));
@@ -44,7 +44,7 @@ fn the_share_of_a_rate_is_exact() {
 }
 
 #[test]
-fn more_nodes_get_less_each_and_what_was_spent_still_counts() {
+fn more_nodes_get_smaller_shares_and_usage_still_counts() {
     let subject = subject("limits: [{by: user, bucket: 100/hour}]");
     subject.store.turn(Mood::Refusing);
     assert_eq!(subject.admitted(&ann(), 5), 5);
@@ -55,7 +55,7 @@ fn more_nodes_get_less_each_and_what_was_spent_still_counts() {
 }
 
 #[test]
-fn a_reload_in_an_outage_keeps_what_was_spent() {
+fn a_reload_in_an_outage_keeps_usage() {
     let mut subject = subject("limits: [{name: api, by: user, bucket: 100/hour}]");
     subject.store.turn(Mood::Refusing);
     assert_eq!(subject.admitted(&ann(), 15), 15);
@@ -91,7 +91,7 @@ fn one_limit_that_denies_refuses_and_charges_nothing() {
 }
 
 #[test]
-fn a_shadow_denies_nobody_and_counts_as_it_would() {
+fn a_shadow_limit_with_deny_does_not_refuse() {
     let subject = subject(
         "limits:
            - {name: watched, by: user, bucket: 5/hour, on_outage: deny, mode: shadow}
@@ -107,7 +107,7 @@ fn a_shadow_denies_nobody_and_counts_as_it_would() {
 }
 
 #[test]
-fn all_or_nothing_holds_on_one_node_too() {
+fn local_batches_are_charged_as_a_whole_or_not_at_all() {
     let subject = subject(
         "limits:
            - {name: wide, by: user, bucket: 100/hour}
@@ -129,7 +129,7 @@ fn all_or_nothing_holds_on_one_node_too() {
 }
 
 #[test]
-fn allow_passes_uncounted_for_its_grace_and_is_local_then() {
+fn allow_passes_uncounted_during_grace_and_is_local_after_it() {
     let subject = subject("limits: [{name: open, by: user, bucket: 10/hour, on_outage: allow}]");
     subject.store.turn(Mood::Refusing);
     assert_eq!(subject.admitted(&ann(), 500), 500);
@@ -145,7 +145,7 @@ fn allow_passes_uncounted_for_its_grace_and_is_local_then() {
 }
 
 #[test]
-fn grace_is_not_given_anew_to_a_store_that_comes_and_goes() {
+fn a_flapping_store_gets_no_new_grace() {
     let subject = subject("limits: [{name: open, by: user, bucket: 5/hour, on_outage: allow}]");
     let mut passed = 0;
     for _ in 0..100 {
@@ -165,7 +165,7 @@ fn grace_is_not_given_anew_to_a_store_that_comes_and_goes() {
 }
 
 #[test]
-fn a_foreign_key_is_counted_here_and_is_no_outage() {
+fn a_foreign_key_is_counted_locally_and_is_no_outage() {
     let subject = subject(
         "limits: [{name: a, by: user, bucket: 10/hour, on_outage: allow}, {name: b, by: user, bucket: 10/hour}]",
     );
@@ -178,12 +178,12 @@ fn a_foreign_key_is_counted_here_and_is_no_outage() {
     subject.admitted(&ann(), 20);
     let health = subject.limiter.health();
     assert_eq!((health.breaker, health.opened, health.failures), (BreakerState::Closed, 0, 23));
-    assert_eq!(subject.store.decisions(), 23, "all were asked");
+    assert_eq!(subject.store.decisions(), 23, "every decision called the store");
     assert!(health.error.unwrap().contains("tollgate:key"));
 }
 
 #[test]
-fn a_cost_that_only_the_share_is_too_small_for_may_come_back() {
+fn a_cost_above_the_share_but_below_the_limit_may_be_retried() {
     let subject = subject("limits: [{by: user, bucket: 10/hour}]");
     subject.store.turn(Mood::Refusing);
     let refused = subject.decide(&ann().cost(5));
@@ -194,7 +194,7 @@ fn a_cost_that_only_the_share_is_too_small_for_may_come_back() {
 }
 
 #[test]
-fn what_needs_no_store_is_never_degraded() {
+fn decisions_without_a_store_call_are_never_degraded() {
     let subject = subject(
         "allow: [{user: root}]
 deny: [{user: mallory}]
@@ -215,7 +215,7 @@ limits:
     subject.clock.advance(Span::from_secs(2));
     subject.reconcile();
     let left = subject.decide(&ann().cost(0)).limits().nth(1).unwrap().outcome().remaining;
-    assert_eq!(left, 80, "those who were blocked are counted; a deny list looks at no limit");
+    assert_eq!(left, 80, "blocked requests are counted; deny-listed ones are not");
 }
 
 #[test]

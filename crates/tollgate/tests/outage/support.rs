@@ -1,4 +1,4 @@
-//! A store that fails as it is told to, and a limiter on it.
+//! A store with scripted failures, and a limiter on it.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use tollgate::{
     Store, StoreError, Timestamp,
 };
 
-/// How the store is.
+/// The behavior of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Well,
-    /// Does as it is asked and breaks off before it says so.
+    /// Applies the call and fails before it reports the result.
     Mute,
-    /// Does nothing in time, nor later.
+    /// Applies nothing, neither in time nor later, and reports a timeout.
     TimingOut,
-    /// Does nothing, and nobody can tell.
+    /// Applies nothing, and reports an unknown result.
     Broken,
     Refusing,
     Foreign,
-    /// Answers never.
+    /// Never answers.
     Stuck,
 }
 
-/// What a test and its store share.
+/// The state that a test and its store share.
 pub(crate) struct Script {
     mood: Mutex<Mood>,
     nodes: AtomicUsize,
     decisions: AtomicU64,
     adjustments: AtomicU64,
     probes: AtomicU64,
-    /// Keys with this in them are on a part of the store that is gone.
+    /// Keys that contain this text are on a failed part of the store.
     gone: Mutex<Option<&'static str>>,
 }
 
@@ -44,14 +44,14 @@ impl Script {
         *self.gone.lock().unwrap() = keys;
     }
 
-    /// How it is to whoever asks about this key.
+    /// Returns the behavior for this key.
     fn mood_of(&self, key: &[u8]) -> Mood {
         let gone = self.gone.lock().unwrap().map(str::as_bytes);
         let is_gone = gone.is_some_and(|gone| key.windows(gone.len()).any(|part| part == gone));
         if is_gone { Mood::TimingOut } else { self.mood() }
     }
 
-    /// How often it was asked whether it answers.
+    /// Returns the number of probes.
     pub(crate) fn probes(&self) -> u64 {
         self.probes.load(Ordering::SeqCst)
     }
@@ -64,12 +64,12 @@ impl Script {
         self.nodes.store(nodes, Ordering::SeqCst);
     }
 
-    /// How often it was asked to decide.
+    /// Returns the number of decisions.
     pub(crate) fn decisions(&self) -> u64 {
         self.decisions.load(Ordering::SeqCst)
     }
 
-    /// How often it was asked to adjust.
+    /// Returns the number of adjustments.
     pub(crate) fn adjustments(&self) -> u64 {
         self.adjustments.load(Ordering::SeqCst)
     }
@@ -96,12 +96,12 @@ impl Mood {
     }
 }
 
-pub(crate) struct Moody {
+pub(crate) struct ScriptedStore {
     memory: MemoryStore<ManualClock>,
     script: Arc<Script>,
 }
 
-impl Store for Moody {
+impl Store for ScriptedStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         self.script.decisions.fetch_add(1, Ordering::SeqCst);
         let mood = self.script.mood();
@@ -133,7 +133,7 @@ impl Store for Moody {
 }
 
 pub(crate) struct Subject {
-    pub(crate) limiter: Limiter<Moody>,
+    pub(crate) limiter: Limiter<ScriptedStore>,
     pub(crate) clock: ManualClock,
     pub(crate) store: Arc<Script>,
 }
@@ -154,8 +154,10 @@ pub(crate) fn with_settings(policy: &str, settings: &OutageSettings) -> Subject 
         probes: AtomicU64::new(0),
         gone: Mutex::new(None),
     });
-    let moody =
-        Moody { memory: MemoryStore::with_seed(10_000, clock.clone(), 7), script: Arc::clone(&store) };
+    let moody = ScriptedStore {
+        memory: MemoryStore::with_seed(10_000, clock.clone(), 7),
+        script: Arc::clone(&store),
+    };
     let limiter = Limiter::with_store(parse(policy), moody).with_outage_on(settings, clock.clone());
     Subject { limiter, clock, store }
 }
@@ -177,12 +179,12 @@ impl Subject {
         self.decide(call).is_allowed()
     }
 
-    /// How many of so many requests pass.
+    /// Returns how many of `of` requests pass.
     pub(crate) fn admitted(&self, call: &Call<'_>, of: usize) -> usize {
         (0..of).filter(|_| self.admits(call)).count()
     }
 
-    /// What is left in the store of a limit, by a request that matches it alone.
+    /// Returns the remaining units of a limit in the store, by a request that matches it alone.
     #[track_caller]
     pub(crate) fn left(&self) -> u64 {
         let decision = self.decide(&ann().cost(0));
@@ -195,7 +197,7 @@ impl Subject {
     }
 }
 
-/// Name, limit and what is left of every limit that was counted.
+/// Returns the name, limit and remaining units of every limit that was counted.
 pub(crate) fn standing<'d>(decision: &'d Decision<'_>) -> Vec<(&'d str, u64, u64)> {
     decision.limits().map(|it| (it.name(), it.outcome().limit, it.outcome().remaining)).collect()
 }

@@ -1,4 +1,4 @@
-//! An observer is told of every decision, by the watch of the policy that made it.
+//! An observer is notified of every decision, by the watch of the policy that made it.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -11,9 +11,9 @@ use tollgate::{
 
 use crate::support::{Remote, START, limiter, memory, policy};
 
-/// What was told, each by the version of the policy whose watch it was told.
+/// The received events, each with the version of the policy of its watch.
 #[derive(Clone, Default)]
-struct OutcomeView(Arc<Mutex<Vec<(u64, ObservedEvent)>>>);
+struct EventLog(Arc<Mutex<Vec<(u64, ObservedEvent)>>>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum ObservedEvent {
@@ -21,23 +21,23 @@ enum ObservedEvent {
     StoreQueried { took: Span, answered: bool },
 }
 
-struct Ear(u64, OutcomeView);
+struct RecordingWatch(u64, EventLog);
 
-impl Observer for OutcomeView {
+impl Observer for EventLog {
     fn watch(&self, _: &Arc<Policy>, version: u64) -> Arc<dyn Watch> {
-        Arc::new(Ear(version, self.clone()))
+        Arc::new(RecordingWatch(version, self.clone()))
     }
 }
 
-impl Ear {
-    fn hear(&self, heard: ObservedEvent) {
-        self.1.0.lock().unwrap().push((self.0, heard));
+impl RecordingWatch {
+    fn record(&self, event: ObservedEvent) {
+        self.1.0.lock().unwrap().push((self.0, event));
     }
 }
 
-impl Watch for Ear {
+impl Watch for RecordingWatch {
     fn decided(&self, event: &Event<'_, '_>) {
-        self.hear(ObservedEvent::Decided {
+        self.record(ObservedEvent::Decided {
             id: event.id,
             path: event.request.map(|it| it.path().to_owned()),
             allowed: event.decision.is_allowed(),
@@ -45,13 +45,13 @@ impl Watch for Ear {
         });
     }
 
-    fn asked(&self, took: Span, answered: bool) {
-        self.hear(ObservedEvent::StoreQueried { took, answered });
+    fn store_called(&self, took: Span, answered: bool) {
+        self.record(ObservedEvent::StoreQueried { took, answered });
     }
 }
 
-impl OutcomeView {
-    fn heard(&self) -> Vec<(u64, ObservedEvent)> {
+impl EventLog {
+    fn take_events(&self) -> Vec<(u64, ObservedEvent)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -63,30 +63,33 @@ fn ann() -> Call<'static> {
 }
 
 #[test]
-fn the_id_that_is_told_is_the_id_of_the_decision() {
-    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
-    let limiter = limiter(ONE, &clock).with_observer_on(Arc::new(told.clone()), clock.clone());
+fn the_observed_id_is_the_id_of_the_decision() {
+    let (clock, events) = (ManualClock::at(START), EventLog::default());
+    let limiter = limiter(ONE, &clock).with_observer_on(Arc::new(events.clone()), clock.clone());
     for allowed in [true, false] {
         let decision = limiter.check(&ann());
         let id = limiter.id_of(&decision);
-        assert_eq!(limiter.id_of(&decision), id, "it keeps its name");
+        assert_eq!(limiter.id_of(&decision), id, "the id is stable");
         let path = Some("/path".to_owned());
-        assert_eq!(told.heard(), [(1, ObservedEvent::Decided { id, path, allowed, took: Span::ZERO })]);
+        assert_eq!(
+            events.take_events(),
+            [(1, ObservedEvent::Decided { id, path, allowed, took: Span::ZERO })]
+        );
     }
     let limit = limiter.policy().limit("a").unwrap();
     let key = limiter.policy().key(limit, &["ann"]).unwrap();
     let decision = pollster::block_on(limiter.decide_named(limit, key, None, None));
     let id = limiter.id_of(&decision);
     assert_eq!(
-        told.heard(),
+        events.take_events(),
         [(1, ObservedEvent::Decided { id, path: None, allowed: false, took: Span::ZERO })]
     );
     pollster::block_on(limiter.consider(&ann())).unwrap();
-    assert_eq!(told.heard(), [], "a question is no decision");
+    assert_eq!(events.take_events(), [], "`consider` is not observed");
 }
 
 #[test]
-fn without_an_observer_a_decision_has_no_name_until_one_is_asked_for() {
+fn without_an_observer_a_decision_gets_its_id_on_request() {
     let clock = ManualClock::at(START);
     let limiter = limiter(ONE, &clock);
     let decision = limiter.check(&ann());
@@ -94,20 +97,20 @@ fn without_an_observer_a_decision_has_no_name_until_one_is_asked_for() {
 }
 
 #[test]
-fn every_policy_has_the_next_number_and_a_watch_of_its_own() {
-    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
-    let first = limiter(ONE, &clock).with_observer_on(Arc::new(told.clone()), clock.clone());
+fn every_policy_has_the_next_version_and_its_own_watch() {
+    let (clock, events) = (ManualClock::at(START), EventLog::default());
+    let first = limiter(ONE, &clock).with_observer_on(Arc::new(events.clone()), clock.clone());
     let second = first.with_policy(policy(ONE));
     let third = second.with_policy(second.policy().with_modes(|_| tollgate::Mode::Off));
     assert_eq!([first.version(), second.version(), third.version()], [1, 2, 3]);
     for limiter in [&third, &first, &second.clone()] {
         limiter.check(&ann());
     }
-    let versions: Vec<_> = told.heard().into_iter().map(|(version, _)| version).collect();
+    let versions: Vec<_> = events.take_events().into_iter().map(|(version, _)| version).collect();
     assert_eq!(versions, [3, 1, 2]);
 }
 
-/// Answers at the second time of asking, a second later, or not at all.
+/// A store that answers at the second poll, a second later, or not at all.
 struct Slow {
     memory: MemoryStore<ManualClock>,
     fails: bool,
@@ -133,31 +136,32 @@ impl Store for Slow {
 }
 
 #[test]
-fn a_request_is_told_to_the_watch_of_the_policy_under_which_it_began() {
-    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
+fn a_request_is_reported_to_the_watch_of_its_policy() {
+    let (clock, events) = (ManualClock::at(START), EventLog::default());
     let store = Slow { memory: memory(&clock), fails: false };
-    let old = Limiter::with_store(policy(ONE), store).with_observer_on(Arc::new(told.clone()), clock.clone());
-    let asked = ann();
-    let mut deciding = Box::pin(old.decide(&asked));
+    let old =
+        Limiter::with_store(policy(ONE), store).with_observer_on(Arc::new(events.clone()), clock.clone());
+    let request = ann();
+    let mut deciding = Box::pin(old.decide(&request));
     let mut context = Context::from_waker(Waker::noop());
     assert!(deciding.as_mut().poll(&mut context).is_pending());
     let new = old.with_policy(policy(ONE));
-    assert!(told.heard().is_empty(), "nothing is decided yet");
+    assert!(events.take_events().is_empty(), "nothing is decided yet");
     assert!(deciding.as_mut().poll(&mut context).is_ready());
-    let heard = told.heard();
-    assert_eq!(heard.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(heard[0].1, ObservedEvent::StoreQueried { took: Span::from_secs(1), answered: true });
-    assert!(matches!(heard[1].1, ObservedEvent::Decided { took, .. } if took == Span::from_secs(1)));
+    let observed = events.take_events();
+    assert_eq!(observed.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(observed[0].1, ObservedEvent::StoreQueried { took: Span::from_secs(1), answered: true });
+    assert!(matches!(observed[1].1, ObservedEvent::Decided { took, .. } if took == Span::from_secs(1)));
     drop(deciding);
     assert_eq!(new.version(), 2);
 }
 
 #[test]
-fn who_asks_a_store_that_is_waited_for_tells_how_long_and_whether_it_answered() {
-    let (clock, told) = (ManualClock::at(START), OutcomeView::default());
-    let observer = || Arc::new(told.clone());
-    let asked = |heard: Vec<(u64, ObservedEvent)>| -> Vec<ObservedEvent> {
-        heard
+fn calls_to_a_store_that_waits_are_reported_with_duration_and_result() {
+    let (clock, events) = (ManualClock::at(START), EventLog::default());
+    let observer = || Arc::new(events.clone());
+    let store_calls = |observed: Vec<(u64, ObservedEvent)>| -> Vec<ObservedEvent> {
+        observed
             .into_iter()
             .map(|it| it.1)
             .filter(|it| matches!(it, ObservedEvent::StoreQueried { .. }))
@@ -165,18 +169,21 @@ fn who_asks_a_store_that_is_waited_for_tells_how_long_and_whether_it_answered() 
     };
     let here = limiter(ONE, &clock).with_observer_on(observer(), clock.clone());
     here.check(&ann());
-    assert_eq!(asked(told.heard()), [], "a store in this process is not waited for");
+    assert_eq!(store_calls(events.take_events()), [], "a store in this process is not reported");
     let remote = Limiter::with_store(policy(ONE), Remote(memory(&clock)));
     pollster::block_on(remote.with_observer_on(observer(), clock.clone()).decide(&ann()));
-    assert_eq!(asked(told.heard()), [ObservedEvent::StoreQueried { took: Span::ZERO, answered: true }]);
+    assert_eq!(
+        store_calls(events.take_events()),
+        [ObservedEvent::StoreQueried { took: Span::ZERO, answered: true }]
+    );
     let failing = Limiter::with_store(policy(ONE), Slow { memory: memory(&clock), fails: true })
         .with_observer_on(observer(), clock.clone());
-    let asked_for = ann();
-    let mut deciding = Box::pin(failing.decide(&asked_for));
+    let request = ann();
+    let mut deciding = Box::pin(failing.decide(&request));
     let mut context = Context::from_waker(Waker::noop());
     while deciding.as_mut().poll(&mut context).is_pending() {}
     assert_eq!(
-        asked(told.heard()),
+        store_calls(events.take_events()),
         [ObservedEvent::StoreQueried { took: Span::from_secs(1), answered: false }]
     );
 }

@@ -1,4 +1,4 @@
-//! From its soft threshold on, and until it refuses, a limit says so.
+//! A limit marks requests from its soft threshold until it refuses.
 
 use tollgate::{Call, Decision, Limit, ManualClock};
 

@@ -1,13 +1,13 @@
-//! A candidate counts, and answers, as the same numbers in force would.
+//! A candidate counts and answers as the same numbers in force would.
 //!
-//! Two worlds get the same requests at the same times. In one the numbers are tried
-//! beside a limit, in the other they are in force in its place.
+//! Two limiters get the same requests at the same times. In one the numbers are a candidate of a
+//! limit, in the other they are in force in its place.
 
 use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Mode, Outcome, Span};
 
 use crate::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
 
-/// Refuses whoever says that it is doomed, in every world: its one unit is spent at the start.
+/// Refuses every request with the header, in both limiters: its only unit is spent at the start.
 const DOOM: &str = "{name: doom, headers: {X-Doomed: '*'}, by: global, bucket: 1/1000d}";
 
 fn doomed() -> Call<'static> {
@@ -23,15 +23,16 @@ fn of(name: &str, decision: &Decision<'_>) -> Vec<Outcome> {
     decision.limits().filter(|it| it.limit().name() == name).map(|it| *it.outcome()).collect()
 }
 
-/// All but the units: of a refused request that is charged all the same, they are not told.
+/// All fields except the units, which are not reported for a refused request that is charged.
 type OutcomeView = (bool, Option<Span>, u64, Span);
 
-fn told(outcomes: &[Outcome]) -> Vec<OutcomeView> {
-    let told = |it: &Outcome| (it.is_admitted(), it.retry_after(), it.remaining, it.reset_after);
-    outcomes.iter().map(told).collect()
+fn views(outcomes: &[Outcome]) -> Vec<OutcomeView> {
+    let views = |it: &Outcome| (it.is_admitted(), it.retry_after(), it.remaining, it.reset_after);
+    outcomes.iter().map(views).collect()
 }
 
-/// What both worlds were asked and answered, request by request.
+/// Sends the same requests to both limiters and compares their answers. Returns the numbers of
+/// requests that the two decided differently.
 fn compare(seed: u64, live_mode: &str, waited_for: bool) -> (u32, u32) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (live, tried) = (amount(&mut rng), amount(&mut rng));
@@ -45,15 +46,20 @@ fn compare(seed: u64, live_mode: &str, waited_for: bool) -> (u32, u32) {
     let there = Limiter::with_store(policy(&beside), Remote(memory(&clock)));
     let (mut alone_admitted, mut alone_refused) = (0, 0);
     for step in 0..120 {
-        let mut asked = if step == 0 { doomed() } else { call(&mut rng) };
+        let mut request = if step == 0 { doomed() } else { call(&mut rng) };
         if rng.u8(..6) == 0 {
-            asked = asked.header("X-Doomed", "1");
+            request = request.header("X-Doomed", "1");
         }
-        let decision = if waited_for { pollster::block_on(there.decide(&asked)) } else { here.check(&asked) };
-        let other = in_force.check(&asked);
-        let (tried_here, in_force_there) = (of_candidate(&decision), of("it", &other));
-        assert!(!tried_here.is_empty());
-        assert_eq!(told(&tried_here), told(&in_force_there), "seed {seed}, step {step}, {asked:?}\n{beside}");
+        let decision =
+            if waited_for { pollster::block_on(there.decide(&request)) } else { here.check(&request) };
+        let other = in_force.check(&request);
+        let (candidate_view, in_force_view) = (of_candidate(&decision), of("it", &other));
+        assert!(!candidate_view.is_empty());
+        assert_eq!(
+            views(&candidate_view),
+            views(&in_force_view),
+            "seed {seed}, step {step}, {request:?}\n{beside}"
+        );
         alone_admitted += u32::from(other.is_allowed() && !decision.is_allowed());
         alone_refused += u32::from(!other.is_allowed() && decision.is_allowed());
         pass(&clock, &mut rng);
@@ -69,20 +75,20 @@ fn compare_many(mode: &str, waited_for: bool) -> (u32, u32) {
 #[test]
 fn a_candidate_counts_as_if_it_were_in_force() {
     let (admitted, refused) = compare_many("enforce", false);
-    assert!(admitted > 500 && refused > 500, "the worlds differ: {admitted}, {refused}");
+    assert!(admitted > 500 && refused > 500, "the limiters differ: {admitted}, {refused}");
 }
 
 #[test]
-fn a_candidate_counts_as_if_it_were_in_force_where_the_store_is_waited_for() {
+fn a_candidate_counts_as_if_it_were_in_force_on_a_store_that_waits() {
     let (admitted, refused) = compare_many("enforce", true);
-    assert!(admitted > 500 && refused > 500, "the worlds differ: {admitted}, {refused}");
+    assert!(admitted > 500 && refused > 500, "the limiters differ: {admitted}, {refused}");
 }
 
 #[test]
-fn a_candidate_counts_on_beside_a_limit_that_is_in_shadow_mode_or_off() {
+fn a_candidate_counts_beside_a_limit_in_shadow_mode_or_off() {
     for mode in ["shadow", "off"] {
         let (admitted, refused) = compare_many(mode, false);
-        assert!(admitted == 0 && refused > 500, "{mode} refuses nobody: {admitted}, {refused}");
+        assert!(admitted == 0 && refused > 500, "{mode} never refuses: {admitted}, {refused}");
     }
 }
 
@@ -95,20 +101,20 @@ fn a_limit_in_shadow_mode_counts_as_if_it_were_in_force() {
         let text = |mode| format!("limits: [{{name: it, by: user, {tried}, mode: {mode}}}, {DOOM}]");
         let (shadow, enforced) = (limiter(&text("shadow"), &clock), limiter(&text("enforce"), &clock));
         for step in 0..120 {
-            let mut asked = if step == 0 { doomed() } else { call(&mut rng) };
+            let mut request = if step == 0 { doomed() } else { call(&mut rng) };
             if rng.u8(..6) == 0 {
-                asked = asked.header("X-Doomed", "1");
+                request = request.header("X-Doomed", "1");
             }
-            let (decision, other) = (shadow.check(&asked), enforced.check(&asked));
-            assert_eq!(told(&of("it", &decision)), told(&of("it", &other)), "seed {seed}, step {step}");
+            let (decision, other) = (shadow.check(&request), enforced.check(&request));
+            assert_eq!(views(&of("it", &decision)), views(&of("it", &other)), "seed {seed}, step {step}");
             pass(&clock, &mut rng);
         }
     }
 }
 
-/// One world only: what the limit itself says is what it would say without a candidate.
+/// Checks that the outcome of the limit is the same as without a candidate.
 #[test]
-fn a_limit_does_not_notice_its_candidate() {
+fn a_candidate_does_not_affect_its_limit() {
     for seed in 0..100 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (live, tried) = (amount(&mut rng), amount(&mut rng));
@@ -117,8 +123,8 @@ fn a_limit_does_not_notice_its_candidate() {
         let both = format!("limits: [{{name: it, by: user, {live}, candidate: {{{tried}}}}}]");
         let both = limiter(&both, &clock);
         for step in 0..100 {
-            let asked = call(&mut rng);
-            let (one, two) = (alone.check(&asked), both.check(&asked));
+            let request = call(&mut rng);
+            let (one, two) = (alone.check(&request), both.check(&request));
             assert_eq!(of("it", &one), of("it", &two), "seed {seed}, step {step}");
             assert_eq!((one.is_allowed(), one.retry_after()), (two.is_allowed(), two.retry_after()));
             assert_eq!(two.limiting().map(|it| it.limit().mode()), Some(Mode::Enforce));
@@ -128,7 +134,7 @@ fn a_limit_does_not_notice_its_candidate() {
 }
 
 #[test]
-fn two_candidates_are_each_in_a_world_of_their_own() {
+fn two_candidates_are_independent() {
     let clock = ManualClock::at(START);
     let limiter = limiter(
         "limits:
@@ -148,7 +154,7 @@ fn two_candidates_are_each_in_a_world_of_their_own() {
 }
 
 #[test]
-fn a_candidate_that_was_switched_to_enforce_is_charged_no_refused_request() {
+fn a_candidate_switched_to_enforce_is_not_charged_for_refused_requests() {
     let clock = ManualClock::at(START);
     let text = policy("limits: [{name: a, by: user, bucket: 1/hour, candidate: {bucket: 3/hour}}]");
     let limiter = Limiter::with_store(text.with_modes(|_| Mode::Enforce), memory(&clock));
@@ -169,15 +175,15 @@ fn a_candidate_holds_slots_only_for_requests_that_run() {
         let refused = limiter.check(&ann);
         assert!(!refused.is_allowed());
         assert!(of_candidate(&refused)[0].is_admitted(), "it would have had room");
-        assert_eq!(of_candidate(&refused)[0].remaining, 1, "and holds nothing for what does not run");
+        assert_eq!(of_candidate(&refused)[0].remaining, 1, "a refused request holds no slot");
     }
     pollster::block_on(limiter.release(&first)).unwrap();
     assert_eq!(of_candidate(&limiter.check(&ann))[0].remaining, 1);
 }
 
-/// What a shadow limit would have refused is not settled either.
+/// A request that a shadow limit would have refused is not settled either.
 #[test]
-fn what_a_window_gave_back_is_not_settled_later() {
+fn a_refunded_window_is_not_settled_later() {
     let clock = ManualClock::at(START);
     let limiter = limiter(
         "limits: [{name: a, by: user, bucket: 100/hour, candidate: {windows: [1/second, 50/hour]}}]",

@@ -1,4 +1,4 @@
-//! Limiters on a clock of the test, random limits and random requests.
+//! Limiters on a manual clock, random limits and random requests.
 
 use std::ops::Deref;
 
@@ -22,7 +22,7 @@ pub(crate) fn limiter(text: &str, clock: &ManualClock) -> Limiter<MemoryStore<Ma
     Limiter::with_store(policy(text), memory(clock))
 }
 
-/// A store that has to be waited for.
+/// A store that is never ready immediately.
 pub(crate) struct Remote(pub(crate) MemoryStore<ManualClock>);
 
 impl Deref for Remote {
@@ -43,7 +43,7 @@ impl Store for Remote {
     }
 }
 
-/// How much, in words of the file: any algorithm that counts units.
+/// Returns a random quota in the notation of the policy file: any algorithm that counts units.
 pub(crate) fn amount(rng: &mut fastrand::Rng) -> String {
     let mut rate = || format!("{}/{}s", rng.u8(1..12), rng.u8(1..30));
     match (rate(), rate(), rng.u8(..9)) {
@@ -57,7 +57,7 @@ pub(crate) fn amount(rng: &mut fastrand::Rng) -> String {
         (a, b, _) => {
             let algorithm =
                 ["token-bucket", "gcra", "fixed-window", "sliding-window", "sliding-log"][rng.usize(..5)];
-            // Two windows of one length are one too many.
+            // Two windows of one length are an error.
             format!("windows: [{a}, {}/{}m], algorithm: {algorithm}", rng.u8(5..60), b.len())
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn whether(word: &str, chance: bool) -> String {
     format!(", {word}: {chance}")
 }
 
-/// One of three callers, asking for a little or for much.
+/// Returns a request of one of three callers, with a small or a large cost.
 pub(crate) fn call(rng: &mut fastrand::Rng) -> Call<'static> {
     let call = Call::new("GET", "/").ip([203, 0, 113, 9]).user(["ann", "bob", "eve"][rng.usize(..3)]);
     match rng.u8(..4) {
@@ -76,7 +76,7 @@ pub(crate) fn call(rng: &mut fastrand::Rng) -> Call<'static> {
     }
 }
 
-/// Time stands, runs, or leaps.
+/// Leaves the clock, advances it a little, or advances it far.
 pub(crate) fn pass(clock: &ManualClock, rng: &mut fastrand::Rng) {
     clock.advance(Span::from_micros(match rng.u8(..8) {
         0..3 => 0,

@@ -1,4 +1,4 @@
-//! Asking what would be decided charges nothing, and the answer is what is then decided.
+//! `consider` charges nothing, and its answer equals that of the following decision.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use tollgate::{Decision, Fate, Limiter, ManualClock, MemoryStore, Receipt, Span}
 
 use crate::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
 
-/// Limits of all kinds; whether some of them count refusals.
+/// Returns limits of all kinds, and whether some of them count refusals.
 fn limits(rng: &mut fastrand::Rng) -> (String, bool) {
     let mut text = String::from("limits:\n");
     let mut counts_any = false;
@@ -23,8 +23,8 @@ fn limits(rng: &mut fastrand::Rng) -> (String, bool) {
     (text, counts_any)
 }
 
-/// Who lets the request pass.
-fn said(decision: &Decision<'_>) -> (bool, Vec<bool>) {
+/// Returns whether the decision and each limit admit the request.
+fn admissions(decision: &Decision<'_>) -> (bool, Vec<bool>) {
     (decision.is_allowed(), decision.limits().map(|it| it.outcome().is_admitted()).collect())
 }
 
@@ -32,7 +32,7 @@ fn waits(decision: &Decision<'_>) -> Vec<Option<Span>> {
     decision.limits().map(|it| it.outcome().retry_after()).collect()
 }
 
-/// Everything a decision says, to the last number.
+/// Returns all outcomes of a decision.
 fn all(decision: &Decision<'_>) -> Vec<(String, tollgate::Outcome)> {
     decision.limits().map(|it| (it.name().to_owned(), *it.outcome())).collect()
 }
@@ -46,40 +46,40 @@ fn release(limiter: &Memory, held: &mut Vec<Receipt>, at: usize) {
 }
 
 #[test]
-fn a_question_is_answered_as_the_request_then_is_and_leaves_no_trace() {
+fn consider_answers_as_the_next_decision_and_leaves_no_trace() {
     let (mut allowed, mut refused) = (0, 0);
     for seed in 0..400 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (text, counts_refusals) = limits(&mut rng);
         let clock = ManualClock::at(START);
-        let (asked_first, never_asked) = (limiter(&text, &clock), limiter(&text, &clock));
+        let (considering, deciding_only) = (limiter(&text, &clock), limiter(&text, &clock));
         let (mut held, mut held_too) = (Vec::new(), Vec::new());
         for step in 0..80 {
-            let (context, asked) = (format!("seed {seed}, step {step}\n{text}"), call(&mut rng));
-            let keys = asked_first.store().usage().keys;
+            let (context, request) = (format!("seed {seed}, step {step}\n{text}"), call(&mut rng));
+            let keys = considering.store().usage().keys;
             for _ in 0..rng.usize(1..3) {
-                let question = pollster::block_on(asked_first.consider(&asked)).unwrap();
-                assert_eq!(question.owner(), None, "nobody holds anything for a question");
-                assert_eq!(asked_first.store().usage().keys, keys, "{context}");
+                let question = pollster::block_on(considering.consider(&request)).unwrap();
+                assert_eq!(question.owner(), None, "`consider` takes no slot");
+                assert_eq!(considering.store().usage().keys, keys, "{context}");
             }
-            let question = pollster::block_on(asked_first.consider(&asked)).unwrap();
-            let decision = asked_first.check(&asked);
-            assert_eq!(said(&question), said(&decision), "{context}");
-            // What counts refusals makes the wait longer by refusing.
+            let question = pollster::block_on(considering.consider(&request)).unwrap();
+            let decision = considering.check(&request);
+            assert_eq!(admissions(&question), admissions(&decision), "{context}");
+            // A limit that counts refusals makes the wait longer by refusing.
             if !counts_refusals {
                 let limiting = |it: &Decision<'_>| it.limiting().map(|it| it.name().to_owned());
                 assert!(decision.is_allowed() || limiting(&question) == limiting(&decision), "{context}");
                 assert_eq!(waits(&question), waits(&decision), "{context}");
                 assert_eq!(question.retry_after(), decision.retry_after(), "{context}");
             }
-            let other = never_asked.check(&asked);
+            let other = deciding_only.check(&request);
             assert_eq!(all(&decision), all(&other), "{context}");
             held.extend(decision.receipt());
             held_too.extend(other.receipt());
             if rng.u8(..3) == 0 {
                 let at = rng.usize(..8);
-                release(&asked_first, &mut held, at);
-                release(&never_asked, &mut held_too, at);
+                release(&considering, &mut held, at);
+                release(&deciding_only, &mut held_too, at);
             }
             if decision.is_allowed() {
                 allowed += 1;
@@ -93,7 +93,7 @@ fn a_question_is_answered_as_the_request_then_is_and_leaves_no_trace() {
 }
 
 #[test]
-fn what_needs_no_counting_is_answered_too() {
+fn lists_and_blocks_are_considered_too() {
     let clock = ManualClock::at(START);
     let text = "
 deny: [{user: eve}]
