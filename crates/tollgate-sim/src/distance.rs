@@ -1,12 +1,14 @@
-//! How far a limit is from an exact log of the same numbers.
+//! Measures how far the decisions of a limit are from those of an exact sliding log with the same numbers.
 //!
-//! Closed loop: the limit and a log of its own decide about the same requests, each remembering what it admitted itself. Open loop:
-//! both are shown every request, admitted or not, and are asked what they think of the next one.
+//! Closed loop: the limit and the log decide the same requests, and each counts the requests that it admitted itself.
+//! Open loop: both count every request, admitted or not, and the next decision of both is compared.
 //!
-//! The face of this file is settled: `Distance::new(&quota)`, `request(key, cost, at, admitted)` in the order of time, then `closed()`, `open()`,
-//! `is_sampled()`. `admitted` is what the limit itself said, which has charged it if it said yes.
+//! Usage: `Distance::new(&quota)`, then `request(key, cost, at, admitted)` in the order of time, then `closed()`,
+//! `open()` and `is_sampled()`. `admitted` is the verdict of the limit, which has charged the request if it admitted
+//! it.
 //!
-//! Not here: deciding. The limit's own answers come from whoever runs it; for the open loop its arithmetic is asked, with room for all.
+//! Not here: deciding. The caller passes the verdicts of the limit. The open loop runs the limit's algorithm with a
+//! capacity that admits everything.
 
 mod exact_log;
 
@@ -16,23 +18,23 @@ use tollgate::{Amount, FixedWindow, Quota, Rate, SlidingWindow, State, Timestamp
 use self::exact_log::ExactLog;
 use crate::sample::{Sample, Weighs};
 
-/// How many units logs remember at most, over all keys. Beyond that only a sample of the keys is compared.
+/// The most units that all logs together remember. Beyond it, only a sample of the keys is compared.
 const MAX_LOGGED_UNITS: usize = 1 << 20;
-/// A limit of more units than this has no log to compare with.
+/// The largest limit, in units, that is compared with a log.
 const MAX_UNITS: u64 = 1 << 17;
-/// Room for everything that a log brings, within what a sliding window can count.
+/// A capacity that no log exhausts, within the range of a sliding window's counters.
 const UNLIMITED_UNITS: u64 = 1 << 30;
 
-/// How often two ways of counting disagree.
+/// Counts of the decisions in which a limit and an exact log differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Disagreement {
-    /// Requests about which both were asked.
+    /// Requests that both decided.
     pub requests: u64,
-    /// Of those, refused by the exact log.
+    /// Requests that the exact log refused.
     pub refused_by_log: u64,
-    /// Admitted, though the log refuses.
+    /// Requests that the limit admitted and the log refused.
     pub too_lax: u64,
-    /// Refused, though the log admits.
+    /// Requests that the limit refused and the log admitted.
     pub too_strict: u64,
 }
 
@@ -43,13 +45,14 @@ impl Disagreement {
         if self.requests == 0 { 0.0 } else { (self.too_lax + self.too_strict) as f64 / self.requests as f64 }
     }
 
-    /// Refused by the limit itself. Beside `refused_by_log` this is the net: a key at its limit is let through by both as often, at
-    /// other moments, and then `too_lax` and `too_strict` say how these differ and not by how much.
+    /// Requests that the limit refused. Compare it with `refused_by_log` for the net difference: for a key at its
+    /// limit, both may admit equally many requests at different moments, and then `too_lax` and `too_strict` are
+    /// large although the totals agree.
     pub const fn refused(&self) -> u64 {
         (self.refused_by_log + self.too_strict).saturating_sub(self.too_lax)
     }
 
-    /// Both together.
+    /// Returns the sum of two counts.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -68,7 +71,7 @@ impl Disagreement {
     }
 }
 
-/// A limit beside an exact log.
+/// Compares a limit with an exact log, request by request.
 ///
 /// ```
 /// # use tollgate::{Amount, FixedWindow, Quota, QuotaError, Rate, Timestamp};
@@ -87,12 +90,12 @@ impl Disagreement {
 #[derive(Debug)]
 pub struct Distance {
     limit: Rate,
-    /// The same limit with room for everything; `None` for buckets.
+    /// The same limit with a capacity that admits everything; `None` for buckets.
     shown: Option<Quota>,
     keys: Sample<TrackedKey>,
 }
 
-/// What is known of one key.
+/// The log and the counts of one key.
 #[derive(Debug)]
 struct TrackedKey {
     closed: ExactLog,
@@ -100,7 +103,7 @@ struct TrackedKey {
     open: Option<ComparedKey>,
 }
 
-/// A key whose every request is shown to both.
+/// The open loop of one key: the log and the limit both count every request.
 #[derive(Debug)]
 struct ComparedKey {
     log: ExactLog,
@@ -115,12 +118,13 @@ impl Weighs for TrackedKey {
 }
 
 impl Distance {
-    /// `None` where there is no log to compare with: slots, calendars, more than can be remembered.
+    /// Starts a comparison. Returns `None` for quotas without a comparable log: slots, calendar windows, and limits
+    /// with too many units.
     pub fn new(quota: &Quota) -> Option<Self> {
         Self::within(quota, MAX_LOGGED_UNITS)
     }
 
-    /// As [`new`](Self::new), remembering at most so many units over all keys, where several are at work at once.
+    /// Starts a comparison that remembers at most `most` units over all keys, for callers that run several at once.
     pub fn within(quota: &Quota, most: usize) -> Option<Self> {
         let (limit, shown) = match quota {
             Quota::Bucket(it) => (it.rate(), None),
@@ -137,7 +141,7 @@ impl Distance {
                 let shown = it.with_rate(Rate::new(UNLIMITED_UNITS, it.rate().period)).ok();
                 (it.rate(), shown.map(Quota::from))
             }
-            // It is the log: nothing differs, and nothing need be estimated.
+            // The limit is an exact log itself: no decision differs, and no estimate is needed.
             Quota::SlidingLog(it) => (it.rate(), None),
             Quota::Concurrency(_) => return None,
         };
@@ -145,7 +149,8 @@ impl Distance {
         (limit.count <= MAX_UNITS).then_some(Self { limit, shown, keys })
     }
 
-    /// A request of `key` (a hash of it), and whether the limit admitted it. What costs nothing is not compared.
+    /// Records a request of the key with this hash, and whether the limit admitted it. Requests without a cost are
+    /// not compared.
     pub fn request(&mut self, key: u64, cost: u64, at: Timestamp, admitted: bool) {
         if cost == 0 {
             return;
@@ -171,25 +176,26 @@ impl Distance {
                 let by_limit = shown.used(&open.state, at).saturating_add(cost) <= limit.count;
                 open.count.note(by_limit, by_log);
                 open.log.add(limit, cost, at);
-                // A single cost beyond everything is not remembered; nobody has such.
+                // A single cost above the capacity is not counted; logs do not contain such costs.
                 let _ = shown.acquire(&mut open.state, Amount::Exactly(cost), at);
             }
         });
     }
 
-    /// Each remembering what it admitted itself.
+    /// Returns the counts of the closed loop, in which each side counts the requests that it admitted.
     pub fn closed(&self) -> Disagreement {
         self.keys.values().map(|key| key.closed_count).fold(Disagreement::default(), Disagreement::and)
     }
 
-    /// Each shown every request. `None` for buckets, which have no window to look at, and for the log itself.
+    /// Returns the counts of the open loop, in which both sides count every request. `None` for buckets, which have
+    /// no window, and for the exact log.
     pub fn open(&self) -> Option<Disagreement> {
         self.shown.as_ref()?;
         let counts = self.keys.values().filter_map(|key| key.open.as_ref()).map(|open| open.count);
         Some(counts.fold(Disagreement::default(), Disagreement::and))
     }
 
-    /// Whether there were more keys than could be followed, so that only a sample of them was compared.
+    /// Whether there were more keys than fit into memory, so that only a sample of them was compared.
     pub const fn is_sampled(&self) -> bool {
         self.keys.is_thinned()
     }

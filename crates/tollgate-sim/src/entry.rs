@@ -1,7 +1,7 @@
-//! One request of a log, as a policy sees it.
+//! A request of a log, as a policy sees it.
 //!
-//! For whoever makes requests instead of reading them: `Entry::new(at, "GET", "/path?query")`, then set `client`, `cost`
-//! and `status`, and call `set_user` and the like. For whoever reads: [`Request`], [`Entry::at()`] and `status`.
+//! To create requests: `Entry::new(at, "GET", "/path?query")`, then set `client`, `cost` and `status`, and call
+//! `set_user` and the other setters. To read them: [`Request`], [`Entry::at()`] and `status`.
 //!
 //! Not here: lines and their formats (`crate::log`).
 
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use tollgate::{Request, Timestamp};
 
-/// Which text of a request. A header is two of them: its name, and right behind it its value.
+/// The field that a text belongs to. A header takes two texts: its name, followed by its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Slot {
@@ -25,19 +25,19 @@ pub(crate) enum Slot {
     HeaderValue,
 }
 
-/// Texts that a request has at most once.
+/// Number of fields that a request has at most once.
 const SINGLE: usize = Slot::HeaderName as usize;
 
-/// A part of the text of a request.
+/// A byte range in the text buffer of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: usize,
     end: usize,
 }
 
-/// One request of a log.
+/// A request of a log.
 ///
-/// Owns its text in one buffer that is used again for the next: a log of a billion lines allocates for the longest.
+/// All text is in one buffer that the next request reuses, so reading a log allocates only for its longest request.
 ///
 /// ```
 /// use tollgate::Request;
@@ -51,13 +51,13 @@ struct Span {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// When, in microseconds since 1970.
+    /// Time of the request, in microseconds since 1970.
     pub at: u64,
-    /// Who called. A name that stands in the place of an address is an address of its own: see [`crate::log`].
+    /// Address of the client. A host name in place of an address is mapped to an address: see [`crate::log`].
     pub client: Option<IpAddr>,
-    /// What it cost, where the log says so.
+    /// Cost in units, if the log states it.
     pub cost: Option<u64>,
-    /// What was answered then.
+    /// Status code of the response, if the log states it.
     pub status: Option<u16>,
     text: String,
     spans: [Option<Span>; SINGLE],
@@ -65,7 +65,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A request at a time, for a path with its query if it has one.
+    /// Creates a request at a time, in microseconds since 1970, for a path with an optional query.
     pub fn new(at: u64, method: &str, target: &str) -> Self {
         let mut entry = Self { at, ..Self::default() };
         entry.put(Slot::Method, method);
@@ -73,12 +73,12 @@ impl Entry {
         entry
     }
 
-    /// When.
+    /// Returns the time of the request.
     pub const fn at(&self) -> Timestamp {
         Timestamp::from_micros(self.at)
     }
 
-    /// Forgets everything but the memory it has.
+    /// Removes all values and keeps the allocated memory.
     pub fn clear(&mut self) {
         (self.at, self.client, self.cost, self.status) = (0, None, None, None);
         self.text.clear();
@@ -86,12 +86,12 @@ impl Entry {
         self.headers.clear();
     }
 
-    /// Calls with this method.
+    /// Sets the method.
     pub fn set_method(&mut self, method: &str) {
         self.put(Slot::Method, method);
     }
 
-    /// Asks for this path, with its query if it has one.
+    /// Sets the path, and the query if the target has one.
     pub fn set_target(&mut self, target: &str) {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -104,38 +104,38 @@ impl Entry {
         }
     }
 
-    /// Asks this host.
+    /// Sets the host.
     pub fn set_host(&mut self, host: &str) {
         self.put(Slot::Host, host);
     }
 
-    /// Is logged in.
+    /// Sets the user.
     pub fn set_user(&mut self, user: &str) {
         self.put(Slot::User, user);
     }
 
-    /// Calls with this key.
+    /// Sets the API key.
     pub fn set_api_key(&mut self, api_key: &str) {
         self.put(Slot::ApiKey, api_key);
     }
 
-    /// Belongs to this customer.
+    /// Sets the tenant.
     pub fn set_tenant(&mut self, tenant: &str) {
         self.put(Slot::Tenant, tenant);
     }
 
-    /// Is on this plan.
+    /// Sets the plan.
     pub fn set_plan(&mut self, plan: &str) {
         self.put(Slot::Plan, plan);
     }
 
-    /// Has one more header; the name in lower case.
+    /// Adds a header. The name must be in lower case.
     pub fn add_header(&mut self, name: &str, value: &str) {
         self.put(Slot::HeaderName, name);
         self.put(Slot::HeaderValue, value);
     }
 
-    /// One more text. A second one of its kind takes the place of the first, but for headers.
+    /// Stores a text. A second text of the same field replaces the first, except for headers.
     pub(crate) fn put(&mut self, slot: Slot, text: &str) {
         let start = self.text.len();
         self.text.push_str(text);

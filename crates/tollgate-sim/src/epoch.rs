@@ -1,34 +1,36 @@
-//! How long one store serves in virtual time.
+//! Decides when a simulated store is replaced by a new one.
 //!
-//! A store counts time from where it starts, for some years, and a log may reach further: one line of 1970 is enough. So a store gives way to
-//! a new one where that loses nothing: when nobody has asked for so long that all that was spent is forgotten.
+//! A store represents time as an offset from its start, for some years. A log may cover more: one line of 1970 is
+//! enough. A store is replaced when no state is lost by it: after a pause in which every charge has expired.
 //!
 //! Not here: making stores (`replay::run`, `simulate::contest`).
 
 use tollgate::{Adjustment, Amount, Overdraft, Quota, Span, Timestamp};
 
-/// A store that is younger is kept, whatever the log does.
+/// A store is not replaced before this age.
 const MIN_AGE: Span = Span::from_days(365);
-/// After a pause this long a store gives way even if something in it still counted: it would be near its end.
+/// After a pause of this length a store is replaced even if some of its state has not expired: its time range would
+/// be nearly exhausted.
 const MAX_PAUSE: Span = Span::from_days(9 * 365);
 
-/// The time of one store.
+/// The time that one store covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreEpoch {
     start: Timestamp,
     last: Timestamp,
-    /// After a pause longer than this nothing counts any more.
+    /// After a pause longer than this, all state of the store has expired.
     memory: Span,
 }
 
 impl StoreEpoch {
-    /// Of a store that starts now and counts with these.
+    /// Creates the epoch of a store that starts at `start` and counts by these quotas.
     pub(crate) fn new<'q>(start: Timestamp, quotas: impl Iterator<Item = &'q Quota>) -> Self {
         let memory = quotas.map(|quota| memory(quota, start)).max().unwrap_or(Span::ZERO);
         Self { start, last: start, memory }
     }
 
-    /// A request, not before the last one: whether it needs a new store, whose time then begins.
+    /// Whether the request at `at` needs a new store; if so, the new epoch starts there. Requests must come in the
+    /// order of time.
     pub(crate) fn is_over(&mut self, at: Timestamp) -> bool {
         let pause = at.since(self.last);
         self.last = at;
@@ -40,7 +42,8 @@ impl StoreEpoch {
     }
 }
 
-/// How long a key counts that spent all it has, and as much again; and a period, wherever windows begin.
+/// Returns the longest time for which a charge counts: a key with its capacity spent and an overdraft of one
+/// capacity, plus one period for windows that start late.
 fn memory(quota: &Quota, at: Timestamp) -> Span {
     let mut state = quota.fresh();
     let _ = quota.acquire(&mut state, Amount::Exactly(quota.capacity()), at);

@@ -1,14 +1,17 @@
-//! Policies in virtual time: what they would have done to yesterday's traffic, and what they would do to traffic of a given shape.
+//! Runs rate limit policies in virtual time: against access logs (replay) and against generated traffic (simulation).
 //!
-//! - [`log`] reads access logs: [`Entry`] by [`Entry`], in the order of their times.
-//! - [`replay`] puts them to one or several policies and reports who was refused, when, and by how much other numbers would differ.
-//! - [`traffic`] makes requests of a shape; [`simulate`] puts those, or a log, to algorithms side by side.
-//! - [`distance`] says how far a limit is from an exact log of the same numbers.
-//! - [`plot`] draws: SVG, PNG, terminal. [`page`] makes one HTML file of a replay.
+//! - [`log`] reads access logs and yields an [`Entry`] per request, in the order of their times.
+//! - [`replay`] runs a log against one or several policies and reports the refused keys, the times of refusals, and
+//!   the effect of other numbers.
+//! - [`traffic`] generates requests of a given shape; [`simulate`] runs generated traffic, or a log, against several
+//!   algorithms.
+//! - [`distance`] measures how far a limit is from an exact sliding log with the same numbers.
+//! - [`plot`] draws charts as SVG and for terminals. [`page`] renders the report of a replay as one HTML file.
 //!
-//! Everything is decided by the limiter that serves, on the store in memory, whose clock stands where the log says.
+//! All decisions are made by the same limiter that serves requests, on the in-memory store, with a clock that follows
+//! the log.
 //!
-//! Not here: files, sockets, clocks, arguments (`tollgate-cli`): this crate is handed readers and hands back reports.
+//! Not here: files, sockets, clocks and arguments (`tollgate-cli`). This crate takes readers and returns reports.
 
 pub mod distance;
 mod entry;

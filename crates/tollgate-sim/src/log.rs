@@ -1,20 +1,21 @@
-//! Access logs: lines in one of several formats, from readers, in the order of their times.
+//! Reads access logs in several formats and yields their requests in the order of their times.
 //!
-//! For users: [`Log::open`] takes [`Input`]s (a name and a reader each) and how to read them ([`ReadOptions`]), and is
-//! [`Requests`]. [`OrderedRequests`] is the same for requests at hand, for tests. The command line opens files, pipes and the
-//! progress bar: `tollgate-cli`, `replay/input.rs`.
+//! [`Log::open`] takes [`Input`]s (a name and a reader each) and [`ReadOptions`], and implements [`Requests`].
+//! [`OrderedRequests`] implements it for requests in memory, for tests. The command line opens files and pipes and
+//! draws the progress bar: `tollgate-cli`, `replay/input.rs`.
 //!
-//! The walk of a line: `source` (plain, gzip or zstd), `lines` (cut, bounded), `detect` (which format), `combined`,
-//! `json` or `csv` (what it says), `batch` (packed); all that on a thread for each input. Then `sorter` (put in order)
-//! and `merge` (several inputs), on the thread of whoever asks.
+//! A line passes `source` (plain, gzip or zstd), `lines` (split, with a bounded length), `detect` (format),
+//! `combined`, `json` or `csv` (fields) and `batch` (packing), on one thread per input. `sorter` (ordering) and
+//! `merge` (several inputs) run on the thread of the caller.
 //!
-//! A client that is no address (Apache can log names) is given one that no client has, made of the name, in
-//! `fd00::/8`: so `by: ip` tells names apart. Bytes that are no UTF-8 become `%FF` and the like.
+//! Apache can log host names instead of addresses. A host name is mapped to an address in `fd00::/8` that is derived
+//! from the name, so that `by: ip` tells names apart. Bytes that are not UTF-8 become escapes such as `%FF`.
 //!
-//! Not here: files, compression by name, clocks.
+//! Not here: files, choosing a compression by file name, clocks.
 //!
-//! Invariant: requests come in the order of their times, those of one time in the order of inputs, then of lines, as
-//! far as no line is more than [`ReadOptions::reorder`] lines late. Held by `sorter`'s and `merge`'s tests against a sort.
+//! Invariant: requests come in the order of their times; requests of the same time come in the order of inputs, then
+//! of lines. It holds as long as no line is more than [`ReadOptions::reorder`] lines late. The tests of `sorter` and
+//! `merge` compare with a sort.
 
 mod address;
 mod batch;
@@ -47,49 +48,49 @@ pub use fields::{Field, FieldError, Fields};
 pub use merge::Log;
 pub use options::{Format, Input, ReadOptions, UnknownFormat, UnknownTimezone};
 
-/// What was read so far.
+/// Counts of the lines and bytes that were read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Lines, but for empty ones and the header of a CSV file.
+    /// Lines, without empty lines and the header of a CSV file.
     pub lines: u64,
-    /// Of those, the ones that are no request in the log's format.
+    /// Lines that are not a request in the format of the log.
     pub skipped: u64,
-    /// Requests that came so late that later ones had gone before; they count at the time of those.
+    /// Requests that came after later ones had been yielded already; they count at the time of those.
     pub late: u64,
-    /// Requests whose client is a name and no address.
+    /// Requests whose client is a host name instead of an address.
     pub named: u64,
-    /// Bytes of the files, compressed if they are: what a progress bar is drawn from.
+    /// Bytes of the files, before decompression. A progress bar compares them with the file sizes.
     pub bytes: u64,
 }
 
-/// A line that is no request in the log's format.
+/// A line that is not a request in the format of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedLine {
-    /// Of which input.
+    /// Name of the input.
     pub input: String,
-    /// The number of the line, from one.
+    /// Line number, starting at 1.
     pub line: u64,
-    /// How it begins.
+    /// Beginning of the line.
     pub text: String,
 }
 
-/// Requests in the order of their times.
+/// A source of requests in the order of their times.
 pub trait Requests {
-    /// Puts the next request into `entry`, whose buffers are used again. `false`: there are no more.
+    /// Reads the next request into `entry`, whose buffers are reused. Returns `false` at the end.
     ///
-    /// An error names the input and says what to do; nothing comes after it.
+    /// An error names the input and says what to do. No request follows an error.
     fn next(&mut self, entry: &mut Entry) -> io::Result<bool>;
 
-    /// What was read so far. All of it, once there are no more.
+    /// Returns the counts so far; they are complete after `next` returned `false`.
     fn tally(&self) -> Tally;
 
-    /// The first line that is no request, if there was one: what to show to whoever wonders why lines were skipped.
+    /// Returns the first skipped line, so that messages can show an example.
     fn first_skipped(&self) -> Option<&SkippedLine> {
         None
     }
 }
 
-/// Requests at hand, already in order.
+/// Requests in memory that are already in order.
 #[derive(Debug)]
 pub struct OrderedRequests {
     entries: std::vec::IntoIter<Entry>,
@@ -97,7 +98,7 @@ pub struct OrderedRequests {
 }
 
 impl OrderedRequests {
-    /// These, as they come.
+    /// Creates a source from requests that are in the order of their times.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self { entries: entries.into_iter(), given: 0 }
     }

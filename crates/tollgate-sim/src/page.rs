@@ -1,11 +1,14 @@
-//! The report of a replay as one HTML file that can be mailed: no network, no script, light and dark, on paper too.
+//! Renders the report of a replay as one self-contained HTML file: no network access, no script, light and dark,
+//! printable.
 //!
-//! Every number stands beside the path of where it is in the JSON (`data-path`), and the JSON is in the file (`#report`): what is shown can
-//! be checked by a program, and is. Keys, paths and names come from outside: they are cut, spelt out and escaped (`sanitize`).
+//! Every number carries its path in the JSON (`data-path`), and the JSON is embedded (`#report`), so a program can
+//! check the displayed numbers. Keys, paths and names come from outside: they are truncated, and escaped by
+//! `sanitize`.
 //!
-//! Not here: what a replay finds (`replay`), how charts are drawn (`plot`).
+//! Not here: computing the report (`replay`), drawing charts (`plot`).
 //!
-//! Invariant: numbers that are shown equal the JSON. Held by `tests/page/report.mjs` of `tollgate-cli`, in a real browser.
+//! Invariant: displayed numbers equal the JSON. Tested by `tests/page/report.mjs` of `tollgate-cli`, in a real
+//! browser.
 
 mod comparison;
 mod headline;
@@ -27,7 +30,7 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
                     height='16' rx='4' fill='%232f6fdb'/%3E%3Cpath d='M4 12V4M4 5.5l8 2.5' stroke='%23fff' \
                     stroke-width='2' stroke-linecap='round'/%3E%3C/svg%3E";
 
-/// The report as one file.
+/// Renders a report as one HTML file.
 pub fn html(report: &Report) -> String {
     let mut sheet = Sheet::new();
     let first = &report.policy;
@@ -67,7 +70,7 @@ pub fn html(report: &Report) -> String {
     sheet.finish()
 }
 
-/// The JSON, in which nothing can end the element it stands in.
+/// Returns the JSON with `<` escaped, so that it cannot close its `script` element.
 fn embedded(report: &Report) -> String {
     let json = serde_json::to_string(report).unwrap_or_else(|_| "null".to_owned());
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")

@@ -1,10 +1,11 @@
-//! Pictures: what is drawn, and on what.
+//! Charts as SVG and for terminals.
 //!
-//! A [`Chart`] is measured once (`frame`: scales, round numbers, places), and drawn from that: as a scene of shapes, which becomes SVG or
-//! PNG, or on the cells of a terminal. Every picture is finite whatever the numbers are: what is no number is left out, what is too
-//! large stands at the edge. Words may come from outside: they are cut, and neither markup nor able to move a cursor.
+//! A [`Chart`] is laid out once (`frame`: scales, round numbers, positions). It is then drawn as a scene of shapes,
+//! which becomes SVG, or on the cells of a terminal. Coordinates are always finite: values that are not numbers are
+//! dropped, and values that are too large are drawn at the edge. Labels may come from outside: they are truncated and
+//! can contain neither markup nor terminal escapes.
 //!
-//! Not here: what the pictures are about (`replay`, `simulate`), the page around them (`page`), files.
+//! Not here: the content of the charts (`replay`, `simulate`), the page around them (`page`), files.
 
 pub(crate) mod cells;
 mod draw;
@@ -12,7 +13,6 @@ mod frame;
 pub(crate) mod ink;
 mod moment;
 pub mod number;
-mod png;
 mod scale;
 mod scene;
 mod svg;
@@ -20,142 +20,134 @@ mod terminal;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// A diagram with two axes.
+/// A chart with two axes.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// Above it.
+    /// Title above the chart.
     pub title: String,
-    /// What runs from left to right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// What runs from bottom to top, from zero.
+    /// Vertical axis; it starts at zero.
     pub y: Axis,
-    /// What is drawn, the first one furthest behind.
+    /// Series, drawn in this order: later series cover earlier ones.
     pub series: Vec<Series>,
-    /// Horizontal lines across, with a word to each: a limit, say.
+    /// Labeled horizontal lines, for example a limit.
     pub levels: Vec<(f64, String)>,
-    /// Vertical lines, with a word to each: where a window ends, say.
+    /// Labeled vertical lines, for example the end of a window.
     pub moments: Vec<(f64, String)>,
 }
 
-/// What an axis says.
+/// An axis of a chart.
 #[derive(Clone, Debug, Default)]
 pub struct Axis {
-    /// What is measured, with its unit.
+    /// Quantity and unit.
     pub label: String,
-    /// How its numbers are written.
+    /// Number format.
     pub numbers: Numbers,
-    /// Where it ends, if not at the largest value.
+    /// Upper end of the axis; the largest value if `None`.
     pub to: Option<f64>,
 }
 
-/// How the numbers of an axis are written.
+/// Number format of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// `1,200`, `0.5`.
+    /// Plain numbers: `1,200`, `0.5`.
     #[default]
     Plain,
-    /// A share of one, as `12 %`.
+    /// Fractions of one as percentages: `12 %`.
     Percent,
     /// Seconds since 1970, as a time of day or a date.
     Time,
-    /// Powers of ten apart.
+    /// Plain numbers on a logarithmic scale.
     Logarithmic,
 }
 
-/// One line, or row of bars.
+/// A line or a row of bars.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// What it is called in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Drawing style.
     pub mark: Mark,
-    /// What it stands for, which is what gives it its colour.
+    /// Meaning of the series, which determines its color.
     pub role: Role,
-    /// From left to right.
+    /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
     /// A line from point to point.
     #[default]
     Line,
-    /// A line that stays until the next point.
+    /// A line that keeps its value until the next point.
     Steps,
-    /// Bars from zero, each from its place as far to the right as the next one stands away.
+    /// Bars from zero; each extends to the right, up to the position of the next one.
     Bars,
     /// Dots.
     Dots,
 }
 
-/// What a series stands for. Each has one colour, the same in every picture, that can be told from the others by people who see fewer colours.
+/// Meaning of a series. Each role has the same color in every chart; the colors can be told apart by people with
+/// color vision deficiencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Everything that was asked.
+    /// All requests.
     #[default]
     Offered,
-    /// What was let through.
+    /// Admitted requests.
     Admitted,
-    /// What was not.
+    /// Refused requests.
     Refused,
-    /// One of several that are compared, by number.
+    /// One of several compared algorithms, by index.
     Contestant(u8),
 }
 
-/// A row of cells, darker where more was refused: when it happened.
+/// A row of cells over time, darker where more requests were refused.
 #[derive(Clone, Debug, Default)]
 pub struct Strip {
-    /// Before it.
+    /// Label before the row.
     pub label: String,
-    /// The start of the first cell, in seconds since 1970, and how long each is.
+    /// Start of the first cell, in seconds since 1970.
     pub from: f64,
-    /// Seconds.
+    /// Length of a cell, in seconds.
     pub step: f64,
-    /// What was asked and what refused, a cell each.
+    /// Requests and refusals of each cell.
     pub cells: Vec<(u64, u64)>,
 }
 
-/// How wide pictures are, in pixels of a screen.
+/// Width of charts, in CSS pixels.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
 
 impl Chart {
-    /// As SVG, for documents and browsers: without a background, dark where the reader's screen is.
+    /// Renders the chart as an SVG file with a transparent background that follows the color scheme of the reader.
     pub fn svg(&self) -> String {
         svg::alone(&draw::scene(self, (WIDTH, HEIGHT)))
     }
 
-    /// As part of a page that has the rules of [`ink::rules_within`].
+    /// Renders the chart as an SVG element for a page that contains the rules of [`ink::rules_within`].
     pub(crate) fn svg_within(&self, size: (f64, f64)) -> String {
         svg::within(&draw::scene(self, size))
     }
 
-    /// As PNG, on white, twice as fine as the screen it is laid out for.
-    pub fn png(&self) -> Vec<u8> {
-        png::picture(&draw::scene(self, (WIDTH, HEIGHT)))
-    }
-
-    /// For a terminal, at most `width` columns wide. With `colour` dots of Braille in colours, without plain ASCII.
-    pub fn terminal(&self, width: usize, colour: bool) -> String {
-        terminal::chart(self, width, colour)
+    /// Renders the chart for a terminal, at most `width` columns wide: colored Braille dots with `color`, else plain
+    /// ASCII.
+    pub fn terminal(&self, width: usize, color: bool) -> String {
+        terminal::chart(self, width, color)
     }
 }
 
 impl Strip {
-    /// As SVG, for documents and browsers: without a background, dark where the reader's screen is.
+    /// Renders the row as an SVG file with a transparent background that follows the color scheme of the reader.
     pub fn svg(&self) -> String {
         svg::alone(&self.scene(WIDTH))
     }
 
-    /// As PNG, on white, twice as fine as the screen it is laid out for.
-    pub fn png(&self) -> Vec<u8> {
-        png::picture(&self.scene(WIDTH))
-    }
-
-    /// For a terminal: its label if it has one, a line of cells and one of times, at most `width` columns wide. With `colour` blocks in
-    /// red, without plain ASCII.
-    pub fn terminal(&self, width: usize, colour: bool) -> String {
-        terminal::strip(self, width, colour)
+    /// Renders the row for a terminal, at most `width` columns wide: the label if there is one, a line of cells and a
+    /// line of times. Cells are red blocks with `color`, else plain ASCII.
+    pub fn terminal(&self, width: usize, color: bool) -> String {
+        terminal::strip(self, width, color)
     }
 }

@@ -1,16 +1,16 @@
-//! Replay: a log put to one or several policies, in virtual time.
+//! Runs a log against one or several policies, in virtual time.
 //!
-//! Each policy has a limiter of its own, the one that serves, and all see the log in one pass:
+//! Each policy has its own limiter, the same one that serves requests, and all policies see the log in one pass:
 //!
 //! ```text
 //! log ──► run: the limiter decides ──► tally of each limit ──► population (who), heat (when), curve (what if), distance (how exact)
 //!            └──► compare: the fate under another policy
 //! ```
 //!
-//! Nothing grows with the log: keys are followed up to a bound and then sampled (`crate::sample`), lists of the worst are sketches, cells of
-//! time widen.
+//! Memory does not grow with the log: keys are tracked up to a bound and then sampled (`crate::sample`), top lists
+//! are sketches, and time cells widen.
 //!
-//! Not here: reading logs (`crate::log`), wording the report (`tollgate-cli`, `crate::page`).
+//! Not here: reading logs (`crate::log`), rendering the report (`tollgate-cli`, `crate::page`).
 
 mod amount;
 mod candidates;
@@ -43,18 +43,18 @@ use self::tally::Room;
 use crate::Entry;
 use crate::log::{Requests, Tally};
 
-/// What is to be found out besides the totals.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What other numbers would have refused.
+    /// Compute how many requests other numbers would have refused.
     pub curves: bool,
-    /// How far each limit is from an exact log.
+    /// Compute how far each limit is from an exact log.
     pub exactness: bool,
-    /// Numbers to propose.
+    /// Which numbers to propose.
     pub suggest: Suggest,
-    /// How many keys, clients and endpoints the lists name.
+    /// Length of the lists of keys, clients and endpoints.
     pub top: usize,
-    /// Tell of this limit only. All limits decide nevertheless.
+    /// Report only this limit. All limits decide nevertheless.
     pub limit: Option<String>,
 }
 
@@ -65,13 +65,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a limit is told of.
+    /// Whether the report includes a limit.
     fn is_about(&self, name: &str) -> bool {
         self.limit.as_deref().is_none_or(|limit| limit == name)
     }
 }
 
-/// A log put to one or several policies.
+/// A log replayed against one or several policies.
 ///
 /// ```
 /// # use tollgate::Policy;
@@ -91,22 +91,23 @@ impl Settings {
 /// ```
 pub struct Replay {
     settings: Settings,
-    /// Until the first request says when it is.
+    /// Policies whose run has not started: the first request sets the clock.
     waiting: Vec<(String, Policy)>,
     runs: Vec<Run>,
-    /// Of the second policy, the third and so on.
+    /// Decisions that differ from the first policy's, for the second policy and each one after it.
     fates: Vec<Fates>,
     span: Option<(Timestamp, Timestamp)>,
 }
 
 impl Replay {
-    /// The policies and what they are called; the others are compared with the first.
+    /// Creates a replay of named policies. The first one is the reference for comparisons.
     pub fn new(policies: Vec<(String, Policy)>, settings: Settings) -> Self {
         let fates = policies.iter().skip(1).map(|_| Fates::default()).collect();
         Self { settings, waiting: policies, runs: Vec::new(), fates, span: None }
     }
 
-    /// Puts a request to all policies. They come in the order of their times; one that is late counts at the time of the one before.
+    /// Runs a request against all policies. Requests come in the order of their times; a late one counts at the time
+    /// of the one before.
     pub fn request(&mut self, entry: &Entry) {
         let at = entry.at();
         self.begin(at);
@@ -130,7 +131,7 @@ impl Replay {
         );
     }
 
-    /// Puts all requests to all policies.
+    /// Runs all requests of a source against all policies.
     pub fn run(&mut self, requests: &mut (impl Requests + ?Sized)) -> io::Result<()> {
         let mut entry = Entry::default();
         while requests.next(&mut entry)? {
@@ -139,7 +140,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What became of them.
+    /// Returns the report.
     pub fn finish(mut self, tally: &Tally) -> Report {
         self.begin(Timestamp::EPOCH);
         let several = self.runs.len() > 1;
@@ -166,7 +167,7 @@ impl Replay {
     }
 }
 
-/// A time as reports write it.
+/// Formats a time for reports.
 fn moment(at: Timestamp) -> String {
     let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
     jiff::Timestamp::from_microsecond(micros).map_or_else(|_| format!("{micros}us"), |at| at.to_string())

@@ -1,10 +1,11 @@
-//! What is remembered of each key, in memory that does not grow: of all keys while there is room, then of a sample of them.
+//! Values per key in bounded memory: of all keys while they fit, then of a sample of them.
 //!
-//! Keys are known by a hash. When there is no more room, every other key is forgotten, by a bit of its hash, and never looked at again;
-//! then every other of those that are left, and so on (Wegman's adaptive sampling). So whoever is in the sample was in it from its first
-//! request on: what is remembered of it is exact, and each key has the same chance to be in it.
+//! Keys are identified by a hash. When memory is full, every other key is dropped by a bit of its hash and ignored
+//! from then on; when it is full again, every other of the remaining keys, and so on (Wegman's adaptive sampling). A
+//! key in the sample was in it from its first request on, so its values are exact, and every key is equally likely to
+//! be in the sample.
 //!
-//! Not here: what is remembered.
+//! Not here: the values.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -12,25 +13,25 @@ use std::hash::BuildHasher as _;
 use foldhash::fast::FixedState as Placed;
 use foldhash::quality::FixedState;
 
-/// The same key has the same spot in every run, so that a report can be made again.
+/// Fixed seed: a key has the same hash in every run, so that reports are reproducible.
 const SEED: u64 = 0x746f_6c6c_6761_7465;
-/// One key in 2^this is the rarest sample.
+/// The sparsest sample keeps one key in 2^this.
 const MAX_SAMPLE_SHIFT: u32 = 30;
-/// The bits of a spot that say whether it is in the sample: others than those that a hash table looks at.
+/// First of the hash bits that decide about the sample; hash tables use other bits.
 const SAMPLE_BIT_OFFSET: u32 = 24;
 
-/// Where a key is remembered.
+/// Returns the hash that identifies a key.
 pub(crate) fn key_hash(key: &[u8]) -> u64 {
     FixedState::with_seed(SEED).hash_one(key)
 }
 
-/// Something whose size counts.
+/// A value with a size.
 pub(crate) trait Weighs {
-    /// How much room it takes, in units of the caller's choice.
+    /// Returns the size, in units of the caller's choice.
     fn weight(&self) -> usize;
 }
 
-/// What is remembered of each key, or of a sample of them.
+/// Values per key, of all keys or of a sample of them.
 #[derive(Debug)]
 pub(crate) struct Sample<T> {
     kept: HashMap<u64, T, Placed>,
@@ -41,12 +42,12 @@ pub(crate) struct Sample<T> {
 }
 
 impl<T: Weighs> Sample<T> {
-    /// Room for so much weight.
+    /// Creates a sample that holds values up to this total weight.
     pub(crate) fn new(most: usize) -> Self {
         Self { kept: HashMap::with_hasher(Placed::with_seed(SEED)), rarity: 0, weight: 0, most }
     }
 
-    /// Does something with what is remembered of a key; nothing if it is not in the sample.
+    /// Applies a function to the value of a key. Returns `None` if the key is not in the sample.
     pub(crate) fn with<R>(
         &mut self,
         key_hash: u64,
@@ -72,22 +73,22 @@ impl<T: Weighs> Sample<T> {
         self.weight = self.kept.values().map(Weighs::weight).sum();
     }
 
-    /// What is remembered of one key.
+    /// Returns the value of a key.
     pub(crate) fn get(&self, key_hash: u64) -> Option<&T> {
         self.kept.get(&key_hash)
     }
 
-    /// All that is remembered.
+    /// Returns the values of all keys in the sample.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.kept.values()
     }
 
-    /// Whether some keys were forgotten.
+    /// Whether some keys were dropped.
     pub(crate) const fn is_thinned(&self) -> bool {
         self.rarity > 0
     }
 
-    /// For how many keys so many of the sample stand.
+    /// Scales a number of sampled keys to an estimate for all keys.
     pub(crate) const fn scaled(&self, keys: u64) -> u64 {
         keys.saturating_mul(1 << self.rarity)
     }
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_bounded_fair_and_exact_about_whom_it_holds() {
+    fn a_sample_is_bounded_fair_and_exact_for_its_keys() {
         let sample = fill(200_000, 4_096);
         let held = sample.values().count();
         assert!(sample.is_thinned() && held <= 4_096, "{held}");

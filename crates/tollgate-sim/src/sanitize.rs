@@ -1,9 +1,9 @@
-//! Text from outside (keys, paths, names of files), made fit to be shown.
+//! Makes text from outside (keys, paths, file names) safe to display.
 //!
-//! It can hold anything: markup, what turns the direction of writing, what moves a cursor, megabytes. Whoever shows it cuts it and
-//! writes what cannot be seen as an escape ([`shown`]); markup is a second step, for what becomes markup ([`markup`]).
+//! Such text may contain markup, bidirectional controls, terminal escapes, or megabytes. [`shown`] truncates it and
+//! escapes characters that are not printable; [`markup`] escapes it for HTML and XML as a second step.
 
-/// At most `most` characters of it, with a `…` where it was cut, and all that is not printable as an escape.
+/// Returns at most `most` characters, with a `…` where the text was cut, and with unprintable characters as escapes.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut room = most;
@@ -25,7 +25,8 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
     out
 }
 
-/// Escaped for the text of an element and for an attribute in quotes, in HTML and in XML. What XML has no way to write is left out.
+/// Escapes text for an element or a quoted attribute, in HTML and XML. Characters that XML cannot represent are
+/// dropped.
 pub(crate) fn markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
@@ -43,7 +44,7 @@ pub(crate) fn markup(text: &str) -> String {
     out
 }
 
-/// Columns that a text takes in a terminal, rather too many than too few.
+/// Returns the columns that a text takes in a terminal; an upper bound.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars()
         .map(|char| if char < '\u{1100}' || ('\u{2000}'..'\u{2e80}').contains(&char) { 1 } else { 2 })
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_seen_is_spelt_out_and_what_is_long_is_cut() {
+    fn unprintable_characters_are_escaped_and_long_text_is_truncated() {
         assert_eq!(shown("a\u{202e}b\u{1b}[31m\n\"'\\é", 80), "a\\u{202e}b\\u{1b}[31m\\n\"'\\é");
         assert_eq!(shown("abcdef", 6), "abcdef");
         assert_eq!(shown("abcdefg", 6), "abcde…");
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn no_markup_gets_through() {
+    fn markup_is_escaped() {
         assert_eq!(markup("<b a='\"'>&amp;\0\u{85}"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;amp;");
     }
 }

@@ -1,14 +1,15 @@
-//! Algorithms side by side: on one shape of traffic, or on a log.
+//! Compares algorithms on generated traffic or on a log.
 //!
 //! ```text
 //! Flow (or log) ──arrival──► Contest: nodes decide ──answer──► Flow, which may send somebody back
 //!                               └─► counts, busiest window, series, distance from the exact log
 //! ```
 //!
-//! Each algorithm is a policy of one limit, decided by the limiter that serves, in virtual time. On a shape each has a flow of its own, since
-//! clients react to answers; a log is read once, and all are asked about each line.
+//! Each algorithm is a policy with one limit, decided by the same limiter that serves requests, in virtual time. With
+//! generated traffic, each algorithm has its own flow, because clients react to responses. A log is read once, and
+//! all algorithms decide each line.
 //!
-//! [`Simulation`] works in steps, so that whoever has other things to do can do them in between.
+//! [`Simulation`] works in steps, so that a caller can do other work in between.
 //!
 //! Not here: drawing (`plot`), arguments (`tollgate-cli`), the Lab (`tollgate-server`).
 

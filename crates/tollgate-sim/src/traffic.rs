@@ -1,10 +1,10 @@
-//! Traffic of a given shape: who asks when, and who comes back after a refusal.
+//! Generates traffic of a given shape, including clients that retry after a refusal.
 //!
-//! A [`Traffic`] is a description; [`Traffic::start`] makes a [`Flow`] of it, which tells one [`Arrival`] after the other and is told what
-//! became of each. So shapes may react to answers, as clients that retry do. The same description and seed are the same flow, as
-//! long as the answers are the same.
+//! A [`Traffic`] is a description. [`Traffic::start`] creates a [`Flow`] from it, which yields [`Arrival`]s and
+//! receives the outcome of each, because clients that retry react to outcomes. The same description, seed and
+//! outcomes give the same flow.
 //!
-//! Everything is told in terms of the rate that is tried out: a load of 1.5 is one and a half times of what may pass, and the times of a shape
+//! Numbers are relative to the tested rate: a load of 1.5 is one and a half times the rate, and the times of a shape
 //! are multiples of the rate's window.
 //!
 //! Not here: deciding (`simulate`), logs (`log`).
@@ -19,34 +19,34 @@ use tollgate::{Rate, Span};
 
 pub use flow::{Arrival, Flow, Next};
 
-/// The most clients of a flow: each has a place in memory.
+/// The most clients of a flow. Each takes memory.
 pub const MAX_CLIENTS: u32 = 100_000;
 
-/// How often a request is tried at most, whoever asks.
+/// The most attempts of a request.
 pub const MAX_ATTEMPTS: u32 = 100;
 
-/// How requests are spread over time.
+/// Distribution of requests over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Evenly.
+    /// Evenly spaced.
     Steady,
     /// Bursts at the end of one window and at the start of the next.
     Edge,
     /// On for the length of a window, off for as long.
     OnOff,
-    /// Independent of each other.
+    /// Independent of each other (Poisson process).
     Poisson,
-    /// A sudden rise that ebbs away.
+    /// A sudden rise that decays.
     FlashCrowd,
-    /// All at once, and again when refused.
+    /// All clients at once, and again after a refusal.
     RetryStorm,
-    /// From nothing to twice the load.
+    /// A linear rise from zero to twice the load.
     Ramp,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Self; 7] = [
         Self::Steady,
         Self::Edge,
@@ -57,7 +57,7 @@ impl Shape {
         Self::Ramp,
     ];
 
-    /// As it is typed.
+    /// Returns the name on the command line and in JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Steady => "steady",
@@ -70,12 +70,12 @@ impl Shape {
         }
     }
 
-    /// The shape of this word.
+    /// Returns the shape of this name.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| shape.word() == word)
     }
 
-    /// What it is, for people.
+    /// Returns a description for users.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Steady => "evenly spaced requests",
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// The load that shows what the shape is about.
+    /// Returns the default load, which shows the characteristic of the shape.
     pub const fn usual_load(self) -> f64 {
         match self {
             Self::Steady | Self::OnOff => 1.5,
@@ -99,26 +99,26 @@ impl Shape {
         }
     }
 
-    /// Whether refused requests come back.
+    /// Whether refused clients retry.
     pub const fn retries(self) -> bool {
         matches!(self, Self::RetryStorm)
     }
 }
 
-/// Whom the limit counts.
+/// The key of the simulated limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum By {
-    /// Each client on its own. The load is that of each client.
+    /// Each client has its own allowance. The load is per client.
     #[default]
     #[serde(rename = "ip")]
     Client,
-    /// All clients together. The load is that of all together.
+    /// All clients share one allowance. The load is the total.
     #[serde(rename = "global")]
     Everybody,
 }
 
 impl By {
-    /// As policies spell it.
+    /// Returns the name in policies.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Client => "ip",
@@ -126,21 +126,22 @@ impl By {
         }
     }
 
-    /// The one of this word.
+    /// Returns the variant of this name.
     pub fn of(word: &str) -> Option<Self> {
         [Self::Client, Self::Everybody].into_iter().find(|it| it.word() == word)
     }
 }
 
-/// What clients do when they are refused.
+/// Behavior of clients after a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Retry {
-    /// Whether they wait as long as they are told. Those that do not wait a second, then two, then four and so on, up to the rate's
-    /// window.
+    /// Whether clients wait for `Retry-After`. Other clients back off: one second, then two, four and so on, up to
+    /// the window of the rate.
     pub honours_retry_after: bool,
-    /// Whether chance is added. After a wait that was told: up to as long again; other waits: anything up to their length.
+    /// Whether waits are randomized: `Retry-After` is extended by up to its length; a backoff is a random time up to
+    /// its length.
     pub jitter: bool,
-    /// How often a request is tried in all.
+    /// The most attempts of a request, including the first.
     pub attempts: u32,
 }
 
@@ -150,7 +151,7 @@ impl Default for Retry {
     }
 }
 
-/// Traffic, described.
+/// Description of generated traffic.
 ///
 /// ```
 /// # use tollgate::{Rate, Span};
@@ -164,34 +165,34 @@ impl Default for Retry {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
-    /// How requests are spread.
+    /// Distribution over time.
     pub shape: Shape,
-    /// The rate that is tried out.
+    /// The tested rate.
     pub rate: Rate,
-    /// How many requests are meant, as a multiple of that rate.
+    /// Requests as a multiple of the rate.
     pub load: f64,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u32,
-    /// Whose load that is.
+    /// Whether load and limit are per client or shared.
     pub by: By,
-    /// How long it goes on.
+    /// Length of the traffic.
     pub duration: Span,
-    /// What refused clients do, where the shape has them come back.
+    /// Behavior of refused clients, for shapes with retries.
     pub retry: Retry,
-    /// Other numbers, other chances.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Why traffic cannot be made.
+/// Reason why a description is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrafficError {
-    /// Nobody, or too many.
+    /// Number of clients out of range.
     Clients,
-    /// Not a load: not a number, nothing, or too much.
+    /// Load out of range or not a number.
     Load,
-    /// No time at all, or more than four years.
+    /// Duration zero, or more than four years.
     Duration,
-    /// Not once, or too often.
+    /// Number of attempts out of range.
     Attempts,
 }
 
@@ -208,11 +209,12 @@ impl std::fmt::Display for TrafficError {
 
 impl std::error::Error for TrafficError {}
 
-/// Four years, as in any quota.
+/// Four years, the longest period of a quota.
 const MAX_PERIOD: Span = Span::from_micros(1 << 47);
 
 impl Traffic {
-    /// As it is usually looked at: ten windows long, one client, or twenty that share one allowance where they retry.
+    /// Creates traffic with defaults: ten windows long, one client, or twenty clients with a shared allowance for
+    /// shapes with retries.
     pub const fn new(shape: Shape, rate: Rate) -> Self {
         let crowd = shape.retries();
         Self {
@@ -227,7 +229,7 @@ impl Traffic {
         }
     }
 
-    /// Whether such traffic can be made.
+    /// Checks that the description is valid.
     pub fn check(&self) -> Result<(), TrafficError> {
         if !(1..=MAX_CLIENTS).contains(&self.clients) {
             return Err(TrafficError::Clients);
@@ -244,7 +246,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// About how many requests that is, without those that come back.
+    /// Estimates the number of requests, without retries.
     #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn expected(&self) -> f64 {
         let budgets = match self.by {
@@ -255,7 +257,7 @@ impl Traffic {
         budgets * self.load * self.rate.count as f64 * windows
     }
 
-    /// Begins.
+    /// Starts a flow.
     pub fn start(&self) -> Flow {
         Flow::new(self)
     }

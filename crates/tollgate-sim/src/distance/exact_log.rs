@@ -1,7 +1,8 @@
-//! An exact log of one key: the yardstick.
+//! An exact sliding log of one key: the reference for comparisons.
 //!
-//! What `tollgate::SlidingLog` decides, for logs that are asked millions of times: it keeps the sum of what is in view instead of adding it
-//! up at each request, and can be shown more than it admits. Held to be the same by `tests`.
+//! It decides as `tollgate::SlidingLog` does. It is faster for millions of requests, because it keeps the sum of the
+//! window instead of adding it up for each request, and it can count requests that it would refuse. `tests` compares
+//! both.
 
 use std::collections::VecDeque;
 
@@ -10,13 +11,13 @@ use tollgate::{Rate, Timestamp};
 /// The units of one key in `(t - W, t]`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExactLog {
-    /// When, and how many; the oldest first.
+    /// Times and units, oldest first.
     entries: VecDeque<(u64, u64)>,
     units: u64,
 }
 
 impl ExactLog {
-    /// Whether `cost` more would still be within the limit.
+    /// Whether `cost` more units fit into the limit.
     pub(super) fn has_room(&mut self, limit: Rate, cost: u64, now: Timestamp) -> bool {
         while let Some(&(at, units)) = self.entries.front()
             && at.saturating_add(limit.period.as_micros()) <= now.as_micros()
@@ -27,16 +28,16 @@ impl ExactLog {
         self.units.saturating_add(cost) <= limit.count
     }
 
-    /// Remembers so much more, admitted or not.
+    /// Adds units, whether they were admitted or not.
     pub(super) fn add(&mut self, limit: Rate, cost: u64, now: Timestamp) {
-        // More than the limit refuses whatever comes, and no more than that needs to be known.
+        // A sum above the limit refuses every request, so a larger sum need not be stored.
         let cost = cost.min(limit.count.saturating_add(1));
         match self.entries.back_mut() {
             Some((at, units)) if *at == now.as_micros() => *units += cost,
             _ => self.entries.push_back((now.as_micros(), cost)),
         }
         self.units += cost;
-        // What is older than the newest units that already fill the limit does not matter: those leave last.
+        // Entries older than the newest units that fill the limit do not matter: those units expire last.
         while let Some(&(_, units)) = self.entries.front()
             && self.units - units > limit.count
         {
@@ -45,7 +46,7 @@ impl ExactLog {
         }
     }
 
-    /// How much it remembers.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

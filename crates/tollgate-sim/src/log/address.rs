@@ -1,20 +1,20 @@
-//! Who called: an address in one of the ways that logs write it, or a name.
+//! The client of a log line: an address in one of several notations, or a host name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The client of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
-    /// The log does not say.
+    /// The line has no client.
     Unknown,
     Address(IpAddr),
-    /// A name, as an address that no client has.
+    /// A host name, mapped to an address that no client has.
     Name(IpAddr),
 }
 
 impl Client {
-    /// From what stands in a log: an address, with a port or brackets or a zone perhaps; the first of a list, as
-    /// `X-Forwarded-For` is; `-` or nothing; or a name.
+    /// Reads a client field: an address, optionally with port, brackets or zone; the first of a list, as in
+    /// `X-Forwarded-For`; `-` or an empty text; or a host name.
     pub(super) fn read(text: &[u8]) -> Self {
         if let Some(address) = v4(text) {
             return Self::Address(IpAddr::V4(address));
@@ -29,7 +29,7 @@ impl Client {
         }
     }
 
-    /// Whether a text is an address, and nothing else.
+    /// Whether a text is exactly an address.
     pub(super) fn is_address(text: &[u8]) -> bool {
         matches!(Self::read(text), Self::Address(_))
     }
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// Four numbers with dots between, which nearly every line has.
+/// Parses a dotted IPv4 address, the common case.
 fn v4(text: &[u8]) -> Option<Ipv4Addr> {
     let mut numbers = [0_u8; 4];
     let mut parts = text.split(|byte| *byte == b'.');
@@ -60,7 +60,7 @@ fn v4(text: &[u8]) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| Ipv4Addr::from(numbers))
 }
 
-/// Everything else that is an address.
+/// Parses every other notation of an address.
 fn address(text: &str) -> Option<IpAddr> {
     if let Some(rest) = text.strip_prefix('[') {
         let (inner, _) = rest.split_once(']')?;
@@ -82,15 +82,16 @@ fn v6(text: &str) -> Option<IpAddr> {
     address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
-/// An address for a name: the same for the same name in any case, in a network of its own, since policies count IPv6
-/// by networks of 64 bits. Those of `fd00::/8` are nobody's on the internet (RFC 4193).
+/// Maps a host name to an address in its own /64 network, because policies count IPv6 clients by /64. The mapping
+/// ignores case. Addresses of `fd00::/8` are not routed on the internet (RFC 4193).
 fn stand_in(name: &[u8]) -> IpAddr {
-    // FNV-1a: the same on every machine and in every release, so that a report can be compared with last week's.
+    // FNV-1a: the hash is the same on every machine and in every release, so reports of different weeks can be
+    // compared.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in name {
         hash = (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01b3);
     }
-    // What was hashed last has moved the upper bits only: mix once more before the upper eight are given up.
+    // The last bytes affect mainly the upper bits: mix them down before the upper eight bits are cut off.
     hash = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let network = (0xfd << 56) | (hash >> 8);
     IpAddr::V6(Ipv6Addr::from(u128::from(network) << 64 | 1))
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_an_address_in_any_writing_or_a_name() {
+    fn a_client_is_an_address_in_any_notation_or_a_host_name() {
         let addresses = [
             ("203.0.113.9", "203.0.113.9"),
             ("203.0.113.9:51234", "203.0.113.9"),

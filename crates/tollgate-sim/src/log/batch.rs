@@ -1,6 +1,6 @@
-//! Requests packed one behind the other: their text in one string, everything else in fixed sizes.
+//! Packed requests: the text of all requests in one string, all other values in fixed-size records.
 //!
-//! Invariant: each record owns the stretch of text and marks between the end of the one before and its own.
+//! Invariant: each record owns the text and the marks between the end of the record before it and its own end.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use super::text;
 use crate::Entry;
 use crate::entry::Slot;
 
-/// Full at so many requests, or so much text, whichever comes first: small enough to be in a near cache still when it
-/// is looked at on the other side.
+/// The most requests and bytes of text of a batch. It is small enough to be in the cache when the receiving thread
+/// reads it.
 const MAX_BATCH: (usize, usize) = (1_024, 256 << 10);
 
-/// Where a text ends, and what it is.
+/// End and field of a text.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     slot: Slot,
@@ -30,7 +30,7 @@ struct Record {
     marks_end: u32,
 }
 
-/// What a line says besides texts.
+/// The values of a line that are not text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) at: u64,
@@ -39,13 +39,13 @@ pub(super) struct Facts {
     pub(super) status: Option<u16>,
 }
 
-/// A stretch of requests in the order of their lines.
+/// A batch of requests in the order of their lines.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     text: String,
     marks: Vec<Mark>,
     records: Vec<Record>,
-    /// Requests whose client is a name.
+    /// Requests whose client is a host name.
     named: u64,
 }
 
@@ -69,13 +69,13 @@ impl Batch {
         self.named = 0;
     }
 
-    /// One more text of the request in the making.
+    /// Adds a text to the unfinished request.
     pub(super) fn put(&mut self, slot: Slot, bytes: &[u8]) {
         text::append(&mut self.text, bytes);
         self.mark(slot);
     }
 
-    /// One more header of the request in the making; the name in lower case.
+    /// Adds a header to the unfinished request. The name must be in lower case.
     pub(super) fn put_header(&mut self, name: &str, value: &[u8]) {
         self.text.push_str(name);
         self.mark(Slot::HeaderName);
@@ -83,11 +83,11 @@ impl Batch {
     }
 
     fn mark(&mut self, slot: Slot) {
-        // A batch ends soon after 256 KiB of text, and no line is longer than 1 MiB.
+        // A batch ends soon after 256 KiB of text, and lines are at most 1 MiB long.
         self.marks.push(Mark { slot, end: small(self.text.len()) });
     }
 
-    /// The request in the making is one.
+    /// Completes the unfinished request.
     pub(super) fn finish(&mut self, facts: Facts) {
         self.named += u64::from(matches!(facts.client, Client::Name(_)));
         self.records.push(Record {
@@ -100,19 +100,19 @@ impl Batch {
         });
     }
 
-    /// The request in the making is none.
+    /// Discards the unfinished request.
     pub(super) fn abandon(&mut self) {
         let (text, marks) = self.start(self.records.len());
         self.text.truncate(text);
         self.marks.truncate(marks);
     }
 
-    /// When the request of this number was made.
+    /// Returns the time of a request, in microseconds since 1970.
     pub(super) fn at(&self, index: usize) -> u64 {
         self.records[index].at
     }
 
-    /// Memory that one request takes here.
+    /// Returns the memory that a request takes in the batch.
     pub(super) fn bytes(&self, index: usize) -> usize {
         let ((text, marks), record) = (self.start(index), &self.records[index]);
         (record.text_end as usize - text)
@@ -120,7 +120,7 @@ impl Batch {
             + size_of::<Record>()
     }
 
-    /// Unpacks one request.
+    /// Unpacks a request.
     pub(super) fn load(&self, index: usize, entry: &mut Entry) {
         let ((mut start, marks), record) = (self.start(index), &self.records[index]);
         entry.clear();
@@ -132,7 +132,7 @@ impl Batch {
         }
     }
 
-    /// Packs one request of another batch behind those that are here.
+    /// Appends a request of another batch.
     pub(super) fn copy(&mut self, from: &Self, index: usize) {
         let ((text, marks), record) = (from.start(index), &from.records[index]);
         let base = self.text.len();
@@ -143,7 +143,7 @@ impl Batch {
         self.records.push(Record { text_end, marks_end, ..*record });
     }
 
-    /// Where text and marks of a record begin.
+    /// Returns the start of a record's text and marks.
     fn start(&self, index: usize) -> (usize, usize) {
         match index.checked_sub(1).and_then(|before| self.records.get(before)) {
             Some(before) => (before.text_end as usize, before.marks_end as usize),

@@ -1,10 +1,11 @@
-//! The lines of nginx and Apache: common, combined, with a host before or more fields behind.
+//! The line formats of nginx and Apache: common and combined, optionally with a host first or further fields at the
+//! end.
 //!
 //! `[HOST] CLIENT IDENT USER [TIME] "REQUEST" STATUS BYTES "REFERER" "USER AGENT" …`
 //!
-//! A line is a request if it has a client, a time in brackets and something in quotes behind it: a log of real traffic
-//! holds handshakes, empty requests and attacks, and each of them was one more request. The rest is read as far as
-//! it is there.
+//! A line is a request if it has a client, a time in brackets and a quoted text after it. Logs of real traffic
+//! contain handshakes, empty requests and attacks, and each of them counts as a request. Fields after that are
+//! optional.
 
 use super::address::Client;
 use super::batch::{Batch, Facts};
@@ -13,7 +14,7 @@ use super::text::unescaped;
 use super::time::Times;
 use crate::entry::Slot;
 
-/// Reads a line into a batch. `false`: it is no request, and the batch is as it was.
+/// Reads a line into a batch. Returns `false` and leaves the batch unchanged if the line is not a request.
 pub(super) fn read(line: &[u8], times: &mut Times, batch: &mut Batch) -> bool {
     let Some((head, at, rest)) = around_the_time(line, times) else { return false };
     let Some((request, rest)) = quoted(rest.trim_ascii_start()) else { return false };
@@ -24,7 +25,7 @@ pub(super) fn read(line: &[u8], times: &mut Times, batch: &mut Batch) -> bool {
     true
 }
 
-/// What stands before the time, the time, and what stands behind it. Names of users may hold brackets.
+/// Returns the text before the time, the time, and the text after it. User names may contain brackets.
 fn around_the_time<'l>(line: &'l [u8], times: &mut Times) -> Option<(&'l [u8], u64, &'l [u8])> {
     for open in memchr::memchr_iter(b'[', line) {
         if open == 0 || line[open - 1] != b' ' {
@@ -39,7 +40,7 @@ fn around_the_time<'l>(line: &'l [u8], times: &mut Times) -> Option<(&'l [u8], u
     None
 }
 
-/// The client, and host and user if they are there.
+/// Reads the client, and the host and user if present.
 fn put_head(batch: &mut Batch, head: &[u8]) -> Option<Client> {
     let (first, mut rest) = word(head);
     if first.is_empty() {
@@ -54,7 +55,7 @@ fn put_head(batch: &mut Batch, head: &[u8]) -> Option<Client> {
             rest = behind;
         }
     }
-    // A list of addresses, where the first field is that of a proxy.
+    // A list of addresses; the first field belongs to a proxy.
     let mut last = first;
     while last.ends_with(b",") {
         (last, rest) = word(rest);
@@ -66,14 +67,14 @@ fn put_head(batch: &mut Batch, head: &[u8]) -> Option<Client> {
     Some(client)
 }
 
-/// The status, and puts referer and user agent where they are.
+/// Reads status, referer and user agent, and returns the status.
 fn put_tail(batch: &mut Batch, rest: &[u8]) -> Option<u16> {
     let (status, rest) = word(rest.trim_ascii_start());
     let (_bytes, rest) = word(rest);
     let mut rest = rest;
     for name in ["referer", "user-agent"] {
         let [b'"', inner @ ..] = rest else { break };
-        // A line that was cut off has no last quote.
+        // A truncated line has no closing quote.
         let (value, behind) = quoted(rest).unwrap_or((inner, b""));
         if value != b"-" && !value.is_empty() {
             batch.put_header(name, &unescaped(value));
@@ -88,7 +89,7 @@ fn put_tail(batch: &mut Batch, rest: &[u8]) -> Option<u16> {
     }
 }
 
-/// The first word, and what stands behind the blanks that end it.
+/// Splits off the first word and the blanks after it.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', text) {
         Some(end) => (&text[..end], text[end..].trim_ascii_start()),
@@ -96,10 +97,10 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What stands in quotes at the start of a text, and what stands behind them.
+/// Splits a quoted text off the start.
 ///
-/// The quote that ends it has a blank or nothing behind it, and no backslash before it. If there is none, for not
-/// every server writes backslashes, it is the next quote of all.
+/// The closing quote is followed by a blank or the end and has no backslash before it. Some servers do not write
+/// backslashes: if there is no such quote, the next quote closes the text.
 fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let [b'"', inner @ ..] = text else { return None };
     let parts = |end: usize| (&inner[..end], &inner[end + 1..]);
@@ -119,7 +120,7 @@ fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     memchr::memchr(b'"', inner).map(parts)
 }
 
-/// `example.com:443`.
+/// Whether a text ends with a port, such as `example.com:443`.
 fn has_port(text: &[u8]) -> bool {
     let mut parts = text.rsplitn(2, |byte| *byte == b':');
     let port = parts.next().unwrap_or_default();

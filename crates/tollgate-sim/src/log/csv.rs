@@ -1,4 +1,4 @@
-//! Columns with commas, semicolons or tabs between them (RFC 4180), by the names in the first line or by numbers.
+//! Reads CSV with commas, semicolons or tabs (RFC 4180). Columns are identified by the header or by number.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -8,30 +8,30 @@ use super::fields::Fields;
 use super::row::{FieldName, Row};
 use super::time::Times;
 
-/// What may stand between two columns.
+/// Supported delimiters.
 const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 
-/// Reads rows of columns.
+/// A parser of CSV rows.
 #[derive(Debug)]
 pub(super) struct Csv {
     delimiter: u8,
-    /// For each column what it is wanted as.
+    /// For each column, the fields that it supplies.
     columns: Vec<Vec<FieldName>>,
     row: Row,
     has_header: bool,
 }
 
-/// What is wrong with a header.
+/// Reason why a header is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
-    /// No column is known to be the time.
+    /// No column is known as the time. Holds the header.
     NoTime(String),
-    /// Somebody named a column that is not there.
+    /// `--field` names a column that the header does not have. Holds the column and the header.
     NoColumn(String, String),
 }
 
 impl Csv {
-    /// For a file with this first line: a header, unless columns are numbered.
+    /// Creates a parser for a file with this first line, which is the header unless columns are numbered.
     pub(super) fn new(first: &[u8], fields: &Fields, times: &mut Times) -> Result<Self, HeaderError> {
         if fields.are_numbers() {
             Ok(Self::numbered(first, fields, times))
@@ -62,7 +62,7 @@ impl Csv {
 
     fn numbered(first: &[u8], fields: &Fields, times: &mut Times) -> Self {
         let delimiter = DELIMITERS.into_iter().max_by_key(|delimiter| {
-            // Of those that stand there equally often, the comma.
+            // Prefer the comma if delimiters occur equally often.
             (names(first, *delimiter).len(), *delimiter == b',')
         });
         let delimiter = delimiter.unwrap_or(b',');
@@ -73,7 +73,7 @@ impl Csv {
             else {
                 continue;
             };
-            // No row has more bytes than a line may have.
+            // A row cannot have more columns than a line has bytes.
             if index < super::lines::MAX_LINE_BYTES {
                 columns.resize(columns.len().max(index + 1), Vec::new());
                 columns[index].push(wanted);
@@ -84,7 +84,7 @@ impl Csv {
         csv
     }
 
-    /// Whether the first line is none of the rows.
+    /// Whether the first line is a header.
     pub(super) fn has_header(&self) -> bool {
         self.has_header
     }
@@ -93,7 +93,7 @@ impl Csv {
         self.delimiter
     }
 
-    /// Reads a row into a batch. `false`: it is no request, and the batch is as it was.
+    /// Reads a row into a batch. Returns `false` and leaves the batch unchanged if the row is not a request.
     pub(super) fn read(&mut self, line: &[u8], times: &mut Times, batch: &mut Batch) -> bool {
         self.row.clear();
         let mut columns = self.columns.iter();
@@ -108,8 +108,8 @@ impl Csv {
     }
 }
 
-/// Where the row at the start of these bytes ends: at the first end of a line that stands in no quotes.
-/// `None`: not within these bytes.
+/// Returns the end of the row that starts at the first byte: the first newline outside quotes. `None` if it is not
+/// within these bytes.
 pub(super) fn row_end(bytes: &[u8], delimiter: u8) -> Option<usize> {
     let newline = memchr::memchr(b'\n', bytes);
     let first_line = &bytes[..newline.unwrap_or(bytes.len())];
@@ -131,7 +131,7 @@ pub(super) fn row_end(bytes: &[u8], delimiter: u8) -> Option<usize> {
     None
 }
 
-/// The columns of a first line, as text.
+/// Returns the columns of the first line as text.
 fn names(line: &[u8], delimiter: u8) -> Vec<String> {
     let mut names = Vec::new();
     each(line, delimiter, |value| {
@@ -141,7 +141,7 @@ fn names(line: &[u8], delimiter: u8) -> Vec<String> {
     names
 }
 
-/// Hands over the columns of a row, one after the other, without their quotes.
+/// Calls `take` with each column of a row, without quotes.
 fn each(line: &[u8], delimiter: u8, mut take: impl FnMut(Cow<'_, [u8]>) -> ControlFlow<()>) {
     let mut rest = Some(line);
     while let Some(line) = rest {
@@ -150,7 +150,7 @@ fn each(line: &[u8], delimiter: u8, mut take: impl FnMut(Cow<'_, [u8]>) -> Contr
             _ => (Cow::Borrowed(&b""[..]), line),
         };
         let end = memchr::memchr(delimiter, behind);
-        // What stands behind closing quotes belongs to the column, if it is no column of its own.
+        // Text after a closing quote belongs to the same column.
         let tail = &behind[..end.unwrap_or(behind.len())];
         let value = match (value.is_empty(), tail.is_empty()) {
             (_, true) => value,
@@ -164,7 +164,7 @@ fn each(line: &[u8], delimiter: u8, mut take: impl FnMut(Cow<'_, [u8]>) -> Contr
     }
 }
 
-/// What stands before the closing quote, and what stands behind it. Two quotes are one that stands for itself.
+/// Returns the text before the closing quote, and the text after it. Two quotes are an escaped quote.
 fn unquoted(text: &[u8]) -> (Cow<'_, [u8]>, &[u8]) {
     let mut value = Cow::Borrowed(&text[..0]);
     let mut from = 0;
@@ -182,7 +182,7 @@ fn unquoted(text: &[u8]) -> (Cow<'_, [u8]>, &[u8]) {
         }
         from = quote + 2;
     }
-    // Never closed: the rest of the line.
+    // Without a closing quote, the value is the rest of the line.
     value.to_mut().extend_from_slice(&text[from..]);
     (value, b"")
 }

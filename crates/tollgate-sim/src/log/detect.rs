@@ -1,4 +1,4 @@
-//! Which format a log is in, by its first lines.
+//! Detects the format of a log by its first lines.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use super::options::{Format, ReadOptions};
 use super::time::Times;
 use super::{combined, text};
 
-/// Lines looked at before a log is given up as none.
+/// The most lines that are probed before a log is rejected.
 const MAX_PROBED_LINES: usize = 1_000;
 
-/// Reads lines of one format.
+/// A parser of one format.
 #[derive(Debug)]
 pub(super) enum Parser {
     Combined,
@@ -23,7 +23,7 @@ pub(super) enum Parser {
 }
 
 impl Parser {
-    /// For lines that begin like these. `None`: there are no lines.
+    /// Creates a parser for the format of the first lines. `None` if there are no lines.
     pub(super) fn find(lines: &Lines, reading: &ReadOptions, times: &mut Times) -> io::Result<Option<Self>> {
         let Some(first) = lines.ahead().next() else { return Ok(None) };
         let fields = &reading.fields;
@@ -80,7 +80,7 @@ impl Parser {
         };
         match Self::csv(first, fields, times) {
             Ok(csv) => Ok(csv),
-            // Somebody named fields, and this is no JSON.
+            // `--field` was given and the log is not JSON, so it must be a CSV file without that column.
             Err(error @ HeaderError::NoColumn(..)) => Err(wrong(&header_text(&error))),
             Err(HeaderError::NoTime(_)) => Err(unknown()),
         }
@@ -94,7 +94,7 @@ impl Parser {
         Csv::new(first, fields, times).map(|csv| Self::Csv(Box::new(csv)))
     }
 
-    /// Reads a line into a batch. `false`: it is no request, and the batch is as it was.
+    /// Reads a line into a batch. Returns `false` and leaves the batch unchanged if the line is not a request.
     pub(super) fn read(&mut self, line: &[u8], times: &mut Times, batch: &mut Batch) -> bool {
         let is_request = match self {
             Self::Combined => combined::read(line, times, batch),

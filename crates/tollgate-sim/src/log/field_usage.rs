@@ -1,6 +1,6 @@
-//! Whether a log has the fields that somebody named: one that is spelt wrongly would otherwise go unnoticed.
+//! Detects fields of `--field` that no request of a log has, which are probably misspelled.
 //!
-//! Not here: CSV without such a column, which is a mistake at once (`csv`).
+//! Not here: a missing CSV column, which is an error at the start (`csv`).
 
 use tollgate::Request as _;
 
@@ -8,19 +8,19 @@ use super::fields::Field;
 use super::options::ReadOptions;
 use crate::Entry;
 
-/// Which of the named fields were met so far.
+/// The fields of `--field` that have occurred so far.
 #[derive(Debug)]
 pub struct FieldUsage {
-    /// Not yet, and under which names they were looked for.
+    /// Fields that have not occurred, with the names that were looked for.
     missing: Vec<(Field, Vec<String>)>,
-    /// The names of the cost, where somebody named them.
+    /// The names of the cost, if `--field` gives them.
     cost: Option<Vec<String>>,
     requests: u64,
     without_cost: u64,
 }
 
 impl FieldUsage {
-    /// None of those that the reading names yet.
+    /// Creates the record for the fields that the options name.
     pub fn of(reading: &ReadOptions) -> Self {
         let fields = &reading.fields;
         let all = fields.all().into_iter();
@@ -30,15 +30,15 @@ impl FieldUsage {
         Self { missing, cost, requests: 0, without_cost: 0 }
     }
 
-    /// A request of the log.
+    /// Records a request of the log.
     pub fn request(&mut self, entry: &Entry) {
         self.requests += 1;
         self.without_cost += u64::from(entry.cost.is_none());
-        // Empty after the first lines of nearly all logs.
+        // Usually empty after the first lines.
         self.missing.retain(|(field, _)| !has(entry, field));
     }
 
-    /// What to tell of it.
+    /// Returns a message for each field that has not occurred.
     pub fn notes(&self) -> Vec<String> {
         if self.requests == 0 {
             return Vec::new();
@@ -68,7 +68,7 @@ impl FieldUsage {
 
 fn has(entry: &Entry, field: &Field) -> bool {
     match field {
-        // Without a time it is no request.
+        // A request always has a time.
         Field::Time => true,
         Field::Ip => entry.client.is_some(),
         Field::Request | Field::Path => !entry.path().is_empty(),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_never_comes_and_costs_that_are_none_are_told() {
+    fn missing_fields_and_invalid_costs_are_noted() {
         let fields = Fields::parse(&["user=who", "tenant=org", "cost=tokens", "header:X-Key=key"]).unwrap();
         let mut met = FieldUsage::of(&ReadOptions::default().fields(fields));
         assert!(met.notes().is_empty());

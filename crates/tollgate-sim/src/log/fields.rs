@@ -1,39 +1,39 @@
-//! Which field of JSON and CSV is what: what `--field` says, and what is known without it.
+//! Maps the field names of JSON and CSV logs to properties of requests: `--field`, and well-known names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::names::KNOWN;
 
-/// What a field of a log says about a request.
+/// A property of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Field {
-    /// When.
+    /// Time.
     Time,
-    /// Who called, as an address.
+    /// Address of the client.
     Ip,
-    /// `GET /path HTTP/1.1`.
+    /// Request line: `GET /path HTTP/1.1`.
     Request,
-    /// `GET`.
+    /// Method: `GET`.
     Method,
-    /// A path, with its query perhaps, or a URL.
+    /// Path, optionally with a query, or a URL.
     Path,
-    /// What stands behind the `?`.
+    /// Query, without the `?`.
     Query,
-    /// The host asked for.
+    /// Host.
     Host,
-    /// Who was logged in.
+    /// User.
     User,
-    /// The key a program called with.
+    /// API key.
     ApiKey,
-    /// The customer.
+    /// Tenant.
     Tenant,
-    /// The customer's plan.
+    /// Plan of the tenant.
     Plan,
-    /// What it cost.
+    /// Cost in units.
     Cost,
-    /// What was answered.
+    /// Status code of the response.
     Status,
     /// A header, by its name in lower case.
     Header(String),
@@ -65,17 +65,17 @@ impl FromStr for Field {
     }
 }
 
-/// Deeper than any log is nested.
+/// The deepest nesting of a field name.
 const MAX_DEPTH: usize = 8;
 
-/// What is wrong with a `--field`.
+/// Reason why a `--field` is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// There is no `=`, or nothing on one side of it.
+    /// The `=`, or the text on one side of it, is missing.
     NoPair(String),
-    /// Nothing that a request has.
+    /// The property is unknown.
     Unknown(String),
-    /// Nested too deeply.
+    /// The name is nested too deeply.
     TooDeep(String),
 }
 
@@ -97,15 +97,15 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Which field is what, as far as somebody said so.
+/// Field names that the user chose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     chosen: Vec<(Field, String)>,
 }
 
 impl Fields {
-    /// From `time=@timestamp`, `ip=client.addr`, `header:x-api-key=key` and the like. Of several for the same, the
-    /// first that a line has counts. A column of CSV may be a number, from one.
+    /// Parses entries such as `time=@timestamp`, `ip=client.addr` and `header:x-api-key=key`. If several entries name
+    /// the same property, the first one that a line has counts. A CSV column may be a number, starting at 1.
     ///
     /// ```
     /// use tollgate_sim::log::Fields;
@@ -134,22 +134,22 @@ impl Fields {
         self.chosen.is_empty()
     }
 
-    /// Whether somebody said where this is.
+    /// Whether the user chose a name for this property.
     pub(super) fn names(&self, field: &Field) -> bool {
         self.chosen.iter().any(|(chosen, _)| chosen == field)
     }
 
-    /// Those that somebody named.
+    /// Returns the names that the user chose.
     pub(super) fn chosen(&self) -> impl Iterator<Item = &str> {
         self.chosen.iter().map(|(_, name)| name.as_str())
     }
 
-    /// Whether columns are numbered, and not named.
+    /// Whether columns are identified by number.
     pub(super) fn are_numbers(&self) -> bool {
         self.names(&Field::Time) && self.chosen().all(|name| name.parse::<u32>().is_ok_and(|it| it > 0))
     }
 
-    /// Each field with all its names in lower case, the ones to prefer first.
+    /// Returns each property with all of its names in lower case, in order of preference.
     pub(super) fn all(&self) -> Vec<(Field, Vec<String>)> {
         let mut all: Vec<(Field, Vec<String>)> = Vec::new();
         for (field, name) in &self.chosen {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_name_is_of_a_field_and_in_lower_case() {
+    fn every_well_known_name_is_lower_case_and_belongs_to_a_field() {
         for (what, names) in KNOWN {
             assert!(what.parse::<Field>().is_ok(), "{what}");
             assert!(names.iter().all(|it| *it == it.to_ascii_lowercase()), "{what}");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_says_what_to_write() {
+    fn an_invalid_field_says_what_to_write() {
         let cases = [
             ("time", "write WHAT=NAME"),
             ("=x", "write WHAT=NAME"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_named_takes_the_place_of_what_is_known() {
+    fn chosen_names_replace_well_known_names() {
         let fields = Fields::parse(&["ip=Peer", "ip=peer2"]).unwrap();
         let all = fields.all();
         let names = |field: &Field| all.iter().find(|(it, _)| it == field).map(|(_, names)| names.clone());

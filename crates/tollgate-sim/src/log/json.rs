@@ -1,8 +1,8 @@
-//! Lines that are an object of JSON each.
+//! Reads lines of JSON, one object per line.
 //!
-//! Names may be nested (`request.headers.user-agent`) or written with dots as they are; of a list the first element
-//! counts. A line is a request if it has a time and anything else that a request has: programs write other things
-//! into the same file. Who named the time themselves (`--field time=…`) means every line that has it.
+//! Names may be nested (`request.headers.user-agent`) or contain dots literally. Of a list, the first element counts.
+//! A line is a request if it has a time and at least one other property, because programs write other events into the
+//! same file. With `--field time=…`, every line with that field is a request.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use super::row::{FieldName, Row};
 use super::text;
 use super::time::Times;
 
-/// Reads lines of JSON.
+/// A parser of JSON lines.
 #[derive(Debug)]
 pub(super) struct Json {
     tree: Node,
@@ -25,16 +25,16 @@ pub(super) struct Json {
     time_suffices: bool,
 }
 
-/// The names to look for in one object: what to do with the value of each.
+/// The names to look for in one object.
 #[derive(Debug, Default)]
 struct Node {
-    /// The value itself is wanted, under these names.
+    /// Indices of the properties that the value itself supplies.
     here: Vec<usize>,
     within: HashMap<String, Node>,
 }
 
 impl Node {
-    /// Wants a name in each way that its dots can be read.
+    /// Adds a name in every reading of its dots.
     fn want(&mut self, name: &str, wanted: usize) {
         self.within.entry(name.to_owned()).or_default().here.push(wanted);
         for (dot, _) in name.match_indices('.') {
@@ -61,12 +61,12 @@ impl Json {
         Self { tree, wanted, row, time_suffices: fields.names(&Field::Time) }
     }
 
-    /// Whether a line is an object at all.
+    /// Whether a line is a JSON object.
     pub(super) fn is_object(line: &[u8]) -> bool {
         line.trim_ascii().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(line).is_ok()
     }
 
-    /// Reads a line into a batch. `false`: it is no request, and the batch is as it was.
+    /// Reads a line into a batch. Returns `false` and leaves the batch unchanged if the line is not a request.
     pub(super) fn read(&mut self, line: &[u8], times: &mut Times, batch: &mut Batch) -> bool {
         let line = std::str::from_utf8(line).map_or_else(|_| Cow::Owned(text::lossless(line)), Cow::Borrowed);
         self.row.clear();
@@ -77,7 +77,7 @@ impl Json {
     }
 }
 
-/// An object, put into a row as far as it is wanted.
+/// Deserializes the wanted members of an object into a row.
 struct Object<'a> {
     node: &'a Node,
     wanted: &'a [FieldName],
@@ -89,7 +89,7 @@ impl Object<'_> {
         match value.as_bytes().first() {
             Some(b'{') if !node.within.is_empty() => {
                 let inner = Object { node, wanted: self.wanted, row: self.row };
-                // It has been found to be JSON already.
+                // The value was parsed as raw JSON before, so this cannot fail.
                 let _ = inner.deserialize(&mut serde_json::Deserializer::from_str(value));
             }
             None | Some(b'{') => {}
@@ -118,7 +118,7 @@ impl Object<'_> {
     }
 }
 
-/// A string, borrowed if nothing in it is escaped.
+/// A string, borrowed if it contains no escapes.
 #[derive(serde::Deserialize)]
 struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
 
@@ -154,7 +154,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// The name of a value: what is wanted of it, if anything.
+/// Deserializes the name of a member into the node that wants its value.
 struct Name<'a>(&'a Node);
 
 impl<'de, 'a> DeserializeSeed<'de> for Name<'a> {

@@ -1,28 +1,28 @@
-//! Bytes cut into lines, in a buffer of bounded size.
+//! Splits bytes into lines, in a buffer of bounded size.
 //!
-//! A line that is too long is told of, but not held. The ends of lines may be those of Windows, the last one may be
-//! missing, the first may have a byte order mark before it. NULs around a line are no part of it: a file that was cut
-//! while a server wrote to it begins with a hole.
+//! A line that is too long is reported and dropped. Lines may end in CRLF, the last line end may be missing, and the
+//! first line may start with a byte order mark. NULs around a line are ignored: a file that was truncated while a
+//! server wrote to it starts with a hole.
 
 use std::io::{self, Read};
 
 use super::csv;
 use super::source::Source;
 
-/// No server writes longer ones.
+/// The most bytes of a line.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Rows of CSV that go on in the next line may be this long. What opens a quote and does not close it within, means it
-/// as it stands.
+/// The most bytes of a CSV row that spans several lines. A quote without a closing quote within this length is
+/// literal.
 const MAX_ROW_BYTES: usize = 64 << 10;
 
-/// How much is read before anybody looks.
+/// Bytes that are read at a time.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// One line.
+/// A line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'l> {
-    /// Without what ends it.
+    /// A line without its line end.
     Whole(&'l [u8]),
     TooLong,
 }
@@ -35,7 +35,7 @@ pub(super) struct Lines {
     end: usize,
     is_over: bool,
     number: u64,
-    /// What stands between columns, if lines are rows of CSV.
+    /// The CSV delimiter, if lines are CSV rows.
     delimiter: Option<u8>,
 }
 
@@ -55,22 +55,22 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Lines may go on behind an end of a line that stands in quotes.
+    /// Treats lines as CSV rows, in which a quoted line end does not end the row.
     pub(super) fn are_rows(&mut self, delimiter: u8) {
         self.delimiter = Some(delimiter);
     }
 
-    /// The number of the line that was handed out last, from one.
+    /// Returns the number of the last line, starting at 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Bytes read of the input so far.
+    /// Returns the bytes that were read of the input so far.
     pub(super) fn taken(&self) -> u64 {
         self.source.taken()
     }
 
-    /// The lines that are in the buffer, without taking them.
+    /// Returns the lines in the buffer without consuming them.
     pub(super) fn ahead(&self) -> impl Iterator<Item = &[u8]> {
         let bytes = &self.buffer[self.start..self.end];
         let whole = match memchr::memrchr(b'\n', bytes) {
@@ -80,7 +80,7 @@ impl Lines {
         whole.split(|byte| *byte == b'\n').map(trimmed).filter(|line| !line.is_empty())
     }
 
-    /// The next line that is not empty.
+    /// Returns the next line that is not empty.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
             let Some((start, end)) = self.cut()? else { return Ok(None) };
@@ -93,9 +93,10 @@ impl Lines {
         }
     }
 
-    /// Where the next line is. One that is too long has gone when this returns, and its bounds are too far apart.
+    /// Returns the bounds of the next line. A line that is too long is skipped, and its bounds are further apart than
+    /// the maximum.
     fn cut(&mut self) -> io::Result<Option<(usize, usize)>> {
-        // What was looked at already and has no end in it.
+        // Bytes that were searched already and contain no line end.
         let mut seen = 0;
         loop {
             if seen == 0 {
@@ -134,7 +135,7 @@ impl Lines {
         }
     }
 
-    /// Where the row ends whose first line ends here.
+    /// Returns the end of the row whose first line ends at `newline`.
     fn row(&self, newline: usize) -> Row {
         let Some(delimiter) = self.delimiter else { return Row::Ends(newline) };
         let bytes = &self.buffer[self.start..self.end];
@@ -146,7 +147,7 @@ impl Lines {
         }
     }
 
-    /// Moves past NULs at the start of a line, however many there are.
+    /// Skips NULs at the start of a line.
     fn skip_nuls(&mut self) {
         let bytes = &self.buffer[self.start..self.end];
         if bytes.first() == Some(&0) {
@@ -154,7 +155,7 @@ impl Lines {
         }
     }
 
-    /// Reads on to the end of the line without keeping it.
+    /// Skips the rest of the line.
     fn drop_line(&mut self) -> io::Result<()> {
         self.number += 1;
         loop {
@@ -170,7 +171,7 @@ impl Lines {
         }
     }
 
-    /// Reads more behind what is there, and makes room first.
+    /// Reads a block after the buffered bytes, after moving them to the front.
     fn fill(&mut self) -> io::Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -193,7 +194,7 @@ enum Row {
     NeedsMore,
 }
 
-/// A line without what ends it.
+/// Removes the line end.
 fn trimmed(line: &[u8]) -> &[u8] {
     let is_part = |byte: &u8| !matches!(byte, b'\r' | 0);
     let Some(last) = line.iter().rposition(is_part) else { return b"" };

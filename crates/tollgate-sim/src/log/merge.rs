@@ -1,4 +1,4 @@
-//! Several inputs as one log: whichever has the earliest request is next.
+//! Merges several inputs into one log, by time.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,10 +10,10 @@ use super::sorter::Sorter;
 use super::{Requests, SkippedLine, Tally};
 use crate::Entry;
 
-/// Batches that may wait between the thread that reads and the one that asks.
+/// The most batches that a reading thread may be ahead of the consumer.
 const MAX_BATCHES_AHEAD: usize = 4;
 
-/// One input: what its thread has sent, put in order.
+/// One input: the batches of its thread, sorted by time.
 #[derive(Debug)]
 struct InputQueue {
     parcels: Receiver<io::Result<Parcel>>,
@@ -22,7 +22,7 @@ struct InputQueue {
     is_over: bool,
 }
 
-/// A log of one or several inputs: rotated files in any order, or those of several servers.
+/// A log of one or several inputs: rotated files in any order, or the files of several servers.
 ///
 /// ```
 /// use tollgate::Request;
@@ -45,14 +45,14 @@ struct InputQueue {
 /// ```
 #[derive(Debug)]
 pub struct Log {
-    /// Those that are not over, in the order they were given.
+    /// Inputs that are not finished, in the order of the arguments.
     inputs: Vec<InputQueue>,
     tally: Tally,
     first_skipped: Option<SkippedLine>,
 }
 
 impl Log {
-    /// Starts to read. What is wrong with an input is told by [`Requests::next`].
+    /// Starts to read. Errors of an input are returned by [`Requests::next`].
     pub fn open(inputs: Vec<Input>, reading: &ReadOptions) -> io::Result<Self> {
         let most = reading.held_back(inputs.len());
         let inputs = inputs
@@ -62,12 +62,12 @@ impl Log {
         Ok(Self { inputs, tally: Tally::default(), first_skipped: None })
     }
 
-    /// Sees to it that what each input has at its head is what it should be.
+    /// Ensures that the head of every input is its earliest request.
     fn fill(&mut self) -> io::Result<()> {
         let mut has_ended = false;
         for input in &mut self.inputs {
             while !input.is_over && !input.sorter.is_full() {
-                // The thread has gone: everything was sent.
+                // The thread has ended, so all batches were received.
                 let Ok(parcel) = input.parcels.recv() else {
                     input.is_over = true;
                     continue;
@@ -101,14 +101,14 @@ impl Requests for Log {
             self.inputs.clear();
             return Err(error);
         }
-        // The first of those with the earliest: `min_by_key` takes it.
+        // `min_by_key` returns the first of several inputs with the earliest time.
         let Some(input) = self.inputs.iter_mut().min_by_key(|input| input.sorter.head()) else {
             return Ok(false);
         };
         let is_there = input.sorter.pop(entry);
         while let Some(mut batch) = input.sorter.done() {
             batch.clear();
-            // If the thread has gone, nobody needs it.
+            // If the thread has ended, the batch is dropped.
             let _ = input.spare.send(batch);
         }
         Ok(is_there)

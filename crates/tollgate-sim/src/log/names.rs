@@ -1,10 +1,11 @@
-//! The names that servers and services give to the fields of their logs, where those are JSON or CSV.
+//! Well-known field names of JSON and CSV logs.
 //!
-//! nginx's own variables, Caddy, Traefik, Envoy, Elastic's common schema, load balancers and gateways of AWS, Google
-//! Cloud and Cloudflare. In lower case: names are compared without regard to it. Of several that a line has, the first
-//! in the list counts. No name stands for the cost: what a request costs is for whoever asks to say.
+//! They cover variables of nginx, Caddy, Traefik, Envoy, the Elastic Common Schema, and the load balancers and
+//! gateways of AWS, Google Cloud and Cloudflare. Names are in lower case and compared without case. If a line has
+//! several of them, the first in the list counts. The cost has no well-known name: only the user knows the cost of a
+//! request.
 
-/// A field as `--field` names it, and what it is known as.
+/// Properties as `--field` names them, each with its well-known field names.
 pub(super) const KNOWN: [(&str, &[&str]); 13] = [
     (
         "time",

@@ -1,4 +1,4 @@
-//! What is read, and how: inputs, formats, order.
+//! Inputs and options of reading logs: formats, fields, order.
 
 use std::fmt;
 use std::io::Read;
@@ -8,15 +8,15 @@ use jiff::tz::TimeZone;
 
 use super::fields::Fields;
 
-/// One file or pipe.
+/// A file or pipe to read.
 pub struct Input {
     pub(super) name: String,
     pub(super) reader: Box<dyn Read + Send>,
 }
 
 impl Input {
-    /// What is read, with the name that errors call it by. It may be compressed with gzip or zstd: that is found by
-    /// looking.
+    /// Creates an input with the name that error messages use. Compression with gzip or zstd is detected from the
+    /// content.
     pub fn new(name: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
         Self { name: name.into(), reader: Box::new(reader) }
     }
@@ -28,24 +28,24 @@ impl fmt::Debug for Input {
     }
 }
 
-/// How the lines of a log are written.
+/// Format of the lines of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// As nginx and Apache write them, with referer and user agent or without, with or without a host before.
+    /// The format of nginx and Apache, with or without referer and user agent, and with or without a leading host.
     Combined,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
-    /// Columns, by the names of the first line or by their numbers.
+    /// Columns, by the names of the header or by their numbers.
     Csv,
 }
 
 impl Format {
-    /// What [`Format::from_str`] takes.
+    /// Names that [`Format::from_str`] accepts.
     pub const NAMES: [&'static str; 4] = ["combined", "common", "json", "csv"];
 }
 
-/// There is no such format.
+/// Error for an unknown format name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFormat(String);
 
@@ -70,7 +70,7 @@ impl FromStr for Format {
     }
 }
 
-/// There is no such time zone.
+/// Error for an unknown time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTimezone(String);
 
@@ -82,13 +82,13 @@ impl fmt::Display for UnknownTimezone {
 
 impl std::error::Error for UnknownTimezone {}
 
-/// Lines that each input may hold back to put them in order, if nothing else is said.
+/// Default number of lines that each input may hold back for sorting.
 const DEFAULT_REORDER_LINES: usize = 100_000;
 
-/// Lines that all inputs together hold back, if nothing else is said: a hundred rotated files take no more than four.
+/// Default number of lines that all inputs together hold back: a hundred rotated files take no more memory than four.
 const DEFAULT_TOTAL_REORDER_LINES: usize = 4 * DEFAULT_REORDER_LINES;
 
-/// How logs are read. The default finds out by looking.
+/// Options of reading logs. By default the format is detected.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub(super) format: Option<Format>,
@@ -104,35 +104,35 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// In this format, whatever it looks like.
+    /// Sets the format and disables detection.
     #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.format = Some(format);
         self
     }
 
-    /// With these fields of JSON and CSV, besides those that are known.
+    /// Sets field names of JSON and CSV, in addition to the well-known ones.
     #[must_use]
     pub fn fields(mut self, fields: Fields) -> Self {
         self.fields = fields;
         self
     }
 
-    /// Holds back this many lines of each input, to put in order what came late. Without it: 100,000 of each, and
-    /// with more than four inputs 400,000 of all together.
+    /// Sets the number of lines that each input holds back to sort late lines. The default is 100,000 per input, and
+    /// 400,000 in total with more than four inputs.
     #[must_use]
     pub fn reorder(mut self, lines: usize) -> Self {
         self.reorder = Some(lines);
         self
     }
 
-    /// Times that do not say their zone are of this one: `Europe/Berlin`, `UTC`, `+02:00`. Without it: UTC.
+    /// Sets the zone of times that do not state one: `Europe/Berlin`, `UTC`, `+02:00`. The default is UTC.
     pub fn timezone(mut self, name: &str) -> Result<Self, UnknownTimezone> {
         self.zone = zone(name).ok_or_else(|| UnknownTimezone(name.to_owned()))?;
         Ok(self)
     }
 
-    /// Lines that each of so many inputs may hold back.
+    /// Returns the number of lines that each of so many inputs may hold back.
     pub(super) fn held_back(&self, inputs: usize) -> usize {
         self.reorder.unwrap_or_else(|| {
             DEFAULT_REORDER_LINES.min(DEFAULT_TOTAL_REORDER_LINES / inputs.max(1)).max(1_000)

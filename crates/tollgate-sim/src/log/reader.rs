@@ -1,4 +1,4 @@
-//! The thread that reads one input: bytes become lines, lines become requests, requests become batches.
+//! The thread that reads one input: from bytes to lines, requests and batches.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -11,7 +11,7 @@ use super::source::Source;
 use super::time::Times;
 use super::{SkippedLine, text};
 
-/// A batch, and what was read of the input since the one before.
+/// A batch, and the counts of the input since the batch before.
 #[derive(Debug, Default)]
 pub(super) struct Parcel {
     pub(super) batch: Batch,
@@ -21,13 +21,13 @@ pub(super) struct Parcel {
     pub(super) first_skipped: Option<SkippedLine>,
 }
 
-/// Where parcels go, and where empty batches come back from.
+/// The channels of a reading thread: parcels out, empty batches back.
 pub(super) struct Belt {
     pub(super) parcels: SyncSender<io::Result<Parcel>>,
     pub(super) spare: Receiver<Batch>,
 }
 
-/// Reads an input to its end, or until nobody wants to know.
+/// Reads an input to its end, or until the receiver is dropped.
 pub(super) fn run(input: Input, reading: &ReadOptions, belt: &Belt) {
     let Input { name, reader } = input;
     let mut number = 0;
@@ -83,7 +83,7 @@ fn read(
         if let Some(skipped) = parcel.first_skipped.as_mut().filter(|it| it.line == 0) {
             skipped.line = *number;
         }
-        // A log of which nothing is a request must be told of too.
+        // A log without any request must report its progress too.
         if parcel.batch.is_full() || parcel.skipped >= 65_536 {
             parcel.bytes = lines.taken() - taken;
             taken = lines.taken();

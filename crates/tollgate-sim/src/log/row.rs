@@ -1,4 +1,4 @@
-//! What one line of JSON or CSV says, field by field, until it is a request.
+//! The fields of one line of JSON or CSV.
 
 use super::address::Client;
 use super::batch::{Batch, Facts};
@@ -7,7 +7,7 @@ use super::target::{put_host, put_request, put_target};
 use super::time::Times;
 use crate::entry::Slot;
 
-/// A name to look for, the field it stands for, and how many names of that field are better.
+/// A name to look for, the property that it supplies, and its rank among the names of that property.
 #[derive(Clone, Debug)]
 pub(super) struct FieldName {
     pub(super) name: String,
@@ -15,7 +15,7 @@ pub(super) struct FieldName {
     rank: usize,
 }
 
-/// Where the text of a cell is, and how good the name was that it came under.
+/// The text of a property, and the rank of the name that it came from.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     rank: usize,
@@ -23,7 +23,7 @@ struct Cell {
     end: usize,
 }
 
-/// The fields of one line. Made once, and used again for each line.
+/// The properties of one line. It is reused for every line.
 #[derive(Debug)]
 pub(super) struct Row {
     fields: Vec<Field>,
@@ -32,7 +32,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// An empty one, and the names to look for.
+    /// Creates an empty row, and the names to look for.
     pub(super) fn new(fields: &Fields) -> (Self, Vec<FieldName>) {
         let all = fields.all();
         let wanted = all.iter().enumerate().flat_map(|(cell, (_, names))| {
@@ -48,7 +48,7 @@ impl Row {
         self.text.clear();
     }
 
-    /// A value under one of the names. What says nothing does not hide what stands under another name.
+    /// Stores the value of a name. An empty value does not replace a value of another name.
     pub(super) fn offer(&mut self, wanted: &FieldName, value: &[u8]) {
         let value = value.trim_ascii();
         if value.is_empty() || value == b"-" {
@@ -62,17 +62,17 @@ impl Row {
         }
     }
 
-    /// Whether a name stands for the time.
+    /// Whether a name supplies the time.
     pub(super) fn is_time(&self, wanted: &FieldName) -> bool {
         self.fields[wanted.cell] == Field::Time
     }
 
-    /// Whether the line said anything but the time.
+    /// Whether the line has a property other than the time.
     pub(super) fn says_something(&self) -> bool {
         self.fields.iter().zip(&self.cells).any(|(field, cell)| *field != Field::Time && cell.is_some())
     }
 
-    /// Puts it into a batch. `false`: it has no time, and so it is no request.
+    /// Adds the request to a batch. Returns `false` if the line has no time and is therefore not a request.
     pub(super) fn finish(&self, times: &mut Times, batch: &mut Batch) -> bool {
         let Some(at) = self.get(&Field::Time).and_then(|text| times.read(text)) else { return false };
         if let Some(request) = self.get(&Field::Request) {
@@ -120,7 +120,7 @@ impl Row {
     }
 }
 
-/// A number that is not negative; part of a unit costs a whole one.
+/// Parses a non-negative number and rounds it up to whole units.
 fn rounded_up(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

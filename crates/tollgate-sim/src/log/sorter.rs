@@ -1,12 +1,12 @@
-//! Puts the requests of one input in order, as far as they are not too late, in bounded memory.
+//! Sorts the requests of one input by time, in bounded memory.
 //!
-//! A server writes a line when a request has ended, but with the time it began, or several workers write at once: lines
-//! are nearly in order. Those that are go into a queue; those that are not go into a heap; the earlier of the two
-//! fronts is next. Both hold only times and places: the requests stay packed in their batches.
+//! Servers write a line when a request has ended, with the time of its start, and several workers write concurrently,
+//! so lines are nearly sorted. Lines in order go into a queue, the others into a heap; the earlier of the two heads
+//! is next. Both hold only times and positions: the requests stay packed in their batches.
 //!
-//! Invariants: what comes out is in the order of times, then of lines, for whatever is at most `most` lines late.
-//! At most `most` requests and one batch, or [`MAX_HELD_BYTES`] and one batch, are held, and batches of which most requests
-//! have gone are packed anew, so that a few lines from the far future do not keep everything that came with them.
+//! Invariants: requests come out in the order of times, then of lines, if they are at most `most` lines late. At most
+//! `most` requests plus one batch, or [`MAX_HELD_BYTES`] plus one batch, are held. Batches with few remaining
+//! requests are compacted, so that a few lines from the far future do not keep whole batches in memory.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,13 +14,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::batch::Batch;
 use crate::Entry;
 
-/// However many lines may be held: no more than this much of them.
+/// The most bytes of held requests, for any number of lines.
 const MAX_HELD_BYTES: usize = 128 << 20;
 
-/// Not worth packing anew.
+/// The least bytes that are worth a compaction.
 const MIN_COMPACTION_BYTES: usize = 8 << 20;
 
-/// A request that waits: its time, then its place, by which those of one time are in order.
+/// A held request: its time, then its position, which orders requests of the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueuedEntry {
     at: u64,
@@ -35,27 +35,27 @@ struct HeldEntries {
     bytes: usize,
 }
 
-/// Requests of one input that wait for those that are late.
+/// Requests of one input that are held back for late ones.
 #[derive(Debug)]
 pub(super) struct Sorter {
     most: usize,
     queue: VecDeque<QueuedEntry>,
     strays: BinaryHeap<Reverse<QueuedEntry>>,
     batches: VecDeque<HeldEntries>,
-    /// The number of the first of the batches.
+    /// The number of the first batch.
     first: u64,
-    /// Memory of all batches, and of what still waits in them.
+    /// Memory of all batches, and of the requests that are still held.
     bytes: usize,
     waiting_bytes: usize,
-    /// The time of what went last.
+    /// The time of the last request that was yielded.
     last: u64,
     late: u64,
-    /// Batches of which everything has gone: for whoever fills new ones.
+    /// Empty batches, for reuse by the reading thread.
     done: Vec<Batch>,
 }
 
 impl Sorter {
-    /// Holds back so many requests.
+    /// Creates a sorter that holds back this many requests.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -71,27 +71,27 @@ impl Sorter {
         }
     }
 
-    /// Whether the next can go although more will come.
+    /// Whether the next request may be yielded although more input follows.
     pub(super) fn is_full(&self) -> bool {
         self.len() > self.most || self.waiting_bytes > MAX_HELD_BYTES
     }
 
-    /// Requests that came too late to be put in order.
+    /// Returns the number of requests that were too late to be sorted.
     pub(super) fn late(&self) -> u64 {
         self.late
     }
 
-    /// Requests that wait.
+    /// Returns the number of held requests.
     fn len(&self) -> usize {
         self.queue.len() + self.strays.len()
     }
 
-    /// The time of the next.
+    /// Returns the time of the next request.
     pub(super) fn head(&self) -> Option<u64> {
         self.front().map(|waiting| waiting.at)
     }
 
-    /// Takes the next requests of the input.
+    /// Adds a batch of the input.
     pub(super) fn push(&mut self, batch: Batch) {
         let number = self.first + self.batches.len() as u64;
         let mut bytes = 0;
@@ -127,12 +127,12 @@ impl Sorter {
         }
     }
 
-    /// A batch that is not needed any more, if there is one.
+    /// Returns an empty batch for reuse, if there is one.
     pub(super) fn done(&mut self) -> Option<Batch> {
         self.done.pop()
     }
 
-    /// Unpacks the next. `false`: there is none.
+    /// Unpacks the next request. Returns `false` if there is none.
     pub(super) fn pop(&mut self, entry: &mut Entry) -> bool {
         let Some(next) = self.front() else { return false };
         if self.queue.front() == Some(&next) {
@@ -160,7 +160,7 @@ impl Sorter {
         true
     }
 
-    /// Packs all that waits into new batches, in the order of lines, and lets go of the old ones.
+    /// Compacts all held requests into new batches, in the order of lines.
     fn pack(&mut self) {
         let mut waiting: Vec<QueuedEntry> =
             self.queue.drain(..).chain(self.strays.drain().map(|it| it.0)).collect();
@@ -212,7 +212,8 @@ mod tests {
         batch
     }
 
-    /// All that comes out: times and paths, and how many were late. Panics when more is held than may be.
+    /// Returns the times and paths in the order of output, and the number of late requests. Panics if more is held
+    /// than allowed.
     fn sorted(lines: &[(u64, String)], most: usize, size: usize) -> (Vec<(u64, String)>, u64) {
         let (mut sorter, mut out, mut entry) = (Sorter::new(most), Vec::new(), Entry::default());
         for chunk in lines.chunks(size) {
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_from_the_far_future_do_not_keep_all_that_came_with_them() {
+    fn lines_from_the_far_future_do_not_keep_whole_batches_in_memory() {
         let long = "x".repeat(2_000);
         let lines: Vec<_> = (0..40_000_u64)
             .map(|place| (if place % 500 == 0 { u64::MAX - place } else { place }, format!("/{place}{long}")))
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_line_counts_at_the_time_of_those_that_went_before() {
+    fn a_late_line_counts_at_the_time_of_the_last_yielded_one() {
         let lines: Vec<_> = [10, 20, 30, 40, 5].into_iter().map(|at| (at, format!("/{at}"))).collect();
         let (out, late) = sorted(&lines, 2, 1);
         assert_eq!(late, 1);

@@ -1,13 +1,13 @@
-//! The bytes of an input, unpacked if they are packed. By what they are, not by how the file is called.
+//! The decompressed bytes of an input. The compression is detected from the content, not from the file name.
 
 use std::io::{self, BufReader, Cursor, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much is asked of the system at once.
+/// Bytes per read.
 const BLOCK_BYTES: usize = 128 << 10;
 
-/// What bytes are, by how they begin.
+/// Compression, detected from the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Plain,
@@ -15,7 +15,7 @@ pub(super) enum Compression {
     Zstd,
 }
 
-/// The unpacked bytes of an input.
+/// A reader of the decompressed bytes of an input.
 pub(super) struct Source {
     bytes: Box<dyn Read>,
     packing: Compression,
@@ -23,7 +23,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Looks at how an input begins. The error of what cannot be unpacked says with which program it can.
+    /// Detects the compression of an input. The error for an unsupported compression names the program that
+    /// decompresses it.
     pub(super) fn open(input: Box<dyn Read + Send>) -> io::Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
         let mut input = CountingReader { input, read: Arc::clone(&read) };
@@ -36,7 +37,7 @@ impl Source {
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(whole)?;
-                // As far back as `zstd --long=31` refers.
+                // The largest window, as `zstd --long=31` uses it.
                 decoder.window_log_max(31)?;
                 Box::new(decoder)
             }
@@ -44,12 +45,12 @@ impl Source {
         Ok(Self { bytes, packing, read })
     }
 
-    /// Bytes read of the input so far, packed if they are.
+    /// Returns the bytes that were read of the input so far, before decompression.
     pub(super) fn taken(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// What went wrong, for whoever should do something about it.
+    /// Adds to an error what the user can do about it.
     fn explained(&self, error: &io::Error) -> io::Error {
         let kind = match self.packing {
             Compression::Plain => return io::Error::new(error.kind(), format!("cannot be read: {error}")),
@@ -81,7 +82,7 @@ impl Compression {
     fn of(start: &[u8]) -> io::Result<Self> {
         let other = match start {
             [0x1f, 0x8b, ..] => return Ok(Self::Gzip),
-            // A frame, or one to be skipped, with which `pzstd` begins.
+            // A frame, or a skippable frame, with which `pzstd` output begins.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => return Ok(Self::Zstd),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => "is packed by bzip2: unpack it with `bzip2 -dc`",
             [0xfd, b'7', b'z', b'X', b'Z', 0] => "is packed by xz: unpack it with `xz -dc`",
@@ -97,7 +98,7 @@ impl Compression {
     }
 }
 
-/// Counts what is read.
+/// A reader that counts bytes.
 struct CountingReader {
     input: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,

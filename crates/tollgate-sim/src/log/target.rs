@@ -1,10 +1,10 @@
-//! The line a client asked with, taken apart as far as it can be read.
+//! Splits request lines and targets into method, host, path and query.
 
 use super::batch::Batch;
 use crate::entry::Slot;
 
-/// Puts method, host, path and query of `GET /path?query HTTP/1.1` into a batch. Whatever else stands there, such as
-/// the first bytes of a TLS handshake, is a method that nobody knows, or a path.
+/// Adds method, host, path and query of `GET /path?query HTTP/1.1` to a batch. Other content, such as the first bytes
+/// of a TLS handshake, becomes an unknown method or a path.
 pub(super) fn put_request(batch: &mut Batch, line: &[u8]) {
     let line = line.trim_ascii();
     if line.is_empty() || line == b"-" {
@@ -19,7 +19,7 @@ pub(super) fn put_request(batch: &mut Batch, line: &[u8]) {
     };
     batch.put(Slot::Method, &line[..blank]);
     let rest = line[blank..].trim_ascii_start();
-    // A path may hold blanks that the client should have escaped: the version is what stands behind the last.
+    // A path may contain blanks that the client should have escaped: the version is the text after the last blank.
     let target = match memchr::memrchr(b' ', rest) {
         Some(last) if rest[last..].starts_with(b" HTTP/") => rest[..last].trim_ascii_end(),
         _ if rest.starts_with(b"HTTP/") => b"",
@@ -28,7 +28,7 @@ pub(super) fn put_request(batch: &mut Batch, line: &[u8]) {
     put_target(batch, target);
 }
 
-/// Puts host, path and query of a path or a URL into a batch.
+/// Adds host, path and query of a path or a URL to a batch.
 pub(super) fn put_target(batch: &mut Batch, target: &[u8]) {
     let mut target = target;
     if let Some(rest) = without_scheme(target) {
@@ -53,7 +53,7 @@ pub(super) fn put_target(batch: &mut Batch, target: &[u8]) {
     }
 }
 
-/// Puts a host into a batch, if it is one.
+/// Adds a host to a batch, unless it is empty or `-`.
 pub(super) fn put_host(batch: &mut Batch, host: &[u8]) {
     if !host.is_empty() && host != b"-" {
         batch.put(Slot::Host, host);

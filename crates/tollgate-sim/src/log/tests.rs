@@ -1,4 +1,4 @@
-//! Whole logs, from bytes to requests. The parts have tests of their own beside them.
+//! Whole logs, from bytes to requests. The parts have unit tests of their own.
 
 mod formats;
 mod hostile;
@@ -13,7 +13,7 @@ use tollgate::Request as _;
 use super::{Input, Log, ReadOptions, Requests, SkippedLine, Tally};
 use crate::Entry;
 
-/// What came of a log.
+/// The result of reading a log.
 #[derive(Debug)]
 struct Read {
     entries: Vec<Entry>,
@@ -31,12 +31,12 @@ fn read(inputs: Vec<Input>, reading: &ReadOptions) -> io::Result<Read> {
     Ok(Read { entries, tally: log.tally(), skipped: log.first_skipped().cloned() })
 }
 
-/// One input of these bytes.
+/// Returns one input with these bytes.
 fn one(bytes: impl Into<Vec<u8>>) -> Vec<Input> {
     vec![Input::new("a.log", io::Cursor::new(bytes.into()))]
 }
 
-/// Everything that a request says, in one line.
+/// Formats all properties of a request in one line.
 fn told(entry: &Entry) -> String {
     let mut text = format!("{} {} {}", entry.at, entry.method(), entry.path());
     if let Some(query) = entry.query() {
@@ -62,7 +62,7 @@ fn told(entry: &Entry) -> String {
     text
 }
 
-/// A line of a combined log.
+/// Returns a line of a combined log.
 fn line(second: u64, path: &str) -> String {
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!(
@@ -70,5 +70,5 @@ fn line(second: u64, path: &str) -> String {
     )
 }
 
-/// The start of the day that [`line`] counts from, in microseconds.
+/// Start of the day that [`line`] counts from, in microseconds.
 const DAY: u64 = 1_431_820_800_000_000;

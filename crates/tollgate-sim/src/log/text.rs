@@ -1,7 +1,7 @@
-//! The bytes of a log as text: escapes undone, UTF-8 made sure.
+//! Converts the bytes of a log to text: resolves escapes and ensures UTF-8.
 //!
-//! What is no UTF-8 is written as a path would write it, `%FF`: two texts that differ stay different, unless one of
-//! them spells such an escape out, and a path stays the path it is.
+//! Bytes that are not UTF-8 are percent-encoded (`%FF`). Different texts stay different, unless one of them contains
+//! such an escape literally, and a path keeps its meaning.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -21,14 +21,14 @@ pub(super) fn append(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Bytes as text.
+/// Returns bytes as text.
 pub(super) fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 64);
     append(&mut text, bytes);
     text
 }
 
-/// Undoes what nginx (`\x22`) and Apache (`\"`, `\\`, `\n`, `\x16`) write for bytes that would break a line.
+/// Resolves the escapes of nginx (`\x22`) and Apache (`\"`, `\\`, `\n`, `\x16`).
 pub(super) fn unescaped(bytes: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr(b'\\', bytes) else { return Cow::Borrowed(bytes) };
     let mut plain = Vec::with_capacity(bytes.len());
@@ -58,7 +58,7 @@ fn hex(high: u8, low: u8) -> Option<u8> {
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
 
-/// How a line begins, for a message: printable, and not too much of it.
+/// Returns the printable beginning of a line, for messages.
 pub(super) fn sample(line: &[u8]) -> String {
     const MAX_SAMPLE_CHARS: usize = 120;
     let start = &line[..line.len().min(4 * MAX_SAMPLE_CHARS)];
@@ -66,7 +66,7 @@ pub(super) fn sample(line: &[u8]) -> String {
     let mut shown = String::with_capacity(MAX_SAMPLE_CHARS);
     for char in text.chars().take(MAX_SAMPLE_CHARS) {
         match char {
-            // These break nothing, and half a log consists of them.
+            // These characters are harmless and frequent in logs.
             '"' | '\'' | '\\' => shown.push(char),
             _ => shown.extend(char.escape_debug()),
         }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_of_both_servers_are_undone_and_others_left_alone() {
+    fn escapes_of_nginx_and_apache_are_resolved_and_others_kept() {
         let cases: [(&str, &[u8]); 9] = [
             ("plain", b"plain"),
             (r"a\x22b", b"a\"b"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_told_apart() {
+    fn different_bytes_that_are_not_utf8_stay_different() {
         assert_eq!(lossless("grün".as_bytes()), "grün");
         assert_eq!(lossless(b"gr\xfcn"), "gr%FCn");
         assert_ne!(lossless(b"\xfe"), lossless(b"\xff"));

@@ -1,34 +1,35 @@
-//! Times as logs write them, in microseconds since 1970. No floats: what a log says is what counts.
+//! Parses times of logs into microseconds since 1970, without floating point.
 //!
-//! - `17/May/2015:10:05:03 +0200`, as nginx and Apache write it, with a fraction perhaps;
-//! - `2015-05-17T10:05:03.123456Z`, with a blank for the `T`, slashes for the dashes, or without a zone;
-//! - seconds, milliseconds, microseconds or nanoseconds since 1970, with a fraction perhaps: told apart by size.
+//! - `17/May/2015:10:05:03 +0200`, as nginx and Apache write it, optionally with a fraction;
+//! - `2015-05-17T10:05:03.123456Z`, optionally with a blank for the `T`, slashes for the dashes, or without a zone;
+//! - seconds, milliseconds, microseconds or nanoseconds since 1970, optionally with a fraction. The magnitude tells
+//!   the unit.
 //!
-//! What is finer than a microsecond is cut off.
+//! Digits below a microsecond are truncated.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Later than any log, and far from where a store's clock ends: the year 2100.
+/// The latest time that is accepted, in microseconds: the year 2100, far before the end of a store's clock.
 const MAX_TIME_US: u64 = 4_102_444_800_000_000;
 
-/// Reads times; remembers the last day, since the next line is nearly always of the same.
+/// A parser of times. It caches the last day, because consecutive lines are usually of the same day.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
     zone: TimeZone,
     is_utc: bool,
-    /// `17/May/2015:`, and the seconds from 1970 to its start.
+    /// A day such as `17/May/2015:`, and the seconds from 1970 to its start.
     day: ([u8; 12], i64),
 }
 
 impl Times {
-    /// Times without a zone are of this one.
+    /// Creates a parser that reads times without a zone in this zone.
     pub(super) fn new(zone: TimeZone) -> Self {
         let is_utc = zone == TimeZone::UTC;
         Self { zone, is_utc, day: (*b"01/Jan/1970:", 0) }
     }
 
-    /// A time in any of the ways above.
+    /// Parses a time in any of the formats above.
     pub(super) fn read(&mut self, text: &[u8]) -> Option<u64> {
         let text = text.trim_ascii();
         let micros = match text {
@@ -39,7 +40,7 @@ impl Times {
         (micros <= MAX_TIME_US).then_some(micros)
     }
 
-    /// `17/May/2015:10:05:03 +0000`.
+    /// Parses `17/May/2015:10:05:03 +0000`.
     fn day_first(&mut self, text: &[u8]) -> Option<u64> {
         let (day, rest) = text.split_first_chunk::<12>()?;
         if *day != self.day.0 {
@@ -51,7 +52,7 @@ impl Times {
         self.settled(self.day.1 + second, rest)
     }
 
-    /// `2015-05-17T10:05:03Z`.
+    /// Parses `2015-05-17T10:05:03Z`.
     fn year_first(&self, text: &[u8]) -> Option<u64> {
         let (day, rest) = text.split_first_chunk::<11>()?;
         let [y1, y2, y3, y4, one @ (b'-' | b'/'), m1, m2, two, d1, d2, b'T' | b't' | b' ' | b'_'] = *day
@@ -66,7 +67,7 @@ impl Times {
         self.settled(start + second, rest)
     }
 
-    /// From seconds on some clock, and what stands behind them: a fraction, a zone.
+    /// Applies the fraction and the zone after a time of day.
     fn settled(&self, seconds: i64, rest: &[u8]) -> Option<u64> {
         let (micros, rest) = match rest {
             [b'.' | b',', rest @ ..] => fraction(rest, 6)?,
@@ -83,7 +84,7 @@ impl Times {
         u64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(micros)
     }
 
-    /// What a clock on the wall shows, as seconds since 1970. An hour that comes twice is the first of the two.
+    /// Converts local time to seconds since 1970. Of an hour that occurs twice, the first one is meant.
     fn of_the_zone(&self, seconds: i64) -> Option<i64> {
         let shown = jiff::Timestamp::from_second(seconds).ok()?;
         let shown: DateTime = TimeZone::UTC.to_datetime(shown);
@@ -91,16 +92,16 @@ impl Times {
     }
 }
 
-/// `10:05:03` at the start of a text, and what stands behind it.
+/// Parses `10:05:03` at the start of a text; returns the rest too.
 fn second_of_day(text: &[u8]) -> Option<(i64, &[u8])> {
     let ([h1, h2, b':', m1, m2, b':', s1, s2], rest) = text.split_first_chunk::<8>()? else { return None };
     let (hour, minute, second) = (number([*h1, *h2])?, number([*m1, *m2])?, number([*s1, *s2])?);
-    // A leap second is the 60th: it counts as the first of the next minute.
+    // A leap second has the number 60. It counts as the first second of the next minute.
     let is_time = hour < 24 && minute < 60 && second <= 60;
     is_time.then_some(((hour * 60 + minute) * 60 + second, rest))
 }
 
-/// How far a zone is ahead, in seconds: `Z`, `UTC`, `GMT`, `+0200`, `+02:00`, `-07`.
+/// Parses the offset of a zone, in seconds: `Z`, `UTC`, `GMT`, `+0200`, `+02:00`, `-07`.
 pub(super) fn offset(text: &[u8]) -> Option<i32> {
     if matches!(text, b"Z" | b"z" | b"UTC" | b"GMT" | b"+0000") {
         return Some(0);
@@ -119,7 +120,7 @@ pub(super) fn offset(text: &[u8]) -> Option<i32> {
     }
 }
 
-/// A number with a fraction perhaps, in the unit that its size speaks of.
+/// Parses a number with an optional fraction, in the unit that its magnitude implies.
 fn since_1970(text: &[u8]) -> Option<u64> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (whole, rest) = text.split_at(end);
@@ -141,7 +142,8 @@ fn since_1970(text: &[u8]) -> Option<u64> {
     if rest.is_empty() { whole.checked_mul(unit)?.checked_add(micros) } else { None }
 }
 
-/// The digits at the start of a text as a number of so many digits, and what stands behind them. More are cut off.
+/// Parses digits at the start of a text as a fraction with this many digits; returns the rest too. Further digits are
+/// truncated.
 fn fraction(text: &[u8], digits: usize) -> Option<(u64, &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     if end == 0 {
@@ -163,7 +165,7 @@ fn month(name: [u8; 3]) -> Option<i64> {
     NAMES.iter().zip(1..).find(|(known, _)| **known == &name).map(|(_, month)| month)
 }
 
-/// Seconds from 1970 to the start of a day, if there is such a day.
+/// Returns the seconds from 1970 to the start of a day; `None` if the day does not exist.
 fn day_start(year: i64, month: i64, day: i64) -> Option<i64> {
     let date =
         jiff::civil::Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_every_writing() {
+    fn times_are_read_in_every_format() {
         let may = 1_431_857_103_000_000;
         let cases = [
             ("17/May/2015:10:05:03 +0000", may),
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_not_made_one() {
+    fn invalid_times_are_rejected() {
         let cases = [
             "",
             "-",
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_day_is_no_other() {
+    fn the_cached_day_is_not_used_for_another_day() {
         let mut times = Times::new(TimeZone::UTC);
         let mut read = |text: &str| times.read(text.as_bytes());
         let day = 86_400_000_000;
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_a_zone_is_of_the_zone_that_was_named() {
+    fn a_time_without_a_zone_uses_the_configured_zone() {
         let mut berlin = Times::new(TimeZone::get("Europe/Berlin").unwrap());
         assert_eq!(berlin.read(b"2015-05-17 12:05:03"), utc("17/May/2015:10:05:03 +0000"));
         assert_eq!(berlin.read(b"2015-01-17 12:05:03"), utc("17/Jan/2015:11:05:03 +0000"));

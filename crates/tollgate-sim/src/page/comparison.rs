@@ -1,11 +1,11 @@
-//! Other policies beside the first: which requests change fate.
+//! Compares other policies with the first one: the requests that are decided differently.
 
 use super::sheet::{Figure, Sheet};
 use super::{headline, limits, picture};
 use crate::replay::{ChangedRequests, Comparison, PolicyReport, Report};
 use crate::sanitize::shown;
 
-/// All policies in one table; none if there is only one.
+/// Writes a table of all policies, if there are several.
 pub(super) fn table(sheet: &mut Sheet, report: &Report) {
     if report.compared.is_empty() {
         return;
@@ -41,7 +41,7 @@ fn row(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str, beside: Option<&C
     sheet.raw("</tr>\n");
 }
 
-/// One policy beside the first.
+/// Writes the comparison of one policy with the first.
 pub(super) fn panel(sheet: &mut Sheet, it: &Comparison, first: &PolicyReport, prefix: &str) {
     sheet.raw("<section class=\"panel\"><div class=\"panel-head\"><h2>");
     sheet.foreign(&it.policy.policy);

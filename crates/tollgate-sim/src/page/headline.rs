@@ -1,10 +1,10 @@
-//! What is read first: how much was refused of what, and when.
+//! The top of the page: requests and refusals, in total and over time.
 
 use super::picture;
 use super::sheet::{Figure, Sheet};
 use crate::replay::{PolicyReport, Report};
 
-/// The head of the page.
+/// Writes the page header.
 pub(super) fn bar(sheet: &mut Sheet, report: &Report) {
     sheet.raw(
         "<header class=\"bar\"><div class=\"bar-row\"><h1 class=\"brand\"><svg viewBox=\"0 0 16 16\" aria-hidden=\"true\">\
@@ -23,7 +23,7 @@ pub(super) fn bar(sheet: &mut Sheet, report: &Report) {
     sheet.raw("</p></div></header>\n");
 }
 
-/// The first panel.
+/// Writes the first panel.
 pub(super) fn panel(sheet: &mut Sheet, report: &Report) {
     let first = &report.policy;
     sheet.raw("<section class=\"panel\" aria-labelledby=\"verdict\">\n<h2 id=\"verdict\" class=\"verdict\">");
@@ -68,7 +68,7 @@ pub(super) fn panel(sheet: &mut Sheet, report: &Report) {
     notes(sheet, report);
 }
 
-/// One sentence.
+/// Writes a one-sentence summary.
 pub(super) fn verdict(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
     let requests = Figure::new(format!("{prefix}requests"), policy.requests);
     let refused = Figure::new(format!("{prefix}refused"), policy.refused);
@@ -113,7 +113,7 @@ fn notes(sheet: &mut Sheet, report: &Report) {
     sheet.raw("</section>\n");
 }
 
-/// The clients with the most refusals.
+/// Writes a table of the clients with the most refusals.
 pub(super) fn clients(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
     if policy.top_clients.is_empty() {
         return;

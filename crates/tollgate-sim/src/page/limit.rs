@@ -1,11 +1,11 @@
-//! What one limit did: how much, who, when, what other numbers would have done, and how exact it is.
+//! The section of one limit: counts, keys, times, the effect of other numbers, and exactness.
 
 use super::picture;
 use super::sheet::{Figure, Sheet};
 use crate::distance::Disagreement;
 use crate::replay::{Curve, CurvePoint, Exactness, LimitReport, Suggestion, TopKey};
 
-/// Below the name of the limit.
+/// Writes the section below the name of the limit.
 pub(super) fn body(sheet: &mut Sheet, limit: &LimitReport, path: &str) {
     amount(sheet, limit, path);
     sheet.raw("<div class=\"columns\"><div>\n<h3>When</h3>\n");
@@ -69,7 +69,7 @@ fn amount(sheet: &mut Sheet, limit: &LimitReport, path: &str) {
     }
 }
 
-/// Who was refused most.
+/// Writes a table of the keys with the most refusals.
 pub(super) fn keys(sheet: &mut Sheet, keys: &[TopKey], path: &str, name: &str) {
     sheet.table("top", "The most refused", &[name, "#Requests", "#Refused", "#Of theirs", ""]);
     for (index, it) in keys.iter().enumerate() {

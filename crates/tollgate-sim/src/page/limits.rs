@@ -1,18 +1,18 @@
-//! All limits of a policy in one table, and those that were asked one by one.
+//! A table of all limits of a policy, and a panel for each limit that was checked.
 
 use super::limit;
 use super::sheet::{Figure, Sheet};
 use crate::replay::{LimitReport, PolicyReport};
 
-/// More limits than this are not all shown one by one: the worst are.
+/// The most limits with a panel. Beyond it, the limits with the most refusals have one.
 const MAX_PANELS: usize = 60;
 
-/// Where on the page a limit is told about.
+/// Returns the anchor of a limit.
 fn anchor(prefix: &str, index: usize) -> String {
     format!("limit-{}{index}", prefix.replace('.', "-"))
 }
 
-/// All limits.
+/// Writes a table of all limits.
 pub(super) fn table(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
     sheet.raw("<section class=\"panel\"><h2>Limits</h2>\n");
     if policy.limits.is_empty() {
@@ -54,7 +54,7 @@ pub(super) fn table(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
     sheet.raw("</section>\n");
 }
 
-/// Those that were asked, one by one.
+/// Writes a panel for each limit that was checked.
 pub(super) fn panels(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
     for index in chosen(&policy.limits) {
         let it = &policy.limits[index];
@@ -74,7 +74,7 @@ pub(super) fn panels(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
     }
 }
 
-/// In file order.
+/// Returns the indices of the limits with a panel, in the order of the policy.
 fn chosen(limits: &[LimitReport]) -> Vec<usize> {
     let mut asked: Vec<_> = (0..limits.len()).filter(|it| limits[*it].checked > 0).collect();
     if asked.len() > MAX_PANELS {

@@ -1,4 +1,5 @@
-//! Pictures of the page. Strips and traffic are as wide as the page is, so their words are HTML beside them; curves are charts of `plot`.
+//! Charts of the page. Strips and traffic scale with the page, so their labels are HTML beside them; curves are
+//! charts of `plot`.
 
 use std::fmt::Write;
 
@@ -17,14 +18,16 @@ fn strip_of(heat: &Heat, label: &str) -> Strip {
     Strip { label: label.to_owned(), from: heat.from as f64, step: heat.step as f64, cells }
 }
 
-/// Requests over time, and what was refused of them.
+/// Writes a chart of requests and refusals over time.
 pub(super) fn traffic(sheet: &mut Sheet, heat: &Heat, path: &str) {
     let strip = strip_of(heat, "");
     let Some((peak, most)) = strip.cells.iter().map(|it| it.0).enumerate().max_by_key(|it| it.1) else {
         return;
     };
-    let said =
-        format!("Requests over time, at most {} in a bar, and what was refused of them", number::count(most));
+    let said = format!(
+        "Requests over time, at most {} in a bar, and how many of them were refused",
+        number::count(most)
+    );
     sheet.raw("<figure class=\"traffic\"><div class=\"under-chart\"><p class=\"muted\">at most ");
     sheet.plural(&Figure::new(format!("{path}.requests.{peak}"), most), "request", "requests");
     sheet.raw(" in a bar of ");
@@ -61,7 +64,7 @@ fn part(value: u64, most: u64) -> f64 {
     if most == 0 { 0.0 } else { (value as f64 / most as f64).clamp(0.0, 1.0) * HEIGHT }
 }
 
-/// When a limit refused: darker where more was.
+/// Writes a strip of the refusals of a limit over time.
 pub(super) fn strip(sheet: &mut Sheet, heat: &Heat, path: &str, name: &str) {
     let strip = strip_of(heat, name);
     let most = strip.most();
@@ -106,7 +109,7 @@ fn open(sheet: &mut Sheet, class: &str, cells: usize, said: &str) {
     ));
 }
 
-/// Below a picture that is as wide as its place.
+/// Writes the times below a chart of full width.
 fn times(sheet: &mut Sheet, strip: &Strip) {
     sheet.raw("<div class=\"times\" aria-hidden=\"true\">");
     for (place, text) in strip.times(6) {
@@ -121,7 +124,7 @@ fn times(sheet: &mut Sheet, strip: &Strip) {
     sheet.raw("</div>\n");
 }
 
-/// What other numbers would have refused.
+/// Writes a chart of the refusals that other numbers would have caused.
 #[allow(clippy::cast_precision_loss, reason = "for a picture")]
 pub(super) fn curve(sheet: &mut Sheet, points: &[CurvePoint], curve: &Curve, name: &str) {
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };

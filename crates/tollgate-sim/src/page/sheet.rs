@@ -1,15 +1,15 @@
-//! The page in the making: text is escaped on its way in, and numbers carry where they stand in the JSON.
+//! A writer of the page. It escapes text and marks numbers with their path in the JSON.
 
 use std::fmt::Write;
 
 use crate::plot::number;
 use crate::sanitize::{markup, shown};
 
-/// Characters of a name from outside that are shown, and that who points at it is told.
+/// The most characters of a name from outside, in the text.
 const MAX_SHOWN_CHARS: usize = 64;
 const MAX_TITLE_CHARS: usize = 400;
 
-/// A number, and where it stands in the JSON.
+/// A number, and its path in the JSON.
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
     pub(super) path: String,
@@ -22,7 +22,7 @@ impl Figure {
     }
 }
 
-/// The page so far.
+/// A writer of the page.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     out: String,
@@ -37,17 +37,17 @@ impl Sheet {
         self.out
     }
 
-    /// Markup of our own.
+    /// Writes trusted markup.
     pub(super) fn raw(&mut self, markup: &str) {
         self.out.push_str(markup);
     }
 
-    /// Words, escaped.
+    /// Writes escaped text.
     pub(super) fn text(&mut self, text: &str) {
         self.out.push_str(&markup(text));
     }
 
-    /// A name from outside: cut, spelt out, and kept from turning its neighbours around.
+    /// Writes a name from outside: truncated, escaped, and isolated from the direction of the text around it.
     pub(super) fn foreign(&mut self, text: &str) {
         let short = shown(text, MAX_SHOWN_CHARS);
         let _ = write!(self.out, "<bdi class=\"foreign\"");
@@ -57,20 +57,20 @@ impl Sheet {
         let _ = write!(self.out, ">{}</bdi>", markup(if short.is_empty() { "–" } else { &short }));
     }
 
-    /// A number.
+    /// Writes a number.
     pub(super) fn number(&mut self, it: &Figure) {
         let (path, text) = (markup(&it.path), number::count(it.value));
         let _ = write!(self.out, "<data data-path=\"{path}\" value=\"{}\">{text}</data>", it.value);
     }
 
-    /// A number and what it counts.
+    /// Writes a number with its noun.
     pub(super) fn plural(&mut self, it: &Figure, one: &str, many: &str) {
         self.number(it);
         self.raw(" ");
         self.text(if it.value == 1 { one } else { many });
     }
 
-    /// What part of `whole` these are together.
+    /// Writes a sum of parts as a percentage of `whole`.
     pub(super) fn share(&mut self, parts: &[&Figure], whole: &Figure) {
         let sum = parts.iter().fold(0_u64, |sum, it| sum.saturating_add(it.value));
         let paths: Vec<_> = parts.iter().map(|it| markup(&it.path)).collect();
@@ -82,7 +82,7 @@ impl Sheet {
         );
     }
 
-    /// A time in seconds, in the largest unit that it is a whole number of.
+    /// Writes a time in seconds, in the largest unit that gives a whole number.
     pub(super) fn seconds(&mut self, it: &Figure) {
         const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
         let fits = |unit: &&(u64, &str)| it.value >= unit.0 && it.value.is_multiple_of(unit.0);
@@ -91,20 +91,20 @@ impl Sheet {
         let _ = write!(self.out, "<data data-path=\"{path}\" data-unit=\"{unit}\">{text}</data> {word}");
     }
 
-    /// A time of RFC 3339, as people read it.
+    /// Writes an RFC 3339 time in a readable form.
     pub(super) fn time(&mut self, text: &str) {
         let time = text.parse::<jiff::Timestamp>();
         let short = time.map_or_else(|_| shown(text, 40), |it| it.strftime("%-d %b %Y %H:%M:%S").to_string());
         let _ = write!(self.out, "<time datetime=\"{}\">{}</time>", markup(&shown(text, 40)), markup(&short));
     }
 
-    /// By how much something differs.
+    /// Writes a ratio.
     pub(super) fn factor(&mut self, path: &str, value: f64) {
         let text = number::short(value, value * 0.1);
         let _ = write!(self.out, "× <data data-path=\"{}\" data-about>{text}</data>", markup(path));
     }
 
-    /// A bar that is as full as `part` of `whole`; the number stands beside it.
+    /// Writes a bar for `part` of `whole`. The number is written beside it.
     #[allow(clippy::cast_precision_loss, reason = "a bar of a few hundred pixels")]
     pub(super) fn meter(&mut self, part: u64, whole: u64) {
         let full = if whole == 0 { 0.0 } else { (part as f64 / whole as f64).clamp(0.0, 1.0) * 100.0 };
@@ -114,7 +114,7 @@ impl Sheet {
         );
     }
 
-    /// The head of a table. A column that starts with `#` holds numbers; an empty one a bar.
+    /// Writes the head of a table. A column that starts with `#` holds numbers; an empty name is a column of bars.
     pub(super) fn table(&mut self, class: &str, caption: &str, columns: &[&str]) {
         let _ = write!(
             self.out,
@@ -135,14 +135,14 @@ impl Sheet {
         self.raw("</tbody></table>\n");
     }
 
-    /// A cell with a number.
+    /// Writes a cell with a number.
     pub(super) fn number_cell(&mut self, it: &Figure) {
         self.raw("<td class=\"number\">");
         self.number(it);
         self.raw("</td>");
     }
 
-    /// A cell with a part of a whole, and one with a bar of it.
+    /// Writes a cell with a percentage, and a cell with its bar.
     pub(super) fn share_cells(&mut self, part: &Figure, whole: &Figure) {
         self.raw("<td class=\"number\">");
         self.share(&[part], whole);

@@ -1,4 +1,4 @@
-//! What holds for every page, without a browser. In one: `tests/page/report.mjs` of `tollgate-cli`.
+//! Properties of every page, without a browser. `tests/page/report.mjs` of `tollgate-cli` checks pages in a browser.
 
 use crate::distance::Disagreement;
 use crate::replay::*;
@@ -111,7 +111,7 @@ fn report() -> Report {
     }
 }
 
-/// Where the numbers of a page say they come from, and what they show.
+/// Returns the JSON paths of the numbers of a page, and the displayed numbers.
 fn figures(page: &str) -> Vec<(String, String)> {
     let attribute =
         |tag: &str, name: &str| Some(tag.split(&format!(" {name}=\"")).nth(1)?.split('"').next()?.to_owned());
@@ -129,7 +129,7 @@ fn embedded(page: &str) -> serde_json::Value {
 }
 
 #[test]
-fn every_number_that_is_shown_is_the_one_of_the_report() {
+fn every_displayed_number_equals_the_report() {
     let report = report();
     let page = super::html(&report);
     let json = serde_json::to_value(&report).unwrap();
@@ -155,7 +155,7 @@ fn every_number_that_is_shown_is_the_one_of_the_report() {
 }
 
 #[test]
-fn what_strangers_sent_is_text_and_short() {
+fn text_from_outside_is_escaped_and_truncated() {
     let hostile = format!(
         "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u{202e}\0{}",
         "x".repeat(10_000)
@@ -201,7 +201,7 @@ fn what_strangers_sent_is_text_and_short() {
 }
 
 #[test]
-fn a_report_of_nothing_is_a_page() {
+fn an_empty_report_renders_as_a_page() {
     let page = super::html(&Report::default());
     assert!(page.contains("No request in the log") && page.contains("The policy has no limits"));
     let empty = LimitReport { checked: 1, heat: Heat::default(), ..LimitReport::default() };
@@ -211,7 +211,7 @@ fn a_report_of_nothing_is_a_page() {
 }
 
 #[test]
-fn of_a_thousand_limits_the_worst_are_shown_one_by_one() {
+fn a_thousand_limits_have_panels_only_for_the_most_refusals() {
     let limits: Vec<_> = (0..1000).map(|it| limit(&format!("limit-{it}"), it)).collect();
     let policy = PolicyReport { requests: 10_000, refused: 999, limits, ..PolicyReport::default() };
     let page = super::html(&Report { policy, ..Report::default() });

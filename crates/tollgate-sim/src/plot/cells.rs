@@ -1,4 +1,4 @@
-//! A strip as a scene, and how dark each of its cells is.
+//! Draws a strip as a scene, and computes the shade of each cell.
 
 use super::ink::Ink;
 use super::scale::{Ends, Scale};
@@ -8,22 +8,23 @@ use crate::sanitize;
 
 const HEIGHT: f64 = 30.0;
 
-/// How dark a cell is.
+/// Shade of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shade {
-    /// Nobody asked.
+    /// No requests.
     Empty,
-    /// Nobody was refused.
+    /// No refusals.
     Calm,
-    /// From 1 to [`Shade::DARKEST`]: more and more were refused.
+    /// Refusals, from 1 to [`Shade::DARKEST`].
     Refused(u8),
 }
 
 impl Shade {
-    /// Most of all cells.
+    /// The shade of the cell with the most refusals.
     pub(crate) const DARKEST: u8 = 5;
 
-    /// Of a cell, beside the cell with the most refusals. By the root, so that a few refusals show beside very many.
+    /// Returns the shade of a cell relative to the cell with the most refusals. The scale is a square root, so that a
+    /// few refusals are visible beside very many.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -41,7 +42,7 @@ impl Shade {
         }
     }
 
-    /// How much of the ink it takes.
+    /// Returns the opacity of the shade.
     pub(crate) const fn opacity(self) -> f64 {
         match self {
             Self::Empty => 0.0,
@@ -54,7 +55,7 @@ impl Shade {
 }
 
 impl Strip {
-    /// Its axis.
+    /// Returns the time axis.
     pub(super) fn scale(&self, most: usize) -> Scale {
         let axis = Axis { numbers: Numbers::Time, ..Axis::default() };
         Scale::new(&axis, [self.from, self.until()].into_iter(), Ends::Tight, most)
@@ -70,24 +71,24 @@ impl Strip {
         self.from + self.step * cell as f64
     }
 
-    /// Round times: their places from 0 to 1, and how they are written.
+    /// Returns round times: positions from 0 to 1, and labels.
     pub(crate) fn times(&self, most: usize) -> Vec<(f64, String)> {
         self.scale(most).ticks.into_iter().map(|it| (it.place, it.text)).collect()
     }
 
-    /// The most refusals in a cell.
+    /// Returns the most refusals in a cell.
     pub(crate) fn most(&self) -> u64 {
         self.cells.iter().map(|it| it.1).max().unwrap_or(0)
     }
 
-    /// For who points at a cell.
+    /// Returns the tooltip of a cell.
     pub(crate) fn hint(&self, cell: usize) -> String {
         let (asked, refused) = self.cells.get(cell).copied().unwrap_or_default();
         let time = super::moment::whole(self.start(cell)).unwrap_or_else(|| format!("cell {}", cell + 1));
         format!("{time}: {} of {} refused", number::count(refused), number::count(asked))
     }
 
-    /// The strip, in a picture of this width.
+    /// Draws the strip at this width.
     pub(super) fn scene(&self, width: f64) -> Scene {
         let mut shapes = Vec::new();
         let mut top = 0.0;

@@ -1,4 +1,4 @@
-//! A chart as a scene: where its words, axes, lines and bars stand.
+//! Draws a chart as a scene: positions of text, axes, lines and bars.
 
 use super::frame::{Frame, PlacedPoint, PlacedSeries};
 use super::ink::Ink;
@@ -6,7 +6,7 @@ use super::scene::{Anchor, Area, Dot, MAX_LABEL_COLUMNS, Point, Scene, Shape, wi
 use super::{Chart, Mark};
 use crate::sanitize;
 
-/// More shapes than this have no hints of their own: nobody can point at them.
+/// The most shapes with tooltips. More shapes are too small to point at.
 const MAX_HINTS: usize = 240;
 const ROW_HEIGHT: f64 = 17.0;
 
@@ -29,7 +29,7 @@ impl Room {
     }
 }
 
-/// The chart, in a picture of this size.
+/// Draws the chart in this size.
 pub(super) fn scene(chart: &Chart, (width, height): Point) -> Scene {
     #[allow(
         clippy::cast_possible_truncation,
@@ -86,7 +86,7 @@ fn line(points: Vec<Point>, ink: Ink) -> Shape {
     Shape::Line { points, ink, thick: 1.0, is_dashed: ink == Ink::Mark }
 }
 
-/// Names of the series beside a sample of each, in as many rows as it takes. Tells where they end.
+/// Draws the legend in as many rows as needed. Returns its bottom.
 fn legend(frame: &Frame, top: f64, width: f64, shapes: &mut Vec<Shape>) -> f64 {
     let named: Vec<_> = frame.series.iter().filter(|it| !it.name.is_empty()).collect();
     let (mut x, mut y) = (0.0, top);
@@ -137,7 +137,7 @@ fn axes(frame: &Frame, room: Room, width: f64, shapes: &mut Vec<Shape>) {
     }
 }
 
-/// A word is left out where there is no room for it, and where the one before says the same.
+/// Draws the vertical lines. A label is dropped if it does not fit or repeats the one before.
 fn moments(frame: &Frame, room: Room, shapes: &mut Vec<Shape>) {
     let mut taken = f64::NEG_INFINITY;
     let mut last = "";
@@ -211,7 +211,7 @@ fn draw(series: &PlacedSeries, frame: &Frame, room: Room, shapes: &mut Vec<Shape
     }
 }
 
-/// Of the points of one column of pixels only the first, the last, the highest and the lowest: the same picture of fewer points.
+/// Reduces the points of each pixel column to the first, last, highest and lowest, which gives the same picture.
 fn thinned(points: impl Iterator<Item = Point>) -> Vec<Point> {
     let mut kept: Vec<Point> = Vec::new();
     let mut column: Vec<Point> = Vec::new();

@@ -1,23 +1,23 @@
-//! A chart measured: both scales, and every point at its place. Pictures and terminals draw from the same one.
+//! Lays out a chart: both scales, and the position of every point. SVG and terminal charts are drawn from it.
 
 use super::ink::Ink;
 use super::scale::{Ends, Scale};
 use super::{Chart, Mark, Series};
 use crate::sanitize;
 
-/// A chart measured.
+/// The layout of a chart.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) x: Scale,
     pub(super) y: Scale,
     pub(super) series: Vec<PlacedSeries>,
-    /// Horizontal lines: their place, and their word.
+    /// Horizontal lines: position and label.
     pub(super) levels: Vec<(f64, String)>,
-    /// Vertical lines, from left to right: their place, and their word.
+    /// Vertical lines from left to right: position and label.
     pub(super) moments: Vec<(f64, String)>,
 }
 
-/// A series measured.
+/// The layout of a series.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedSeries {
     pub(super) name: String,
@@ -26,21 +26,21 @@ pub(super) struct PlacedSeries {
     pub(super) points: Vec<PlacedPoint>,
 }
 
-/// One point.
+/// The position of a point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedPoint {
-    /// From 0, left, to 1.
+    /// From 0 (left) to 1.
     pub(super) x: f64,
-    /// Where its bar ends.
+    /// Right end of the bar.
     pub(super) until: f64,
-    /// From 0, bottom, to 1.
+    /// From 0 (bottom) to 1.
     pub(super) y: f64,
-    /// What it stands for.
+    /// The value at this position.
     pub(super) value: (f64, f64),
 }
 
 impl Frame {
-    /// With at most so many numbers beside the axes.
+    /// Lays out a chart with at most this many numbers on each axis.
     pub(super) fn new(chart: &Chart, most_across: usize, most_up: usize) -> Self {
         let bars: Vec<_> = chart.series.iter().map(bar).collect();
         let ends = chart.series.iter().zip(&bars).flat_map(|(series, bar)| {
@@ -76,7 +76,7 @@ impl Frame {
         Self { x, y, series, levels, moments }
     }
 
-    /// What the chart shows, in words.
+    /// Returns a text description of the chart.
     pub(super) fn words(&self, title: &str) -> String {
         let mut words = sanitize::shown(title, super::scene::MAX_LABEL_COLUMNS);
         for series in self.series.iter().filter(|it| !it.name.is_empty()) {
@@ -92,7 +92,7 @@ impl Frame {
     }
 }
 
-/// How wide its bars are: as the smallest distance between two of them.
+/// Returns the width of bars: the smallest distance between two of them.
 fn bar(series: &Series) -> f64 {
     if series.mark != Mark::Bars {
         return 0.0;

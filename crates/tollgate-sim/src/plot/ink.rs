@@ -1,30 +1,30 @@
-//! Colours, by what they stand for.
+//! Colors of charts, by meaning.
 //!
-//! Lines of contestants are broken differently too, for paper and for lines that lie on each other.
+//! Lines of compared algorithms also differ in their dashes, for print and for lines that overlap.
 //!
-//! Invariant: people who see fewer colours can tell them apart, on light and on dark, and tell them from the page. Held by
-//! `tests::colours`.
+//! Invariant: people with color vision deficiencies can tell the colors apart, and from the background, in light and
+//! dark. Tested by `tests::colors`.
 
 use std::fmt::Write;
 
 use super::Role;
 
-/// What a shape is drawn with.
+/// The color of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// Words that are read first.
+    /// Primary text.
     Text,
-    /// Words beside.
+    /// Secondary text.
     Soft,
-    /// Lines to measure by.
+    /// Grid lines.
     Grid,
-    /// Lines that mean something: a limit, a border.
+    /// Highlighted lines: a limit, a border.
     Mark,
-    /// What a role stands for.
+    /// The color of a role.
     Role(Role),
 }
 
-/// A colour as three numbers.
+/// Red, green and blue.
 pub(super) type Rgb = (u8, u8, u8);
 
 const CONTESTANTS: [(Rgb, Rgb); 7] = [
@@ -41,8 +41,8 @@ const DASHES: [&[f32]; 7] =
     [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[4.0, 2.5], &[12.0, 3.0], &[6.0, 2.0, 1.5, 2.0]];
 
 impl Ink {
-    /// On light, and on dark.
-    pub(super) const fn colours(self) -> (Rgb, Rgb) {
+    /// Returns the colors for light and dark backgrounds.
+    pub(super) const fn colors(self) -> (Rgb, Rgb) {
         match self {
             Self::Text => ((0x17, 0x1b, 0x22), (0xe4, 0xe8, 0xee)),
             Self::Soft => ((0x5a, 0x64, 0x73), (0x96, 0xa1, 0xb2)),
@@ -55,7 +55,7 @@ impl Ink {
         }
     }
 
-    /// How its lines are broken: drawn, left out, drawn, …
+    /// Returns the lengths of dashes and gaps, alternating. Empty for a solid line.
     pub(super) const fn dashes(self) -> &'static [f32] {
         match self {
             Self::Mark => &[5.0, 4.0],
@@ -64,7 +64,7 @@ impl Ink {
         }
     }
 
-    /// The class that gives a shape its colour.
+    /// Returns the CSS class that sets the color.
     pub(super) fn class(self) -> &'static str {
         const NUMBERED: [&str; 7] = ["tg-c0", "tg-c1", "tg-c2", "tg-c3", "tg-c4", "tg-c5", "tg-c6"];
         match self {
@@ -79,7 +79,7 @@ impl Ink {
         }
     }
 
-    /// Of the 256 colours of a terminal: shades that are legible on black and on white.
+    /// Returns one of the 256 terminal colors; all of them are legible on black and on white.
     pub(super) const fn terminal(self) -> u8 {
         const CONTESTANTS: [u8; 7] = [69, 208, 42, 176, 130, 250, 99];
         match self {
@@ -102,26 +102,26 @@ impl Ink {
     }
 }
 
-/// `#rrggbb`.
+/// Formats a color as `#rrggbb`.
 fn hex((red, green, blue): Rgb) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Rules for a picture that stands alone: dark where the reader's screen is.
+/// Returns the CSS rules of a standalone SVG file, which follow the color scheme of the reader.
 pub(super) fn rules_alone() -> String {
     let (mut light, mut dark) = (String::new(), String::new());
     for ink in Ink::all() {
-        let _ = write!(light, ".{}{{color:{}}}", ink.class(), hex(ink.colours().0));
-        let _ = write!(dark, ".{}{{color:{}}}", ink.class(), hex(ink.colours().1));
+        let _ = write!(light, ".{}{{color:{}}}", ink.class(), hex(ink.colors().0));
+        let _ = write!(dark, ".{}{{color:{}}}", ink.class(), hex(ink.colors().1));
     }
     format!("{light}@media screen and (prefers-color-scheme:dark){{{dark}}}")
 }
 
-/// Rules for pictures in a page, which says with `color-scheme` whether it is light or dark.
+/// Returns the CSS rules for charts in a page, which follow the `color-scheme` of the page.
 pub(crate) fn rules_within() -> String {
     let mut rules = String::new();
     for ink in Ink::all() {
-        let (light, dark) = ink.colours();
+        let (light, dark) = ink.colors();
         let _ = write!(rules, ".{}{{color:light-dark({},{})}}", ink.class(), hex(light), hex(dark));
     }
     rules

@@ -1,10 +1,10 @@
-//! Times of an axis: how far apart they stand, and how they are written. All in UTC.
+//! Times on an axis: their distances and formats. All times are UTC.
 
 use jiff::Timestamp;
 
 const DAY: f64 = 86_400.0;
 
-/// Distances that people count in, in seconds.
+/// Round distances between times, in seconds.
 const STEPS: [f64; 30] = [
     0.001,
     0.002,
@@ -38,13 +38,14 @@ const STEPS: [f64; 30] = [
     28.0 * DAY,
 ];
 
-/// The smallest distance that makes at most `most` steps in `range` seconds.
+/// Returns the smallest round distance that makes at most `most` steps in `range` seconds.
 pub(super) fn step(range: f64, most: f64) -> f64 {
     let least = range / most;
     STEPS.into_iter().find(|it| *it >= least).unwrap_or_else(|| (least / (28.0 * DAY)).ceil() * 28.0 * DAY)
 }
 
-/// A time in seconds since 1970, with as much of it as a distance of `step` asks for. `None`: no calendar reaches there.
+/// Formats a time in seconds since 1970 with the precision that a distance of `step` needs. `None` if the time is
+/// outside the calendar.
 pub(super) fn written(at: f64, step: f64) -> Option<String> {
     #[allow(
         clippy::cast_possible_truncation,
@@ -62,7 +63,7 @@ pub(super) fn written(at: f64, step: f64) -> Option<String> {
     Some(time.strftime(form).to_string())
 }
 
-/// A time with its date, for who points at it.
+/// Formats a time with its date, for tooltips.
 pub(super) fn whole(at: f64) -> Option<String> {
     #[allow(
         clippy::cast_possible_truncation,
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_finely_as_they_stand_apart() {
+    fn the_format_of_times_follows_their_distance() {
         let at = 1_700_000_000.0; // 2023-11-14 22:13:20
         for (time, apart, text) in [
             (at, 0.5, "22:13:20.000"),

@@ -1,6 +1,6 @@
-//! Numbers as people read them: the same in pictures, on the page and in text.
+//! Number formats that charts, the page and text output share.
 
-/// `1,234,567`.
+/// Formats a count: `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,8 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// How much of `whole` a part is, as `1.5 %`. Something is never shown as nothing, nor less than all as all.
+/// Formats a part of `whole` as a percentage: `1.5 %`. A part above zero is never shown as 0 %, and a part below the
+/// whole never as 100 %.
 ///
 /// ```
 /// # use tollgate_sim::plot::number::share;
@@ -38,12 +39,13 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// `1 client`, `2 clients`.
+/// Formats a count with a noun: `1 client`, `2 clients`.
 pub fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A number in few characters: `0.25`, `1,200`, `1.25M`. `step` is what the next one differs by, which says how many digits matter.
+/// Formats a number in few characters: `0.25`, `1,200`, `1.25M`. `step` is the distance to the next number and
+/// determines the precision.
 pub(crate) fn short(number: f64, step: f64) -> String {
     const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")];
     if !number.is_finite() {
@@ -66,7 +68,7 @@ pub(crate) fn short(number: f64, step: f64) -> String {
     }
 }
 
-/// As many decimals as tell it from a number that is `step` away, at most `most`.
+/// Formats a number with as many decimals as distinguish it from a number that is `step` away, at most `most`.
 fn digits(number: f64, step: f64, most: usize) -> String {
     let mut text = String::new();
     for decimals in 0..=most {
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn some_is_never_shown_as_none_nor_as_all() {
+    fn a_part_is_never_shown_as_zero_or_as_the_whole() {
         for (part, whole, text) in [
             (0, 7, "0 %"),
             (7, 7, "100 %"),

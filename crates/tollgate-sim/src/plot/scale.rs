@@ -1,13 +1,13 @@
-//! Where a value stands on an axis, and the round numbers that are written beside it.
+//! Maps values to positions on an axis, and chooses its round numbers.
 //!
-//! Invariant: a place is a number from 0 to 1, whatever the values are. Held by `tests::drawn`.
+//! Invariant: a position is a number from 0 to 1 for all values. Tested by `tests::drawn`.
 
 use super::{Axis, Numbers, moment, number};
 
-/// No value is drawn further out than this: differences and squares of it are still numbers.
+/// The largest magnitude that is drawn. Differences and squares of it are finite.
 const MAX_MAGNITUDE: f64 = 1e18;
 
-/// From values to places from 0 to 1.
+/// Maps values to positions from 0 to 1.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     from: f64,
@@ -15,19 +15,19 @@ pub(super) struct Scale {
     is_logarithmic: bool,
     numbers: Numbers,
     step: f64,
-    /// From the smallest to the largest.
+    /// Ticks in ascending order.
     pub(super) ticks: Vec<Tick>,
 }
 
 /// A round number on an axis.
 #[derive(Clone, Debug)]
 pub(super) struct Tick {
-    /// From 0 to 1.
+    /// Position, from 0 to 1.
     pub(super) place: f64,
     pub(super) text: String,
 }
 
-/// Which end of an axis is made round.
+/// Ends of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     /// From zero up to a round number.
@@ -37,7 +37,7 @@ pub(super) enum Ends {
 }
 
 impl Scale {
-    /// For `values`, with at most `most` numbers beside it.
+    /// Creates the scale of `values`, with at most `most` ticks.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, ends: Ends, most: usize) -> Self {
         let most = whole(most.clamp(2, 40));
         let to = axis.to.filter(|it| it.is_finite()).map(|it| it.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE));
@@ -59,7 +59,7 @@ impl Scale {
             Ends::Tight => (0.0, 1.0),
         };
         let high = to.filter(|it| *it > low).unwrap_or(high);
-        // A single value, or so small a difference that steps would get lost in rounding.
+        // A single value, or a range so small that steps would be lost to rounding.
         let least = (low.abs().max(high.abs()) * 1e-9).max(f64::MIN_POSITIVE * 1e20);
         let (low, high) = match ends {
             _ if high - low > least => (low, high),
@@ -127,7 +127,7 @@ impl Scale {
         }
     }
 
-    /// As it is written beside the axis.
+    /// Formats a value for the axis.
     pub(super) fn written(&self, value: f64) -> String {
         match self.numbers {
             Numbers::Percent => format!("{} %", number::short(value * 100.0, self.step * 100.0)),
@@ -139,7 +139,7 @@ impl Scale {
         }
     }
 
-    /// As who points at it reads it: more finely than beside the axis.
+    /// Formats a value for a tooltip, with more digits than on the axis.
     pub(super) fn read(&self, value: f64) -> String {
         match self.numbers {
             Numbers::Percent => format!("{} %", number::short(value * 100.0, self.step)),
@@ -149,7 +149,7 @@ impl Scale {
         }
     }
 
-    /// From 0 to 1; what lies outside stands at the end. `None`: no number.
+    /// Returns the position from 0 to 1; values outside are at the end. `None` if the value is not a number.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
@@ -163,7 +163,7 @@ impl Scale {
         Some(if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 })
     }
 
-    /// Whether it lies on the axis and not beyond an end.
+    /// Whether a value is within the axis.
     pub(super) fn holds(&self, value: f64) -> bool {
         let (least, most) = if self.is_logarithmic {
             (self.from * (1.0 - 1e-9), self.to * (1.0 + 1e-9))
@@ -180,7 +180,7 @@ fn whole(number: usize) -> f64 {
     number as f64
 }
 
-/// The smallest of 1, 2, 5, 10, … that is no smaller.
+/// Returns the smallest of 1, 2, 5, 10, … that is at least `least`.
 fn round(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0]
@@ -190,7 +190,7 @@ fn round(least: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// The number of 1, 2, 5, 10, … next to ten to the power of `power`, in the direction of `towards`.
+/// Returns the number of 1, 2, 5, 10, … next to ten to the power of `power`, in the direction of `towards`.
 fn one_two_five(power: f64, towards: fn(f64) -> f64) -> f64 {
     let decade = (power + 1e-9).floor();
     let marks = [0.0, 2_f64.log10(), 5_f64.log10(), 1.0].map(|it| decade + it);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_is_marked_at_round_numbers() {
+    fn ticks_are_round_numbers() {
         assert_eq!(texts(Numbers::Plain, &[3.0, 97.0], Ends::FromZero), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(texts(Numbers::Percent, &[0.034], Ends::FromZero), ["0 %", "1 %", "2 %", "3 %", "4 %"]);
         assert_eq!(texts(Numbers::Percent, &[0.97], Ends::FromZero).last().unwrap(), "100 %");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_draw_has_an_axis_too() {
+    fn an_empty_chart_has_an_axis() {
         for numbers in [Numbers::Plain, Numbers::Percent, Numbers::Time, Numbers::Logarithmic] {
             for values in
                 [&[][..], &[f64::NAN], &[0.0], &[5.0], &[f64::INFINITY], &[1e300, -1e300], &[1e-300]]

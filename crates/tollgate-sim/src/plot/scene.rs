@@ -1,32 +1,32 @@
-//! A picture as shapes at their places, in pixels of a screen: what SVG and PNG are both made from.
+//! A chart as positioned shapes, in CSS pixels: the input of the SVG writer.
 
 use super::ink::Ink;
 
-/// A picture.
+/// A drawing.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// What it shows, for who cannot see it.
+    /// Text description for screen readers.
     pub(super) words: String,
-    /// The first one furthest behind.
+    /// Shapes in drawing order: later shapes cover earlier ones.
     pub(super) shapes: Vec<Shape>,
 }
 
-/// One thing that is drawn.
+/// A shape.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     /// A line through points.
     Line { points: Vec<Point>, ink: Ink, thick: f64, is_dashed: bool },
-    /// Rectangles of one ink.
+    /// Rectangles of one color.
     Boxes { boxes: Vec<Area>, ink: Ink, opacity: f64 },
-    /// Dots of one ink.
+    /// Dots of one color.
     Dots { dots: Vec<Dot>, ink: Ink },
-    /// Words. `y` is the line they stand on.
+    /// A text. `y` is its baseline.
     Words { at: Point, text: String, ink: Ink, anchor: Anchor, is_bold: bool },
 }
 
-/// From the left, and from the top.
+/// Distances from the left and from the top.
 pub(super) type Point = (f64, f64);
 
 /// A rectangle.
@@ -34,7 +34,7 @@ pub(super) type Point = (f64, f64);
 pub(super) struct Area {
     pub(super) corner: Point,
     pub(super) size: Point,
-    /// For who points at it.
+    /// Tooltip.
     pub(super) hint: Option<String>,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Area {
 #[derive(Clone, Debug)]
 pub(super) struct Dot {
     pub(super) at: Point,
-    /// For who points at it.
+    /// Tooltip.
     pub(super) hint: Option<String>,
 }
 
-/// Which end of words is at their place.
+/// The end of a text that is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -54,11 +54,11 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How wide words are at the most, in the sizes that are drawn.
+/// Returns an upper bound of the width of a text.
 pub(super) fn width_of(text: &str, is_bold: bool) -> f64 {
     let columns = u32::try_from(crate::sanitize::columns(text)).unwrap_or(u32::MAX);
     f64::from(columns) * if is_bold { 7.6 } else { 6.3 }
 }
 
-/// A column beyond which words in the picture are cut: titles and names come from outside.
+/// The most columns of a label. Titles and names come from outside.
 pub(super) const MAX_LABEL_COLUMNS: usize = 100;

@@ -1,4 +1,5 @@
-//! A scene as SVG. Colours are classes, so that it follows light and dark: of the page it stands in, or of the reader's screen.
+//! Writes a scene as SVG. Colors are CSS classes, so that charts follow the color scheme of the page or of the
+//! reader.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use super::ink;
 use super::scene::{Anchor, Area, Point, Scene, Shape};
 use crate::sanitize::markup;
 
-/// A file of its own, without a background.
+/// Writes a standalone file with a transparent background.
 pub(super) fn alone(scene: &Scene) -> String {
     let Scene { width, height, .. } = scene;
     let mut out = format!(
@@ -22,7 +23,7 @@ pub(super) fn alone(scene: &Scene) -> String {
     out
 }
 
-/// Part of a page that has [`ink::rules_within`] and gives it its width.
+/// Writes an element for a page that contains [`ink::rules_within`] and sets the width.
 pub(super) fn within(scene: &Scene) -> String {
     let Scene { width, height, .. } = scene;
     let label = markup(&scene.words);
@@ -33,7 +34,7 @@ pub(super) fn within(scene: &Scene) -> String {
     out
 }
 
-/// Two digits behind the point are finer than any screen.
+/// Formats a coordinate with two decimals, which is finer than any screen.
 fn place(number: f64) -> String {
     let text = format!("{number:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -121,7 +122,7 @@ fn rectangles(boxes: &[Area], out: &mut String) {
     }
 }
 
-/// Ends an element, with its hint in it.
+/// Closes an element, with its tooltip.
 fn close(element: &str, hint: Option<&str>, out: &mut String) {
     match hint {
         Some(hint) => {

@@ -1,6 +1,7 @@
-//! Charts and strips in a terminal: dots of Braille in colour, or plain ASCII where there is none (a pipe, a file, `NO_COLOR`).
+//! Draws charts and strips for terminals: colored Braille dots, or plain ASCII without color (a pipe, a file,
+//! `NO_COLOR`).
 //!
-//! Invariant: no line takes more columns than it was given. Held by `tests::drawn`.
+//! Invariant: a line takes at most the given number of columns. Tested by `tests::drawn`.
 
 mod canvas;
 
@@ -16,18 +17,18 @@ use super::{Chart, Mark, Role, Strip};
 use crate::sanitize::{columns, shown};
 
 const HEIGHT: usize = 12;
-/// Narrower, and there is no room for numbers beside.
+/// The least columns: numbers beside the chart need them.
 const MIN_WIDTH: usize = 24;
-/// Nobody has a wider one, and a picture takes memory.
+/// The most columns, which bounds memory.
 const MAX_WIDTH: usize = 400;
 
-/// The chart.
-pub(super) fn chart(chart: &Chart, width: usize, colour: bool) -> String {
+/// Draws a chart.
+pub(super) fn chart(chart: &Chart, width: usize, color: bool) -> String {
     let width = width.min(MAX_WIDTH);
     let frame = Frame::new(chart, width / 12, HEIGHT / 3);
     let numbers = frame.y.ticks.iter().map(|it| columns(&it.text)).max().unwrap_or(0);
     let gutter = if width < MIN_WIDTH || numbers + 12 > width { 0 } else { numbers + 2 };
-    let mut canvas = Canvas::new(width - gutter, HEIGHT, colour);
+    let mut canvas = Canvas::new(width - gutter, HEIGHT, color);
     for (place, _) in &frame.moments {
         canvas.upright(*place);
     }
@@ -42,7 +43,7 @@ pub(super) fn chart(chart: &Chart, width: usize, colour: bool) -> String {
     for (index, series) in lines {
         draw(series, index, &mut canvas);
     }
-    let mut out = Page { width, colour, text: String::new() };
+    let mut out = Page { width, color, text: String::new() };
     out.line(&[(Ink::Text, &shown(&chart.title, width))]);
     out.legend(&frame, &canvas);
     if gutter > 0 {
@@ -53,7 +54,7 @@ pub(super) fn chart(chart: &Chart, width: usize, colour: bool) -> String {
             let tick = frame.y.ticks.iter().find(|it| canvas.row(it.place) == row);
             let number = tick.map_or("", |it| it.text.as_str());
             let pad = " ".repeat((gutter - 2).saturating_sub(columns(number)));
-            let edge = if colour { "┤│" } else { "+|" };
+            let edge = if color { "┤│" } else { "+|" };
             let edge = edge.chars().nth(usize::from(tick.is_none())).unwrap_or('|');
             out.ink(Ink::Soft, &format!("{pad}{number} {edge}"));
         }
@@ -91,10 +92,10 @@ fn draw(series: &PlacedSeries, index: usize, canvas: &mut Canvas) {
     }
 }
 
-/// The strip: cells, and times below them.
-pub(super) fn strip(strip: &Strip, width: usize, colour: bool) -> String {
+/// Draws a strip: cells, and times below them.
+pub(super) fn strip(strip: &Strip, width: usize, color: bool) -> String {
     let width = width.min(MAX_WIDTH);
-    let mut out = Page { width, colour, text: String::new() };
+    let mut out = Page { width, color, text: String::new() };
     out.line(&[(Ink::Text, &shown(&strip.label, width))]);
     let length = strip.cells.len();
     let wide = if length == 0 { 0 } else { width };
@@ -110,10 +111,10 @@ pub(super) fn strip(strip: &Strip, width: usize, colour: bool) -> String {
     for cell in parts {
         let (ink, char) = match Shade::of(cell, most) {
             Shade::Empty => (Ink::Soft, " "),
-            Shade::Calm => (Ink::Soft, if colour { "·" } else { "." }),
+            Shade::Calm => (Ink::Soft, if color { "·" } else { "." }),
             Shade::Refused(level) => {
                 let levels =
-                    if colour { ["▁", "▃", "▅", "▆", "█"] } else { [":", "+", "*", "#", "@"] };
+                    if color { ["▁", "▃", "▅", "▆", "█"] } else { [":", "+", "*", "#", "@"] };
                 (Ink::Role(Role::Refused), levels[usize::from(level.clamp(1, 5) - 1)])
             }
         };
@@ -131,16 +132,16 @@ pub(super) fn strip(strip: &Strip, width: usize, colour: bool) -> String {
     out.text
 }
 
-/// Lines in the making.
+/// The lines of the output.
 struct Page {
     width: usize,
-    colour: bool,
+    color: bool,
     text: String,
 }
 
 impl Page {
     fn ink(&mut self, ink: Ink, text: &str) {
-        if self.colour && ink != Ink::Text && !text.trim().is_empty() {
+        if self.color && ink != Ink::Text && !text.trim().is_empty() {
             let _ = write!(self.text, "\x1b[38;5;{}m{text}\x1b[0m", ink.terminal());
         } else {
             self.text.push_str(text);
@@ -153,7 +154,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// A line of its own; none if nothing is on it.
+    /// Adds a line, unless it is empty.
     fn line(&mut self, parts: &[(Ink, &str)]) {
         let mut room = self.width;
         let mut any = false;
@@ -170,7 +171,7 @@ impl Page {
         }
     }
 
-    /// Names beside what they are drawn with, in as many lines as it takes.
+    /// Adds the legend, in as many lines as needed.
     fn legend(&mut self, frame: &Frame, canvas: &Canvas) {
         let series = frame.series.iter().enumerate().filter(|it| !it.1.name.is_empty());
         let mut entries: Vec<_> =
@@ -208,7 +209,7 @@ impl Page {
         }
     }
 
-    /// Numbers below, each centred at its place, as far as there is room.
+    /// Adds the numbers of the horizontal axis, each centered at its position, as far as they fit.
     fn ticks(&mut self, scale: &Scale, gutter: usize) {
         #[allow(
             clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
-//! What holds for every picture: finite whatever the numbers, inert whatever the words, legible for whoever sees fewer colours.
+//! Properties of every chart: finite for any numbers, inert for any text, and legible with color vision deficiencies.
 
-mod colours;
+mod colors;
 mod drawn;
 pub(crate) mod markup;
 
@@ -47,7 +47,7 @@ admitted
 }
 
 #[test]
-fn a_strip_is_darkest_where_most_was_refused() {
+fn a_strip_is_darkest_at_the_most_refusals() {
     let cells = (0..24).map(|hour| (if hour < 4 { 0 } else { 100 }, u64::saturating_sub(hour, 20))).collect();
     let strip = Strip { label: "login".to_owned(), from: 1_700_006_400.0, step: 3600.0, cells };
     let drawn = strip.terminal(24, false);
@@ -56,7 +56,7 @@ fn a_strip_is_darkest_where_most_was_refused() {
 }
 
 #[test]
-fn many_points_make_a_small_picture_that_keeps_its_peaks() {
+fn many_points_are_thinned_and_peaks_are_kept() {
     let mut points: Vec<_> = (0..200_000).map(|it| (f64::from(it), f64::from(it % 7))).collect();
     points[77_777].1 = 100.0;
     let chart = Chart { series: vec![series("", Mark::Line, Role::Offered, points)], ..Chart::default() };

@@ -1,10 +1,10 @@
-//! Numbers of limits: as a policy writes them, and other numbers in their place.
+//! Formats the numbers of limits as a policy writes them, and replaces them by other numbers.
 //!
-//! Not here: which other numbers are tried (`candidates`).
+//! Not here: choosing the other numbers (`candidates`).
 
 use tollgate::{Bucket, FixedWindow, Quota, Rate, SlidingLog, Window};
 
-/// A quota as a policy writes it: `10/minute, burst 20`.
+/// Formats a quota as in a policy: `10/minute, burst 20`.
 pub(super) fn written(quota: &Quota) -> String {
     match quota {
         Quota::Bucket(it) if quota.capacity() == it.rate().count => it.rate().to_string(),
@@ -22,12 +22,12 @@ pub(super) fn written(quota: &Quota) -> String {
     }
 }
 
-/// The quotas of a limit, one for each window: `10/second and 1000/hour`.
+/// Formats the quotas of a limit, one per window: `10/second and 1000/hour`.
 pub(super) fn all_written<'q>(quotas: impl IntoIterator<Item = &'q Quota>) -> String {
     quotas.into_iter().map(written).collect::<Vec<_>>().join(" and ")
 }
 
-/// How many units come back in a period; `None` for slots.
+/// Returns the units per period; `None` for slots.
 pub(super) fn count(quota: &Quota) -> Option<u64> {
     match quota {
         Quota::Bucket(it) => Some(it.rate().count),
@@ -36,7 +36,7 @@ pub(super) fn count(quota: &Quota) -> Option<u64> {
     }
 }
 
-/// The same quota with another count; of a bucket, with this burst. `None` where that cannot be served.
+/// Returns the quota with another count, and for a bucket with this burst. `None` if such a quota is invalid.
 pub(super) fn with_count(quota: &Quota, count: u64, burst: u64) -> Option<Quota> {
     match quota {
         Quota::Bucket(it) => {
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written is read as the same numbers.
+    /// Formatted numbers are parsed as the same numbers.
     #[test]
     fn amounts_are_written_as_policies_write_them() {
         for (word, amount, rest) in [

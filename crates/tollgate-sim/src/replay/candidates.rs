@@ -1,26 +1,26 @@
-//! Which other numbers are tried in a limit's place.
+//! Chooses the other numbers that are tried for a limit.
 //!
-//! The curve goes from a tenth of the limit's own rate to ten times as much, with the burst in proportion, and over bursts at its own rate.
-//! Where numbers are to be proposed, a finer and wider grid is tried besides, of numbers that people would write: what is proposed was
-//! tried exactly as it is printed.
+//! The curve goes from a tenth of the limit's rate to ten times as much, with the burst in proportion, and over
+//! bursts at the limit's rate. For proposals, a finer and wider grid of round numbers is tried too, so that every
+//! proposal was tried exactly as it is printed.
 //!
-//! Not here: trying them (`curve`), choosing one (`suggest`).
+//! Not here: trying them (`curve`), choosing a proposal (`suggest`).
 
 use tollgate::Quota;
 
 use super::amount;
 
-/// The points of a curve, in per cent of the limit's own number.
+/// Rates of a curve, in percent of the limit's own.
 const CURVE_PERCENT: [u64; 13] = [10, 20, 30, 50, 70, 85, 100, 120, 150, 200, 300, 500, 1_000];
-/// The same for bursts, of which fewer tell as much.
+/// Bursts of a curve, in percent of the limit's own. Fewer points are enough.
 const BURST_PERCENT: [u64; 7] = [10, 20, 50, 100, 200, 500, 1_000];
-/// How far below and above the limit's own number the grid reaches, as a factor.
+/// Range of the grid below and above the limit's own number, as a factor.
 const GRID_FACTOR: u64 = 64;
-/// Numbers that people write, within one power of ten, in tenths: about 10 % apart.
+/// Round numbers within one power of ten, in tenths: about 10 % apart.
 const ROUND_NUMBERS: [u64; 24] =
     [10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30, 33, 36, 40, 43, 47, 50, 56, 60, 68, 75, 80, 90];
 
-/// What differs from the limit's own numbers.
+/// The number that a candidate varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
     /// The rate, with the burst in proportion.
@@ -29,33 +29,35 @@ pub(super) enum Axis {
     Burst,
 }
 
-/// Numbers that are tried in a limit's place.
+/// Numbers that are tried for a limit.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) axis: Axis,
     /// The count of the first window, or the burst.
     pub(super) value: u64,
-    /// One for each window.
+    /// Quotas, one per window.
     pub(super) quotas: Vec<Quota>,
     /// Whether it is a point of the curve.
     pub(super) on_curve: bool,
-    /// Whether people would write it: a point of the grid, or the limit's own numbers.
+    /// Whether it may be proposed: a point of the grid, or the limit's own numbers.
     pub(super) is_nice: bool,
 }
 
-/// All that is tried for one limit.
+/// All candidates of one limit.
 #[derive(Clone, Debug)]
 pub(super) struct Candidates {
-    /// By axis, then by value.
+    /// Sorted by axis, then by value.
     pub(super) all: Vec<Candidate>,
-    /// No larger than any of them in rate and in burst: what this admits, all admit.
+    /// Quotas that are no larger than any candidate in rate and burst: all candidates admit every request that these
+    /// admit.
     pub(super) floor: Vec<Quota>,
     /// The limit's own count and burst.
     pub(super) own: (u64, u64),
 }
 
 impl Candidates {
-    /// What is tried in the place of these windows; with `grid`, also to find numbers to propose. `None` where nothing can be varied: slots.
+    /// Returns the candidates for these windows, including the grid of proposals if `grid` is set. `None` if the
+    /// limit has no numbers to vary (slots).
     pub(super) fn of(own: &[Quota], grid: bool) -> Option<Self> {
         let first = own.first()?;
         let own_count = amount::count(first).filter(|&count| count > 0)?;
@@ -100,7 +102,7 @@ impl Candidates {
     }
 }
 
-/// The windows of a limit at `count` of what is `own` now, the burst in proportion.
+/// Scales the windows of a limit from a count of `own` to `count`, with the burst in proportion.
 fn scaled(windows: &[Quota], count: u64, own: u64, exactly: bool) -> Option<Vec<Quota>> {
     let each = windows.iter().enumerate().map(|(place, quota)| {
         let counted = amount::count(quota)?;
@@ -115,13 +117,13 @@ fn scaled(windows: &[Quota], count: u64, own: u64, exactly: bool) -> Option<Vec<
     each.collect()
 }
 
-/// `number · by / of`, to the nearest, and one at least.
+/// Returns `number · by / of`, rounded to the nearest, and at least 1.
 fn rounded(number: u64, by: u64, of: u64) -> u64 {
     let product = u128::from(number) * u128::from(by) + u128::from(of / 2);
     u64::try_from(product / u128::from(of.max(1))).unwrap_or(u64::MAX).max(1)
 }
 
-/// The numbers that people write from one to another.
+/// Returns the round numbers in a range.
 fn nice(from: u64, to: u64) -> impl Iterator<Item = u64> {
     let mut next = nice_from(from);
     std::iter::from_fn(move || {
@@ -131,7 +133,7 @@ fn nice(from: u64, to: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The smallest number that people write which is not below this one.
+/// Returns the smallest round number that is at least `number`.
 fn nice_from(number: u64) -> u64 {
     if number <= 10 {
         return number.max(1);
@@ -140,7 +142,7 @@ fn nice_from(number: u64) -> u64 {
     while number / ten >= 100 {
         ten = ten.saturating_mul(10);
     }
-    // Two digits are left, and more behind them.
+    // Keep two digits and round up.
     let digits = number.div_ceil(ten);
     let found = ROUND_NUMBERS.into_iter().find(|&nice| nice >= digits).unwrap_or(100);
     found.saturating_mul(ten)
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_people_write_are_never_below_what_they_stand_for() {
+    fn round_numbers_are_never_below_the_original() {
         for (number, expected) in [
             (1, 1),
             (7, 7),
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_holds_the_limit_itself_and_goes_up() {
+    fn a_curve_contains_the_own_numbers_of_the_limit_and_ascends() {
         for own in [
             bucket((100, 20)),
             bucket((1, 1)),

@@ -1,6 +1,6 @@
-//! Two policies side by side: which requests change fate, whose, and by which limit.
+//! Compares two policies: the requests that they decide differently, by client, endpoint and limit.
 //!
-//! Not here: what each policy did by itself (`run`).
+//! Not here: the results of each policy (`run`).
 
 use tollgate::policy::Mode;
 use tollgate::{Policy, Request as _};
@@ -12,17 +12,17 @@ use super::run::{Run, Verdict};
 use crate::Entry;
 use crate::sample::key_hash;
 
-/// How many clients and endpoints compete for the lists of those that changed most.
+/// The most clients and endpoints that the top lists track.
 const MAX_RANKED: usize = 1_024;
-/// How many examples are kept of each kind.
+/// The most examples of each kind.
 const MAX_EXAMPLES: usize = 5;
-/// How much of a path an example shows, in characters.
+/// The most characters of a path in an example.
 const MAX_PATH_CHARS: usize = 120;
-/// How those are called that the `deny` list did.
+/// Name of the deny list in reports.
 const DENY_LIST: &str = "deny list";
 const AMBIGUOUS_PATH: &str = "ambiguous path";
 
-/// What changes fate from the first policy to another.
+/// Differences between the first policy and another.
 #[derive(Debug, Default)]
 pub(super) struct Fates {
     newly_refused: u64,
@@ -33,7 +33,7 @@ pub(super) struct Fates {
     examples: Vec<(bool, Example)>,
 }
 
-/// Whose requests changed fate most.
+/// Counts of changed requests by name.
 #[derive(Debug, Default)]
 struct Ranking(Option<Sketch<String>>);
 
@@ -58,7 +58,7 @@ impl Ranking {
 }
 
 impl Fates {
-    /// A request, and what became of it under either policy.
+    /// Records a request that both policies decided differently.
     pub(super) fn note(&mut self, entry: &Entry, before: (&Run, Verdict), after: (&Run, Verdict)) {
         let newly_refused = match (before.1.is_admitted(), after.1.is_admitted()) {
             (true, false) => true,
@@ -68,7 +68,7 @@ impl Fates {
         *(if newly_refused { &mut self.newly_refused } else { &mut self.newly_admitted }) += 1;
         let (run, verdict) = if newly_refused { after } else { before };
         self.limits.note(limiting(run.policy(), verdict).to_owned(), newly_refused);
-        // What one of the policies hides is not shown because the other does not.
+        // If one of the policies hides keys, they stay hidden in the comparison.
         let strict = [before.0, after.0].into_iter().find(|run| hides(run.policy())).unwrap_or(after.0);
         let client = strict.shown.client(entry, strict.policy());
         let path = strict.shown.path(entry);
@@ -95,7 +95,7 @@ impl Fates {
         self.endpoints.note(endpoint, newly_refused);
     }
 
-    /// What is told of it.
+    /// Returns the report.
     pub(super) fn finish(self, policy: PolicyReport, top: usize) -> Comparison {
         Comparison {
             policy,

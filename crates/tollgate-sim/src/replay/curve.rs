@@ -1,14 +1,17 @@
-//! What other numbers would have refused: every candidate decides about every request, in one pass.
+//! Computes the refusals of other numbers: every candidate decides every request, in one pass.
 //!
-//! Each key has a state under each candidate, and each candidate remembers what it admitted itself, as if the limit were the only one.
+//! Each key has a state per candidate, and each candidate counts the requests that it admitted itself, as if the
+//! limit were the only one.
 //!
-//! Nearly all keys are quiet, and quiet keys are cheap: while the *floor*, which is no larger than any candidate in rate and in burst, has
-//! admitted everything of a key, so have all candidates. So a key begins with one state under the floor, and its requests since it last
-//! stood at rest. When the floor first refuses, or these become many, they are put to all candidates; from then on each has its own state.
+//! Most keys never reach a limit, and the *floor* makes them cheap. It is no larger than any candidate in rate and
+//! burst, so while it has admitted every request of a key, all candidates have too. A key starts with one state under
+//! the floor, and the list of its requests since that state was fresh. When the floor refuses, or the list gets long,
+//! the list is replayed against all candidates; from then on each candidate has its own state for the key.
 //!
-//! Not here: which candidates there are (`candidates`).
+//! Not here: choosing candidates (`candidates`).
 //!
-//! Invariant: the counts are those of as many limiters, each with one candidate. Held by `tests/replay`, against independent models.
+//! Invariant: the counts equal those of separate limiters with one candidate each. Tested by `tests/replay`, against
+//! independent models.
 
 use tollgate::{Adjustment, Amount, Overdraft, Quota, State, Timestamp};
 
@@ -17,10 +20,10 @@ use super::candidates::{Axis, Candidate, Candidates};
 use super::report::{Curve, CurvePoint};
 use crate::sample::{Sample, Weighs};
 
-/// How many requests a quiet key has since it was at rest, at most.
+/// The most requests that are listed for a key that is only tracked under the floor.
 const MAX_QUIET_REQUESTS: usize = 16;
 
-/// The candidates of one limit, and where every key stands under them.
+/// The candidates of one limit, and the state of every key under them.
 #[derive(Debug)]
 pub(super) struct Trial {
     candidates: Candidates,
@@ -29,7 +32,7 @@ pub(super) struct Trial {
     requests: u64,
 }
 
-/// Where a key stands.
+/// The state of a key.
 #[derive(Debug)]
 struct Key {
     requests: u64,
@@ -45,18 +48,18 @@ enum KeyState {
 /// A key that no candidate has refused.
 #[derive(Debug, Default)]
 struct Quiet {
-    /// Under the floor; one for each window.
+    /// States under the floor, one per window.
     states: Box<[State]>,
-    /// Since they were last at rest: when, and at what cost.
+    /// Times and costs of the requests since the states were fresh.
     since: Vec<(Timestamp, u64)>,
 }
 
-/// A key with a state under each candidate.
+/// A key with a state per candidate.
 #[derive(Debug)]
 struct Busy {
-    /// For each candidate, for each of its windows.
+    /// States of each candidate, for each of its windows.
     states: Box<[State]>,
-    /// How often each candidate refused it.
+    /// Refusals by each candidate.
     refused: Box<[u64]>,
 }
 
@@ -79,25 +82,26 @@ impl Weighs for Key {
     }
 }
 
-/// What a state holds on the heap, in bytes.
+/// Returns the heap memory of a state, in bytes.
 fn held_aside(state: &State) -> usize {
     match state {
         State::SlidingLog(log) => 16 * log.entries.len(),
-        // Eight bytes for each part, of which seven are usual.
+        // Eight bytes per part, with seven parts by default.
         State::SlidingParts(_) => 64,
         _ => 0,
     }
 }
 
 impl Trial {
-    /// Tries other numbers in the place of these windows; with `grid`, also to find numbers to propose. What is remembered takes about so
-    /// many bytes; beyond that only a sample of the keys is followed.
+    /// Creates the candidates for these windows, including the grid of proposals if `grid` is set. States take about
+    /// `most_bytes`; beyond that, only a sample of the keys is tracked.
     pub(super) fn of(own: &[Quota], count_denied: bool, grid: bool, most_bytes: usize) -> Option<Self> {
         let candidates = Candidates::of(own, grid)?;
         Some(Self { candidates, count_denied, keys: Sample::new(most_bytes), requests: 0 })
     }
 
-    /// Puts a request to all candidates. `settled`: what it turned out to cost, where that is charged instead once it is admitted.
+    /// Runs a request against all candidates. `settled` is the actual cost, which replaces `cost` once the request is
+    /// admitted.
     pub(super) fn request(&mut self, key: u64, cost: u64, settled: Option<u64>, at: Timestamp) {
         self.requests += 1;
         let (candidates, count_denied) = (&self.candidates, self.count_denied);
@@ -105,7 +109,8 @@ impl Trial {
         self.keys.with(key, new, |key| {
             key.requests += 1;
             if let KeyState::Quiet(quiet) = &mut key.standing {
-                // Debts are as deep as a candidate is large: of those the floor says nothing about the others.
+                // The depth of a debt depends on the size of a candidate, so the floor proves nothing about settled
+                // requests.
                 if settled.is_none() && quiet.request(&candidates.floor, cost, at) {
                     return;
                 }
@@ -121,7 +126,7 @@ impl Trial {
         });
     }
 
-    /// What became of it: each candidate with what it would have refused, and whom.
+    /// Returns the refused requests and keys of each candidate.
     pub(super) fn results(&self) -> Results<'_> {
         let mut refused = vec![(0_u64, 0_u64); self.candidates.all.len()];
         let (mut requests, mut keys) = (0_u64, 0_u64);
@@ -157,7 +162,7 @@ impl Trial {
     }
 }
 
-/// What became of the candidates of one limit.
+/// Results of all candidates of one limit.
 pub(super) struct Results<'t> {
     pub(super) requests: u64,
     pub(super) keys: u64,
@@ -166,7 +171,7 @@ pub(super) struct Results<'t> {
     pub(super) tried: Vec<CandidateResult<'t>>,
 }
 
-/// What became of one candidate.
+/// Result of one candidate.
 pub(super) struct CandidateResult<'t> {
     pub(super) candidate: &'t Candidate,
     pub(super) refused: u64,
@@ -174,7 +179,7 @@ pub(super) struct CandidateResult<'t> {
 }
 
 impl Results<'_> {
-    /// The points of the curve.
+    /// Returns the points of the curve.
     pub(super) fn curve(&self) -> Curve {
         let points = |axis, own| {
             let on_curve = |it: &&CandidateResult<'_>| it.candidate.axis == axis && it.candidate.on_curve;
@@ -208,7 +213,7 @@ impl Quiet {
         Self { states: floor.iter().map(Quota::fresh).collect(), since: Vec::new() }
     }
 
-    /// Whether the key is still quiet, and if so, the request is noted.
+    /// Whether the floor admits the request; if so, the request is listed.
     fn request(&mut self, floor: &[Quota], cost: u64, at: Timestamp) -> bool {
         let at_rest = floor.iter().zip(&self.states).all(|(quota, state)| quota.expires_at(state) <= at);
         if at_rest {
@@ -228,7 +233,7 @@ impl Busy {
         Self { states: quotas.map(Quota::fresh).collect(), refused: vec![0; candidates.len()].into() }
     }
 
-    /// `costs`: what is asked for, and what it turns out to cost.
+    /// Runs a request against all candidates. `costs` are the requested and the actual cost.
     fn request(
         &mut self,
         candidates: &[Candidate],
@@ -255,7 +260,7 @@ impl Busy {
     }
 }
 
-/// What puts right that less or more was taken than it cost, as the limiter does it.
+/// Returns the adjustment that settles a charge, as the limiter does it.
 fn settling(taken: u64, cost: u64, at: Timestamp) -> Option<Adjustment> {
     if cost < taken {
         return Some(Adjustment::Refund { units: taken - cost, taken_at: at });

@@ -1,15 +1,15 @@
-//! Paths without their ids: `/users/17/orders` and `/users/18/orders` are one endpoint.
+//! Replaces ids in paths, so that `/users/17/orders` and `/users/18/orders` are one endpoint.
 //!
-//! Not here: paths as limits match them (`tollgate::policy::path`).
+//! Not here: the normalization of paths for matching (`tollgate::policy::path`).
 
-/// How many segments are shown: deeper ones tell little and make many.
+/// The most segments of an endpoint.
 const MAX_SEGMENTS: usize = 6;
-/// How much of an endpoint is shown, in bytes.
+/// The most bytes of an endpoint.
 const MAX_ENDPOINT_BYTES: usize = 120;
-/// A segment this long that has a digit in it is an id.
+/// The least bytes of a segment with a digit that counts as an id.
 const MIN_ID_BYTES: usize = 16;
 
-/// A method and a path, with `{n}` for numbers and `{id}` for what looks like one.
+/// Returns method and path, with `{n}` for numbers and `{id}` for other ids.
 pub(super) fn folded(method: &str, path: &str) -> String {
     let mut endpoint = method.chars().take(16).collect::<String>();
     endpoint.push(' ');
@@ -42,7 +42,7 @@ enum Kind {
     Word,
 }
 
-/// Numbers, UUIDs, hashes and long things with digits in them are somebody's; words are the service's own.
+/// Classifies a segment. Numbers, UUIDs, hashes and long segments with digits are ids.
 fn kind(segment: &str) -> Kind {
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
     let is_hex = segment.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_folded_and_words_are_not() {
+    fn ids_are_replaced_and_words_are_not() {
         for (path, expected) in [
             ("/", "GET /"),
             ("", "GET /"),

@@ -1,9 +1,9 @@
-//! When: requests and refusals in cells of time that widen as the log goes on.
+//! Counts requests and refusals in time cells, which widen as the log goes on.
 //!
-//! Every strip of a report begins at the log's first request and ends at its last, so all come to the same step and can be laid under one
-//! another.
+//! All strips of a report begin at the first request of the log and end at its last, so they have the same step and
+//! can be compared.
 //!
-//! Not here: drawing it.
+//! Not here: drawing.
 
 use tollgate::Timestamp;
 
@@ -11,21 +11,21 @@ use super::report;
 
 /// The most cells of a strip.
 const MAX_CELLS: u64 = 240;
-/// How long a cell is, in seconds: steps that people count in, each a multiple of the one before. Then doubled.
+/// Lengths of a cell in seconds, each a multiple of the one before. Longer ones are doubled.
 const CELL_SECONDS: [u64; 13] = [1, 2, 10, 30, 60, 120, 600, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400];
 
 /// Requests and refusals over time.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
-    /// The start of the first cell, in seconds since 1970: a multiple of the step.
+    /// Start of the first cell, in seconds since 1970; a multiple of the step.
     from: u64,
     step: u64,
-    /// Requests and refused.
+    /// Requests and refusals.
     cells: Vec<(u64, u64)>,
 }
 
 impl Heat {
-    /// A strip for a log that begins so.
+    /// Creates a strip for a log that begins at this time.
     pub(super) const fn starting(first: Timestamp) -> Self {
         Self { from: first.as_micros() / 1_000_000, step: 1, cells: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl Heat {
         cell.1 += u64::from(refused);
     }
 
-    /// The cell of a moment, and all before it.
+    /// Returns the cell of a time, and creates the cells before it.
     fn reach(&mut self, at: Timestamp) -> &mut (u64, u64) {
         let second = (at.as_micros() / 1_000_000).max(self.from);
         while second / self.step - self.from / self.step >= MAX_CELLS {
@@ -66,7 +66,7 @@ impl Heat {
         (self.from, self.step, self.cells) = (from, next, wide);
     }
 
-    /// The strip of a log that ends so.
+    /// Returns the strip of a log that ends at this time.
     pub(super) fn finish(mut self, last: Timestamp) -> report::Heat {
         self.reach(last);
         let (requests, refused) = self.cells.into_iter().unzip();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_when_cells_widen_and_all_strips_agree() {
+    fn widening_cells_loses_no_counts_and_all_strips_agree() {
         let first = 1_431_857_103;
         for span in [0, 1, 239, 240, 100_000, 40_000_000, 4_000_000_000] {
             let mut often = Heat::starting(Timestamp::from_secs(first));

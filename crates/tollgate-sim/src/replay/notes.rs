@@ -1,6 +1,6 @@
-//! What a reader should know before believing the numbers of a replay.
+//! Notes on the limits of a replay's accuracy.
 //!
-//! Not here: what the log itself was like (`super`), and what the command knows of the settings beside a policy (`tollgate-cli`).
+//! Not here: notes on the log (`super`), and on settings outside the policy (`tollgate-cli`).
 
 use tollgate::policy::Mode;
 use tollgate::{Limit, Policy};
@@ -8,10 +8,10 @@ use tollgate::{Limit, Policy};
 use super::Settings;
 use super::tally::{Tally, has_slots, is_unreachable, told};
 
-/// How many limits a note names.
+/// The most limits that a note names.
 const MAX_NAMED_LIMITS: usize = 5;
 
-/// What notes are made of.
+/// Input of the notes.
 pub(super) struct Facts<'r> {
     pub(super) policy: &'r Policy,
     pub(super) settings: &'r Settings,
@@ -19,7 +19,7 @@ pub(super) struct Facts<'r> {
     pub(super) requests: u64,
     pub(super) without_client: u64,
     pub(super) evictions: u64,
-    /// For how many keys the store had room.
+    /// Capacity of the store, in keys.
     pub(super) stored: u64,
 }
 
@@ -41,7 +41,7 @@ impl Facts<'_> {
                 self.without_client
             ));
         }
-        let (mut with_slots, mut unreachable, mut never_asked) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut with_slots, mut unreachable, mut never_checked) = (Vec::new(), Vec::new(), Vec::new());
         for limit in told(self.policy, self.settings).filter(|limit| limit.mode() != Mode::Off) {
             let Some(tally) = self.tallies.get(limit.place()) else { continue };
             if has_slots(limit) {
@@ -49,7 +49,7 @@ impl Facts<'_> {
             } else if is_unreachable(limit) {
                 unreachable.push(limit.name());
             } else if tally.checked == 0 {
-                never_asked.push(limit.name());
+                never_checked.push(limit.name());
             } else if tally.without_key > 0 {
                 notes.push(without_key(limit, tally));
             }
@@ -60,14 +60,14 @@ impl Facts<'_> {
                 "left out: a log does not say when requests ended, so how many ran at once is not known",
             ),
             (unreachable, "left out: a log has no descriptors of a proxy"),
-            (never_asked, "never asked: it covers no request of the log"),
+            (never_checked, "never asked: it covers no request of the log"),
         ] {
             notes.extend(named(&names).map(|names| format!("{names}: {why}")));
         }
         self.costs(&mut notes);
         if self.evictions > 0 {
             notes.push(format!(
-                "{} keys gave way to others in a store of {}: counts are approximate, and strict; a larger `max_keys` in \
+                "{} keys were evicted from a store of {}: counts are approximate, and strict; a larger `max_keys` in \
                  the policy makes them exact",
                 self.evictions, self.stored
             ));
@@ -75,7 +75,7 @@ impl Facts<'_> {
         notes
     }
 
-    /// Whose costs are the log's.
+    /// Adds notes on limits whose costs come from the log.
     fn costs(&self, notes: &mut Vec<String>) {
         let (mut charged, mut settled) = (Vec::new(), Vec::new());
         for limit in told(self.policy, self.settings) {
@@ -89,26 +89,24 @@ impl Facts<'_> {
             let unknown = tally.checked.saturating_sub(tally.told + tally.settled + tally.blocked);
             if limit.settle().is_some() && unknown > 0 {
                 notes.push(format!(
-                    "limit `{}` learns from the answer what a request cost, and of {unknown} of {} requests the log does not \
-                     say: those are counted at what is taken beforehand; name the field with `--field cost=NAME`",
+                    "limit `{}` settles costs after the response, and {unknown} of {} requests have no cost in the \
+                     log: those are charged the estimate; name the field with `--field cost=NAME`",
                     limit.name(),
                     tally.checked
                 ));
             }
         }
-        notes.extend(
-            named(&charged).map(|names| format!("{names}: charged what the log says a request cost")),
-        );
+        notes.extend(named(&charged).map(|names| format!("{names}: charged the cost that the log states")));
         notes.extend(named(&settled).map(|names| {
             format!(
-                "{names}: charged what is taken beforehand, and what the log says once a request is admitted, at its own \
-                 time; how exact that is is not told; limits without `settle` beside keep their own cost"
+                "{names}: charged the estimate first, and the cost of the log once a request is admitted, at its own \
+                 time; exactness is not computed; other limits, without `settle`, keep their own cost"
             )
         }));
     }
 }
 
-/// Names of limits, the first few of many.
+/// Joins names of limits, at most [`MAX_NAMED_LIMITS`].
 fn named(names: &[&str]) -> Option<String> {
     let quoted: Vec<_> = names.iter().take(MAX_NAMED_LIMITS).map(|name| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(MAX_NAMED_LIMITS);
@@ -126,7 +124,7 @@ fn without_key(limit: &Limit, tally: &Tally) -> String {
     let (without, checked) = (tally.without_key, tally.checked);
     let first = by.split(',').next().unwrap_or_default();
     format!(
-        "limit `{name}`: {without} of {checked} requests have no `{by}` in the log, so that `missing` decided who they are; name its \
+        "limit `{name}`: {without} of {checked} requests have no `{by}` in the log, so `missing` decided their key; name its \
          field with `--field {first}=NAME`"
     )
 }

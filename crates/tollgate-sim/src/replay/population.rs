@@ -1,26 +1,26 @@
-//! Who: how many different keys came, how many of them were refused, and the ones that were refused most.
+//! Counts distinct keys, refused keys, and ranks the keys with the most refusals.
 //!
-//! Not here: what keys are called (`tollgate::policy`), which requests are theirs.
+//! Not here: names of keys (`tollgate::policy`), mapping requests to keys.
 
 use tollgate_telemetry::Sketch;
 
 use super::report::{Keys, TopKey};
 use crate::sample::{Sample, Weighs};
 
-/// How many keys compete for the list of the worst. Whoever has more than one in so many of the refusals is on it.
+/// The most keys that the ranking tracks. A key with more than one in this many refusals is always ranked.
 const MAX_RANKED_KEYS: usize = 1_024;
 
 /// The keys of a limit, or the clients of a log.
 #[derive(Debug)]
 pub(super) struct Population {
     keys: Sample<KeyHistory>,
-    /// Of all keys.
+    /// Totals over all keys.
     all: KeyHistory,
-    /// Made when the first one is refused: most limits of most policies refuse nobody.
+    /// Created at the first refusal, because most limits never refuse.
     worst: Option<Sketch<String>>,
 }
 
-/// What one key did.
+/// Counts of one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyHistory {
     requests: u64,
@@ -41,12 +41,12 @@ impl Weighs for KeyHistory {
 }
 
 impl Population {
-    /// Room for so many keys before they are estimated.
+    /// Creates counts that are exact up to this many keys and estimated beyond.
     pub(super) fn new(most: usize) -> Self {
         Self { keys: Sample::new(most), all: KeyHistory::default(), worst: None }
     }
 
-    /// A request of a key. `name` is asked for when it comes onto the list of the worst.
+    /// Counts a request of a key. `name` is called when the key enters the ranking.
     pub(super) fn met(&mut self, key_hash: u64, refused: bool, name: impl FnOnce() -> String) {
         self.all.note(refused);
         self.keys.with(key_hash, KeyHistory::default, |met| met.note(refused));
@@ -61,13 +61,13 @@ impl Population {
             seen += 1;
             refused += u64::from(met.refused > 0);
         }
-        // There are never more keys than requests, however they are estimated.
+        // An estimate never exceeds the number of requests.
         let scaled = |keys, most| self.keys.scaled(keys).min(most);
         let (seen, refused) = (scaled(seen, self.all.requests), scaled(refused, self.all.refused));
         Keys { seen, refused, estimated: self.keys.is_thinned() }
     }
 
-    /// The keys with the most refusals, the worst first; of equals, in the order of their names.
+    /// Returns the keys with the most refusals in descending order, ties by name.
     pub(super) fn top(&self, most: usize) -> Vec<TopKey> {
         let Some(worst) = &self.worst else { return Vec::new() };
         let mut top: Vec<_> = worst
@@ -95,7 +95,7 @@ mod tests {
     use crate::sample::key_hash;
 
     #[test]
-    fn who_is_refused_most_is_named_with_all_that_it_asked() {
+    fn the_key_with_the_most_refusals_is_ranked_with_all_of_its_requests() {
         let mut population = Population::new(100);
         for request in 0_u64..90 {
             let key = request % 3;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_never_more_than_came_or_were_refused() {
+    fn estimates_never_exceed_requests_or_refusals() {
         for keys in 65_u64..400 {
             let mut population = Population::new(64);
             (0..keys)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_is_found_among_more_keys_than_are_remembered() {
+    fn the_key_with_the_most_refusals_is_found_among_more_keys_than_fit() {
         let mut population = Population::new(64);
         for request in 0_u64..40_000 {
             let key = if request % 10 == 0 { u64::MAX } else { request };

@@ -1,246 +1,250 @@
-//! What a replay found. As JSON this is what `tollgate replay --json` prints; text and page are made from it and from nothing else, so
-//! that no number can differ between them.
+//! The report of a replay, as `tollgate replay --json` prints it. Text and page are rendered from this report only,
+//! so their numbers cannot differ.
 //!
-//! Settled: fields are added at the end of a struct, none is renamed. Numbers are whole but for factors; shares are left to the reader.
+//! Compatibility: fields are added at the end of a struct and never renamed. Numbers are integers except for factors;
+//! shares are left to the reader.
 
 use serde::Serialize;
 
 use crate::distance::Disagreement;
 
-/// What a replay found.
+/// The report of a replay.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Of the first policy; its fields stand at the top.
+    /// The first policy; its fields are at the top level of the JSON.
     #[serde(flatten)]
     pub policy: PolicyReport,
-    /// Lines that are no request.
+    /// Lines that are not a request.
     pub skipped_lines: u64,
-    /// Requests that came too late in the log to be put in order: counted at the time of their neighbours.
+    /// Requests that came too late in the log to be sorted; they count at the time of their neighbors.
     pub late_lines: u64,
-    /// The time of the first request, RFC 3339.
+    /// Time of the first request, RFC 3339.
     pub from: Option<String>,
-    /// The time of the last.
+    /// Time of the last request, RFC 3339.
     pub to: Option<String>,
-    /// The policies after the first, each beside it.
+    /// The other policies, each compared with the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compared: Vec<Comparison>,
-    /// What a reader should know before believing the numbers.
+    /// Notes on the accuracy of the numbers.
     pub notes: Vec<String>,
 }
 
-/// What one policy did.
+/// The results of one policy.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PolicyReport {
-    /// What it is called: its file.
+    /// Name of the policy: its file.
     pub policy: String,
-    /// Requests put to it.
+    /// Requests that were replayed.
     pub requests: u64,
-    /// Of those, refused.
+    /// Refused requests.
     pub refused: u64,
-    /// Of all, let through by its `allow` list.
+    /// Requests that the `allow` list admitted.
     pub allow_listed: u64,
-    /// Of the refused, the ones on its `deny` list.
+    /// Refused requests that the `deny` list refused.
     pub deny_listed: u64,
-    /// Of the refused, the ones whose path servers may take for different places.
+    /// Refused requests with a path that servers may read differently.
     pub ambiguous_paths: u64,
-    /// Of all, the ones that no limit was asked about, and no list.
+    /// Requests to which neither a limit nor a list applied.
     pub without_limit: u64,
-    /// The clients, by address. Requests whose address is not in the log are nobody's.
+    /// Clients, by address. Requests without an address in the log are not counted.
     pub clients: Keys,
-    /// The clients with the most refusals, the worst first.
+    /// The clients with the most refusals, in descending order.
     pub top_clients: Vec<TopKey>,
-    /// In file order; those of `--limit` only, if that was asked for.
+    /// Limits in the order of the policy; only that of `--limit`, if given.
     pub limits: Vec<LimitReport>,
-    /// When it refused, all limits together.
+    /// Requests and refusals of all limits over time.
     pub heat: Heat,
 }
 
-/// What one limit did.
+/// The results of one limit.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LimitReport {
-    /// Its name.
+    /// Name of the limit.
     pub name: String,
-    /// `token-bucket` and so on.
+    /// Algorithm, such as `token-bucket`.
     pub algorithm: String,
-    /// Its numbers, as a policy writes them; of several windows, joined by `and`.
+    /// Numbers as in a policy; several windows are joined by `and`.
     pub amount: String,
-    /// By whom it counts.
+    /// Key of the limit, as in `by`.
     pub by: String,
-    /// `enforce`, `shadow` or `off`.
+    /// Mode: `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// Requests it was asked about.
+    /// Requests that the limit checked.
     pub checked: u64,
-    /// Of those, the ones it had no room for, whatever others said. In shadow mode: would have had.
+    /// Requests that the limit refused, regardless of other limits. In shadow mode: would have refused.
     pub refused: u64,
-    /// Of those, the ones it decided: whoever waits for it has waited for all. None in shadow mode.
+    /// Refused requests that the limit decided: its wait was the longest. Zero in shadow mode.
     pub decided: u64,
-    /// Of the refused, the ones it refuses without counting: `blocked`, or a missing key that it refuses.
+    /// Refused requests that the limit refuses without counting: `blocked`, or a missing key.
     pub blocked: u64,
-    /// Requests whose key was not in the log, so that something stood in for it.
+    /// Requests without the key in the log, for which a substitute was used.
     pub without_key: u64,
-    /// Its keys.
+    /// Keys of the limit.
     pub keys: Keys,
-    /// The keys with the most refusals, the worst first.
+    /// The keys with the most refusals, in descending order.
     pub top: Vec<TopKey>,
-    /// When.
+    /// Requests and refusals over time.
     pub heat: Heat,
-    /// What other numbers would have refused, this limit alone. `None`: it has no numbers that can be varied, or was not asked.
+    /// Refusals that other numbers would have caused, for this limit alone. `None` if the limit has no numbers to
+    /// vary, or the curve was not requested.
     pub curve: Option<Curve>,
-    /// How far it is from an exact log of its numbers; `None`: nothing to compare with.
+    /// Distance from an exact log with the same numbers; `None` if there is no comparable log.
     pub exactness: Option<Exactness>,
-    /// What to write instead, if that was asked for.
+    /// Proposed numbers, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<Suggestion>,
 }
 
-/// How many different keys came, and how many were refused at least once.
+/// Distinct keys, and those that were refused at least once.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Keys {
-    /// Different ones.
+    /// Distinct keys.
     pub seen: u64,
-    /// Of those, refused at least once.
+    /// Keys that were refused at least once.
     pub refused: u64,
-    /// Whether these are estimates: there were too many to remember each.
+    /// Whether the numbers are estimates because there were too many keys.
     pub estimated: bool,
 }
 
-/// A key that was refused a lot.
+/// A key with many refusals.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TopKey {
-    /// The key, as the policy's `privacy` shows it.
+    /// The key, displayed according to the policy's `privacy`.
     pub key: String,
-    /// What it asked. Zero: not known (only where `estimated`).
+    /// Requests of the key. Zero if unknown, which only happens with `estimated`.
     pub requests: u64,
-    /// Of that, refused.
+    /// Refused requests.
     pub refused: u64,
-    /// Whether these are estimates: there were too many keys to follow each. Then `refused` is at least this.
+    /// Whether the numbers are estimates because there were too many keys. Then `refused` is a lower bound.
     pub estimated: bool,
 }
 
-/// How much happened when. All strips of a report have the same start and the same step.
+/// Counts over time. All strips of a report have the same start and step.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Heat {
-    /// The start of the first cell, in seconds since 1970.
+    /// Start of the first cell, in seconds since 1970.
     pub from: u64,
-    /// How long a cell is, in seconds.
+    /// Length of a cell, in seconds.
     pub step: u64,
-    /// Requests, a cell each.
+    /// Requests per cell.
     pub requests: Vec<u64>,
-    /// Refused, a cell each.
+    /// Refusals per cell.
     pub refused: Vec<u64>,
 }
 
-/// What other numbers would have refused, were this limit the only one.
+/// Refusals that other numbers would have caused if this limit were the only one.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Curve {
-    /// Requests put to each candidate: those that met the limit's own numbers, and not those of a plan or an override.
+    /// Requests per candidate: those under the limit's own numbers, without plans and overrides.
     pub requests: u64,
-    /// Different keys of those.
+    /// Distinct keys of those requests.
     pub keys: u64,
-    /// Whether the numbers below are estimates: there were too many keys to follow each.
+    /// Whether the numbers below are estimates because there were too many keys.
     pub estimated: bool,
-    /// By rate, with the burst in proportion; from small to large, the limit's own among them.
+    /// Candidates by rate, with the burst in proportion, in ascending order, including the limit's own numbers.
     pub rates: Vec<CurvePoint>,
-    /// By burst at the limit's own rate, if it has one; from small to large, the limit's own among them.
+    /// Candidates by burst at the limit's own rate, if it has a burst, in ascending order, including the limit's own
+    /// numbers.
     pub bursts: Vec<CurvePoint>,
 }
 
 /// One candidate.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CurvePoint {
-    /// Its numbers, as a policy writes them.
+    /// Numbers as in a policy.
     pub amount: String,
-    /// What is varied: among `rates` the units in a period (of the first window), among `bursts` the burst.
+    /// The varied number: in `rates` the units per period of the first window, in `bursts` the burst.
     pub value: u64,
-    /// By how much that differs from the limit's own, as a factor: 1 for the limit's own.
+    /// Ratio to the limit's own number; 1 for the limit's own.
     pub factor: f64,
-    /// Requests it would have refused.
+    /// Requests that the candidate would have refused.
     pub refused: u64,
-    /// Different keys it would have refused at least once.
+    /// Distinct keys that the candidate would have refused at least once.
     pub keys_refused: u64,
 }
 
-/// How far a limit is from an exact log.
+/// Distance of a limit from an exact log.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Exactness {
-    /// Each remembering what it admitted itself.
+    /// Closed loop: each side counts the requests that it admitted.
     pub closed: Disagreement,
-    /// Each shown every request; `None` for buckets.
+    /// Open loop: both sides count every request; `None` for buckets.
     pub open: Option<Disagreement>,
     /// Whether only a sample of the keys was compared.
     pub sampled: bool,
 }
 
-/// Numbers that would have refused as little as was asked for.
+/// Proposed numbers that meet a target.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Suggestion {
-    /// What was asked for, in words: `at most 1 % of requests`.
+    /// The target in words: `at most 1 % of requests`.
     pub asked: String,
-    /// What does it, the best first. Empty: nothing that was tried does.
+    /// Proposals, the best first. Empty if no candidate meets the target.
     pub proposals: Vec<Proposal>,
-    /// Whether the numbers are estimates: there were too many keys to follow each.
+    /// Whether the numbers are estimates because there were too many keys.
     pub estimated: bool,
 }
 
-/// Numbers to write instead.
+/// A proposal for the numbers of a limit.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Proposal {
-    /// As a policy writes them.
+    /// Numbers as in a policy.
     pub amount: String,
-    /// What differs from the limit's own: `rate` (with the burst in proportion) or `burst`.
+    /// The number that differs from the limit's own: `rate` (with the burst in proportion) or `burst`.
     pub varies: String,
-    /// Requests they would have refused, of as many as `curve` says.
+    /// Requests that the proposal would have refused, out of `curve.requests`.
     pub refused: u64,
-    /// Different keys they would have refused at least once.
+    /// Distinct keys that the proposal would have refused at least once.
     pub keys_refused: u64,
 }
 
-/// A second policy beside the first.
+/// A policy compared with the first one.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
-    /// What it did.
+    /// The results of this policy.
     #[serde(flatten)]
     pub policy: PolicyReport,
-    /// Refused by this one and not by the first.
+    /// Requests that this policy refuses and the first admits.
     pub newly_refused: u64,
-    /// Refused by the first and not by this one.
+    /// Requests that the first policy refuses and this one admits.
     pub newly_admitted: u64,
-    /// The clients whose requests changed fate most.
+    /// Clients with the most changed requests.
     pub clients_moved: Vec<ChangedRequests>,
-    /// The endpoints (method and path, ids folded: `GET /users/{n}`) whose requests did.
+    /// Endpoints (method and path, with ids replaced: `GET /users/{n}`) with the most changed requests.
     pub endpoints_moved: Vec<ChangedRequests>,
-    /// The limits that did it: of newly refused requests the one of this policy, of newly admitted ones that of the first.
+    /// Limits that caused the changes: of this policy for newly refused requests, of the first for newly admitted
+    /// ones.
     pub limits_moved: Vec<ChangedRequests>,
-    /// The first few that changed fate, of either kind.
+    /// Examples of changed requests, of both kinds.
     pub examples: Vec<Example>,
 }
 
-/// Whose requests changed fate.
+/// Changed requests of one client, endpoint or limit.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ChangedRequests {
-    /// Whose.
+    /// Name of the client, endpoint or limit.
     pub name: String,
-    /// Refused now, and not before.
+    /// Requests that are newly refused.
     pub newly_refused: u64,
-    /// Refused before, and not now.
+    /// Requests that are newly admitted.
     pub newly_admitted: u64,
-    /// Whether these are at most this much: there were too many to follow each.
+    /// Whether the numbers are upper bounds because there were too many names.
     pub estimated: bool,
 }
 
-/// One request that changed fate.
+/// A request that two policies decide differently.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Example {
-    /// When, RFC 3339.
+    /// Time, RFC 3339.
     pub at: String,
-    /// Who, as the policy's `privacy` shows it; empty if not known.
+    /// Client, displayed according to the policy's `privacy`; empty if unknown.
     pub client: String,
-    /// `GET` and so on.
+    /// Method.
     pub method: String,
-    /// What was asked for; where keys are hidden, with ids folded.
+    /// Path; with ids replaced where the policy hides keys.
     pub path: String,
-    /// What the first policy did: `admitted`, `refused by LIMIT`, `refused by the deny list`.
+    /// Decision of the first policy: `admitted`, `refused by LIMIT`, `refused by the deny list`.
     pub before: String,
-    /// What this one did.
+    /// Decision of this policy.
     pub after: String,
 }

@@ -1,6 +1,6 @@
-//! One policy in virtual time: the limiter that serves, on a store whose clock stands where the log says.
+//! Runs one policy in virtual time: the limiter that serves requests, on a store whose clock follows the log.
 //!
-//! Not here: counting what a limit did (`tally`), comparing policies (`compare`).
+//! Not here: counting per limit (`tally`), comparing policies (`compare`).
 
 use std::future::Future as _;
 use std::hash::RandomState;
@@ -22,20 +22,20 @@ use crate::Entry;
 use crate::epoch::StoreEpoch;
 use crate::sample::key_hash;
 
-/// Clients that are told apart exactly.
+/// The most clients that are counted exactly.
 const MAX_EXACT_CLIENTS: usize = 1 << 17;
-/// The store is no smaller than this, whatever the policy says: a replay is about the limits.
+/// The least capacity of the store, in keys, regardless of the policy: a replay is about the limits.
 const MIN_STORED_KEYS: u64 = 1_000_000;
 
-/// What became of a request.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Admitted,
-    /// By the limit in this place.
+    /// Refused by the limit with this index.
     Refused(usize),
-    /// By the `deny` list.
+    /// Refused by the `deny` list.
     Denied,
-    /// For a path that servers may take for different places.
+    /// Refused for a path that servers may read differently.
     AmbiguousPath,
 }
 
@@ -45,10 +45,10 @@ impl Verdict {
     }
 }
 
-/// One policy, and what it did so far.
+/// A policy and its results so far.
 pub(super) struct Run {
     pub(super) name: String,
-    /// As the file has it: limits that cannot be replayed are off in the limiter's.
+    /// The policy as in the file. In the limiter's copy, limits that cannot be replayed are off.
     policy: Policy,
     limiter: Limiter<MemoryStore<ManualClock>>,
     /// In the order of the limits.
@@ -60,7 +60,7 @@ pub(super) struct Run {
     counts: Counts,
     heat: Heat,
     clients: Population,
-    /// Of stores that were replaced.
+    /// Evictions in stores that were replaced.
     evictions: u64,
 }
 
@@ -76,7 +76,7 @@ struct Counts {
     without_client: u64,
 }
 
-/// How keys, addresses and paths are shown.
+/// Displays keys, addresses and paths.
 pub(super) struct KeyDisplay {
     secret: RandomState,
     redactor: Option<PathRedactor>,
@@ -95,12 +95,12 @@ impl KeyDisplay {
 
 fn store(policy: &Policy, at: Timestamp) -> MemoryStore<ManualClock> {
     let keys = usize::try_from(policy.max_keys().max(MIN_STORED_KEYS)).unwrap_or(usize::MAX);
-    // Placed the same way each time: a replay can be repeated.
+    // A fixed seed, so that a replay is reproducible.
     MemoryStore::with_seed(keys, ManualClock::at(at), 0)
 }
 
 impl Run {
-    /// Begins at the time of the log's first request.
+    /// Starts at the time of the first request of the log.
     pub(super) fn new(
         name: String,
         policy: Policy,
@@ -133,7 +133,7 @@ impl Run {
         &self.policy
     }
 
-    /// Puts a request to the policy, at its time or that of the one before, if that was later.
+    /// Runs a request against the policy, at its time or that of the request before, whichever is later.
     pub(super) fn request(&mut self, entry: &Entry) -> Verdict {
         let at = entry.at().max(self.last);
         if self.epoch.is_over(at) {
@@ -153,7 +153,7 @@ impl Run {
             let verdict = note(decision, (at, costs), tallies, counts, policy, &shown.secret);
             (verdict, costs.settled.and_then(|cost| decision.receipt().zip(Some(cost))))
         };
-        // The store is in this process and answers at once.
+        // The in-memory store answers without waiting.
         let (verdict, open) = limiter
             .try_decide(reserved.as_ref().unwrap_or(entry), &mut then)
             .unwrap_or((Verdict::Admitted, None));
@@ -178,7 +178,7 @@ impl Run {
         verdict
     }
 
-    /// What is told of it, and what a reader should know before.
+    /// Returns the report, and notes on its accuracy.
     pub(super) fn finish(self) -> (PolicyReport, Vec<String>) {
         let evictions = self.evictions + self.limiter.store().evictions();
         let clients = self.clients.keys();
@@ -212,8 +212,9 @@ impl Run {
     }
 }
 
-/// The request as it is asked about before it ran, where what the log tells is only known afterwards: if a limit that applies settles, the
-/// cost is that of such limits, and all of them are asked for their own first. `None`: it is asked about as it is.
+/// Returns the request as it would be checked before it ran, if a limit that applies settles costs: the cost of the
+/// log is then the actual cost of those limits, and all limits first reserve their own estimate. `None` if the
+/// request is checked as it is.
 fn reserved(policy: &Policy, entry: &Entry) -> Option<Entry> {
     if entry.cost.is_none() || !policy.settles() {
         return None;
@@ -228,16 +229,16 @@ fn reserved(policy: &Policy, entry: &Entry) -> Option<Entry> {
     })
 }
 
-/// What the log tells of a request's cost.
+/// The cost that the log states.
 #[derive(Clone, Copy)]
 struct Costs {
-    /// It is what all limits take.
+    /// Whether all limits charge it.
     told: bool,
-    /// It is what the limits take that settle, afterwards.
+    /// The actual cost, charged by limits that settle.
     settled: Option<u64>,
 }
 
-/// Counts a decision for every limit that had a part in it.
+/// Counts a decision for every limit that took part in it.
 fn note(
     decision: &Decision<'_>,
     (at, costs): (Timestamp, Costs),
@@ -276,7 +277,7 @@ fn note(
             }
         };
         compare(tally, &first, window);
-        // Windows of one limit are neighbours.
+        // Windows of one limit are adjacent.
         while let Some(next) = asked.next_if(|next| next.limit().place() == place) {
             meeting.refused |= !next.outcome().is_admitted();
             let window = tally.window(next.policy_rule().id);
@@ -316,8 +317,8 @@ fn note(
     }
 }
 
-/// Whether a window was charged if it had room: no other refused the request, nor another window of its own limit. A candidate counts in
-/// the place of its limit, so that one does not matter.
+/// Whether a window was charged if it had room: neither another limit nor another window of its own limit refused the
+/// request. The limit of a candidate does not matter, because the candidate counts in its place.
 fn is_undisturbed(decision: &Decision<'_>, it: &LimitOutcome<'_>) -> bool {
     decision.limits().all(|other| {
         let place = other.limit().place();

@@ -1,22 +1,22 @@
-//! Numbers to propose: the smallest that would have refused as little as was asked for.
+//! Proposes numbers: the smallest ones that meet a target of refusals.
 //!
-//! Only numbers that were tried are proposed, so that what is said of them was counted and not computed.
+//! Only numbers that were tried are proposed, so their results were counted and not estimated.
 //!
-//! Not here: trying them (`curve`), which ones are tried (`candidates`).
+//! Not here: trying numbers (`curve`), choosing numbers to try (`candidates`).
 
 use super::amount;
 use super::candidates::Axis;
 use super::curve::{CandidateResult, Results};
 use super::report::{Proposal, Suggestion};
 
-/// A share of something, in millionths.
+/// A share, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(pub u32);
 
 impl Share {
     const WHOLE: u32 = 1_000_000;
 
-    /// Reads `1%`, `0.5 %` or `0%`: at most a hundred, with at most four decimals. `None`: it is not one.
+    /// Parses `1%`, `0.5 %` or `0%`: at most 100 %, with at most four decimals. `None` for other texts.
     ///
     /// ```
     /// # use tollgate_sim::replay::Share;
@@ -35,7 +35,7 @@ impl Share {
         (parts <= Self::WHOLE).then_some(Self(parts))
     }
 
-    /// Whether a part of a whole is no more than this share of it.
+    /// Whether `part` is at most this share of `whole`.
     fn covers(self, part: u64, whole: u64) -> bool {
         u128::from(part) * u128::from(Self::WHOLE) <= u128::from(self.0) * u128::from(whole)
     }
@@ -52,17 +52,17 @@ impl std::fmt::Display for Share {
     }
 }
 
-/// How little is to be refused.
+/// The target of a proposal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suggest {
-    /// Of requests.
+    /// Largest share of refused requests.
     pub requests: Option<Share>,
-    /// Of a limit's keys, at least once.
+    /// Largest share of a limit's keys that are refused at least once.
     pub clients: Option<Share>,
 }
 
 impl Suggest {
-    /// Whether anything is to be proposed.
+    /// Whether proposals are requested.
     pub const fn is_asked(&self) -> bool {
         self.requests.is_some() || self.clients.is_some()
     }
@@ -78,7 +78,7 @@ impl Suggest {
         requests.into_iter().chain(clients).collect::<Vec<_>>().join(" and ")
     }
 
-    /// The smallest rate that does it, and where there is one, the smallest burst at the limit's own rate.
+    /// Returns the smallest rate that meets the target, and the smallest burst at the limit's own rate.
     pub(super) fn propose(&self, results: &Results<'_>) -> Suggestion {
         let smallest = |axis: Axis, varies: &str| {
             let mut of_axis =
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_read_as_it_is_written() {
+    fn shares_are_parsed() {
         for (text, parts) in
             [("1%", 10_000), ("0.5%", 5_000), ("0%", 0), ("100 %", 1_000_000), ("0.0001%", 1)]
         {

@@ -1,6 +1,6 @@
-//! What one limit did, counted as the log goes by.
+//! Counts the results of one limit.
 //!
-//! Not here: deciding (`run`), wording (`report` is filled here, and read by others).
+//! Not here: deciding (`run`), rendering (`report`).
 
 use tollgate::policy::Mode;
 use tollgate::{Limit, LimitOutcome, Policy, Quota, RuleId, Timestamp};
@@ -12,7 +12,7 @@ use super::report::{Exactness, LimitReport};
 use super::{Settings, amount};
 use crate::distance::{Disagreement, Distance};
 
-/// What one limit did.
+/// The results of one limit.
 pub(super) struct Tally {
     pub(super) checked: u64,
     pub(super) refused: u64,
@@ -21,37 +21,37 @@ pub(super) struct Tally {
     pub(super) without_key: u64,
     keys: Population,
     heat: Heat,
-    /// The limit's own rules: plans and overrides have other numbers, which are not compared with anything.
+    /// The limit's own rules. Plans and overrides have other numbers, for which no curve is computed.
     own: Vec<RuleId>,
     trial: Option<Trial>,
     distances: Vec<Option<Distance>>,
-    /// Requests whose cost the log told: charged so from the start, or settled to it.
+    /// Requests whose cost the log states: charged from the start, or settled.
     pub(super) told: u64,
     pub(super) settled: u64,
 }
 
-/// How much one of many limits may remember.
+/// Memory budget of one limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Keys, before they are estimated.
+    /// Keys that are counted exactly.
     pub(super) keys: usize,
-    /// Bytes for its curve.
+    /// Bytes of the curve.
     pub(super) curve: usize,
-    /// Units that the logs it is compared with hold, a window each.
+    /// Units that the exact logs hold, per window.
     pub(super) exactness: usize,
 }
 
-/// What the curves of a run may take in bytes, and one at most; what the logs may hold in units. There is a least for each.
+/// Bytes of all curves of a run and of one curve; units of all logs of a run and of one log.
 const MAX_CURVE_BYTES: (usize, usize) = (256 << 20, 96 << 20);
 const MAX_LOG_UNITS: (usize, usize) = (4 << 20, 1 << 20);
 const MIN_CURVE_BYTES: usize = 512 << 10;
 const MIN_LOG_UNITS: usize = 8 << 10;
-/// Keys that are told apart exactly in a run, and by one limit at most; there is a least for each.
+/// Keys that are counted exactly in a run, and by one limit.
 const MAX_KEYS: (usize, usize) = (1 << 20, 1 << 17);
 const MIN_KEYS: usize = 1 << 10;
 
 impl Room {
-    /// For each limit, when these policies are at work at once: memory does not grow with them either.
+    /// Returns the budget of each limit of these policies, so that memory does not grow with their number.
     pub(super) fn among<'p>(policies: impl Iterator<Item = &'p Policy>, settings: &Settings) -> Self {
         let (mut limits, mut curves, mut windows) = (0, 0, 0);
         for policy in policies {
@@ -71,25 +71,25 @@ impl Room {
     }
 }
 
-/// One request as a limit met it.
+/// A request as one limit saw it.
 #[allow(clippy::struct_excessive_bools, reason = "four facts that do not hang together")]
 pub(super) struct LimitObservation {
-    /// Its key.
+    /// Hash of the key.
     pub(super) key_hash: u64,
     pub(super) at: Timestamp,
     pub(super) refused: bool,
     pub(super) without_key: bool,
     pub(super) cost: u64,
-    /// What it turned out to cost, where the limit settles and the log tells.
+    /// The actual cost, if the limit settles and the log states it.
     pub(super) settled: Option<u64>,
-    /// Whether the cost is the log's.
+    /// Whether the cost comes from the log.
     pub(super) told: bool,
-    /// Whether it met the limit's own numbers.
+    /// Whether the limit's own numbers applied.
     pub(super) on_own: bool,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Creates empty counts.
     pub(super) fn of(limit: &Limit, settings: &Settings, room: Room, first: Timestamp) -> Self {
         let quotas: Vec<Quota> = limit.rules().iter().map(|rule| rule.quota.clone()).collect();
         let is_wanted = limit.mode() != Mode::Off && settings.is_about(limit.name());
@@ -97,7 +97,7 @@ impl Tally {
         let trial = (is_wanted && (settings.curves || grid))
             .then(|| Trial::of(&quotas, limit.count_denied(), grid, room.curve))
             .flatten();
-        // A log beside a limit that counts refusals would have to count those of the other.
+        // A limit that counts refusals would have to count those of the log too, so it is not compared.
         let is_compared = is_wanted && settings.exactness && !limit.count_denied();
         Self {
             checked: 0,
@@ -118,7 +118,7 @@ impl Tally {
         }
     }
 
-    /// A request that the limit was asked about.
+    /// Counts a request that the limit checked.
     pub(super) fn observe(&mut self, it: &LimitObservation, name: impl FnOnce() -> String) {
         self.checked += 1;
         self.refused += u64::from(it.refused);
@@ -132,7 +132,7 @@ impl Tally {
         }
     }
 
-    /// A request that the limit refuses without counting.
+    /// Counts a request that the limit refused without counting.
     pub(super) fn block(&mut self, at: Timestamp, without_key: bool) {
         self.checked += 1;
         self.refused += 1;
@@ -141,12 +141,13 @@ impl Tally {
         self.heat.note(at, true);
     }
 
-    /// Which of the limit's own windows a rule is.
+    /// Returns the index of a rule among the limit's own windows.
     pub(super) fn window(&self, rule: RuleId) -> Option<usize> {
         self.own.iter().position(|&own| own == rule)
     }
 
-    /// What one window answered, where no other stood in its way: only then was it charged for what it admitted.
+    /// Compares the answer of one window with the exact log. Only called if no other check refused the request,
+    /// because only then was the window charged.
     pub(super) fn compare(&mut self, window: usize, key_hash: u64, it: &LimitOutcome<'_>, at: Timestamp) {
         if let Some(Some(distance)) = self.distances.get_mut(window) {
             distance.request(key_hash, it.cost(), at, it.outcome().is_admitted());
@@ -155,7 +156,7 @@ impl Tally {
 
     fn exactness(&self) -> Option<Exactness> {
         let compared: Vec<_> = self.distances.iter().flatten().collect();
-        // What a log would remember of a cost that came later is nobody's definition.
+        // An exact log has no definition for costs that are settled later.
         if self.settled > 0 || compared.is_empty() || compared.len() < self.distances.len() {
             return None;
         }
@@ -169,7 +170,7 @@ impl Tally {
         })
     }
 
-    /// What is told of it. `mode` is what the policy says, also of a limit that was left out.
+    /// Returns the report. `mode` is the mode in the policy, also for a limit that was not replayed.
     pub(super) fn finish(
         self,
         limit: &Limit,
@@ -208,17 +209,17 @@ impl Tally {
     }
 }
 
-/// Whether a limit cannot be replayed: a log does not say when a request ended, so nothing would give slots back.
+/// Whether a limit has slots. It cannot be replayed, because a log does not state when a request ended.
 pub(super) fn has_slots(limit: &Limit) -> bool {
     limit.every_rule().any(|rule| matches!(rule.quota, Quota::Concurrency(_)))
 }
 
-/// Whether no request of a log can meet it: it covers descriptors, or is asked for by name.
+/// Whether no request of a log can match the limit: it covers descriptors, or is checked by name.
 pub(super) fn is_unreachable(limit: &Limit) -> bool {
     limit.descriptor().is_some() || limit.envoy_match().is_some()
 }
 
-/// The limits of a policy that are told of.
+/// Returns the limits that are reported.
 pub(super) fn told<'p>(policy: &'p Policy, settings: &'p Settings) -> impl Iterator<Item = &'p Limit> {
     policy.limits().iter().filter(|limit| settings.is_about(limit.name()))
 }
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_limits_and_policies_share_what_a_run_may_remember() {
+    fn limits_and_policies_share_the_memory_budget_of_a_run() {
         let policy = |limits: usize| {
             let limits: Vec<_> =
                 (0..limits).map(|it| format!("{{name: l{it}, by: ip, windows: [1/s, 9/m]}}")).collect();

@@ -1,4 +1,4 @@
-//! Replays of seeded logs against models that are written here, from the definitions, without a line of the engine.
+//! Replays of seeded logs against models that are written from the definitions, without code of the engine.
 
 mod models;
 mod reports;
@@ -12,7 +12,7 @@ use super::{Replay, Report, Settings, Share, Suggest};
 use crate::Entry;
 use crate::log::{OrderedRequests, Requests as _, Tally};
 
-/// A log that is the same for the same seed: several clients, ties in time, costs, pauses and bursts.
+/// Generates a log from a seed: several clients, ties in time, costs, pauses and bursts.
 fn log(seed: u64, requests: usize, clients: u8) -> Vec<Request> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut at = 1_700_000_000_000_000 + rng.u64(0..120_000_000);
@@ -22,7 +22,7 @@ fn log(seed: u64, requests: usize, clients: u8) -> Vec<Request> {
             0..4 => 0,
             4..7 => rng.u64(0..400_000),
             7..9 => rng.u64(0..3_000_000),
-            // Onto the very borders of windows.
+            // Exactly at the ends of windows.
             _ => 1_000_000 - at % 1_000_000 + 1_000_000 * rng.u64(0..12),
         };
         let client = rng.u8(0..clients).min(rng.u8(0..clients));
@@ -47,7 +47,7 @@ fn replayed(policies: &[&str], settings: Settings, log: &[Request]) -> Report {
     replay.finish(&given.tally())
 }
 
-/// Amounts for every kind of limit, as policies write them, and their models.
+/// Returns every kind of limit as policies write it, with its model.
 fn kinds(rng: &mut fastrand::Rng) -> Vec<(String, Model)> {
     let (count, seconds) = (rng.u64(2..12), rng.u64(1..25));
     let burst = rng.u64(1..15);
@@ -60,9 +60,9 @@ fn kinds(rng: &mut fastrand::Rng) -> Vec<(String, Model)> {
     ]
 }
 
-/// All or nothing over one, two or three limits of any kind: totals are the model's.
+/// With one, two or three limits of any kind, charged all or none, the totals equal those of the model.
 #[test]
-fn totals_are_those_of_an_exact_model_on_any_log() {
+fn totals_equal_those_of_an_exact_model_on_any_log() {
     for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (mut policy, mut limits) = (String::from("limits:\n"), Vec::new());
@@ -94,7 +94,7 @@ fn totals_are_those_of_an_exact_model_on_any_log() {
 
 /// Every point of every curve, and both loops of the distance, for one limit of each kind.
 #[test]
-fn a_curve_is_what_each_candidate_would_have_refused_alone() {
+fn a_curve_counts_the_refusals_of_each_candidate_alone() {
     for seed in 0..6 {
         let log = log(seed, 500, 6);
         for (amount, model) in kinds(&mut fastrand::Rng::with_seed(seed)) {
@@ -139,9 +139,9 @@ fn the_distance_from_an_exact_log_is_counted_in_both_loops() {
     }
 }
 
-/// What is proposed is put into the policy and replayed: it keeps its word, and the next smaller number would not.
+/// Every proposal is replayed: it meets the target, and the next smaller number does not.
 #[test]
-fn what_is_suggested_refuses_no_more_than_was_asked_for() {
+fn a_proposal_refuses_no_more_than_the_target() {
     for seed in 0..3 {
         let log = log(seed, 600, 6);
         for (amount, _) in kinds(&mut fastrand::Rng::with_seed(seed)) {
@@ -175,7 +175,7 @@ fn what_is_suggested_refuses_no_more_than_was_asked_for() {
 
 #[test]
 fn many_keys_are_estimated_and_memory_stays_flat() {
-    // More keys than are told apart exactly.
+    // More keys than are counted exactly.
     let policy =
         Policy::parse("limits: [{name: a, by: user, rate: 1/hour, algorithm: fixed-window}]").unwrap();
     let mut replay = Replay::new(vec![("p".to_owned(), policy)], Settings::default());

@@ -1,15 +1,15 @@
-//! The most that one key was let through in any window: what a limit is about.
+//! Finds the most units that one key was granted in any window.
 //!
-//! Exact: what is admitted is remembered for the length of a window.
+//! The result is exact: every admission is stored for the length of a window.
 
 use std::collections::{HashMap, VecDeque};
 
 use tollgate::{Span, Timestamp};
 
-/// Keys that have rested are forgotten after so many admissions.
+/// Admissions between two sweeps, which remove idle keys.
 const ADMISSIONS_PER_SWEEP: u32 = 1 << 16;
 
-/// What keys were let through lately.
+/// Recent admissions by key.
 pub(super) struct Busiest {
     window: Span,
     keys: HashMap<u64, RecentUse>,
@@ -25,7 +25,7 @@ struct RecentUse {
 }
 
 impl RecentUse {
-    /// Forgets what is not in `(now - window, now]`.
+    /// Removes admissions outside `(now - window, now]`.
     fn forget(&mut self, now: Timestamp, window: Span) {
         while let Some(&(at, units)) = self.admitted.front()
             && at + window <= now
@@ -41,7 +41,7 @@ impl Busiest {
         Self { window, keys: HashMap::new(), most: 0, most_at: None, until_sweep: ADMISSIONS_PER_SWEEP }
     }
 
-    /// A key was let through. Says how much it was let through in the window that ends now.
+    /// Adds an admission. Returns the units of the key in the window that ends now.
     pub(super) fn admit(&mut self, key: u64, units: u64, at: Timestamp) -> u64 {
         self.until_sweep -= 1;
         if self.until_sweep == 0 {
@@ -60,7 +60,7 @@ impl Busiest {
         lately.sum
     }
 
-    /// The most that any key was let through in the window that ends now. Walks over all keys.
+    /// Returns the most units of any key in the window that ends now. Iterates over all keys.
     pub(super) fn standing(&mut self, now: Timestamp) -> u64 {
         self.until_sweep = ADMISSIONS_PER_SWEEP;
         let mut most = 0;
@@ -72,7 +72,7 @@ impl Busiest {
         most
     }
 
-    /// The most that any key was let through in any window, and when the last of that came.
+    /// Returns the most units of any key in any window, and the time of its last admission.
     pub(super) const fn most(&self) -> (u64, Option<Timestamp>) {
         (self.most, self.most_at)
     }

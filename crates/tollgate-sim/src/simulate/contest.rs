@@ -1,4 +1,4 @@
-//! One algorithm at work: it decides, and everything about it is counted.
+//! Runs one algorithm and counts its results.
 
 use std::collections::HashMap;
 
@@ -14,32 +14,32 @@ use super::words;
 use crate::distance::Distance;
 use crate::traffic::Next;
 
-/// More clients than these are not told apart by how they fare.
+/// The most clients whose admissions are counted separately.
 const MAX_CLIENTS: usize = 1 << 16;
 
-/// Somebody who asks.
+/// The client of a request.
 #[derive(Clone, Copy)]
 pub(super) struct RequestSource {
     pub(super) at: Timestamp,
-    /// Who, for whoever sends a client to the same node each time.
+    /// Identifies the client for sticky routing.
     pub(super) client: u64,
-    /// Whether they ask for the first time, and when that was.
+    /// Whether this is the first attempt, and the time of the first attempt.
     pub(super) is_first: bool,
     pub(super) first: Timestamp,
 }
 
-/// One algorithm at work.
+/// One algorithm and its results.
 pub(super) struct Contest {
     contestant: Contestant,
     nodes: Nodes,
-    /// Keys that gave way in stores that were replaced.
+    /// Evictions in stores that were replaced.
     evictions: u64,
     begin: Timestamp,
     counts: Counts,
     clients: HashMap<u64, ClientTotals>,
     busiest: Busiest,
     series: Series,
-    /// The first cell whose standing window is not known yet; `None`: nobody wants to know.
+    /// The first cell without a window value; `None` if window values are not computed.
     next_cell: Option<usize>,
     distance: Option<Distance>,
     sizes: Sizes,
@@ -63,7 +63,7 @@ struct ClientTotals {
 }
 
 impl Contest {
-    /// On a shape of traffic that lasts so long.
+    /// Creates a run on generated traffic of this length.
     pub(super) fn on_shape(
         contestant: Contestant,
         network: Network,
@@ -74,7 +74,8 @@ impl Contest {
         Self::new(contestant, network, keys, begin, Series::over(begin, length), Some(0))
     }
 
-    /// On a log that begins then. Which window was the fullest at each time is left out: there may be millions of keys.
+    /// Creates a run on a log that begins at this time. Window values over time are not computed, because there may
+    /// be millions of keys.
     pub(super) fn on_log(
         contestant: Contestant,
         keys: usize,
@@ -106,14 +107,14 @@ impl Contest {
         })
     }
 
-    /// Goes on with a store that starts now: nothing in the one before counts any more. Of logs, which one node reads.
+    /// Continues with a new store: all state of the old one has expired. Only for logs, which run on one node.
     pub(super) fn renew(&mut self, keys: usize, now: Timestamp) -> Result<(), ContestantError> {
         self.evictions += self.nodes.evictions();
         self.nodes = Nodes::new(&self.contestant, Network::default(), keys, now)?;
         Ok(())
     }
 
-    /// Decides. `None`: no limit counts such a request.
+    /// Decides a request. `None` if the limit does not apply to it.
     pub(super) fn ask<R: Request + Sync>(
         &mut self,
         request: &R,
@@ -150,12 +151,12 @@ impl Contest {
         Some(decided)
     }
 
-    /// What the client does after the answer.
+    /// Counts the reaction of the client.
     pub(super) fn then(&mut self, next: Next) {
         self.counts.given_up += u64::from(next == Next::GivesUp);
     }
 
-    /// At the start of each cell up to now, how full the fullest window stands.
+    /// Computes the largest window at the start of each cell up to now.
     fn stand_until(&mut self, at: Timestamp) {
         let Some(mut next) = self.next_cell else { return };
         while next <= self.series.index(at) {
@@ -168,7 +169,7 @@ impl Contest {
         self.next_cell = Some(next);
     }
 
-    /// Nothing comes after this time.
+    /// Ends the run at this time.
     pub(super) fn end(&mut self, at: Timestamp) {
         self.stand_until(Timestamp::from_micros(at.as_micros().saturating_sub(1)));
     }
@@ -217,7 +218,7 @@ impl Contest {
         report
     }
 
-    /// Which share of its requests the client got admitted who fared worst, and who fared best.
+    /// Returns the admitted share of the client with the least and of the client with the most.
     fn fairness(&self) -> Option<(f64, f64)> {
         if !(2..MAX_CLIENTS).contains(&self.clients.len()) {
             return None;

@@ -1,6 +1,6 @@
-//! What is put side by side: an algorithm with numbers, made of the words of a policy.
+//! An algorithm with its numbers, defined by the text of a policy.
 //!
-//! So a rate is read here as it is there, and a mistake in it is told in the same words.
+//! Rates are therefore parsed as in a policy, and errors have the same messages.
 
 use serde::Serialize;
 use serde_json::json;
@@ -9,31 +9,31 @@ use tollgate::{Policy, Quota, Rate, Span};
 
 use crate::traffic::TrafficError;
 
-/// How many parts the sliding window in parts has here: what the documents recommend.
+/// Number of parts of `sliding-parts`, as the documentation recommends.
 pub const SUB_WINDOWS: u32 = 7;
 
-/// An algorithm, as it is chosen here.
+/// An algorithm that can be simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// So many until the window closes.
+    /// A counter per window.
     FixedWindow,
     /// Two counters and an estimate.
     SlidingWindow,
-    /// A few counters that lie where the traffic is.
+    /// A few counters, placed where the traffic is.
     SlidingParts,
-    /// The same, which counts a part in full while any of it may be in view.
+    /// As `SlidingParts`, but a part counts in full while any of it may be in the window.
     SlidingStrict,
-    /// Every request remembered: what the others are measured by.
+    /// A log of every request; the reference for the others.
     SlidingLog,
-    /// A bucket as large as the rate's count, unless a burst is given.
+    /// A bucket of the size of the rate's count, unless a burst is given.
     TokenBucket,
-    /// Evenly spaced, unless a burst is given.
+    /// Evenly spaced requests, unless a burst is given.
     Gcra,
 }
 
 impl Choice {
-    /// All of them. Pictures give the lines of one place the same color: append, do not insert.
+    /// All algorithms. The position determines the color in charts: append, do not insert.
     pub const ALL: [Self; 7] = [
         Self::FixedWindow,
         Self::SlidingWindow,
@@ -44,7 +44,7 @@ impl Choice {
         Self::SlidingStrict,
     ];
 
-    /// As it is typed.
+    /// Returns the name on the command line and in JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::FixedWindow => "fixed-window",
@@ -57,7 +57,7 @@ impl Choice {
         }
     }
 
-    /// The one of this word.
+    /// Returns the algorithm of this name.
     pub fn of(word: &str) -> Result<Self, ContestantError> {
         Self::ALL.into_iter().find(|it| it.word() == word).ok_or_else(|| {
             let words = Self::ALL.map(Self::word);
@@ -75,8 +75,8 @@ impl Choice {
         matches!(self, Self::TokenBucket | Self::Gcra)
     }
 
-    /// As policies spell it, with its parts if it has any, and whether those are strict.
-    const fn spelt(self) -> (&'static str, Option<u32>, bool) {
+    /// Returns the name in policies, the number of parts, and whether they are strict.
+    const fn policy_syntax(self) -> (&'static str, Option<u32>, bool) {
         match self {
             Self::SlidingParts => ("sliding-window", Some(SUB_WINDOWS), false),
             Self::SlidingStrict => ("sliding-window", None, true),
@@ -88,44 +88,44 @@ impl Choice {
 /// An algorithm with its numbers.
 #[derive(Clone)]
 pub struct Contestant {
-    /// Which algorithm.
+    /// The algorithm.
     pub choice: Choice,
-    /// How many in how long.
+    /// The rate.
     pub rate: Rate,
     pub(super) quota: Quota,
-    /// Whom it counts, as policies spell it.
+    /// The key, as in the `by` of a policy.
     pub(super) by: String,
-    /// The policy's text: one limit.
+    /// The text of a policy with one limit.
     text: String,
 }
 
-/// Why there is no such contestant.
+/// Error of an invalid algorithm, rate or key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContestantError {
     message: String,
     help: String,
-    /// What is wrong with it.
+    /// The invalid part.
     pub about: About,
 }
 
-/// What a mistake is about.
+/// The part that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// The name of an algorithm.
+    /// The name of the algorithm.
     Algorithm,
-    /// The numbers of a rate.
+    /// The numbers of the rate.
     Rate,
-    /// Whom it counts.
+    /// The key.
     Key,
 }
 
 impl ContestantError {
-    /// What is wrong, in one line.
+    /// Returns the message, in one line.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it; may be empty.
+    /// Returns the advice; may be empty.
     pub fn help(&self) -> &str {
         &self.help
     }
@@ -156,8 +156,9 @@ impl std::fmt::Display for ContestantError {
 impl std::error::Error for ContestantError {}
 
 impl Contestant {
-    /// This algorithm with a rate such as `10/minute`, counting by what a policy's `by` says. A burst is for those that have one, and
-    /// passed over by the others; a rate that says its own (`10/minute, burst 20`) keeps it.
+    /// Creates an algorithm with a rate such as `10/minute` and a key as in the `by` of a policy. A burst applies to
+    /// algorithms that have one and is ignored by the others. A burst in the rate (`10/minute, burst 20`) takes
+    /// precedence.
     ///
     /// ```
     /// # use tollgate_sim::simulate::{Choice, Contestant};
@@ -168,12 +169,12 @@ impl Contestant {
     /// # Ok::<(), tollgate_sim::simulate::ContestantError>(())
     /// ```
     pub fn new(choice: Choice, rate: &str, burst: Option<u64>, by: &str) -> Result<Self, ContestantError> {
-        let (algorithm, parts, strict) = choice.spelt();
+        let (algorithm, parts, strict) = choice.policy_syntax();
         let (numbers, own) =
             rate.split_once(',').map_or((rate, None), |(it, burst)| (it, Some(burst.trim())));
         let rate = match (choice.takes_burst(), own, burst) {
             (true, None, Some(burst)) => format!("{rate}, burst {burst}"),
-            // Whether it makes sense is seen by those that have one.
+            // Algorithms with a burst check its value.
             (false, Some(burst), _) if burst.starts_with("burst") => numbers.to_owned(),
             _ => rate.to_owned(),
         };
@@ -184,10 +185,10 @@ impl Contestant {
             for (word, value) in parts.into_iter().chain(strict) {
                 limit[word] = value;
             }
-            // JSON is YAML: whatever was typed stays one value.
+            // JSON is YAML, and quoting keeps any input a single value.
             json!({"limits": [limit]}).to_string()
         };
-        // With a key that everybody knows first: whatever is wrong then is the rate.
+        // Parse with a valid key first: an error is then about the rate.
         parsed(&text("ip"), About::Rate)?;
         let text = text(by);
         let policy = parsed(&text, About::Key)?;
@@ -205,17 +206,18 @@ impl Contestant {
         Ok(Self { choice, rate, quota, by: by.to_owned(), text })
     }
 
-    /// Its numbers.
+    /// Returns the quota.
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// A policy of this limit alone. It was read once already.
+    /// Returns a policy with this limit. Its text was parsed before.
     pub(super) fn policy(&self) -> Result<Policy, ContestantError> {
         parsed(&self.text, About::Rate)
     }
 
-    /// All algorithms that take the rate; of those that do not, why. Where none does, the mistake.
+    /// Returns all algorithms that accept the rate, and for each other one the reason. Returns the error if no
+    /// algorithm accepts it.
     pub fn all(
         rate: &str,
         burst: Option<u64>,
@@ -246,12 +248,12 @@ fn parsed(text: &str, about: About) -> Result<Policy, ContestantError> {
     })
 }
 
-/// Why a text is no length of time.
+/// Error of an invalid length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotALength {
-    /// It is not written as one.
+    /// The text is not a length of time.
     Unwritten,
-    /// It is one, of nothing or of too much.
+    /// The length is zero or too long.
     OutOfBounds,
 }
 
@@ -268,7 +270,7 @@ impl std::fmt::Display for NotALength {
 
 impl std::error::Error for NotALength {}
 
-/// A length of time as policies write it: `90s`, `10m`.
+/// Parses a length of time as in a policy: `90s`, `10m`.
 ///
 /// ```
 /// # use tollgate::Span;
@@ -286,7 +288,7 @@ pub fn length(text: &str) -> Result<Span, NotALength> {
     let period = |text: &str| {
         Contestant::new(Choice::FixedWindow, &format!("1/{text}"), None, "ip").ok().map(|it| it.rate.period)
     };
-    // One of a unit is a length, if it is a unit.
+    // A unit without a number is a length of one unit.
     let wrong = || {
         if period(&format!("1{unit}")).is_some() { NotALength::OutOfBounds } else { NotALength::Unwritten }
     };

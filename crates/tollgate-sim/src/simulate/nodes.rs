@@ -1,7 +1,7 @@
-//! Who decides: one node or several, on stores of their own or on one.
+//! The nodes that decide: one or several, with separate stores or a shared one.
 //!
-//! Redis keeps its own time, so it cannot be taken along in virtual time. A store that nodes share is the store in memory here, which decides as
-//! Redis does, to the microsecond (`tollgate-redis/tests/store`); what the way there costs is not in the numbers.
+//! Redis uses its own clock, so it cannot run in virtual time. A shared store is simulated by the in-memory store,
+//! which decides as Redis does, to the microsecond (`tollgate-redis/tests/store`). Network delays are not simulated.
 
 use std::future::Future;
 use std::hash::{DefaultHasher, Hasher};
@@ -17,41 +17,41 @@ use tollgate::{
 
 use super::contestant::{Contestant, ContestantError};
 
-/// The most nodes: each has a store.
+/// The most nodes. Each takes the memory of a store.
 pub const MAX_NODES: u32 = 64;
 
-/// Where nodes keep their counts.
+/// Where nodes count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stores {
-    /// Each in its own memory: nobody knows what the others let through.
+    /// Each node in its own memory, without knowledge of the others.
     #[default]
     Memory,
-    /// All in one place, as with Redis.
+    /// All nodes in one shared store, such as Redis.
     Shared,
-    /// The one place gives no answer: each node grants its share (`on_outage: local`).
+    /// The shared store is unreachable: each node grants its share (`on_outage: local`).
     Outage,
 }
 
-/// Which node a request goes to.
+/// How a node is chosen for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
-    /// The next one.
+    /// Each node in turn.
     #[default]
     RoundRobin,
-    /// Always the same for a client.
+    /// Always the same node for a client.
     Sticky,
 }
 
 /// The nodes that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// How many.
+    /// Number of nodes.
     pub nodes: u32,
     /// Where they count.
     pub store: Stores,
-    /// Who is asked.
+    /// How a node is chosen.
     pub routing: Routing,
 }
 
@@ -61,16 +61,16 @@ impl Default for Network {
     }
 }
 
-/// What was decided about a request, as far as it is counted here.
+/// The part of a decision that is counted.
 pub(super) struct NodeDecision {
     pub(super) admitted: bool,
     pub(super) retry_after: Option<Span>,
-    /// Whose allowance it was, as a hash, and what it cost.
+    /// Hash of the key, and the cost.
     pub(super) key: u64,
     pub(super) cost: u64,
 }
 
-/// Limiters on one clock.
+/// Limiters that share one clock.
 pub(super) struct Nodes {
     clock: ManualClock,
     limiters: Limiters,
@@ -84,7 +84,7 @@ enum Limiters {
 }
 
 impl Nodes {
-    /// Nodes for at most so many keys each.
+    /// Creates nodes with stores for this many keys each.
     pub(super) fn new(
         contestant: &Contestant,
         network: Network,
@@ -112,7 +112,7 @@ impl Nodes {
         Ok(Self { clock, limiters, routing: network.routing, next: 0 })
     }
 
-    /// Decides about a request of a client at a time. `None`: no limit counts it.
+    /// Decides a request of a client at a time. `None` if the limit does not apply to it.
     pub(super) fn decide<R: Request + Sync>(
         &mut self,
         request: &R,
@@ -137,7 +137,7 @@ impl Nodes {
         }
     }
 
-    /// How many keys gave way to others because a store was full.
+    /// Returns the number of evicted keys.
     pub(super) fn evictions(&self) -> u64 {
         match &self.limiters {
             Limiters::Answering(all) => all.iter().map(|it| it.store().usage().evictions).sum(),
@@ -150,7 +150,7 @@ fn ask<S: Store, R: Request + Sync>(limiter: &Limiter<S>, request: &R) -> Option
     if let Some(decided) = limiter.try_decide(request, told) {
         return decided;
     }
-    // Neither store waits for anything.
+    // Neither store waits, so the future is ready at the first poll.
     match pin!(limiter.decide(request)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(decision) => told(&decision),
         Poll::Pending => None,
@@ -167,19 +167,19 @@ fn told(decision: &Decision<'_>) -> Option<NodeDecision> {
     })
 }
 
-/// The same for the same key, each time and everywhere.
+/// Returns a hash that is the same in every run and on every machine.
 fn hash(key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(key);
     hasher.finish()
 }
 
-/// A store that gives no answer, and remembers how many nodes it had.
+/// A store that always fails, and knows the number of nodes.
 struct UnreachableStore {
     nodes: usize,
 }
 
-/// Nothing was written, so whatever is decided without it counts once.
+/// States that nothing was written, so that the decision without the store counts once.
 fn gone() -> StoreError {
     StoreError::Refused("the simulated store is out of reach".into())
 }

@@ -1,6 +1,7 @@
-//! A log, put to all algorithms and rates at once: it is read only once.
+//! Runs a log against all algorithms and rates in one pass.
 //!
-//! This is how exact each algorithm is on real traffic. What was answered then does not matter: clients are not asked to come back.
+//! It measures how exact each algorithm is on real traffic. The logged responses are ignored, and clients do not
+//! retry.
 
 use tollgate::Timestamp;
 
@@ -10,7 +11,7 @@ use super::report::Round;
 use crate::Entry;
 use crate::epoch::StoreEpoch;
 
-/// A log that is being worked on.
+/// A simulation on a log.
 pub struct OnLog {
     contests: Vec<Contest>,
     waiting: Vec<Contestant>,
@@ -22,17 +23,19 @@ pub struct OnLog {
 }
 
 impl OnLog {
-    /// Puts these side by side, with room for so many keys each. Those of one rate are reported together.
+    /// Creates a simulation with room for this many keys per algorithm. Algorithms of the same rate are reported
+    /// together.
     pub const fn new(contestants: Vec<Contestant>, keys: usize) -> Self {
         let (begin, now) = (Timestamp::EPOCH, Timestamp::EPOCH);
         Self { contests: Vec::new(), waiting: contestants, keys, begin, now, epoch: None, uncounted: 0 }
     }
 
-    /// The next line. Times never go back: one that is earlier counts at the time of the one before.
+    /// Runs a line against all algorithms. Times never go back: an earlier line counts at the time of the line
+    /// before.
     pub fn entry(&mut self, entry: &Entry) -> Result<(), ContestantError> {
         self.now = self.now.max(entry.at());
         if !self.waiting.is_empty() {
-            // Series begin with the log.
+            // Series begin at the first line.
             self.begin = self.now;
             self.epoch = Some(StoreEpoch::new(self.now, self.waiting.iter().map(|it| &it.quota)));
             for contestant in std::mem::take(&mut self.waiting) {
@@ -53,7 +56,7 @@ impl OnLog {
         Ok(())
     }
 
-    /// What was found out: a round for each rate, in the order in which they were given.
+    /// Returns the results of each rate, in the order of the arguments.
     pub fn rounds(self) -> Vec<Round> {
         let mut rounds: Vec<Round> = Vec::new();
         for contest in &self.contests {
@@ -76,7 +79,7 @@ impl OnLog {
             let evictions = contest.evictions();
             if evictions > 0 {
                 rounds[at].notes.push(format!(
-                    "{}: {evictions} keys gave way to others in a store for {} keys, so its numbers are not exact; \
+                    "{}: {evictions} keys were evicted from a store for {} keys, so its numbers are not exact; \
                      `--max-keys` makes room",
                     contest.contestant().choice.word(),
                     self.keys

@@ -1,4 +1,4 @@
-//! The pictures of a round: how full the window stands, and what comes and goes.
+//! The charts of a round: units in the window, and arrivals.
 //!
 //! Not here: drawing them (`plot`).
 
@@ -6,11 +6,11 @@ use super::contestant::Choice;
 use super::report::{AlgorithmReport, Round};
 use crate::plot::{Axis, Chart, Mark, Role, Series};
 
-/// More borders than these only make a picture grey.
+/// The most window ends that are marked.
 const MAX_BORDERS: f64 = 30.0;
 
-/// How much one key was let through in the window that ends at each time, for each algorithm, with the limit as a level. What stands
-/// above the level was let through beyond the limit.
+/// Draws the most units that one key was granted in the window that ends at each time, per algorithm, with the limit
+/// as a level. Values above the level were granted beyond the limit.
 pub fn window(round: &Round) -> Chart {
     let time = Time::of(round);
     let whom = if shares(round) { "all clients together" } else { "the busiest client" };
@@ -30,8 +30,8 @@ pub fn window(round: &Round) -> Chart {
     }
 }
 
-/// What is asked and what is let through at each time, over all clients. On a shape whose clients come back, what is asked depends on
-/// the algorithm, so that is drawn for each; else what is let through is.
+/// Draws offered and admitted requests over time, for all clients. If clients retry, the offered requests depend on
+/// the algorithm and are drawn for each; else the admitted requests are.
 pub fn arrivals(round: &Round) -> Chart {
     let time = Time::of(round);
     let comes_back = round.traffic.as_ref().is_some_and(|it| it.retry.is_some());
@@ -53,7 +53,7 @@ pub fn arrivals(round: &Round) -> Chart {
             points: points(values, round.step_s, &time, per),
         }
     };
-    let what = if comes_back { "asked for, tries that come back included" } else { "let through" };
+    let what = if comes_back { "offered, with retries" } else { "let through" };
     Chart {
         title: format!("{}: {what}", title(round)),
         x: Axis { label: time.label(), ..Axis::default() },
@@ -64,7 +64,7 @@ pub fn arrivals(round: &Round) -> Chart {
     }
 }
 
-/// An algorithm has the same colour in every picture, whoever else is in it.
+/// Returns the role of an algorithm, which has the same color in every chart.
 fn contestant(of: &AlgorithmReport) -> Role {
     let place = Choice::ALL.iter().position(|it| *it == of.algorithm).unwrap_or(0);
     Role::Contestant(u8::try_from(place).unwrap_or(u8::MAX))
@@ -85,14 +85,14 @@ fn points(values: &[u64], step: f64, time: &Time, per: f64) -> Vec<(f64, f64)> {
     let at = |number: usize| as_number(number as u64) * step / time.unit;
     let mut points: Vec<_> =
         values.iter().enumerate().map(|(number, &it)| (at(number), as_number(it) * per)).collect();
-    // A step stays until the next point: the last cell has an end, too.
+    // A step keeps its value until the next point, so the last cell needs an end.
     if let Some(&last) = values.last() {
         points.push((at(values.len()), as_number(last) * per));
     }
     points
 }
 
-/// Where windows end that are aligned to the epoch, if those can be told apart.
+/// Returns the ends of windows that are aligned to the epoch, unless there are too many.
 fn borders(round: &Round, time: &Time) -> Vec<(f64, String)> {
     let count = time.length / round.window_s.max(1e-6);
     if round.traffic.is_none() || count > MAX_BORDERS {
@@ -108,7 +108,7 @@ fn borders(round: &Round, time: &Time) -> Vec<(f64, String)> {
     borders
 }
 
-/// Time from the beginning on, in the unit that makes for short numbers.
+/// Time since the start, in a unit that gives short numbers.
 struct Time {
     length: f64,
     unit: f64,

@@ -1,6 +1,6 @@
-//! What a simulation found out: numbers by algorithm, and when it happened.
+//! The results of a simulation.
 //!
-//! The JSON of `tollgate simulate --json` and of the Lab is this.
+//! `tollgate simulate --json` and the Lab return this as JSON.
 
 use serde::Serialize;
 
@@ -11,111 +11,111 @@ use super::contestant::Choice;
 use super::nodes::{Routing, Stores};
 use super::series::Cell;
 
-/// One rate, and how each algorithm did.
+/// The results of all algorithms at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
-    /// As it is written: `10/minute`.
+    /// The rate as written: `10/minute`.
     pub rate: String,
-    /// How many may pass in a window.
+    /// Units per window.
     pub limit: u64,
-    /// How long a window is, in seconds.
+    /// Length of the window, in seconds.
     pub window_s: f64,
-    /// What was asked; null on a log.
+    /// The generated traffic; null for a log.
     pub traffic: Option<TrafficReport>,
-    /// In the order in which they were asked for.
+    /// Algorithms in the order of the arguments.
     pub algorithms: Vec<AlgorithmReport>,
-    /// What is left out, or not exact, and why.
+    /// Notes on omitted or inexact results.
     pub notes: Vec<String>,
-    /// When the numbers of all series begin: seconds since 1970.
+    /// Start of all series, in seconds since 1970.
     pub from_s: f64,
-    /// How long each of their cells is.
+    /// Length of a cell of the series, in seconds.
     pub step_s: f64,
 }
 
-/// The traffic, as it was understood.
+/// The generated traffic, with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrafficReport {
-    /// Its shape.
+    /// Shape.
     pub shape: &'static str,
-    /// The shape in words.
+    /// Description of the shape.
     pub words: &'static str,
-    /// A multiple of the rate.
+    /// Load as a multiple of the rate.
     pub load: f64,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u32,
-    /// Whom the limit counts: `ip` or `global`.
+    /// Key of the limit: `ip` or `global`.
     pub by: By,
-    /// How long, in seconds.
+    /// Duration in seconds.
     pub duration_s: f64,
-    /// What refused clients do; null where they do not come back.
+    /// Behavior of refused clients; null if they do not retry.
     pub retry: Option<Retry>,
-    /// Other numbers, other chances.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// How many nodes decide.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Where they count.
+    /// Where nodes count.
     pub store: Stores,
-    /// Which of them is asked.
+    /// How a node is chosen.
     pub routing: Routing,
-    /// In seconds; before `duration_s` where there were more events than are worked through.
+    /// End in seconds; earlier than `duration_s` if the maximum of events was reached.
     pub until_s: f64,
 }
 
-/// How one algorithm did.
+/// The results of one algorithm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlgorithmReport {
-    /// As it is chosen: `sliding-parts` is a sliding window in parts.
+    /// The name of the algorithm: `sliding-parts` is a sliding window with parts.
     pub algorithm: Choice,
-    /// Its numbers, as everywhere.
+    /// The quota as text.
     pub quota: String,
-    /// Tries, the first and all others.
+    /// All attempts.
     pub offered: u64,
-    /// Of those, admitted.
+    /// Admitted attempts.
     pub admitted: u64,
-    /// Of those, refused.
+    /// Refused attempts.
     pub refused: u64,
-    /// Requests, however often each was tried.
+    /// Requests, regardless of the number of attempts.
     pub requests: u64,
-    /// Tries that were not the first.
+    /// Attempts after the first.
     pub retries: u64,
-    /// Of those, refused once more.
+    /// Retries that were refused.
     pub wasted_retries: u64,
-    /// Requests that were tried often enough, and never admitted.
+    /// Requests that used all attempts without being admitted.
     pub given_up: u64,
-    /// The most that one key was let through in any window of the rate's length.
+    /// The most units that one key was granted in any window of the rate's length.
     pub most_in_a_window: u64,
-    /// That, as a multiple of the limit.
+    /// The same as a multiple of the limit.
     pub times_the_limit: f64,
-    /// When that window ended, in seconds since the beginning.
+    /// End of that window, in seconds since the start.
     pub most_at_s: Option<f64>,
-    /// The longest wait that anybody was told, in seconds.
+    /// The longest `Retry-After`, in seconds.
     pub longest_wait_told_s: f64,
-    /// The longest from a first try to an admission, in seconds.
+    /// The longest time from a first attempt to an admission, in seconds.
     pub longest_wait_s: f64,
-    /// The share of its requests that the client got admitted who fared worst; null with one client, or very many.
+    /// Admitted share of the client with the lowest share; null with one client or very many.
     pub least_served: Option<f64>,
-    /// The same of the client who fared best.
+    /// Admitted share of the client with the highest share.
     pub most_served: Option<f64>,
-    /// Against an exact log of its own; null where there is none.
+    /// Comparison with an exact log in a closed loop; null if there is no comparable log.
     pub closed_loop: Option<Disagreement>,
-    /// Against an exact log, both shown every request; null for buckets.
+    /// Comparison with an exact log in an open loop; null for buckets.
     pub open_loop: Option<Disagreement>,
-    /// The most bytes that the state of a key took, as it is written.
+    /// The most bytes of a key's encoded state.
     pub state_bytes: usize,
-    /// What to make of it, in words.
+    /// Summary in words.
     pub words: String,
-    /// Cell by cell.
+    /// Series over time.
     pub series: SeriesReport,
 }
 
-/// Cell by cell.
+/// Series of one algorithm, one value per cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SeriesReport {
-    /// Tries.
+    /// Attempts.
     pub offered: Vec<u64>,
-    /// Admitted tries.
+    /// Admitted attempts.
     pub admitted: Vec<u64>,
-    /// The most that one key had been let through in the window that ended in the cell; empty on a log.
+    /// The most units that one key was granted in the window that ends in the cell; empty for a log.
     pub window: Vec<u64>,
 }
 

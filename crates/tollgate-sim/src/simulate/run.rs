@@ -1,4 +1,4 @@
-//! One shape of traffic, put to one algorithm after the other.
+//! Runs generated traffic against one algorithm after the other.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,37 +10,37 @@ use super::nodes::{Network, Stores};
 use super::report::{AlgorithmReport, Round, TrafficReport};
 use crate::traffic::{Flow, Traffic, TrafficError};
 
-/// What to find out.
+/// Input of a simulation.
 #[derive(Clone)]
 pub struct Question {
     /// The traffic.
     pub traffic: Traffic,
-    /// Who is put side by side; all have the rate of the traffic.
+    /// The algorithms; all have the rate of the traffic.
     pub contestants: Vec<Contestant>,
-    /// Who decides.
+    /// The nodes that decide.
     pub network: Network,
-    /// How many events are worked through for each algorithm at most. What comes later is left out, and the report says so.
+    /// The most events per algorithm. Later events are dropped, and the report says so.
     pub most_events: u64,
-    /// What else is to be said, such as who was left out.
+    /// Further notes for the report, such as algorithms that were left out.
     pub notes: Vec<String>,
 }
 
-/// Why there is no answer.
+/// Reason why a simulation cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuestionError {
-    /// No such traffic.
+    /// The traffic is invalid.
     Traffic(TrafficError),
-    /// No such algorithm or rate.
+    /// An algorithm or a rate is invalid.
     Contestant(ContestantError),
-    /// Nothing to put side by side.
+    /// There are no algorithms.
     Nobody,
-    /// An algorithm of another rate than the traffic's, or one that counts others than the traffic means.
+    /// An algorithm differs from the traffic in rate or key.
     Apart,
-    /// More events than are worked through.
+    /// There are too many events.
     TooMany {
-        /// About how many there would be for each algorithm.
+        /// Estimated events per algorithm.
         expected: u64,
-        /// How many may be.
+        /// The most events.
         most: u64,
     },
 }
@@ -71,7 +71,7 @@ impl From<ContestantError> for QuestionError {
     }
 }
 
-/// A question that is being worked on.
+/// A simulation in progress.
 ///
 /// ```
 /// # use tollgate::Rate;
@@ -87,20 +87,20 @@ impl From<ContestantError> for QuestionError {
 /// ```
 pub struct Simulation {
     question: Question,
-    /// Those to come, the next one last.
+    /// Algorithms that have not run, the next one last.
     waiting: Vec<Contestant>,
     current: Option<(Contest, Flow)>,
     done: Vec<AlgorithmReport>,
-    /// Of the current one.
+    /// Events of the current algorithm.
     events: u64,
-    /// The earliest end, where one was cut short.
+    /// The earliest end of an algorithm that was cut short.
     until: Timestamp,
     begin: Timestamp,
     step_s: f64,
 }
 
 impl Simulation {
-    /// Begins, if the question makes sense.
+    /// Checks the input and starts.
     pub fn new(question: Question) -> Result<Self, QuestionError> {
         let traffic = &question.traffic;
         traffic.check().map_err(QuestionError::Traffic)?;
@@ -140,7 +140,7 @@ impl Simulation {
     fn next_contest(&mut self) -> Result<bool, ContestantError> {
         let Some(contestant) = self.waiting.pop() else { return Ok(false) };
         let traffic = &self.question.traffic;
-        // The table of a store is four ways wide: twice the keys keeps all of them.
+        // The table of a store is four ways wide: room for twice the keys avoids evictions.
         let keys = (traffic.clients as usize * 2).max(1_024);
         let contest =
             Contest::on_shape(contestant, self.question.network, keys, self.begin, traffic.duration)?;
@@ -150,7 +150,7 @@ impl Simulation {
         Ok(true)
     }
 
-    /// Works through so many events. Whether there is more to do.
+    /// Processes this many events. Returns whether events are left.
     pub fn step(&mut self, events: u32) -> bool {
         for _ in 0..events {
             let Some((contest, flow)) = &mut self.current else { return false };
@@ -174,7 +174,7 @@ impl Simulation {
         self.current.is_some()
     }
 
-    /// One algorithm is through; the next one begins.
+    /// Completes the current algorithm and starts the next one.
     fn finish(&mut self) {
         let Some((mut contest, mut flow)) = self.current.take() else { return };
         if let Some(left) = flow.next() {
@@ -182,17 +182,17 @@ impl Simulation {
         }
         contest.end(self.begin + self.question.traffic.duration);
         self.done.push(contest.report());
-        // It was read before, when it became a contestant.
+        // The policy was parsed when the contestant was created, so it is valid.
         let _more = self.next_contest();
     }
 
-    /// Works through all that is left.
+    /// Processes all remaining events.
     pub fn run(mut self) -> Round {
         while self.step(1 << 16) {}
         self.round()
     }
 
-    /// What was found out.
+    /// Returns the results.
     pub fn round(self) -> Round {
         let Question { traffic, network, most_events, mut notes, .. } = self.question;
         let end = self.begin + traffic.duration;
@@ -241,7 +241,7 @@ impl Simulation {
     }
 }
 
-/// A request of a client that has nothing but an address.
+/// A request with nothing but a client address.
 struct SimulatedRequest(IpAddr);
 
 impl Request for SimulatedRequest {
@@ -258,7 +258,7 @@ impl Request for SimulatedRequest {
     }
 }
 
-/// From 10.0.0.0 on: there is room for more clients than there may be.
+/// Returns the address of a client, from 10.0.0.0 on. The network has more addresses than there may be clients.
 const fn address(client: u32) -> IpAddr {
     let [_, b, c, d] = client.to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(10, b, c, d))

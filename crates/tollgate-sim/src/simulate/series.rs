@@ -1,12 +1,12 @@
-//! What happened when: so many cells of equal length, which grow where the end is not known.
+//! Counts over time, in cells of equal length, which grow if the end is unknown.
 
 use serde::Serialize;
 use tollgate::{Span, Timestamp};
 
-/// So fine is a picture.
+/// The most cells, which is the resolution of a chart.
 const MAX_CELLS: usize = 240;
 
-/// Counts by time.
+/// Counts over time.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     from: Timestamp,
@@ -14,17 +14,17 @@ pub(super) struct Series {
     cells: Vec<Cell>,
 }
 
-/// What happened in one cell.
+/// Counts of one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Cell {
     pub(super) offered: u64,
     pub(super) admitted: u64,
-    /// The most that any key had been let through in the window that ended in this cell.
+    /// The most units of any key in the window that ends in this cell.
     pub(super) window: u64,
 }
 
 impl Series {
-    /// Cells for so long.
+    /// Creates cells for a known length.
     pub(super) fn over(from: Timestamp, length: Span) -> Self {
         let step = length.as_micros().div_ceil(MAX_CELLS as u64).max(1);
         let count =
@@ -32,22 +32,22 @@ impl Series {
         Self { from, step, cells: vec![Cell::default(); count] }
     }
 
-    /// Cells of a second, which double when they do not reach.
+    /// Creates cells of a second, which double as needed.
     pub(super) const fn open(from: Timestamp) -> Self {
         Self { from, step: 1_000_000, cells: Vec::new() }
     }
 
-    /// Which cell a time falls into.
+    /// Returns the index of the cell of a time.
     pub(super) fn index(&self, at: Timestamp) -> usize {
         usize::try_from(at.since(self.from).as_micros() / self.step).unwrap_or(usize::MAX)
     }
 
-    /// When a cell begins.
+    /// Returns the start of a cell.
     pub(super) fn start_of(&self, index: usize) -> Timestamp {
         self.from + Span::from_micros(self.step.saturating_mul(index as u64))
     }
 
-    /// The cell of a time.
+    /// Returns the cell of a time.
     pub(super) fn cell(&mut self, at: Timestamp) -> &mut Cell {
         while self.index(at) >= MAX_CELLS {
             self.step = self.step.saturating_mul(2);

@@ -1,13 +1,13 @@
-//! How large the state of a key gets.
+//! Measures the size of the state of a key.
 //!
-//! A store does not show its states, so those of some keys are stepped along here, by the same arithmetic and the same demands. The size is
-//! that of a state as it is written (`State::encode`), without what a store adds to file it under its key.
+//! A store does not expose its states, so the states of some keys are computed here with the same algorithm and
+//! amounts. The size is that of the encoded state (`State::encode`), without the overhead of a store.
 
 use std::collections::HashMap;
 
 use tollgate::{Amount, Quota, State, Timestamp};
 
-/// So many keys are watched: the first.
+/// The most keys that are measured: the first ones.
 const MAX_WATCHED_KEYS: usize = 256;
 
 /// States of some keys.
@@ -18,7 +18,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// A key asks.
+    /// Applies a request to the state of a key.
     pub(super) fn request(&mut self, quota: &Quota, key: u64, cost: u64, at: Timestamp) {
         if self.states.len() >= MAX_WATCHED_KEYS && !self.states.contains_key(&key) {
             return;
@@ -29,7 +29,7 @@ impl Sizes {
         }
     }
 
-    /// The most bytes that any of them took.
+    /// Returns the largest size, in bytes.
     pub(super) const fn largest(&self) -> usize {
         self.largest
     }

@@ -1,4 +1,4 @@
-//! What is known about algorithms from paper comes out of the simulation.
+//! Known properties of the algorithms, shown by the simulation.
 
 use tollgate::Span;
 
@@ -34,11 +34,11 @@ fn at_the_edge_a_fixed_window_lets_twice_the_limit_through_and_a_log_never_more_
         assert_eq!(fixed.most_in_a_window, 2 * round.limit, "{rate}");
         assert!(fixed.words.contains("twice the limit"), "{}", fixed.words);
         assert_eq!(of(&round, Choice::SlidingLog).most_in_a_window, round.limit, "{rate}");
-        // An estimate: it takes the burst for evenly spread.
+        // An estimate: it assumes that the burst was evenly spread.
         assert!(of(&round, Choice::SlidingWindow).times_the_limit <= 1.1, "{rate}");
         assert_eq!(fixed.refused, 0);
         assert!(of(&round, Choice::SlidingLog).refused > 0);
-        // The window stands at its height when the second burst has passed, and the level of the picture is crossed.
+        // The window is at its maximum after the second burst, and the chart crosses the level.
         let highest = fixed.series.window.iter().copied().max();
         assert_eq!(highest, Some(2 * round.limit));
     }
@@ -68,14 +68,14 @@ fn counts_add_up_for_every_shape_and_algorithm() {
 }
 
 #[test]
-fn the_same_question_has_the_same_answer() {
+fn a_simulation_is_reproducible() {
     for shape in [Shape::Poisson, Shape::RetryStorm] {
         assert_eq!(on("20/10s", shape), on("20/10s", shape));
     }
 }
 
 #[test]
-fn in_steps_it_comes_to_the_same() {
+fn running_in_steps_gives_the_same_result() {
     let contestants = contestants("20/10s", By::Everybody);
     let traffic = Traffic::new(Shape::RetryStorm, contestants[0].rate);
     let question = Question {
@@ -122,7 +122,7 @@ fn a_storm_with_jitter_has_lower_peaks() {
 }
 
 #[test]
-fn nodes_that_know_nothing_of_each_other_let_through_as_many_times_the_limit() {
+fn separate_nodes_admit_the_limit_once_each() {
     let at_nodes = |nodes, store, routing| {
         let contestants = contestants("10/minute", By::Client);
         let traffic = Traffic { load: 20.0, ..Traffic::new(Shape::Steady, contestants[0].rate) };
@@ -132,14 +132,14 @@ fn nodes_that_know_nothing_of_each_other_let_through_as_many_times_the_limit() {
     assert_eq!(at_nodes(1, Stores::Memory, Routing::RoundRobin), 10);
     assert_eq!(at_nodes(4, Stores::Memory, Routing::RoundRobin), 40);
     assert_eq!(at_nodes(4, Stores::Shared, Routing::RoundRobin), 10);
-    // One client always asks one node.
+    // A sticky client always uses the same node.
     assert_eq!(at_nodes(4, Stores::Memory, Routing::Sticky), 10);
     // A fifth of ten over two nodes is one each.
     assert_eq!(at_nodes(2, Stores::Outage, Routing::RoundRobin), 2);
 }
 
 #[test]
-fn clients_that_share_an_allowance_are_told_apart_by_how_they_fare() {
+fn the_admitted_share_is_reported_for_clients_with_a_shared_allowance() {
     let contestants: Vec<_> =
         [Choice::TokenBucket].map(|it| Contestant::new(it, "10/minute", None, "global").unwrap()).into();
     let rate = contestants[0].rate;
@@ -153,7 +153,7 @@ fn clients_that_share_an_allowance_are_told_apart_by_how_they_fare() {
 }
 
 #[test]
-fn more_than_may_be_worked_through_is_turned_down_or_cut_short() {
+fn too_many_events_are_rejected_or_cut_short() {
     let contestants = contestants("100/minute", By::Everybody);
     let traffic = Traffic::new(Shape::RetryStorm, contestants[0].rate);
     let ask = |most_events, load| {
@@ -177,7 +177,7 @@ fn more_than_may_be_worked_through_is_turned_down_or_cut_short() {
 }
 
 #[test]
-fn a_mistake_says_what_to_do() {
+fn an_error_says_what_to_do() {
     let wrong =
         |choice, rate, by| Contestant::new(choice, rate, None, by).err().expect("a mistake").to_string();
     for (said, expected) in [
@@ -195,7 +195,7 @@ fn a_mistake_says_what_to_do() {
 }
 
 #[test]
-fn of_all_those_are_left_out_that_do_not_take_the_rate_and_that_is_said() {
+fn algorithms_that_do_not_accept_the_rate_are_left_out_with_a_note() {
     let (made, left_out) = Contestant::all("100000/minute", None, "ip").unwrap();
     assert_eq!(made.len(), Choice::ALL.len() - 1);
     assert!(left_out[0].starts_with("sliding-log is left out"), "{left_out:?}");
@@ -204,7 +204,7 @@ fn of_all_those_are_left_out_that_do_not_take_the_rate_and_that_is_said() {
 }
 
 #[test]
-fn a_log_is_put_to_all_rates_and_algorithms_at_once() {
+fn a_log_runs_against_all_rates_and_algorithms_in_one_pass() {
     let both = contestants("2/10s", By::Client).into_iter().chain(contestants("5/10s", By::Client)).collect();
     let mut on_log = OnLog::new(both, 1_024);
     // Three in a second, at the end of a window and at the start of the next: six in two seconds.
@@ -226,7 +226,7 @@ fn a_log_is_put_to_all_rates_and_algorithms_at_once() {
 }
 
 #[test]
-fn pictures_show_the_limit_the_borders_and_every_algorithm() {
+fn charts_show_the_limit_the_window_ends_and_every_algorithm() {
     let round = on("10/minute", Shape::Edge);
     let chart = window(&round);
     assert_eq!(chart.series.len(), Choice::ALL.len());
@@ -240,7 +240,7 @@ fn pictures_show_the_limit_the_borders_and_every_algorithm() {
 }
 
 #[test]
-fn the_json_has_what_is_promised() {
+fn the_json_has_the_documented_fields() {
     let told = serde_json::to_value(on("10/minute", Shape::RetryStorm)).unwrap();
     assert_eq!(told["rate"], "10/minute");
     assert_eq!(told["limit"], 10);

@@ -1,4 +1,4 @@
-//! What to make of the numbers, in a sentence or two.
+//! Summarizes the results of an algorithm in one or two sentences.
 
 use std::fmt::Write as _;
 
@@ -9,27 +9,27 @@ use super::report::AlgorithmReport;
 use crate::distance::Disagreement;
 use crate::plot::number::count;
 
-/// What an algorithm did about its limit, and how far it is from the exact log.
+/// Describes how an algorithm kept its limit, and how far it is from the exact log.
 pub(super) fn of(report: &AlgorithmReport, contestant: &Contestant) -> String {
     let (limit, most) = (contestant.rate.count, report.most_in_a_window);
     let (within, any) = stretch(contestant.rate.period);
     let mut words = if report.offered == 0 {
-        "Nobody asked.".to_owned()
+        "There were no requests.".to_owned()
     } else if most > limit {
         let times = times(report.times_the_limit);
         let (most, limit) = (count(most), count(limit));
         format!("Let {most} through within {within}, where {limit} may pass: {times} the limit.")
     } else if report.refused == 0 {
         let most = count(most);
-        format!("Refused nobody, and let at most {most} through in any {any}.")
+        format!("Refused no request, and admitted at most {most} in any {any}.")
     } else {
         let most = count(most);
-        format!("Never let more than {most} through in any {any}.")
+        format!("Never admitted more than {most} in any {any}.")
     };
     if let (Quota::Bucket(bucket), true) = (&contestant.quota, most > limit) {
         let _never = write!(
             words,
-            " That is what a bucket of {} does: what was saved up, and what comes in meanwhile.",
+            " A bucket of {} allows that: the saved tokens, and those that are refilled meanwhile.",
             count(bucket.capacity())
         );
     }
@@ -40,7 +40,7 @@ pub(super) fn of(report: &AlgorithmReport, contestant: &Contestant) -> String {
     words
 }
 
-/// `twice`, `1.4 times`.
+/// Formats a ratio: `twice`, `1.4 times`.
 fn times(ratio: f64) -> String {
     match ratio {
         it if (it - 2.0).abs() < 0.005 => "twice".to_owned(),
@@ -49,7 +49,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// `one minute` and `minute`, `15 seconds` and the same: what stands behind `within`, and behind `any`.
+/// Formats a window for use after `within` and after `any`: `one minute` and `minute`, `15 seconds` and `15 seconds`.
 fn stretch(span: Span) -> (String, String) {
     let (number, unit) = match span.as_micros() {
         us if us == 0 || !us.is_multiple_of(1_000_000) => return (span.to_string(), span.to_string()),

@@ -1,35 +1,36 @@
-//! When one client asks, by itself: the open half of a shape.
+//! The request times of one client, without retries.
 //!
-//! Times are microseconds since the beginning. What is evenly spaced is computed from its number, so nothing drifts.
+//! Times are microseconds since the start. Evenly spaced times are computed from their index, so they do not drift.
 
 use fastrand::Rng;
 
 use super::{By, Shape, Traffic};
 
-/// Before and behind the border, as a share of the window.
+/// Length of a burst before and after the end of a window, as a fraction of the window.
 const EDGE: f64 = 0.05;
-/// Of a flash crowd: what there is before, when it rises (as a share of the whole), and how fast it ebbs.
+/// A flash crowd: the load before it as a fraction, its start as a fraction of the duration, and the speed of its
+/// decay.
 const CALM: f64 = 0.25;
 const RISES_AT: f64 = 1.0 / 3.0;
 const EBB: f64 = 0.125;
-/// Everybody asks at once, once in so many windows.
+/// Windows between two waves of a retry storm.
 const WAVE_EVERY: f64 = 4.0;
 
 /// The requests of one client.
 pub(super) struct Client {
     shape: Shape,
-    /// Microseconds between two of its requests, on average.
+    /// Mean time between two requests, in microseconds.
     gap: f64,
-    /// The rate's window, and how long all of it goes on.
+    /// The window of the rate, and the duration of the traffic.
     window: f64,
     duration: f64,
-    /// Where in its cycle this client begins: from zero to one.
+    /// Start of the client within its cycle, from 0 to 1.
     phase: f64,
-    /// How many come together, where they come together.
+    /// Requests per burst.
     burst: u64,
-    /// How many were told.
+    /// Number of requests so far.
     told: u64,
-    /// When the last one came, where the next depends on it.
+    /// Time of the last request, for shapes whose next time depends on it.
     last: f64,
     rng: Rng,
 }
@@ -52,7 +53,7 @@ impl Client {
             Shape::RetryStorm => WAVE_EVERY,
             _ => 1.0,
         };
-        // What all who share a budget send together, dealt out so that no part is lost.
+        // The total of all clients that share an allowance, distributed without rounding losses.
         let all = (traffic.load * traffic.rate.count as f64 * together).round().max(1.0) as u64;
         let burst = match traffic.by {
             By::Client => all,
@@ -75,14 +76,14 @@ impl Client {
         }
     }
 
-    /// The next one, in microseconds since the beginning; `None` after the end.
+    /// Returns the next time, in microseconds since the start; `None` after the end.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between zero and the end")]
     pub(super) fn next(&mut self) -> Option<u64> {
         loop {
             let at = match self.shape {
                 Shape::Steady => (self.number() + self.phase) * self.gap,
                 Shape::Edge => self.in_bursts(|it, burst| {
-                    // Two bursts to a border, and a border in two windows.
+                    // Two bursts per window end, and one such end in two windows.
                     let border = it.window * (2.0 * (burst / 2.0).floor() + 1.0);
                     let from = if burst % 2.0 < 1.0 { border - EDGE * it.window } else { border };
                     (from, EDGE * it.window)
@@ -104,7 +105,7 @@ impl Client {
             if at >= self.duration {
                 return None;
             }
-            // A cycle that began before the beginning.
+            // A cycle may begin before the start.
             if at >= 0.0 {
                 return Some(at as u64);
             }
@@ -116,7 +117,7 @@ impl Client {
         self.told as f64
     }
 
-    /// One of a burst, which begins and lasts as `place` says of its number.
+    /// Returns the time of a request within a burst, whose start and length `place` returns for its index.
     #[allow(clippy::cast_precision_loss, reason = "as above")]
     fn in_bursts(&mut self, place: impl Fn(&Self, f64) -> (f64, f64)) -> Option<f64> {
         if self.burst == 0 {
@@ -132,8 +133,8 @@ impl Client {
         self.last
     }
 
-    /// By thinning: as many as at the height of it, of which only the share stays that belongs to its time. What is above calm is such
-    /// that the mean over all the time is the load.
+    /// Generates a flash crowd by thinning: times are drawn at the peak rate and kept with the probability of their
+    /// moment. The height is chosen so that the mean over the duration equals the load.
     fn crowd(&mut self) -> f64 {
         let rise = (1.0 - CALM) / (EBB * (1.0 - (-(1.0 - RISES_AT) / EBB).exp()));
         let most = CALM + rise;
@@ -148,7 +149,7 @@ impl Client {
     }
 }
 
-/// One number of two, such that neighbours have nothing in common (`SplitMix64`).
+/// Mixes a seed and an index into a well-distributed number (`SplitMix64`).
 pub(super) const fn mixed(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! One arrival after the other, in the order of their times; and those who come back.
+//! Yields arrivals in the order of their times, including retries.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,39 +9,39 @@ use tollgate::{Span, Timestamp};
 use super::client::{Client, mixed};
 use super::{Retry, Traffic};
 
-/// Noon of New Year's Day 2026 in seconds, or shortly before: a border of windows, whatever their length.
+/// Start of every flow, in seconds since 1970: noon of New Year's Day 2026, rounded down to the start of a window.
 const START_SECS: u64 = 1_767_268_800;
 
-/// How long somebody waits for the first time who does not heed what they are told, if the window is not shorter than a minute.
+/// First backoff of clients that ignore `Retry-After`, in microseconds, for windows of at least a minute.
 const INITIAL_BACKOFF_US: u64 = 1_000_000;
-/// Nobody is back sooner.
+/// The shortest backoff, in microseconds.
 const MIN_BACKOFF_US: u64 = 1_000;
 
-/// Somebody asks.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
-    /// Who, from zero.
+    /// Index of the client.
     pub client: u32,
-    /// How often they have asked for the same before.
+    /// Number of earlier attempts of the same request.
     pub tries: u32,
-    /// When they asked for the first time.
+    /// Time of the first attempt.
     pub first: Timestamp,
 }
 
-/// What a client does after an answer.
+/// Reaction of a client to a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It has what it wanted, or never asks twice.
+    /// The request was admitted, or the client does not retry.
     Done,
-    /// It will ask again.
+    /// The client will retry.
     ComesBack,
-    /// It has asked often enough.
+    /// The client has used all of its attempts.
     GivesUp,
 }
 
-/// What is to come, the soonest first; what comes at once, in the order in which it was decided to.
+/// A scheduled request. Requests of the same time are ordered by the moment at which they were scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: u64,
@@ -51,7 +51,7 @@ struct Due {
     first: u64,
 }
 
-/// Traffic that runs. See [`Traffic::start`].
+/// Running traffic. See [`Traffic::start`].
 pub struct Flow {
     begin: u64,
     end: u64,
@@ -85,12 +85,13 @@ impl Flow {
         flow
     }
 
-    /// When it begins: at a border of windows.
+    /// Returns the start of the flow, which is the start of a window.
     pub const fn begin(&self) -> Timestamp {
         Timestamp::from_micros(self.begin)
     }
 
-    /// What became of an arrival: admitted, or refused, perhaps with a time to wait for. Says what the client does then.
+    /// Reports the outcome of an arrival: admitted or refused, with an optional wait. Returns the reaction of the
+    /// client.
     pub fn after_reply(&mut self, arrival: &Arrival, admitted: bool, retry_after: Option<Span>) -> Next {
         if admitted || !self.retries {
             return Next::Done;
@@ -104,12 +105,12 @@ impl Flow {
         Next::ComesBack
     }
 
-    /// How long somebody waits before the next try; `None`: waiting does not help.
+    /// Returns the wait before the next attempt; `None` if waiting does not help.
     fn wait(&mut self, tries: u32, retry_after: Option<Span>) -> Option<u64> {
         let wait = if self.retry.honours_retry_after {
             // `Retry-After` has whole seconds.
             let told = retry_after?.as_secs_ceil().saturating_mul(1_000_000);
-            // Not sooner than told, and not all at once.
+            // Jitter only extends the wait.
             if self.retry.jitter {
                 told.saturating_add(self.rng.u64(0..=told.max(self.first_wait)))
             } else {
@@ -135,14 +136,14 @@ impl Flow {
     }
 }
 
-/// Whoever would come back after the end does not.
+/// Retries after the end of the traffic are dropped.
 impl Iterator for Flow {
     type Item = Arrival;
 
     fn next(&mut self) -> Option<Arrival> {
         let Reverse(due) = self.queue.pop()?;
         if due.at >= self.end {
-            // Nothing that is left comes sooner.
+            // The queue is sorted, so all remaining requests are after the end too.
             self.queue.clear();
             return None;
         }

@@ -1,16 +1,16 @@
-//! Shapes are what they claim to be, and the same each time.
+//! Shapes have the properties that they claim, and are reproducible.
 
 use proptest::prelude::*;
 use tollgate::{Rate, Span};
 
 use super::*;
 
-/// A flow whose every request is admitted.
+/// Returns the arrivals of a flow that admits every request.
 fn arrivals(traffic: &Traffic) -> Vec<Arrival> {
     traffic.start().collect()
 }
 
-/// A flow of which everything is refused that comes before a time after the beginning.
+/// Returns the arrivals of a flow that refuses every request before a time after the start.
 fn refused_until(traffic: &Traffic, open_after: Span, told: Span) -> Vec<Arrival> {
     let mut flow = traffic.start();
     let open_at = flow.begin() + open_after;
@@ -24,7 +24,7 @@ fn refused_until(traffic: &Traffic, open_after: Span, told: Span) -> Vec<Arrival
     seen
 }
 
-/// The most arrivals in any stretch of this length.
+/// Returns the most arrivals in any period of this length.
 fn peak(arrivals: &[Arrival], stretch: Span) -> usize {
     let ends = |from: usize| arrivals.partition_point(|it| it.at < arrivals[from].at + stretch);
     (0..arrivals.len()).map(|from| ends(from) - from).max().unwrap_or(0)
@@ -50,7 +50,7 @@ fn every_shape_has_the_load_it_claims() {
 }
 
 #[test]
-fn edges_come_on_both_sides_of_every_second_border_and_nowhere_else() {
+fn edge_bursts_are_on_both_sides_of_every_second_window_end() {
     let traffic = Traffic { clients: 3, ..Traffic::new(Shape::Edge, Rate::new(10, Span::from_secs(20))) };
     let window = 20_000_000;
     let (mut before, mut behind) = (0, 0);
@@ -67,7 +67,7 @@ fn edges_come_on_both_sides_of_every_second_border_and_nowhere_else() {
 }
 
 #[test]
-fn a_flash_crowd_is_calm_then_high_then_ebbs() {
+fn a_flash_crowd_rises_and_decays() {
     let duration = Span::from_minutes(90);
     let traffic = Traffic { duration, ..Traffic::new(Shape::FlashCrowd, Rate::per_minute(100)) };
     let begin = traffic.start().begin();
@@ -93,7 +93,7 @@ fn a_ramp_rises_to_twice_the_load() {
 }
 
 #[test]
-fn whoever_honours_retry_after_is_never_back_too_early() {
+fn clients_that_honor_retry_after_never_retry_early() {
     for jitter in [false, true] {
         let retry = Retry { jitter, ..Retry::default() };
         let traffic = Traffic { retry, ..Traffic::new(Shape::RetryStorm, Rate::per_minute(10)) };
@@ -101,7 +101,7 @@ fn whoever_honours_retry_after_is_never_back_too_early() {
         let firsts = seen.iter().filter(|it| it.tries == 0).count();
         assert!(seen.len() > firsts, "nobody came back");
         for arrival in seen.iter().filter(|it| it.tries == 1) {
-            // Whole seconds: what is told is rounded up.
+            // Whole seconds: the wait is rounded up.
             assert!(arrival.at.since(arrival.first) >= Span::from_secs(7), "{arrival:?}");
         }
     }
@@ -124,7 +124,7 @@ fn jitter_lowers_the_peaks_of_a_storm() {
 }
 
 #[test]
-fn nobody_tries_more_often_than_is_said() {
+fn no_request_exceeds_its_attempts() {
     let retry = Retry { attempts: 3, ..Retry::default() };
     let traffic = Traffic { retry, ..Traffic::new(Shape::RetryStorm, Rate::per_minute(5)) };
     let seen = {
@@ -142,7 +142,7 @@ fn nobody_tries_more_often_than_is_said() {
 }
 
 #[test]
-fn what_makes_no_sense_is_turned_down() {
+fn invalid_traffic_is_rejected() {
     let good = Traffic::new(Shape::Steady, Rate::per_minute(10));
     assert_eq!(good.check(), Ok(()));
     for (bad, why) in [

@@ -1,9 +1,9 @@
-//! Lines of every format, and what they say. One `check()` for all of them.
+//! Lines of every format and the requests that they become, through one `check()`.
 
 use super::*;
 use crate::log::{Fields, Format};
 
-/// What each line of a log says; `skipped` for those that are no request.
+/// Checks the request of each line; `skipped` for lines that are not a request.
 fn check(reading: &ReadOptions, cases: &[(&str, &str)]) {
     for (line, expected) in cases {
         let seen = read(one(*line), reading).map(|seen| match seen.entries.as_slice() {
@@ -20,7 +20,7 @@ fn with(fields: &[&str]) -> ReadOptions {
 }
 
 #[test]
-fn lines_of_nginx_and_apache_say_what_they_say() {
+fn lines_of_nginx_and_apache_are_parsed() {
     check(
         &ReadOptions::default().format(Format::Combined),
         &[
@@ -47,12 +47,12 @@ fn lines_of_nginx_and_apache_say_what_they_say() {
                 r#"shop.example 203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 0"#,
                 "1431857103000000 GET / ip=203.0.113.1 host=shop.example status=200",
             ),
-            // Fields of one's own behind.
+            // Further fields at the end.
             (
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "curl" "10.0.0.1" 0.003 [up]"#,
                 "1431857103000000 GET / ip=203.0.113.1 status=200 agent=curl",
             ),
-            // Quotes: escaped by Apache, by nginx, and by nobody.
+            // Quotes: escaped by Apache, by nginx, and not escaped.
             (
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET /?q=\"a\" HTTP/1.1" 200 1 "-" "a \"b\" c""#,
                 r#"1431857103000000 GET /?q="a" ip=203.0.113.1 status=200 agent=a "b" c"#,
@@ -65,7 +65,7 @@ fn lines_of_nginx_and_apache_say_what_they_say() {
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET /?q="a"b HTTP/1.1" 200 1"#,
                 r#"1431857103000000 GET /?q="a"b ip=203.0.113.1 status=200"#,
             ),
-            // A user agent that was cut off, and one that ends with a backslash.
+            // A truncated user agent, and one that ends with a backslash.
             (
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1 "-" "Mozilla/5.0 (comp"#,
                 "1431857103000000 GET / ip=203.0.113.1 status=200 agent=Mozilla/5.0 (comp",
@@ -74,7 +74,7 @@ fn lines_of_nginx_and_apache_say_what_they_say() {
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET /a\" 200 1"#,
                 r"1431857103000000 GET /a\ ip=203.0.113.1 status=200",
             ),
-            // Requests that are none, and were made nevertheless.
+            // Invalid requests, which count as requests.
             (
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "\x16\x03\x01\x02" 400 150 "-" "-""#,
                 "1431857103000000 \u{16}\u{3}\u{1}\u{2} / ip=203.0.113.1 status=400",
@@ -99,12 +99,12 @@ fn lines_of_nginx_and_apache_say_what_they_say() {
                 r#"203.0.113.1 - - [17/May/2015:10:05:03 +0000] "GET http://u@x.example:80/p?q HTTP/1.1" 404 7"#,
                 "1431857103000000 GET /p?q ip=203.0.113.1 host=x.example:80 status=404",
             ),
-            // Times of other kinds in the brackets; no status.
+            // Other time formats in the brackets; no status.
             (
                 r#"203.0.113.1 - - [2015-05-17T10:05:03.5+00:00] "GET / HTTP/1.1" x y"#,
                 "1431857103500000 GET / ip=203.0.113.1",
             ),
-            // A client that is not known, a list of them, and a name.
+            // An unknown client, a list of clients, and a host name.
             (
                 r#"- - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1"#,
                 "1431857103000000 GET / status=200",
@@ -113,7 +113,7 @@ fn lines_of_nginx_and_apache_say_what_they_say() {
                 r#"203.0.113.1, 10.0.0.1 - ada [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1"#,
                 "1431857103000000 GET / ip=203.0.113.1 user=ada status=200",
             ),
-            // No requests.
+            // Lines that are not requests.
             ("# a comment", "skipped 1"),
             (r#"203.0.113.1 - - [yesterday] "GET / HTTP/1.1" 200 1"#, "skipped 1"),
             (r#"203.0.113.1 - - [30/Feb/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1"#, "skipped 1"),
@@ -126,7 +126,7 @@ fn lines_of_nginx_and_apache_say_what_they_say() {
 }
 
 #[test]
-fn names_of_clients_are_told_apart_and_counted() {
+fn host_names_of_clients_are_distinguished_and_counted() {
     let log = ["a.example", "b.example", "203.0.113.1", "A.example"]
         .map(|client| format!("{client} - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n"))
         .concat();
@@ -137,7 +137,7 @@ fn names_of_clients_are_told_apart_and_counted() {
 }
 
 #[test]
-fn lines_of_json_are_read_under_the_names_that_servers_give() {
+fn json_lines_are_read_by_well_known_names() {
     let skipped = "a.log is JSON, but has no readable time under any known name: say which field it is, as in \
                    `--field time=@timestamp`; one of its lines is: ";
     check(
@@ -163,7 +163,7 @@ fn lines_of_json_are_read_under_the_names_that_servers_give() {
                 r#"{"start_time":"2015-05-17T10:05:03.000Z","method":"GET","path":"/a","authority":"x.example","response_code":200,"downstream_remote_address":"203.0.113.1:5123","user_agent":null}"#,
                 "1431857103000000 GET /a ip=203.0.113.1 host=x.example status=200",
             ),
-            // Elastic's schema, nested and flat; Google's; a load balancer's of AWS.
+            // Elastic Common Schema, nested and flat; Google Cloud; an AWS load balancer.
             (
                 r#"{"@timestamp":"2015-05-17T10:05:03Z","source":{"ip":"203.0.113.1"},"http":{"request":{"method":"PUT"}},"url.path":"/a","url.query":"b"}"#,
                 "1431857103000000 PUT /a?b ip=203.0.113.1",
@@ -176,7 +176,7 @@ fn lines_of_json_are_read_under_the_names_that_servers_give() {
                 r#"{"time":"2015-05-17T10:05:03Z","client_ip":"203.0.113.1","request_verb":"GET","request_url":"http://x.example:80/a","elb_status_code":"200"}"#,
                 "1431857103000000 GET /a ip=203.0.113.1 host=x.example:80 status=200",
             ),
-            // Milliseconds, escapes, nothing else known but a user.
+            // Milliseconds, escapes, and no property but a user.
             (r#" {"ts":1431857103123,"user":"\u00e4\n"} "#, "1431857103123000  / user=ä"),
             (r#"{"msg":"started"}"#, &format!(r#"{skipped}{{"msg":"started"}}"#)),
             (
@@ -197,7 +197,7 @@ fn lines_of_json_are_read_under_the_names_that_servers_give() {
 }
 
 #[test]
-fn fields_are_read_under_the_names_that_were_said() {
+fn chosen_field_names_are_used() {
     check(
         &with(&[
             "time=when.at",
@@ -271,7 +271,7 @@ fn columns_are_read_by_name_or_by_number() {
 }
 
 #[test]
-fn a_file_that_is_no_log_is_told_with_its_first_line_and_the_formats_there_are() {
+fn the_error_for_an_unknown_format_shows_the_first_line_and_the_formats() {
     let error = read(one("hello\x1b[31m world\nmore\n"), &ReadOptions::default()).unwrap_err().to_string();
     assert!(
         error.starts_with("a.log is no log that can be read. Its first line is: hello\\u{1b}[31m world\n"),

@@ -1,4 +1,4 @@
-//! Whatever bytes a log consists of: nothing panics, and every line is counted.
+//! Arbitrary bytes: reading never panics, and every line is counted.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ proptest! {
         if numbered && format != Some(Format::Combined) {
             reading = reading.fields(Fields::parse(&["time=1", "ip=2", "cost=3"]).unwrap());
         }
-        // What is no log, or begins as if it were packed, is an error with a text.
+        // Input that is not a log, or looks compressed, is an error with a message.
         match read(one(bytes.clone()), &reading) {
             Ok(seen) => {
                 prop_assert_eq!(seen.tally.lines, seen.entries.len() as u64 + seen.tally.skipped);

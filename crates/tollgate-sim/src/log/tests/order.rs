@@ -40,7 +40,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_later_than_the_buffer_is_counted_and_time_does_not_go_back() {
+fn lines_later_than_the_buffer_are_counted_and_time_does_not_go_back() {
     let in_order: String = (10..5_000).map(|second| line(second, "/")).collect();
     let log = in_order + &line(3, "/late");
     let seen = read(one(log), &ReadOptions::default().reorder(100)).unwrap();

@@ -1,4 +1,4 @@
-//! Compressed inputs, and ones that end or begin in odd ways.
+//! Compressed inputs, truncated inputs, and unusual line ends.
 
 use std::io::Write as _;
 
@@ -23,13 +23,13 @@ fn failure(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn an_input_is_unpacked_by_what_it_is() {
+fn compression_is_detected_from_the_content() {
     let halves = (log(0, 2_000), log(2_000, 4_000));
     let packed = [
         [halves.0.clone(), halves.1.clone()].concat(),
         [gzip(&halves.0), gzip(&halves.1)].concat(),
         [zstd(&halves.0), zstd(&halves.1)].concat(),
-        // A frame to be skipped comes first.
+        // The file begins with a skippable frame.
         [vec![0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 9, 9], zstd(&halves.0), zstd(&halves.1)].concat(),
     ];
     for bytes in packed {
@@ -41,7 +41,7 @@ fn an_input_is_unpacked_by_what_it_is() {
 }
 
 #[test]
-fn an_input_that_was_cut_off_is_an_error_that_says_where() {
+fn a_truncated_input_is_an_error_that_names_the_line() {
     for (pack, name) in [(gzip as fn(&[u8]) -> Vec<u8>, "gzip"), (zstd, "zstd")] {
         let mut bytes = pack(&log(0, 20_000));
         bytes.truncate(bytes.len() / 2);
@@ -56,7 +56,7 @@ fn an_input_that_was_cut_off_is_an_error_that_says_where() {
 }
 
 #[test]
-fn what_cannot_be_unpacked_says_with_what_it_can() {
+fn an_unsupported_compression_names_the_program_to_use() {
     let cases: [(&[u8], &str); 5] = [
         (b"BZh91AY&SY", "bzip2 -dc"),
         (b"\xfd7zXZ\0\0", "xz -dc"),
@@ -71,7 +71,7 @@ fn what_cannot_be_unpacked_says_with_what_it_can() {
 }
 
 #[test]
-fn ends_of_lines_marks_and_holes_are_no_part_of_a_line() {
+fn line_ends_byte_order_marks_and_nuls_are_not_part_of_a_line() {
     let line = line(1, "/a");
     let bare = line.trim_end();
     let logs = [
@@ -91,7 +91,7 @@ fn ends_of_lines_marks_and_holes_are_no_part_of_a_line() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
+fn a_line_that_is_too_long_is_skipped_and_the_next_one_is_read() {
     let log =
         [line(1, "/a"), "x".repeat(5 << 20), "\n".to_owned(), line(2, "/b"), line(3, &"y".repeat(1 << 20))]
             .concat();
@@ -107,7 +107,7 @@ fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
 }
 
 #[test]
-fn the_first_line_that_was_skipped_is_told_with_its_number() {
+fn the_first_skipped_line_is_reported_with_its_number() {
     let log =
         [line(1, "/a"), "\n".into(), "what is this?\n".into(), "and this?\n".into(), line(2, "/b")].concat();
     let seen = read(one(log), &ReadOptions::default()).unwrap();
@@ -117,7 +117,7 @@ fn the_first_line_that_was_skipped_is_told_with_its_number() {
 }
 
 #[test]
-fn paths_that_are_no_text_stay_different() {
+fn paths_that_are_not_utf8_stay_different() {
     let paths = |byte: u8| {
         let log = line(1, "/a") + &line(1, "/x");
         let log: Vec<u8> = log.bytes().map(|it| if it == b'x' { byte } else { it }).collect();
@@ -128,7 +128,7 @@ fn paths_that_are_no_text_stay_different() {
     assert_eq!(paths(0xff), ["/a", "/%FF"]);
 }
 
-/// Gives some bytes, then breaks.
+/// A reader that returns some bytes and then fails.
 struct Broken(io::Cursor<Vec<u8>>);
 
 impl io::Read for Broken {
@@ -141,7 +141,7 @@ impl io::Read for Broken {
 }
 
 #[test]
-fn an_input_that_breaks_is_told_with_its_name_and_line() {
+fn a_read_error_names_the_input_and_the_line() {
     let broken = Broken(io::Cursor::new(log(0, 10_000)));
     let error = read(vec![Input::new("b.log", broken)], &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.starts_with("b.log cannot be read: the disk is gone (after line "), "{error}");

@@ -1,4 +1,4 @@
-//! Cells of a terminal to draw on: two by four dots each in Braille, or one sign each in ASCII.
+//! A grid of terminal cells: two by four Braille dots per cell, or one ASCII character.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -11,7 +11,7 @@ use super::super::ink::Ink;
 
 const MARKERS: [&str; 8] = ["*", "+", "o", "x", "#", "@", "%", "&"];
 
-/// Dots of a cell of Braille: two columns of four.
+/// Bits of the dots of a Braille cell: two columns of four.
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ enum Cell {
     Sign(&'static str, Ink),
 }
 
-/// What is drawn on.
+/// A grid of cells.
 #[derive(Debug)]
 pub(super) struct Canvas {
     wide: usize,
@@ -34,17 +34,17 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// So many columns and rows; `is_fine`: in Braille.
+    /// Creates a grid of this size; `is_fine` selects Braille.
     pub(super) fn new(wide: usize, high: usize, is_fine: bool) -> Self {
         Self { wide, high, is_fine, cells: vec![Cell::Empty; wide * high], ink: Ink::Text, sign: MARKERS[0] }
     }
 
-    /// What follows is drawn with this, as the series of this number.
+    /// Selects the color and the series of the following shapes.
     pub(super) fn take(&mut self, ink: Ink, series: usize) {
         (self.ink, self.sign) = (ink, MARKERS[series % MARKERS.len()]);
     }
 
-    /// What a legend shows of a series.
+    /// Returns the sample of a series for the legend.
     pub(super) fn sample(&self, series: usize, mark: Mark) -> &'static str {
         match (self.is_fine, mark) {
             (false, _) => MARKERS[series % MARKERS.len()],
@@ -66,14 +66,14 @@ impl Canvas {
         if self.is_fine { (self.wide * 2, self.high * 4) } else { (self.wide, self.high) }
     }
 
-    /// The dot of a place: from the left, and from the top.
+    /// Returns the dot of a position, from the left and from the top.
     fn dot(&self, (x, y): (f64, f64)) -> (i64, i64) {
         let (wide, high) = self.dots();
         let column = (x * wide.saturating_sub(1) as f64).round() as i64;
         (column, ((1.0 - y) * high.saturating_sub(1) as f64).round() as i64)
     }
 
-    /// The row of a place.
+    /// Returns the row of a position.
     pub(super) fn row(&self, y: f64) -> usize {
         let row = self.dot((0.0, y)).1;
         usize::try_from(if self.is_fine { row / 4 } else { row }).unwrap_or(0)
@@ -92,14 +92,14 @@ impl Canvas {
         }
         let bit = DOTS[x % 2][y % 4];
         let cell = &mut self.cells[(y / 4) * self.wide + x / 2];
-        // A cell has one colour: that of what was drawn last, with the dots of its own kind.
+        // A cell has one color: the last one drawn, with the dots of that color only.
         *cell = match *cell {
             Cell::Dots(dots, before) if before == ink => Cell::Dots(dots | bit, ink),
             _ => Cell::Dots(bit, ink),
         };
     }
 
-    /// From place to place.
+    /// Draws a line.
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64)) {
         let (from, to) = (self.dot(from), self.dot(to));
         let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs());
@@ -111,7 +111,7 @@ impl Canvas {
         }
     }
 
-    /// From the bottom up to a height; nothing if there is none.
+    /// Draws a bar from the bottom. A bar of height zero is not drawn.
     pub(super) fn bar(&mut self, from: f64, until: f64, high: f64) {
         if high <= 0.0 {
             return;
@@ -126,7 +126,7 @@ impl Canvas {
         }
     }
 
-    /// A broken line across, over what is drawn.
+    /// Draws a dashed horizontal line over other shapes.
     pub(super) fn across(&mut self, y: f64) {
         let (row, sign) = (self.row(y), if self.is_fine { "┄" } else { "-" });
         for cell in self.cells.iter_mut().skip(row * self.wide).take(self.wide) {
@@ -134,7 +134,7 @@ impl Canvas {
         }
     }
 
-    /// A broken line upright, where nothing is drawn.
+    /// Draws a dashed vertical line where cells are empty.
     pub(super) fn upright(&mut self, x: f64) {
         let column = self.dot((x, 0.0)).0 / if self.is_fine { 2 } else { 1 };
         let sign = self.moment_sample();
@@ -146,7 +146,7 @@ impl Canvas {
         }
     }
 
-    /// A row, in stretches of one ink.
+    /// Writes a row, in runs of one color.
     pub(super) fn write(&self, row: usize, mut out: impl FnMut(Ink, &str)) {
         let mut text = String::new();
         let mut last = Ink::Soft;

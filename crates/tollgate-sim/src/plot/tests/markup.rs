@@ -1,6 +1,6 @@
-//! A reader of XML that knows just enough to be offended by markup that is broken or not our own.
+//! A minimal XML reader that rejects malformed markup.
 
-/// The names of the elements, or what is wrong.
+/// Returns the names of the elements, or the error.
 pub(crate) fn elements(text: &str) -> Result<Vec<String>, String> {
     let mut open: Vec<String> = Vec::new();
     let mut all = Vec::new();

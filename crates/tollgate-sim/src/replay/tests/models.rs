@@ -1,8 +1,8 @@
-//! Exact models of every kind of limit, from their definitions: each remembers everything that it admitted, and counts it anew.
+//! Exact models of every kind of limit, from their definitions: each stores every admission and counts it anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One request of a made-up log.
+/// A request of a generated log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) at: u64,
@@ -11,7 +11,7 @@ pub(super) struct Request {
     pub(super) cost: u64,
 }
 
-/// What kind, with its numbers: a count, a window in microseconds, a burst.
+/// The kind and its numbers: a count, a window in microseconds, a burst.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     kind: Kind,
@@ -45,10 +45,10 @@ impl Model {
         Self { kind: Kind::Bucket, count, window, burst }
     }
 
-    /// With another count, and the burst in proportion, to the nearest.
+    /// Returns the model with another count, and the burst in proportion, rounded to the nearest.
     pub(super) fn at_rate(mut self, count: u64) -> Self {
         let burst = (2 * self.burst * count + self.count) / (2 * self.count);
-        // A bucket as large as its count stays so.
+        // A burst that equals the count stays equal to it.
         self.burst = if self.burst == self.count { count } else { burst.max(1) };
         self.count = count;
         self
@@ -59,7 +59,7 @@ impl Model {
         self
     }
 
-    /// Whether there is room for `cost` at `at` after all that was `spent`.
+    /// Whether `cost` fits at `at`, after the charges in `spent`.
     fn has_room(&self, spent: &[(u64, u64)], cost: u64, at: u64) -> bool {
         let sum = |from: u64, to: u64| -> u64 {
             spent.iter().filter(|(then, _)| (from..to).contains(then)).map(|(_, cost)| cost).sum()
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// What is in a bucket, in tokens times the window: whole numbers, as `count` flow in each window.
+    /// Returns the tokens in a bucket times the window: an integer, because `count` tokens flow in each window.
     fn tokens(&self, spent: &[(u64, u64)], at: u64) -> u128 {
         let (count, window) = (u128::from(self.count), u128::from(self.window));
         let full = u128::from(self.burst) * window;
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// A model at work.
+/// A model with its state.
 pub(super) struct Limit {
     endpoint: &'static str,
     per_client: bool,
@@ -115,13 +115,13 @@ impl Limit {
     }
 }
 
-/// What became of a log.
+/// The result of a log.
 pub(super) struct Outcome {
     pub(super) refused: u64,
     pub(super) clients_refused: u64,
 }
 
-/// All limits that cover a request are charged, or none is.
+/// Runs a log: all limits that cover a request are charged, or none is.
 pub(super) fn run(limits: &mut [Limit], log: &[Request]) -> Outcome {
     let (mut refused, mut clients) = (0, BTreeSet::new());
     for request in log {
@@ -145,7 +145,7 @@ pub(super) fn run(limits: &mut [Limit], log: &[Request]) -> Outcome {
     Outcome { refused, clients_refused: clients.len() as u64 }
 }
 
-/// Too lax and too strict against an exact log, in the closed loop and in the open one.
+/// Returns the counts of too lax and too strict decisions against an exact log, in the closed and in the open loop.
 pub(super) fn distance(model: &Model, log: &[Request]) -> ((u64, u64), (u64, u64)) {
     let exact = Model { kind: Kind::Log, ..*model };
     let (mut own, mut of_log, mut all) =

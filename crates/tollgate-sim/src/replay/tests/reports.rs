@@ -1,4 +1,4 @@
-//! What a report says besides its totals.
+//! The contents of reports besides the totals.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn at(second: u64, client: u8, path: &'static str) -> Request {
 }
 
 #[test]
-fn lists_blocks_shadows_and_switched_off_limits_do_as_they_are_served() {
+fn lists_blocks_shadow_and_disabled_limits_decide_as_in_production() {
     let policy = "
 deny: [{ip: 203.0.113.9}]
 allow: [{ip: 203.0.113.8}]
@@ -28,7 +28,8 @@ limits:
     assert_eq!((policy.requests, policy.refused, policy.deny_listed, policy.allow_listed), (11, 4, 1, 2));
     let [live, tried, idle, busy, other] = &policy.limits[..] else { panic!("five limits") };
     assert_eq!((live.checked, live.refused, live.decided, live.blocked), (6, 3, 3, 1));
-    // The third of client 5: refused by its override, so that the shadow was not charged, and has no room either.
+    // The third request of client 5: its override refused it, so the shadow limit was not charged and has no room
+    // either.
     assert_eq!((tried.mode.as_str(), tried.checked, tried.refused, tried.decided), ("shadow", 7, 1, 0));
     assert_eq!((idle.checked, busy.checked, other.checked), (0, 0, 0));
     assert!(report.notes.iter().any(|note| note.contains("limit `busy`: left out")), "{:?}", report.notes);
@@ -38,7 +39,7 @@ limits:
         report.notes
     );
     assert!(!report.notes.iter().any(|note| note.contains("`idle`")), "{:?}", report.notes);
-    // Its own numbers met client 1 alone.
+    // Only client 1 was under the limit's own numbers.
     assert_eq!(live.curve.as_ref().map(|curve| (curve.requests, curve.keys)), Some((2, 1)));
 }
 
@@ -58,7 +59,8 @@ fn two_policies_are_compared_request_by_request() {
     let report = replayed(&[strict, lax], Settings::default(), &log);
     let [other] = &report.compared[..] else { panic!("one beside the first") };
     assert_eq!((report.policy.refused, other.policy.refused), (2, 2));
-    // The second search passes now, the first login of client 3 does not; its second one is refused by both.
+    // The second search is newly admitted and the first login of client 3 newly refused; both policies refuse its
+    // second login.
     assert_eq!((other.newly_refused, other.newly_admitted), (1, 1));
     let moved = |list: &[crate::replay::ChangedRequests]| -> Vec<(String, u64, u64)> {
         list.iter().map(|it| (it.name.clone(), it.newly_refused, it.newly_admitted)).collect()
@@ -78,7 +80,7 @@ fn two_policies_are_compared_request_by_request() {
 }
 
 #[test]
-fn keys_are_shown_as_privacy_says_and_who_is_missing_is_told() {
+fn keys_follow_the_privacy_setting_and_missing_keys_are_counted() {
     let hidden = "
 privacy: {keys: hashed}
 limits: [{name: a, endpoint: '/users/{name}', by: 'path:name', bucket: 1/hour}]";
@@ -93,14 +95,14 @@ limits: [{name: a, endpoint: '/users/{name}', by: 'path:name', bucket: 1/hour}]"
 }
 
 #[test]
-fn an_empty_log_is_a_report_of_nothing() {
+fn an_empty_log_gives_an_empty_report() {
     let report = replayed(&["limits: [{name: a, by: ip, bucket: 1/s}]"], Settings::default(), &[]);
     assert_eq!((report.policy.requests, report.policy.limits.len(), report.notes.len()), (0, 1, 0));
     assert!(report.from.is_none() && report.policy.limits[0].curve.is_none());
 }
 
 #[test]
-fn one_limit_can_be_told_of_alone_and_all_decide() {
+fn a_report_of_one_limit_does_not_disable_the_others() {
     let policy = "limits: [{name: a, by: ip, bucket: 1/hour}, {name: b, by: global, bucket: 1/hour}]";
     let settings = Settings { limit: Some("b".to_owned()), ..Settings::default() };
     let report = replayed(&[policy], settings, &[at(0, 1, "/"), at(1, 1, "/"), at(2, 2, "/")]);
@@ -120,9 +122,10 @@ fn a_gap_of_decades_and_a_request_that_is_late_are_counted() {
     assert_eq!(report.policy.heat.requests.iter().sum::<u64>(), 5);
 }
 
-/// Windows together, refusals that count, parts of a sliding window: alone, a candidate with the limit's own numbers is the limit.
+/// Several windows, counted refusals, parts of a sliding window: a candidate with the limit's own numbers decides as
+/// the limit does.
 #[test]
-fn every_kind_of_limit_refuses_alone_what_its_own_point_says() {
+fn a_limit_alone_refuses_as_many_as_its_own_point_of_the_curve() {
     for amount in [
         "windows: [3/2s, 8/20s], algorithm: fixed-window",
         "windows: [3/2s, 8/20s]",
@@ -149,7 +152,7 @@ fn every_kind_of_limit_refuses_alone_what_its_own_point_says() {
 }
 
 #[test]
-fn a_log_of_three_windows_agrees_with_an_exact_log_about_everything() {
+fn a_sliding_log_with_three_windows_never_differs_from_the_exact_log() {
     let policy = "limits: [{name: a, by: ip, windows: [3/2s, 8/20s, 12/60s], algorithm: sliding-log}]";
     for seed in 0..4 {
         let report = replayed(&[policy], Settings::default(), &log(seed, 800, 3));
@@ -159,10 +162,10 @@ fn a_log_of_three_windows_agrees_with_an_exact_log_about_everything() {
     }
 }
 
-/// What is taken beforehand decides, and what the log says is charged afterwards, into debt if need be. A limit that counts requests beside it
-/// counts requests.
+/// The estimate decides, and the cost of the log is charged afterwards, into debt if needed. A limit that counts
+/// requests is not affected.
 #[test]
-fn costs_of_the_log_are_those_of_limits_that_settle_and_come_after_the_decision() {
+fn limits_that_settle_charge_the_cost_of_the_log_after_the_decision() {
     let policy = "
 limits:
   - {name: requests, by: ip, rate: 3/minute, algorithm: sliding-log}
@@ -173,7 +176,7 @@ limits:
         four(1, 1, "/login"),
         four(2, 1, "/login"),
         four(100, 1, "/login"),
-        // No limit that settles applies: the cost is everybody's, and more than three.
+        // No limit that settles applies: all limits charge the cost, which is more than three.
         four(101, 2, "/search"),
     ];
     let report = replayed(&[policy], Settings::default(), &log);
@@ -184,8 +187,8 @@ limits:
     assert_eq!((curve.requests, own.refused), (4, 1));
     assert!(tokens.exactness.is_none() && requests.exactness.is_some());
     let notes = report.notes.join("\n");
-    assert!(notes.contains("limit `tokens`: charged what is taken beforehand"), "{notes}");
-    assert!(notes.contains("limit `requests`: charged what the log says"), "{notes}");
+    assert!(notes.contains("limit `tokens`: charged the estimate first"), "{notes}");
+    assert!(notes.contains("limit `requests`: charged the cost that the log states"), "{notes}");
     let silent = log.iter().map(|request| {
         let mut entry = entry(request);
         entry.cost = None;
@@ -194,11 +197,11 @@ limits:
     let mut replay = Replay::new(vec![(String::new(), Policy::parse(policy).unwrap())], Settings::default());
     silent.for_each(|entry| replay.request(&entry));
     let notes = replay.finish(&Tally::default()).notes.join("\n");
-    assert!(notes.contains("of 4 of 4 requests the log does not say"), "{notes}");
+    assert!(notes.contains("4 of 4 requests have no cost in the log"), "{notes}");
 }
 
 #[test]
-fn gaps_of_years_one_after_the_other_are_as_exact_as_one() {
+fn several_gaps_of_years_are_as_exact_as_one() {
     let policy = "limits: [{name: a, by: ip, bucket: 1/hour}]";
     let years = (0..6).map(|gap| gap * 8 * 365 * 86_400);
     let log: Vec<_> = years.flat_map(|year| [0, 1, 7_200].map(|second| at(year + second, 1, "/"))).collect();

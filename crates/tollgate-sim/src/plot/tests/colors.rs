@@ -1,11 +1,11 @@
-//! Colours as people see them who lack one kind of cone: by the matrices of Machado, Oliveira and Fernandes (2009), and distances in
-//! CIELAB, of which 2 can just be noticed.
+//! Colors as seen with color vision deficiencies: by the matrices of Machado, Oliveira and Fernandes (2009), with
+//! distances in CIELAB, of which 2 is just noticeable.
 
 use super::super::ink::{Ink, Rgb};
 use super::Role;
 
 const SIGHTS: [(&str, [[f64; 3]; 3]); 4] = [
-    ("all colours", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+    ("all colors", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
     (
         "no red",
         [
@@ -65,14 +65,13 @@ fn contrast(one: Rgb, other: Rgb) -> f64 {
 }
 
 #[test]
-fn whoever_sees_fewer_colours_can_tell_roles_apart() {
+fn roles_are_distinguishable_with_color_vision_deficiencies() {
     let roles = vec![Role::Offered, Role::Admitted, Role::Refused];
     let contestants = (0..7).map(Role::Contestant).collect();
     for group in [roles, contestants] {
         for (index, one) in group.iter().enumerate() {
             for other in &group[..index] {
-                let ((light, dark), (light2, dark2)) =
-                    (Ink::Role(*one).colours(), Ink::Role(*other).colours());
+                let ((light, dark), (light2, dark2)) = (Ink::Role(*one).colors(), Ink::Role(*other).colors());
                 for (name, sight) in &SIGHTS {
                     for (one_seen, other_seen) in [(light, light2), (dark, dark2)] {
                         let apart = distance(one_seen, other_seen, sight);
@@ -85,15 +84,15 @@ fn whoever_sees_fewer_colours_can_tell_roles_apart() {
 }
 
 #[test]
-fn words_and_lines_stand_out_from_the_page() {
+fn text_and_lines_contrast_with_the_background() {
     let (white, black) = ((0xff, 0xff, 0xff), (0x14, 0x18, 0x1f));
     let lines = (0..7).map(Role::Contestant).chain([Role::Admitted, Role::Refused]).map(Ink::Role);
     for (ink, least) in
         [(Ink::Text, 7.0), (Ink::Soft, 4.5), (Ink::Mark, 4.5)].into_iter().chain(lines.map(|it| (it, 3.0)))
     {
-        let (light, dark) = ink.colours();
-        for (colour, page) in [(light, white), (dark, black)] {
-            assert!(contrast(colour, page) >= least, "{ink:?}: {:.2}", contrast(colour, page));
+        let (light, dark) = ink.colors();
+        for (color, page) in [(light, white), (dark, black)] {
+            assert!(contrast(color, page) >= least, "{ink:?}: {:.2}", contrast(color, page));
         }
     }
 }
