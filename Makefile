@@ -7,7 +7,7 @@ ARGS ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-loom lint bench bench-engine bench-gateway bench-policy bench-redis bench-replay bench-service faults screenshots pictures generate setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny package coverage fuzz bench bench-engine bench-gateway bench-policy bench-redis bench-replay bench-service faults screenshots pictures generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -46,6 +46,38 @@ lint: setup ## formatting and clippy, with warnings as errors
 	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
+# A commit or branch to compare with; main unless given.
+BASE ?=
+check: setup ## formatting, clippy and unit tests of the crates that differ from main (BASE=COMMIT)
+	@.ci/check $(BASE)
+
+msrv: setup ## compiles with the oldest supported compiler, `rust-version` of Cargo.toml
+	@.ci/msrv
+
+deny: setup ## licenses, duplicates, sources and advisories of dependencies (cargo-deny, deny.toml)
+	@setup/cargo-deny
+	@.ci/deny
+
+package: setup ## packages every crate that can be published, without uploading
+	cargo package --quiet --workspace --no-verify --allow-dirty $(PRIVATE:%=--exclude %)
+	@ls $${CARGO_TARGET_DIR:-target}/package/*.crate
+
+# Crates with `publish = false`.
+PRIVATE = tollgate-bench tollgate-testkit xtask
+
+coverage: setup ## line coverage of the unit and integration tests, as HTML (cargo-llvm-cov)
+	@command -v cargo-llvm-cov >/dev/null || { echo "coverage: needs cargo-llvm-cov: cargo install --locked cargo-llvm-cov, and rustup component add llvm-tools" >&2; exit 1; }
+	@$(MAKE) --no-print-directory setup-test
+	cargo llvm-cov --workspace --no-fail-fast --html
+
+# Seconds for each target; 0 only builds them.
+FUZZ_SECONDS ?= 60
+# Targets of fuzz/, such as TARGETS="policy log_line"; all unless given.
+TARGETS ?=
+fuzz: setup ## feeds random input to every parser that reads from outside (FUZZ_SECONDS=60 for each)
+	@setup/debian c++=g++
+	@.ci/fuzz $(FUZZ_SECONDS) $(TARGETS)
+
 bench: bench-engine bench-policy bench-gateway bench-redis bench-service bench-replay ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
@@ -65,7 +97,7 @@ bench-redis: setup ## decisions in Redis against one EVALSHA for each, one core 
 	@setup/debian redis-server=redis-server taskset=util-linux
 	cargo run --release -p tollgate-bench --bin redis
 
-bench-replay: setup ## a log put to a policy against goaccess, which counts it: lines a second, memory
+bench-replay: setup ## a log replayed against a policy, compared with goaccess: lines per second, memory
 	@setup/debian goaccess=goaccess time=time
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin replay
