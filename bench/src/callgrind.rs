@@ -1,9 +1,8 @@
-//! Instructions of one check: a number that does not wobble.
+//! Counts the instructions of one check with callgrind, which is free of timing noise.
 //!
-//! This program runs itself under callgrind, for one case and one subject, with
-//! so many checks and with twice as many; the difference is free of everything
-//! that happens once. Only the measured loop is counted, since setting up
-//! calibrates a clock, which takes as long as it takes.
+//! The program runs itself under callgrind, for one case and one subject, with N checks and with 2 N; the difference
+//! excludes one-time work. Only the measured loop is counted, because the setup calibrates a clock for a varying
+//! time.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -11,19 +10,19 @@ use std::process::{Child, Command, Stdio};
 /// Checks of the shorter run.
 pub const CHECKS: usize = 20_000;
 
-/// What to do where there is no valgrind.
+/// Advice if valgrind is missing.
 pub const HOW_TO_INSTALL: &str =
     "valgrind is not installed, so instructions are not counted (Debian, Ubuntu: apt-get install valgrind)";
 
-/// Whether instructions can be counted here.
+/// Whether instructions can be counted.
 pub fn is_installed() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Instructions of one check.
+/// Returns the instructions of one check.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub fn instructions(case: &str, subject: &str) -> io::Result<f64> {
-    // Side by side: there are two cores, and counting does not mind company.
+    // Both runs in parallel: there are two cores, and counting is not affected by load.
     let runs = [CHECKS, 2 * CHECKS].map(|checks| start(case, subject, checks));
     let [short, long] = runs.map(|run| collected(run?));
     Ok((long? - short?) as f64 / CHECKS as f64)
@@ -39,7 +38,7 @@ fn start(case: &str, subject: &str, checks: usize) -> io::Result<Child> {
         .spawn()
 }
 
-/// What callgrind says it collected.
+/// Returns the count that callgrind reports.
 fn collected(run: Child) -> io::Result<u64> {
     let output = run.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,6 @@
-//! What subjects are put to.
+//! The cases of the engine benchmark.
 //!
-//! Cases whose ratio is of interest are held in one contest: their entries take
-//! turns, whoever they belong to.
+//! Cases whose ratio is reported belong to one contest: their entries take turns.
 
 mod batch;
 mod field;
@@ -13,39 +12,38 @@ pub use self::single::acquire;
 use crate::contest::{Contestant, Plan};
 use crate::subject::{self, Offer, PingoraDefault, Subject as _, Tollgate};
 
-/// One line of questions for one or more subjects.
+/// A workload for one or more subjects.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// As it stands in the table.
+    /// Name in the table.
     pub name: &'static str,
-    /// Who takes part.
+    /// Subjects that take part.
     pub subjects: &'static [&'static str],
-    /// Which contest it is part of.
+    /// The contest of the case.
     pub contest: &'static str,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// One check after the other.
+    /// Single checks.
     Single(Spread, Offer, Threads),
     /// Batches of checks.
     Batch(Spread),
-    /// A store's `decide_now`, for a batch of so many.
+    /// `decide_now` of a store, for a batch of this size.
     Bare { checks: usize },
-    /// A limiter whose policy has a thousand limits, so many of which apply, and whether
-    /// a watcher is told.
+    /// A limiter whose policy has a thousand limits, of which `matching` apply, with or without a watcher.
     Limiter { matching: usize, watched: bool },
 }
 
-/// Which keys are asked for.
+/// Distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
-    /// One.
+    /// One key.
     Hot,
-    /// Many, by Zipf.
+    /// Many keys, Zipf distribution.
     Zipf,
-    /// Many, each as likely as any.
+    /// Many keys, uniform distribution.
     Uniform,
 }
 
@@ -66,7 +64,7 @@ pub const ALL: [Case; 17] = {
         peers("hot_key_refused", Single(Hot, Spent, One)),
         peers("zipf_1m", Single(Zipf, Ample, One)),
         ours("zipf_1m_batch", "zipf_1m", Batch(Zipf)),
-        // Apart: the time of answers that are no use is no peer's time.
+        // A separate contest: a subject with mostly wrong answers is not compared.
         Case {
             subjects: &[PingoraDefault::NAME],
             ..ours("zipf_1m_default_sketch", "zipf_1m", Single(Zipf, Ample, One))
@@ -95,12 +93,12 @@ const fn ours(name: &'static str, contest: &'static str, kind: Kind) -> Case {
 }
 
 impl Case {
-    /// The case of this name.
+    /// Returns the case of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|case| case.name == name)
     }
 
-    /// Sets a subject up for this case.
+    /// Sets up a subject for this case.
     pub fn enter(&self, subject: &str, field: &Field) -> Option<Box<dyn Contestant>> {
         match self.kind {
             Kind::Single(spread, offer, threads) => single::enter(subject, spread, offer, threads, field),
@@ -110,7 +108,7 @@ impl Case {
         }
     }
 
-    /// How it is timed.
+    /// Returns the timing plan.
     pub const fn plan(&self) -> Plan {
         let (rounds, checks) = match self.kind {
             Kind::Single(Spread::Hot, _, Threads::One) => (15, 300_000),
@@ -121,7 +119,7 @@ impl Case {
         Plan { rounds, checks, contended: !self.is_countable() }
     }
 
-    /// Whether its instructions are worth counting: threads take turns under callgrind.
+    /// Whether instructions can be counted: callgrind serializes threads.
     pub const fn is_countable(&self) -> bool {
         !matches!(self.kind, Kind::Single(_, _, Threads::Two))
     }

@@ -1,10 +1,10 @@
-//! The command line of a benchmark: pairs of an option and its value, and how the program ends.
+//! The command line of a benchmark: pairs of option and value, and the exit code.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// Runs a benchmark with what was typed, or says how it is used.
+/// Runs a benchmark with the command line arguments, or prints its usage.
 pub fn run(name: &str, usage: &str, benchmark: impl FnOnce(&[String]) -> Result<(), String>) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|it| it == "--help") {
@@ -20,7 +20,7 @@ pub fn run(name: &str, usage: &str, benchmark: impl FnOnce(&[String]) -> Result<
     }
 }
 
-/// Hands over each option with its value. `None`: there is no such option, or not with this value.
+/// Calls a function with each option and its value. It returns `None` for an unknown option or an invalid value.
 pub fn read(
     arguments: &[String],
     usage: &str,
@@ -34,12 +34,12 @@ pub fn read(
     Ok(())
 }
 
-/// A number within these bounds.
+/// Parses a number within these bounds.
 pub fn number<T: FromStr + PartialOrd>(value: &str, bounds: RangeInclusive<T>) -> Option<T> {
     value.parse().ok().filter(|it| bounds.contains(it))
 }
 
-/// Names with commas between them.
+/// Splits a list of names at commas.
 pub fn names(value: &str) -> Vec<String> {
     value.split(',').map(str::to_owned).collect()
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_option_or_no_value_is_told_with_the_usage() {
+    fn an_unknown_option_or_an_invalid_value_shows_the_usage() {
         let typed = |words: &[&str]| -> Result<u64, String> {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             let mut seconds = 1;

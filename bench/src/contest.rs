@@ -1,11 +1,9 @@
-//! Subjects take turns, so that noise hits all alike.
+//! Times subjects in turns, so that noise affects all of them.
 //!
-//! The machine is shared: another program may take a core at any time. Each
-//! round times every subject once, briefly, one after the other; of all rounds
-//! the fastest counts. With two threads that would be wrong: a round in which
-//! one of them waited for a core had no contention, and looks too good. The
-//! kernel says how long a thread waited; the median of the rounds with the
-//! least waiting counts.
+//! The machine is shared: another program may take a core at any time. Each round times every subject once, briefly;
+//! the fastest round counts. With two threads the fastest round would be wrong: if one thread waited for a core,
+//! there was no contention, and the time is too good. The kernel reports how long a thread waited, and the median of
+//! the rounds with the least waiting counts.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -14,44 +12,44 @@ use std::time::Duration;
 
 use crate::stopwatch;
 
-/// Somebody who can be timed.
+/// A subject that can be timed.
 pub trait Contestant {
-    /// Makes so many checks, beginning with the request of this number.
+    /// Makes this many checks, starting at the request with this index.
     fn run(&mut self, from: usize, checks: usize) -> Run;
 
-    /// What share of the checks must be admitted.
+    /// Returns the expected verdict of the checks.
     fn expected(&self) -> Expected;
 }
 
-/// What one stretch of checks came to.
+/// The result of one timed run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// How many were admitted.
+    /// Number of admitted checks.
     pub admitted: usize,
-    /// How long it took.
+    /// Wall time.
     pub elapsed: Duration,
-    /// How long threads waited for a core, all together. Not known for one thread.
+    /// Total time that threads waited for a core. Zero for one thread.
     pub waited: Duration,
 }
 
 impl Run {
-    /// Share of the time that threads waited for a core.
+    /// Returns the share of the time that threads waited for a core.
     fn waiting(&self) -> f64 {
         self.waited.as_secs_f64() / self.elapsed.as_secs_f64()
     }
 }
 
-/// What a right answer is.
+/// The expected verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Every check passes.
+    /// Every check is admitted.
     All,
-    /// No check passes.
+    /// No check is admitted.
     None,
 }
 
 impl Expected {
-    /// How many of these checks were answered wrongly.
+    /// Returns the number of wrong answers.
     pub fn wrong(self, admitted: usize, checks: usize) -> usize {
         match self {
             Self::All => checks - admitted,
@@ -60,51 +58,51 @@ impl Expected {
     }
 }
 
-/// A name and who stands behind it.
+/// A named contestant.
 pub struct Entry {
-    /// As it stands in the table.
+    /// Name in the table.
     pub subject: &'static str,
-    /// Who runs.
+    /// The contestant.
     pub contestant: Box<dyn Contestant>,
 }
 
-/// How a case is timed.
+/// The timing plan of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How often each subject is timed.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Checks in one stretch.
+    /// Checks per round.
     pub checks: usize,
     /// Whether threads contend.
     pub contended: bool,
 }
 
-/// What a subject came to over all rounds.
+/// The result of a subject over all rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Score {
-    /// As it stands in the table.
+    /// Name in the table.
     pub subject: &'static str,
     /// Wall time of one check, in nanoseconds.
     pub ns: f64,
-    /// Share of the answers that were wrong.
+    /// Share of wrong answers.
     pub wrong: f64,
     /// Share of the time that threads waited for a core, in the rounds that count.
     pub waited: f64,
 }
 
-/// Lets all entries take turns.
+/// Times all entries in turns.
 #[allow(clippy::cast_precision_loss, reason = "counts of checks are far below 2^52")]
 pub fn hold(mut entries: Vec<Entry>, plan: Plan) -> Vec<Score> {
     let mut runs = vec![Vec::new(); entries.len()];
     for round in 0.. {
-        // On a busy machine go on for a while, until there are quiet rounds enough.
+        // On a busy machine, continue until there are enough quiet rounds.
         let enough = round >= plan.rounds
             && (!plan.contended || runs.iter().all(|runs| quiet(runs) >= ENOUGH_QUIET_ROUNDS));
         if enough || round >= MAX_ROUNDS_FACTOR * plan.rounds {
             break;
         }
         for (entry, runs) in entries.iter_mut().zip(&mut runs) {
-            // The others have emptied the caches since.
+            // Warm up: the other entries have evicted the caches.
             entry.contestant.run((round + 1) * plan.checks, plan.checks / 4);
             runs.push(entry.contestant.run(round * plan.checks, plan.checks));
         }
@@ -120,12 +118,12 @@ pub fn hold(mut entries: Vec<Entry>, plan: Plan) -> Vec<Score> {
     scores.collect()
 }
 
-/// So many times the rounds planned, and no more.
+/// The most rounds, as a multiple of the plan.
 const MAX_ROUNDS_FACTOR: usize = 3;
-/// Waiting less than this share of the time is not waiting.
+/// The largest share of waiting time in a quiet round.
 pub const MAX_WAITING_SHARE: f64 = 0.05;
 
-/// So many quiet rounds are enough.
+/// Number of quiet rounds that suffices.
 const ENOUGH_QUIET_ROUNDS: usize = 9;
 
 fn quiet(runs: &[Run]) -> usize {
@@ -136,7 +134,7 @@ fn fastest(runs: &[Run]) -> Run {
     *runs.iter().min_by_key(|run| run.elapsed).expect("a plan has rounds")
 }
 
-/// The median of the quiet rounds, or of the few that were the least busy.
+/// Returns the median of the quiet rounds, or of the few least busy ones.
 fn typical(runs: &mut [Run]) -> Run {
     runs.sort_by(|one, other| one.waiting().total_cmp(&other.waiting()));
     let count = quiet(runs).max(ENOUGH_QUIET_ROUNDS).min(runs.len());
@@ -145,10 +143,10 @@ fn typical(runs: &mut [Run]) -> Run {
     calm[count / 2]
 }
 
-/// The one loop that is timed, and the one that callgrind counts: it finds it
-/// by this name, so nothing it calls may bear it too.
+/// The loop that is timed and that callgrind counts. Callgrind identifies it by name, so no callee may have the same
+/// name.
 ///
-/// `step` says how many of its checks were admitted.
+/// `step` returns the number of admitted checks.
 #[inline(never)]
 pub fn measured_loop(steps: Range<usize>, mut step: impl FnMut(usize) -> usize) -> usize {
     let mut admitted = 0;
@@ -158,13 +156,13 @@ pub fn measured_loop(steps: Range<usize>, mut step: impl FnMut(usize) -> usize) 
     admitted
 }
 
-/// One thread does all steps.
+/// Runs all steps on one thread.
 pub fn alone(steps: Range<usize>, step: impl FnMut(usize) -> usize) -> Run {
     let (admitted, elapsed) = stopwatch::time(|| measured_loop(steps, step));
     Run { admitted, elapsed, waited: Duration::ZERO }
 }
 
-/// Two threads share the steps, in pieces, so that both are busy to the end.
+/// Runs the steps on two threads, in chunks, so that both are busy until the end.
 pub fn together(steps: Range<usize>, step: impl Fn(usize) -> usize + Sync) -> Run {
     const PIECE: usize = 4_096;
     let (next, gate) = (AtomicUsize::new(steps.start), Barrier::new(2));

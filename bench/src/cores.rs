@@ -1,4 +1,4 @@
-//! Who runs where: what is measured has a core to itself, all else has the rest.
+//! Assigns cores: the measured program has a core to itself, and everything else the remaining ones.
 
 use std::{fs, io, process};
 
@@ -7,14 +7,14 @@ use crate::process as kernel;
 /// The cores of a run.
 #[derive(Clone, Debug)]
 pub struct Cores {
-    /// The contestant's own.
+    /// The core of the contestant.
     pub contestant: usize,
-    /// Of the upstream, of wrk, and of this program.
+    /// The cores of the upstream, of wrk, and of this program.
     pub load: Vec<usize>,
 }
 
 impl Cores {
-    /// Shares out the cores that this program may use.
+    /// Divides the cores that this program may use.
     pub fn shared_out() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status")?;
         let list =
@@ -25,13 +25,13 @@ impl Cores {
         }
     }
 
-    /// Moves this program, and with it whatever it starts, off the contestant's core.
+    /// Moves this program, and its future children, off the contestant's core.
     pub fn move_aside(&self) -> io::Result<()> {
         let load: Vec<String> = self.load.iter().map(usize::to_string).collect();
         kernel::succeeds("taskset", &["-a", "-p", "-c", &load.join(","), &process::id().to_string()])
     }
 
-    /// Whether the contestant's core and one of the load's are one piece of silicon.
+    /// Whether the contestant's core is a hyperthread sibling of a load core.
     pub fn are_siblings(&self) -> bool {
         let path = format!("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", self.contestant);
         let siblings = parse(&fs::read_to_string(path).unwrap_or_default());
@@ -39,7 +39,7 @@ impl Cores {
     }
 }
 
-/// The kernel's way to write a list: `0-2,5`.
+/// Parses the list format of the kernel: `0-2,5`.
 fn parse(list: &str) -> Vec<usize> {
     let ranges = list.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -53,7 +53,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn lists_of_cores_are_read_as_the_kernel_writes_them() {
+    fn core_lists_of_the_kernel_are_parsed() {
         assert_eq!(parse("\t0-1\n"), [0, 1]);
         assert_eq!(parse("3"), [3]);
         assert_eq!(parse("0,2-4,7"), [0, 2, 3, 4, 7]);

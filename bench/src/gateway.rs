@@ -1,14 +1,13 @@
-//! Tollgate's gateway, nginx and Envoy: one upstream, one load, one core each.
+//! Benchmarks Tollgate's gateway, nginx and Envoy: one upstream, one load, one core each.
 //!
-//! - [`contestant`]: who proxies, and with which configuration. One file each.
-//! - [`upstream`], [`wrk`]: what stands behind and before them, on the other core.
-//! - [`probe`], [`trial`]: one request by hand; one measurement with its proof.
-//! - [`idle`]: what ten thousand connections weigh that say nothing.
+//! - [`contestant`]: the proxies and their configurations, one file each.
+//! - [`upstream`], [`wrk`]: the upstream and the load, on the other core.
+//! - [`probe`], [`trial`]: a single request; one verified measurement.
+//! - [`idle`]: memory of ten thousand idle connections.
 //! - [`report`]: the table, the JSON, the bars.
 //!
-//! Invariant: a number is reported only if every answer behind it was the right
-//! one, 200 where the limits are ample and 429 where one has nothing left.
-//! Held by [`trial`], which fails the run otherwise.
+//! Invariant: a number is reported only if every response was correct: 200 where the limits are ample, and 429 where
+//! one is exhausted. [`trial`] fails the run otherwise.
 
 pub mod contestant;
 pub mod idle;
@@ -22,8 +21,8 @@ pub mod wrk;
 pub use self::contestant::{Contestant, Duty};
 pub use self::report::GatewayReport;
 
-/// The path of every request: one that all three limits apply to.
+/// The path of every request. All three limits apply to it.
 pub const PATH: &str = "/api/v1/posts";
 
-/// The key that every request carries, for the limits that are by key.
+/// The API key of every request, for limits by key.
 pub const API_KEY: &str = "bench-7f3a9c2e51";

@@ -1,17 +1,16 @@
-//! How many bytes a subject asks the allocator for.
+//! Counts the bytes that a subject allocates.
 //!
-//! Sizes are those that were asked for: what the allocator adds to round them
-//! up is not in it, which flatters subjects that keep every key in an
-//! allocation of its own.
+//! Sizes are the requested ones, without the rounding of the allocator, which favors subjects with an allocation per
+//! key.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-/// The system's allocator, which counts. A program that asks [`held_by`] makes it its own.
+/// A counting wrapper of the system allocator. Programs that call [`held_by`] install it.
 pub struct Counting;
 
-/// Off while time is taken: then an allocation costs one load more than the system's.
+/// Off during timing: then an allocation costs one additional load.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static HELD: AtomicIsize = AtomicIsize::new(0);
 
@@ -49,8 +48,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Makes something, and says how many bytes more are held now than before; none
-/// unless [`Counting`] is the program's allocator.
+/// Runs a function, and returns the bytes that are held after it and not before; zero unless [`Counting`] is the
+/// global allocator.
 pub fn held_by<T>(make: impl FnOnce() -> T) -> (T, usize) {
     HELD.store(0, Ordering::Relaxed);
     COUNTS.store(true, Ordering::Relaxed);

@@ -1,20 +1,20 @@
-//! Tollgate and its peers, measured side by side in one run.
+//! Benchmarks of Tollgate and its peers, measured side by side in one run.
 //!
-//! - [`subject`]: who is measured. One file each, one trait.
-//! - [`case`]: what they are put to.
-//! - [`contest`]: rounds in turn, so that noise hits all alike.
-//! - [`stream`], [`zipf`]: the keys, in the order they arrive.
-//! - [`service`]: the questions that other services ask, over RESP, HTTP and gRPC.
-//! - [`sample`]: what loading a whole server came to, round by round.
-//! - [`gateway`]: whole servers, with a load of their own.
-//! - [`redis`]: decisions that Redis makes, against a plain call for each.
-//! - [`replay`]: a log put to a policy, against a program that only counts it.
-//! - [`server`], [`process`], [`cores`]: a program that runs, what the kernel knows of it, and where.
+//! - [`subject`]: the measured libraries, one file each.
+//! - [`case`]: the workloads.
+//! - [`contest`]: rounds in turns, so that noise affects all subjects.
+//! - [`stream`], [`zipf`]: the keys, in the order of requests.
+//! - [`service`]: the protocols of other services, over RESP, HTTP and gRPC.
+//! - [`sample`]: results of loading a server, round by round.
+//! - [`gateway`]: whole proxies, with their own load.
+//! - [`redis`]: decisions in Redis, against one plain call per decision.
+//! - [`replay`]: a log replayed against a policy, compared with a program that only counts it.
+//! - [`server`], [`process`], [`cores`]: running programs, their kernel statistics, and their cores.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
-//! - [`command_line`]: what was asked for.
+//! - [`command_line`] reads arguments.
 //! - [`report`]: the table, the JSON, the bars.
 //!
-//! Not here: judgement. Timing never decides a test; the bars are printed.
+//! Not here: pass or fail. Timing never decides a test; the bars are printed.
 
 pub mod callgrind;
 pub mod case;

@@ -1,17 +1,16 @@
-//! What the kernel knows of a running program: time on a core, memory, sockets.
+//! Kernel statistics of running programs: CPU time, memory, sockets.
 //!
-//! A program may have children that do its work, as nginx has: all numbers are
-//! those of the whole family.
+//! A program may have worker processes, as nginx does: all numbers are those of the process and its descendants.
 
 use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-/// `USER_HZ`: the kernel reports time in these on every architecture Rust runs on.
+/// `USER_HZ`: the unit of kernel times on every architecture that Rust supports.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Runs a small program to its end, and wants it to succeed.
+/// Runs a program and checks that it succeeds.
 pub fn succeeds(program: &str, arguments: &[&str]) -> io::Result<()> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| io::Error::other(format!("cannot start {program}: {error}")))?;
@@ -22,12 +21,12 @@ pub fn succeeds(program: &str, arguments: &[&str]) -> io::Result<()> {
     Err(io::Error::other(format!("{program} {}: {}", arguments.join(" "), said.trim())))
 }
 
-/// A process and all that descend from it.
+/// A process and its descendants.
 #[derive(Clone, Debug)]
 pub struct Family(Vec<u32>);
 
 impl Family {
-    /// The family of a process, as of now.
+    /// Returns the current family of a process.
     pub fn of(ancestor: u32) -> io::Result<Self> {
         let mut parents = Vec::new();
         for entry in fs::read_dir("/proc")? {
@@ -47,13 +46,13 @@ impl Family {
         Ok(Self(family))
     }
 
-    /// Their ids, separated by commas.
+    /// Returns the process ids, separated by commas.
     pub fn ids(&self) -> String {
         let ids: Vec<String> = self.0.iter().map(u32::to_string).collect();
         ids.join(",")
     }
 
-    /// Time on a core, of all threads together.
+    /// Returns the CPU time of all threads.
     pub fn time(&self) -> io::Result<CpuTime> {
         let mut total = CpuTime::default();
         for id in &self.0 {
@@ -65,12 +64,12 @@ impl Family {
         Ok(total)
     }
 
-    /// Resident memory in bytes. What members share is counted for each of them.
+    /// Returns the resident memory in bytes. Shared memory is counted for each member.
     pub fn resident(&self) -> io::Result<u64> {
         self.0.iter().map(|id| resident(&fs::read_to_string(format!("/proc/{id}/status"))?)).sum()
     }
 
-    /// Open sockets of all kinds.
+    /// Returns the number of open sockets.
     pub fn sockets(&self) -> io::Result<usize> {
         let mut sockets = 0;
         for id in &self.0 {
@@ -84,9 +83,9 @@ impl Family {
     }
 }
 
-/// Time that all cores have spent on programs which this one did not start.
+/// Returns the CPU time of all programs that this one did not start.
 ///
-/// Counts from some moment in the past: take it twice.
+/// The origin is arbitrary: use differences.
 pub fn others() -> io::Result<Duration> {
     let machine = ticks(busy(&fs::read_to_string("/proc/stat")?));
     let family = Family::of(process::id())?;
@@ -95,35 +94,35 @@ pub fn others() -> io::Result<Duration> {
     Ok(machine.saturating_sub(ours))
 }
 
-/// Without its core for more than this share of the time, a program was disturbed.
+/// The largest share of time that an undisturbed program waited for its core.
 const MAX_WAITED_SHARE: f64 = 0.05;
-/// And so was whatever it works with, with others on more than this share of a core.
+/// The largest use of a core by other programs during an undisturbed measurement.
 const MAX_OTHERS_SHARE: f64 = 0.10;
 
-/// Whether other programs took time from what was measured: so much of the time it
-/// waited for its core, so many cores did others use.
+/// Whether other programs disturbed a measurement: the share of time that it waited for its core, and the cores that
+/// others used.
 pub fn are_disturbing(waited: f64, others: f64) -> bool {
     waited > MAX_WAITED_SHARE || others > MAX_OTHERS_SHARE
 }
 
-/// Time that threads have spent, and wanted to.
+/// CPU time and waiting time of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// In the program.
+    /// Time in user space.
     pub user: Duration,
-    /// In the kernel on its behalf.
+    /// Time in the kernel.
     pub system: Duration,
-    /// Able to run and without a core.
+    /// Time runnable without a core.
     pub waited: Duration,
 }
 
 impl CpuTime {
-    /// On a core, in the program or in the kernel.
+    /// Returns user plus system time.
     pub fn busy(&self) -> Duration {
         self.user + self.system
     }
 
-    /// What has come on top of an earlier reading.
+    /// Returns the difference from an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -134,13 +133,13 @@ impl CpuTime {
     }
 }
 
-/// The part of `/proc/PID/stat` that matters here; times in ticks.
+/// The used part of `/proc/PID/stat`; times in ticks.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
     user: u64,
     system: u64,
-    /// Of children that have ended.
+    /// CPU time of children that have ended.
     ended: u64,
 }
 
@@ -150,7 +149,7 @@ impl Stat {
     }
 
     fn parse(line: &str) -> Option<Self> {
-        // The name, in brackets, may itself hold blanks and brackets.
+        // The name, in brackets, may contain blanks and brackets.
         let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
         let parent = fields.nth(1)?.parse().ok()?;
         let user = fields.nth(9)?.parse().ok()?;
@@ -160,7 +159,7 @@ impl Stat {
     }
 }
 
-/// Ticks that all cores were neither idle nor waiting nor taken away.
+/// Returns the ticks in which cores were neither idle nor waiting nor stolen.
 fn busy(stat: &str) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
     let fields: Vec<u64> = line.split_ascii_whitespace().skip(1).filter_map(|it| it.parse().ok()).collect();
@@ -172,7 +171,7 @@ fn ticks(count: u64) -> Duration {
     Duration::from_millis(count * 1_000 / TICKS_PER_SECOND)
 }
 
-/// How long the threads of a process waited for a core; zero where the kernel does not say.
+/// Returns the time that the threads of a process waited for a core; zero if the kernel does not report it.
 fn waited(id: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     let nanoseconds = threads.filter_map(|thread| {
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_the_children_too() {
+    fn a_family_includes_children() {
         // `cat` ends when its input does, and the shell with it.
         let mut shell = Command::new("sh");
         shell.args(["-c", "cat; :"]).stdin(Stdio::piped()).stdout(Stdio::piped());

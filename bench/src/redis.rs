@@ -1,16 +1,16 @@
-//! Decisions that Redis makes: Tollgate's store against one plain call for each decision.
+//! Benchmarks decisions in Redis: Tollgate's store against one plain call per decision.
 //!
-//! - [`instance`]: a Redis of our own, and what it says of itself.
-//! - [`caller`]: whoever asks, in a crowd or one at a time.
+//! - [`instance`]: a Redis server and its statistics.
+//! - [`caller`]: the load, concurrent or sequential.
 //! - [`bare`], [`ours`]: the client without a store, and the store.
-//! - [`case`]: what is asked, and the proof that it was answered.
+//! - [`case`]: the workloads and their checks.
 //! - [`trial`], [`latency`], [`exactness`]: the three kinds of measurement.
 //! - [`report`]: the table, the JSON, the bars.
 //!
-//! Not here: Sentinel, clusters and faults, which are the tests' business.
+//! Not here: Sentinel, Cluster and faults, which tests cover.
 //!
-//! Invariant: a number is reported only if every answer behind it was the right
-//! one. Held by each [`Caller`](caller::Caller), which fails the run otherwise.
+//! Invariant: a number is reported only if every answer was correct. Each [`Caller`](caller::Caller) fails the run
+//! otherwise.
 
 pub mod bare;
 pub mod caller;
@@ -30,10 +30,10 @@ pub use self::case::Case;
 pub use self::instance::Instance;
 pub use self::report::RedisReport;
 
-/// How many ask at a time.
+/// Concurrent requests.
 pub const IN_FLIGHT: usize = 256;
 
-/// An error with what caused it, in one line.
+/// Converts an error and its causes to one line.
 pub(crate) fn told(error: &dyn Error) -> io::Error {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,10 +1,10 @@
-//! A log put to a policy, against a program that only counts it: goaccess, on the same file in the same run.
+//! Benchmarks the replay of a log against goaccess, which only counts it, on the same file in the same run.
 //!
 //! - [`made`]: the log, from a fixed seed.
-//! - [`contestant`]: who reads it, and the proof that all of it was read.
+//! - [`contestant`]: the programs, and the check that they read the whole log.
 //! - [`report`]: the table, the JSON, the bars.
 //!
-//! Not here: whether what is counted is right, which is the tests' business.
+//! Not here: whether the results are right, which tests check.
 
 pub mod contestant;
 pub mod made;

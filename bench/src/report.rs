@@ -1,4 +1,4 @@
-//! What came of it: a table for people, JSON for programs, the bars for both.
+//! The report of the engine benchmark: a table, JSON, and bars.
 
 mod bars;
 mod machine;
@@ -16,35 +16,35 @@ pub use self::machine::Machine;
 /// One subject in one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it was put to.
+    /// Name of the case.
     pub case: &'static str,
-    /// Who.
+    /// Name of the subject.
     pub subject: &'static str,
-    /// Wall time of one check.
+    /// Wall time of one check, in nanoseconds.
     pub ns: f64,
     /// Instructions of one check.
     pub instructions: Option<f64>,
-    /// Bytes held for each of a million keys.
+    /// Bytes held per key, with a million keys.
     pub bytes_per_key: Option<f64>,
 }
 
-/// A whole run.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where and when.
+    /// The machine.
     pub machine: Machine,
-    /// In the order of the table.
+    /// Rows in the order of the table.
     pub rows: Vec<Row>,
-    /// For each case: a subject's time over Tollgate's.
+    /// For each case: the time of each subject relative to Tollgate's.
     pub ratios: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
-    /// What was promised, and what came of it.
+    /// Targets and results.
     pub bars: Vec<Bar>,
-    /// Who answered wrongly, and how often.
+    /// Wrong answers by subject.
     pub remarks: Vec<String>,
 }
 
 impl Report {
-    /// A run, from its rows.
+    /// Creates the report from its rows.
     pub fn new(rows: Vec<Row>, remarks: Vec<String>) -> Self {
         let mut ratios: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for row in &rows {
@@ -56,12 +56,12 @@ impl Report {
     }
 }
 
-/// The workspace's `target` folder, wherever this build went.
+/// Returns the `target` folder of the workspace.
 pub fn target() -> io::Result<PathBuf> {
     Ok(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?.join("target"))
 }
 
-/// Writes a run to `target/bench/NAME.json`, and says where that is.
+/// Writes a run to `target/bench/NAME.json`, and returns the path.
 pub fn write(name: &str, run: &impl Serialize) -> io::Result<PathBuf> {
     let folder = target()?.join("bench");
     std::fs::create_dir_all(&folder)?;
@@ -74,7 +74,7 @@ fn ns(rows: &[Row], case: &str, subject: &str) -> Option<f64> {
     rows.iter().find(|row| row.case == case && row.subject == subject).map(|row| row.ns)
 }
 
-/// The middle one, or the mean of the middle two; of nothing, not a number.
+/// Returns the median: the middle number, or the mean of the middle two; NaN if there are none.
 pub fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
@@ -90,7 +90,7 @@ mod tests {
     use super::median;
 
     #[test]
-    fn the_median_is_the_middle_of_what_there_is() {
+    fn the_median_is_the_middle_number() {
         let of = |numbers: &[f64]| median(numbers.iter().copied());
         assert!((of(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((of(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);

@@ -1,10 +1,10 @@
-//! What loading a server came to: a sample for each round, a row of the table for all.
+//! Results of loading a server: a sample per round, and a row of the table for all rounds.
 //!
-//! - [`Sample`]: one measurement, with what others did meanwhile.
+//! - [`Sample`]: one measurement, with the activity of other programs.
 //! - [`Row`]: the rounds of one server in one case, and ratios between rows.
-//! - [`Rows`]: rows as people read them.
+//! - [`Rows`]: rows as a table.
 //!
-//! Not here: how a server is loaded, and whether its answers were right.
+//! Not here: loading a server, and checking its responses.
 
 mod row;
 mod table;
@@ -19,51 +19,52 @@ use crate::report::median;
 pub use self::row::{Entry, Row, ratio};
 pub use self::table::Rows;
 
-/// How often a measurement is tried, on a machine where others are at work.
+/// The most attempts of a measurement on a busy machine.
 const MAX_TRIES: usize = 4;
 
-/// What one measurement came to.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sample {
-    /// Answers that the load counted.
+    /// Responses that the load counted.
     pub requests: u64,
-    /// Answers in a second.
+    /// Responses per second.
     pub per_second: f64,
-    /// Time on a core for each, in microseconds.
+    /// CPU time per response, in microseconds.
     pub cpu_us: f64,
-    /// The kernel's part of that.
+    /// The kernel's part of the CPU time.
     pub system_us: f64,
-    /// Half of the answers took at most so long.
+    /// Median latency, in microseconds.
     pub p50_us: f64,
-    /// And 99 of 100.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// Share of the time that the contestant used its core. Well below one, the load held it back.
+    /// Share of the time that the contestant used its core. Well below one, the load was the bottleneck.
     pub busy: f64,
-    /// Share of the time that it was able to run and had no core. Well above zero, others were at work.
+    /// Share of the time that the contestant was runnable without a core. Well above zero, other programs disturbed
+    /// it.
     pub waited: f64,
     /// Cores that other programs used meanwhile.
     pub others: f64,
-    /// In user space, for each request.
+    /// User-space instructions per request.
     pub instructions: Option<f64>,
-    /// One answer, with its head where it has one.
+    /// Bytes of one response, including its head.
     pub answer_bytes: usize,
 }
 
-/// What a load saw of the answers, whoever made it.
+/// The results of a load generator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Answers of any kind.
+    /// Responses of any kind.
     pub requests: u64,
-    /// Answers in a second.
+    /// Responses per second.
     pub per_second: f64,
-    /// Half of the answers took at most so many microseconds.
+    /// Median latency, in microseconds.
     pub p50_us: f64,
-    /// And 99 of 100.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
 }
 
 impl Sample {
-    /// Loads a server, and looks at the kernel's accounts of it before and after.
+    /// Loads a server, and reads its kernel statistics before and after.
     #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub fn take<T>(
         family: &Family,
@@ -76,7 +77,7 @@ impl Sample {
         let others = others()?.saturating_sub(others_earlier);
         let pace = pace(&seen);
         let requests = pace.requests as f64;
-        // A load takes a moment to start and to stop, in which the contestant has nothing to do.
+        // A load takes a moment to start and to stop, in which the contestant is idle.
         let seconds = requests / pace.per_second;
         let sample = Self {
             requests: pace.requests,
@@ -99,7 +100,7 @@ impl Sample {
         are_disturbing(self.waited, self.others)
     }
 
-    /// Measures, again if others disturbed it, and takes the calmest.
+    /// Measures, repeats disturbed measurements, and returns the least disturbed one.
     pub fn calmest(measure: impl Fn() -> io::Result<Self>) -> io::Result<Self> {
         let mut calmest = measure()?;
         for _ in 1..MAX_TRIES {
@@ -114,7 +115,7 @@ impl Sample {
         Ok(calmest)
     }
 
-    /// The median of each number by itself.
+    /// Returns the median of each number separately.
     fn median(rounds: &[Self]) -> Self {
         let of = |number: fn(&Self) -> f64| median(rounds.iter().map(number));
         let counted = rounds.iter().filter_map(|sample| sample.instructions);

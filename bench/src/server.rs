@@ -1,4 +1,4 @@
-//! A program that serves for as long as a measurement takes.
+//! A server process that runs during a measurement.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::process::{Family, succeeds};
 use crate::stopwatch;
 
-/// Longer than any of them takes to start or to stop.
+/// Time limit for starting and stopping a server.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A program that serves. Asked to stop when dropped.
+/// A running server. It is terminated on drop.
 pub struct Server {
     name: String,
     child: Child,
@@ -22,9 +22,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program on a core and waits until it answers.
+    /// Starts a program on a core and waits until it responds.
     ///
-    /// What it says goes into a log in `folder`.
+    /// Its output goes to a log in `folder`.
     pub fn start(
         program: &Command,
         core: Option<usize>,
@@ -44,17 +44,17 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// It and its children.
+    /// Returns the process and its children.
     pub fn family(&self) -> io::Result<Family> {
         Family::of(self.child.id())
     }
@@ -76,7 +76,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Asks first: a process that is killed leaves its children behind.
+    /// Sends SIGTERM first: a killed process leaves its children behind.
     fn drop(&mut self) {
         let asked = succeeds("kill", &["-TERM", &self.child.id().to_string()]);
         let start = stopwatch::mark();
@@ -91,7 +91,7 @@ impl Drop for Server {
     }
 }
 
-/// The same program, tied to a core if one is given.
+/// Returns the command, pinned to a core if one is given.
 fn pinned(program: &Command, core: Option<usize>) -> Command {
     let mut command = match core {
         Some(core) => {
@@ -105,7 +105,7 @@ fn pinned(program: &Command, core: Option<usize>) -> Command {
     command
 }
 
-/// A loopback address that nobody listened on a moment ago.
+/// Returns a free loopback address.
 pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -1,12 +1,12 @@
-//! Tollgate as a service that others ask, against throttlecrab-server and Redis.
+//! Benchmarks Tollgate as a service, against throttlecrab-server and Redis.
 //!
-//! - [`contestant`]: who is asked what, and how each is started.
-//! - [`question`]: how to ask, once by hand and very often by a load generator. One file for a protocol.
-//! - [`trial`]: one measurement, with its proof.
+//! - [`contestant`]: the servers and how they are started.
+//! - [`question`]: single requests and load generators, one file per protocol.
+//! - [`trial`]: one verified measurement.
 //! - [`report`]: the table, the JSON, the bars.
 //!
-//! Invariant: a number is reported only if the server behind it limits at all, and has
-//! charged every request that the load counted. Held by [`trial`], which fails the run otherwise.
+//! Invariant: a number is reported only if the server limits, and has charged every request that the load counted.
+//! [`trial`] fails the run otherwise.
 
 pub mod contestant;
 pub mod question;

@@ -1,11 +1,10 @@
-//! Keys, in the order in which requests bring them.
+//! Keys, in the order of requests.
 //!
-//! A server has the key of a request in hand: it just read it. So the keys lie
-//! one behind the other as in a receive buffer, and walking them costs next to
-//! nothing. Fetching each from a table of a million strings instead would
-//! charge every subject for the benchmark's own cache misses.
+//! A server has the key of a request at hand, because it has just read it. Keys are therefore stored contiguously, as
+//! in a receive buffer, and iterating over them costs almost nothing. A table of a million strings would charge every
+//! subject for cache misses of the benchmark.
 //!
-//! Subjects take keys as they like them best: text, or a value of their own type.
+//! Subjects choose the form of their keys: text, or a value of their own type.
 
 use std::ops::Range;
 
@@ -14,37 +13,37 @@ use crate::zipf::{Rng, Zipf, mixed};
 /// Shortest and longest key, in bytes.
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=40;
 
-/// Keys in order, each as a subject wants it.
+/// Keys in order, in the form of a subject.
 pub trait Stream: Sync {
-    /// One key.
+    /// A key.
     type Key: ?Sized + Sync;
 
-    /// The same keys, for this subject.
+    /// Converts keys to the form of the subject.
     fn of(text: &Text) -> Self;
 
-    /// Key number `index`.
+    /// Returns the key at `index`.
     fn key(&self, index: usize) -> &Self::Key;
 
-    /// How many there are.
+    /// Returns the number of keys.
     fn len(&self) -> usize;
 
-    /// So many keys in a row, the first chosen by `from` and kept within the stream.
+    /// Returns a range of this many keys. Its start is derived from `from` and kept within the stream.
     fn stretch(&self, from: usize, keys: usize) -> Range<usize> {
         let start = from % (self.len() - keys + 1);
         start..start + keys
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Keys as text, one behind the other.
+/// Keys as contiguous text.
 #[derive(Clone, Debug)]
 pub struct Text {
     text: String,
-    /// Where each begins; one more for the end.
+    /// Start of each key, and the end of the last.
     starts: Vec<usize>,
 }
 
@@ -58,22 +57,22 @@ impl Text {
         this
     }
 
-    /// Each of so many keys once.
+    /// Returns each of this many keys once.
     pub fn each(keys: usize) -> Self {
         Self::collect(0..keys)
     }
 
-    /// One key alone.
+    /// Returns a single key.
     pub fn one() -> Self {
         Self::collect(std::iter::once(12_345))
     }
 
-    /// So many requests for so many keys, by Zipf.
+    /// Returns requests for this many keys, Zipf distribution.
     pub fn zipf(keys: usize, requests: usize) -> Self {
         Self::collect(Zipf::new(keys).take(requests))
     }
 
-    /// So many requests for so many keys, each as likely as any.
+    /// Returns requests for this many keys, uniform distribution.
     pub fn uniform(keys: usize, requests: usize) -> Self {
         let mut rng = Rng::new();
         Self::collect((0..requests).map(|_| rng.below(keys)))
@@ -115,7 +114,7 @@ impl<K: for<'a> From<&'a str> + Sync> Stream for Vec<K> {
     }
 }
 
-/// `key:` and hexadecimal digits. The first sixteen bytes alone tell keys apart.
+/// Writes a key: `key:` and hexadecimal digits. The first sixteen bytes are unique.
 #[allow(clippy::cast_possible_truncation, reason = "any sixteen bits will do")]
 fn push_key(text: &mut String, id: usize) {
     use std::fmt::Write as _;
@@ -123,7 +122,7 @@ fn push_key(text: &mut String, id: usize) {
     let spread = LENGTHS.end() - LENGTHS.start() + 1;
     let length = LENGTHS.start() + usize::from((noise >> 48) as u16) % spread;
     let end = text.len() + length;
-    // Writing to a string cannot fail. Twelve digits tell 2^48 ids apart.
+    // Writing to a string cannot fail. Twelve digits distinguish 2^48 ids.
     let _ = write!(text, "key:{:012x}{noise:016x}{:016x}", id & 0xffff_ffff_ffff, mixed(!noise));
     text.truncate(end);
 }

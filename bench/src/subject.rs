@@ -1,7 +1,7 @@
-//! Who is measured: one file each, one trait.
+//! The measured libraries, one file each.
 //!
-//! A subject is set up the way its own documentation shows, and where there is
-//! a choice (key type, store, capacity), the way that is fastest for it.
+//! A subject is set up as its documentation shows. Where there is a choice (key type, store, capacity), it has the
+//! fastest one.
 
 mod governor;
 mod inline;
@@ -21,47 +21,47 @@ use crate::stream::Stream;
 
 /// A rate limiter as a benchmark sees it.
 pub trait Subject: Sync + 'static {
-    /// As it stands in the table.
+    /// Name in the table.
     const NAME: &'static str;
-    /// What a reader of the table must know.
+    /// Remark for readers of the table.
     const REMARK: &'static str;
-    /// How it takes its keys.
+    /// Form of its keys.
     type Keys: Stream;
 
-    /// A limiter that makes this offer to each of so many keys.
+    /// Creates a limiter with this allowance for each of so many keys.
     fn new(offer: Offer, keys: usize) -> Self;
 
-    /// Whether a request may pass, on a limiter that threads share.
+    /// Checks a request, on a limiter that threads share.
     fn check(&self, key: &<Self::Keys as Stream>::Key) -> bool;
 
-    /// Whether a request may pass, on a limiter that one thread owns.
+    /// Checks a request, on a limiter that one thread owns.
     #[inline(always)]
     fn check_alone(&mut self, key: &<Self::Keys as Stream>::Key) -> bool {
         self.check(key)
     }
 }
 
-/// What a limiter grants to each key.
+/// The allowance of each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// One each [`AMPLE_PERIOD`] and [`AMPLE_BURST`] at once: no run gets to its end, and
-    /// no key is as good as forgotten between two requests.
+    /// One unit each [`AMPLE_PERIOD`] and [`AMPLE_BURST`] at once: no run exhausts it, and no key becomes idle enough
+    /// to be dropped between two requests.
     Ample,
-    /// One each [`SPENT_PERIOD`] and [`SPENT_BURST`] at once: spent before the run begins.
+    /// One unit each [`SPENT_PERIOD`] and [`SPENT_BURST`] at once: exhausted before the run begins.
     Spent,
 }
 
-/// More than any run asks for.
+/// More units than any run requests.
 pub const AMPLE_BURST: u32 = 30_000_000;
-/// Longer than it takes to come by all keys once.
+/// Longer than one pass over all keys.
 pub const AMPLE_PERIOD: Duration = Duration::from_secs(4);
 /// Longer than any run.
 pub const SPENT_PERIOD: Duration = Duration::from_secs(3_600);
-/// Not one: throttlecrab 0.4 forgets a key at once that may have one only.
+/// More than one: throttlecrab 0.4 drops a key with a burst of one immediately.
 pub const SPENT_BURST: u32 = 2;
 
 impl Offer {
-    /// How long one unit takes to come back, and how many there are at once.
+    /// Returns the time to refill one unit, and the burst.
     pub const fn terms(self) -> (Duration, u32) {
         match self {
             Self::Ample => (AMPLE_PERIOD, AMPLE_BURST),
@@ -70,11 +70,11 @@ impl Offer {
     }
 }
 
-/// Does something with the subject of a name.
+/// A generic operation on a subject type.
 pub trait Visitor {
-    /// What comes of it.
+    /// Result of the operation.
     type Out;
-    /// Does it.
+    /// Runs the operation.
     fn visit<S: Subject>(self) -> Self::Out;
 }
 
@@ -90,7 +90,7 @@ pub const ALL: [&str; 8] = [
     MutexHashMap::NAME,
 ];
 
-/// Finds a subject by its name.
+/// Applies a visitor to the subject of this name.
 pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
     Some(match name {
         Tollgate::NAME => visitor.visit::<Tollgate>(),
@@ -106,7 +106,7 @@ pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Out> {
     })
 }
 
-/// What a reader must know about a subject.
+/// Returns the remark of a subject.
 pub fn remark(name: &str) -> &'static str {
     struct Remark;
     impl Visitor for Remark {

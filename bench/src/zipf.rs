@@ -1,17 +1,16 @@
-//! Which of many keys comes next.
+//! Random choice of keys.
 //!
-//! Zipf with exponent 0.99, the skew of web caches and of YCSB: of a million
-//! keys the first is asked for 6.5 times in a hundred, and half of all requests
-//! go to some two thousand. Ranks are shuffled, so neighbours in the stream are
-//! not neighbours in anyone's table.
+//! Zipf distribution with exponent 0.99, the skew of web caches and of YCSB: of a million keys, the first gets 6.5 %
+//! of the requests, and half of all requests go to about two thousand keys. Ranks are shuffled, so neighbors in the
+//! stream are not neighbors in a table.
 //!
-//! Everything comes from a fixed seed: two runs ask for the same keys.
+//! The seed is fixed: every run has the same keys.
 
-/// Draws numbers below `keys`, unevenly.
+/// Draws numbers below `keys` with a Zipf distribution.
 pub struct Zipf {
-    /// The sum of all weights up to each rank.
+    /// Cumulative weights by rank.
     sums: Vec<f64>,
-    /// Rank to key.
+    /// Keys by rank.
     keys: Vec<usize>,
     rng: Rng,
 }
@@ -19,7 +18,7 @@ pub struct Zipf {
 impl Zipf {
     const EXPONENT: f64 = 0.99;
 
-    /// Over this many keys.
+    /// Creates the distribution over this many keys.
     #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^52")]
     pub fn new(keys: usize) -> Self {
         let mut sum = 0.0;
@@ -48,11 +47,11 @@ impl Iterator for Zipf {
     }
 }
 
-/// `splitmix64` with a fixed seed: good enough for choosing keys, and the same in each run.
+/// `splitmix64` with a fixed seed: sufficient for choosing keys, and reproducible.
 pub struct Rng(u64);
 
 impl Rng {
-    /// Seeded: the same numbers in every run.
+    /// Creates the generator with the fixed seed.
     #[allow(clippy::new_without_default, reason = "a seed is not a default")]
     pub const fn new() -> Self {
         Self(0x7011_6a7e)
@@ -63,20 +62,20 @@ impl Rng {
         mixed(self.0)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     #[allow(clippy::cast_possible_truncation, reason = "below `bound`, which is a `usize`")]
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// A number from zero up to one.
+    /// Returns a number in `[0, 1)`.
     #[allow(clippy::cast_precision_loss, reason = "53 bits are what a fraction has")]
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// The finaliser of `splitmix64`: different numbers stay different.
+/// The finalizer of `splitmix64`: it maps different numbers to different numbers.
 pub const fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

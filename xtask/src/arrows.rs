@@ -1,11 +1,13 @@
-//! Which crate may depend on which. Arrows point one way, and a new one is a
-//! decision: it goes here and into ARCHITECTURE.md in the same commit.
+//! The permitted dependencies between crates.
+//!
+//! Dependencies have one direction, and a new one is a design decision: it is added here and to
+//! ARCHITECTURE.md in the same commit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-/// Each crate and what it may use, as ARCHITECTURE.md draws it.
+/// Each crate with its permitted dependencies, as drawn in ARCHITECTURE.md.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-policy", &["tollgate-core"]),
@@ -44,23 +46,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-testkit", &[]),
 ];
 
-/// Libraries that must not be found in a crate, and why.
+/// Libraries that a crate must not depend on, with the reason.
 const ABSENT: &[(&str, &[&str], &str)] = &[
-    ("tollgate-core", &["tokio", "quanta", "rand", "tracing", "log"], "it is arithmetic"),
+    ("tollgate-core", &["tokio", "quanta", "rand", "tracing", "log"], "it contains only arithmetic"),
     ("tollgate-policy", &["tokio", "quanta", "rand", "http", "hyper"], "it parses text"),
-    ("tollgate-store", &["tokio", "redis", "http"], "what needs a socket is a store of its own"),
-    ("tollgate", &["http", "hyper", "tonic", "redis"], "wire protocols are surfaces"),
-    ("tollgate-telemetry", &["http", "hyper", "tokio", "serde"], "it is told, and answers who asks"),
+    ("tollgate-store", &["tokio", "redis", "http"], "a store that needs a socket is a separate crate"),
+    ("tollgate", &["http", "hyper", "tonic", "redis"], "wire protocols belong to surfaces"),
+    (
+        "tollgate-telemetry",
+        &["http", "hyper", "tokio", "serde"],
+        "it only receives events and answers queries",
+    ),
     ("tollgate-envoy", &["tokio", "http", "prost", "tonic"], "it reads text and finds limits"),
-    ("tollgate-import", &["tokio", "http"], "it turns text into text"),
-    ("tollgate-sim", &["tokio", "http", "quanta"], "time is what a log or a shape says it is"),
-    ("tollgate-policy-test", &["tokio", "quanta"], "time is what a test says it is"),
-    ("tollgate-rls", &["hyper", "tokio"], "it is handed requests and hands back answers"),
-    ("tollgate-http", &["hyper", "axum"], "sockets belong to whoever serves"),
-    ("tollgate-server", &["hyper", "tokio"], "it is handed requests and hands back answers"),
+    ("tollgate-import", &["tokio", "http"], "it converts text to text"),
+    ("tollgate-sim", &["tokio", "http", "quanta"], "time comes from a log or a traffic shape"),
+    ("tollgate-policy-test", &["tokio", "quanta"], "time comes from the test file"),
+    ("tollgate-rls", &["hyper", "tokio"], "it receives requests and returns responses"),
+    ("tollgate-http", &["hyper", "axum"], "sockets belong to the server"),
+    ("tollgate-server", &["hyper", "tokio"], "it receives requests and returns responses"),
 ];
 
-/// Arrows that are not drawn, and crates that nobody drew.
+/// Returns dependencies that are not permitted, and crates that are not listed.
 pub fn findings(root: &Path) -> io::Result<Vec<String>> {
     let mut findings = Vec::new();
     let chart = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
@@ -70,7 +76,7 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let used = dependencies(&manifest)?;
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
-            findings.push(format!("{name}: draw this crate in xtask/src/arrows.rs and ARCHITECTURE.md"));
+            findings.push(format!("{name}: add this crate to xtask/src/arrows.rs and ARCHITECTURE.md"));
             continue;
         };
         if !chart.contains(&format!("`{name}`")) {
@@ -78,19 +84,21 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
         }
         for used in &used {
             if used.starts_with("tollgate") && !allowed.contains(&used.as_str()) {
-                findings.push(format!("{name} → {used}: this arrow is not drawn"));
+                findings.push(format!(
+                    "{name} → {used}: this dependency is not permitted; see xtask/src/arrows.rs"
+                ));
             }
             let banned =
                 ABSENT.iter().find(|(known, absent, _)| *known == name && absent.contains(&used.as_str()));
             if let Some((_, _, why)) = banned {
-                findings.push(format!("{name} must do without {used}: {why}"));
+                findings.push(format!("{name} must not depend on {used}: {why}"));
             }
         }
     }
     Ok(findings)
 }
 
-/// What a crate depends on outside of its tests.
+/// Returns the dependencies of a crate, without those of its tests.
 fn dependencies(manifest: &str) -> io::Result<Vec<String>> {
     let manifest: BTreeMap<String, toml::Value> = toml::from_str(manifest).map_err(io::Error::other)?;
     let table = manifest.get("dependencies").and_then(toml::Value::as_table);

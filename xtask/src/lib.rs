@@ -1,9 +1,9 @@
-//! Chores of the repository, as functions that a test and a command share.
+//! Repository checks and generators, as functions that tests and commands share.
 //!
-//! - [`arrows`]: which crate may depend on which.
-//! - [`sources`]: what every source file owes its reader.
-//! - [`faults`]: the table of what was measured while Redis was broken.
-//! - [`vocabulary`]: words that are retired.
+//! - [`arrows`]: the permitted dependencies between crates.
+//! - [`sources`]: rules for every source file.
+//! - [`faults`]: the tables of the fault tests.
+//! - [`vocabulary`]: retired words.
 //! - [`mod@reference`]: documents generated from the code, checked for staleness.
 
 pub mod arrows;
@@ -14,12 +14,12 @@ pub mod vocabulary;
 
 use std::path::PathBuf;
 
-/// The top of the workspace.
+/// Returns the root folder of the workspace.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, PathBuf::from)
 }
 
-/// Everything that is out of place, one line each.
+/// Returns all violations, one line each.
 pub fn findings() -> std::io::Result<Vec<String>> {
     let root = root();
     let mut findings = arrows::findings(&root)?;

@@ -1,5 +1,5 @@
-//! `cargo run -p xtask -- tidy` says what is out of place; `-- generate` writes
-//! the generated documents; `-- faults FOLDER` writes the one that is measured.
+//! Repository tasks: `cargo run -p xtask -- tidy` reports violations of the rules; `-- generate`
+//! writes the generated documents; `-- faults FOLDER` writes the document of the fault tests.
 
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
-//! Documents that the code writes, so that they cannot lie about it; and what reflection tells of
-//! the gRPC services, from their `.proto` files.
+//! Documents that are generated from the code, and the gRPC descriptors for reflection, from the
+//! `.proto` files.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// A document, and who writes it.
+/// The path of a document, and the function that generates it.
 type Generated = (&'static str, fn(&Path) -> io::Result<Vec<u8>>);
 
 const GENERATED: [Generated; 5] = [
@@ -15,7 +15,7 @@ const GENERATED: [Generated; 5] = [
     ("crates/tollgate-rls/proto/descriptors.bin", descriptors),
 ];
 
-/// What is served over gRPC. What they import is found.
+/// The services that are served over gRPC. Their imports are resolved.
 const SERVICES: [&str; 5] = [
     "envoy/service/ratelimit/v3/rls.proto",
     "grpc/health/v1/health.proto",
@@ -24,12 +24,12 @@ const SERVICES: [&str; 5] = [
     "throttlecrab.proto",
 ];
 
-/// Writes them.
+/// Writes all generated documents.
 pub fn write(root: &Path) -> io::Result<()> {
     GENERATED.iter().try_for_each(|(path, content)| fs::write(root.join(path), content(root)?))
 }
 
-/// Those that are stale.
+/// Returns the documents that are stale.
 pub fn findings(root: &Path) -> io::Result<Vec<String>> {
     let mut findings = Vec::new();
     for (path, content) in GENERATED {
@@ -40,22 +40,22 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// The policy file's JSON Schema, for editors.
+/// Returns the JSON Schema of the policy file, for editors.
 fn schema() -> String {
     format!("{:#}\n", tollgate_policy::schema())
 }
 
-/// The JSON Schema of a file of tests, for editors.
+/// Returns the JSON Schema of a test file, for editors.
 fn tests_schema() -> String {
     format!("{:#}\n", tollgate_policy_test::schema())
 }
 
-/// The decision API, for whoever writes a client.
+/// Returns the OpenAPI description of the decision API, for authors of clients.
 fn openapi() -> String {
     format!("{:#}\n", tollgate_server::openapi())
 }
 
-/// The services as protobuf describes them, for reflection.
+/// Returns the descriptors of the services, for reflection.
 fn descriptors(root: &Path) -> io::Result<Vec<u8>> {
     let mut compiler =
         protox::Compiler::new([root.join("crates/tollgate-rls/proto")]).map_err(io::Error::other)?;

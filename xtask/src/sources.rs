@@ -1,13 +1,12 @@
-//! What every source file owes its reader: a header that says what it is, a
-//! size that fits a head, and nothing left for later.
+//! Rules for every source file: a header, a bounded length, and no open tasks.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// A longer file says in its header why it is not two.
+/// The longest file, in lines. A longer file gives the reason in its header.
 const MAX_LINES: usize = 600;
 
-/// Files that do not.
+/// Returns the files that break a rule.
 pub fn findings(root: &Path) -> io::Result<Vec<String>> {
     let mut files = Vec::new();
     for folder in ["crates", "bench", "xtask"] {
@@ -19,16 +18,16 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
         let shown = file.strip_prefix(root).unwrap_or(&file).display();
         let header: Vec<_> =
             text.lines().take_while(|line| line.starts_with("//!") || line.is_empty()).collect();
-        // A crate may open with its README instead.
+        // A crate may include its README instead.
         if header.is_empty() && !text.starts_with("#![doc = include_str!") {
-            findings.push(format!("{shown}: begin with a `//!` header: what it is, and what is not here"));
+            findings.push(format!("{shown}: begin with a `//!` header that describes the module"));
         }
         if text.lines().count() > MAX_LINES && !header.iter().any(|line| line.contains("One file because")) {
             findings.push(format!(
                 "{shown}: over {MAX_LINES} lines; split it, or say `One file because …` in the header"
             ));
         }
-        // Spelt in two halves so that this file does not find itself.
+        // Split in two so that this file does not match itself.
         for word in [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")] {
             if let Some(line) = text.lines().position(|line| line.contains(word)) {
                 findings.push(format!("{shown}:{}: {word}", line + 1));

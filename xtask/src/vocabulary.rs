@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The list, one word a line.
+/// The list, one word per line.
 const RETIRED: &str = include_str!("../retired.tsv");
 
 /// Files that may use retired words: the history, and pages that only redirect.
@@ -84,7 +84,7 @@ fn retired() -> Vec<Retired> {
         .collect()
 }
 
-/// Calls `found` with each retired word of a part, and where it begins.
+/// Calls `found` with each retired word of a part, and its offset.
 fn check<'r>(text: &str, part: Part, retired: &'r [Retired], mut found: impl FnMut(usize, &'r Retired)) {
     let mut in_span = false;
     let mut rest = 0;
@@ -129,7 +129,7 @@ fn check<'r>(text: &str, part: Part, retired: &'r [Retired], mut found: impl FnM
     }
 }
 
-/// The parts of a source in their order: where each begins and ends.
+/// Returns the parts of a source in order, with their start and end offsets.
 fn rust_parts(text: &str) -> Vec<(Part, usize, usize)> {
     let bytes = text.as_bytes();
     let (mut parts, mut at, mut code) = (Vec::new(), 0, 0);
@@ -155,7 +155,7 @@ fn rust_parts(text: &str) -> Vec<(Part, usize, usize)> {
     parts
 }
 
-/// The length of `r"…"` or `r#"…"#` at the start of a text.
+/// Returns the length of `r"…"` or `r#"…"#` at the start of a text.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('r')?;
     let hashes = inner.bytes().take_while(|&byte| byte == b'#').count();
@@ -164,7 +164,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(1 + hashes + 1 + body.find(&close)? + close.len())
 }
 
-/// The length of `"…"`, `'c'` or `'\…'` at the start of a text. A lifetime is neither.
+/// Returns the length of `"…"`, `'c'` or `'\…'` at the start of a text. A lifetime is neither.
 fn quoted(text: &str) -> Option<usize> {
     let quote = text.chars().next().filter(|it| matches!(it, '"' | '\''))?;
     let mut escaped = false;

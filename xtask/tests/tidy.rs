@@ -1,7 +1,7 @@
 //! The repository keeps its own rules.
 
 #[test]
-fn everything_is_in_its_place() {
+fn the_repository_has_no_violations() {
     let findings = xtask::findings().expect("the repository can be read");
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! The engine against its peers: one run, one table, one JSON file.
+//! Benchmarks the engine against its peers: one run, one table, one JSON file.
 //!
 //! ```text
 //! engine                          everything
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Sets a subject up and makes so many checks.
+/// Sets up a subject and makes this many checks.
 fn count(case: &str, subject: &str, checks: &str) -> Result<(), String> {
     let checks = checks.parse().map_err(|error| format!("`{checks}` checks: {error}"))?;
     let field = Field::small();
@@ -44,7 +44,7 @@ fn count(case: &str, subject: &str, checks: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Measures the cases named, or all.
+/// Measures the named cases, or all of them.
 fn run(only: &[&str]) -> Result<(), String> {
     let cases: Vec<Case> =
         case::ALL.into_iter().filter(|case| only.is_empty() || only.contains(&case.name)).collect();
@@ -74,7 +74,7 @@ fn run(only: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets the subjects of all these cases take turns.
+/// Times the subjects of all these cases in turns.
 fn time(group: &[Case], field: &Field, rows: &mut Vec<Row>, remarks: &mut Vec<String>) {
     let names = group.iter().flat_map(|case| case.subjects.iter().map(move |subject| (case, *subject)));
     let entries = names.clone().filter_map(|(case, subject)| {
@@ -111,7 +111,7 @@ fn count_instructions(rows: &mut [Row]) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes a subject holds for each key, once it has seen them all.
+/// Bytes that a subject holds per key, after it has seen all keys.
 struct BytesPerKey<'f>(&'f Field);
 
 impl Visitor for BytesPerKey<'_> {
@@ -130,7 +130,7 @@ impl Visitor for BytesPerKey<'_> {
     }
 }
 
-/// How a subject receives a million keys that come for the first time.
+/// The number of wrong answers to the first requests of a million keys.
 struct FirstRequests<'f>(&'f Field);
 
 impl Visitor for FirstRequests<'_> {

@@ -1,4 +1,4 @@
-//! Tollgate's gateway against nginx and Envoy: one run, one table, one JSON file.
+//! Benchmarks Tollgate's gateway against nginx and Envoy: one run, one table, one JSON file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ const USAGE: &str = "usage: gateway [OPTION VALUE]...
   --rounds N         how often each is measured (3)
   --seconds N        how long, each time, 1 to 30 (5)";
 
-/// Longer, and nginx admits what it should refuse: its slowest limit is one a minute.
+/// The longest measurement in seconds. Beyond it nginx admits requests that it should refuse: its slowest rate is one
+/// a minute.
 const MAX_SECONDS: u64 = 30;
 
 fn main() -> ExitCode {
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What was asked for.
+/// Command line options.
 struct Options {
     tollgate: PathBuf,
     envoy: PathBuf,
@@ -81,12 +82,12 @@ fn run(options: &Options) -> io::Result<()> {
     let contestants = options.contestants()?;
     let mut versions = BTreeMap::from([("wrk", wrk::version()?)]);
     for contestant in &contestants {
-        // One program, however it is set up.
+        // One program, regardless of its configuration.
         let program = contestant.name().split('-').next().unwrap_or_default();
         versions.insert(program, contestant.version()?);
     }
     let seconds = options.seconds;
-    // Looked at before this program gives up a core.
+    // Read before this process leaves a core.
     let setting = Setting { machine: Machine::here(), versions, connections: wrk::CONNECTIONS, seconds };
     let cores = Cores::shared_out()?;
     cores.move_aside()?;
@@ -113,13 +114,13 @@ fn run(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Rounds in turn, so that noise hits all alike.
+/// Measures the contestants in turns, so that noise affects all of them.
 fn measure(track: &Track, contestants: &[Box<dyn Contestant>], rounds: usize) -> io::Result<Vec<Row>> {
     let on_duty = |duty| contestants.iter().map(Box::as_ref).filter(move |it| it.duties().contains(duty));
     let entries: Vec<_> =
         Duty::ALL.iter().flat_map(|duty| on_duty(duty).map(move |it| (*duty, it))).collect();
-    // Those that a bar compares are close in time: the first case runs backwards, so that
-    // Tollgate without limits is followed by Tollgate with them, and that by its peers.
+    // Contestants that a bar compares run close in time: the first case runs in reverse order, so that Tollgate
+    // without limits is followed by Tollgate with limits, and then by its peers.
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order[..on_duty(&Duty::Off).count()].reverse();
     let mut samples = vec![Vec::new(); entries.len()];

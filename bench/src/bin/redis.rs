@@ -1,5 +1,4 @@
-//! Tollgate's store in Redis against one plain call for each decision: one run, one
-//! table, one JSON file.
+//! Benchmarks Tollgate's Redis store against one plain call per decision: one run, one table, one JSON file.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tollgate_bench::redis::report::{Measured, Pair, Row, Setting};
 use tollgate_bench::redis::{Case, IN_FLIGHT, Instance, RedisReport, exactness, latency};
 use tollgate_bench::report::{self, Machine};
 
-/// As the program has it.
+/// The allocator of the `tollgate` binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -19,10 +18,10 @@ const USAGE: &str = "usage: redis [OPTION VALUE]...
   --rounds N      how often each is measured (5)
   --seconds N     how long, each time, 0.1 to 10 (1.5)";
 
-/// Longer, and keys that should always be admitted could run out of what they may spend.
+/// The longest measurement in seconds. Beyond it, keys that should always be admitted could exhaust their allowance.
 const MAX_SECONDS: f64 = 10.0;
 
-/// Shorter, and there is nothing to be seen.
+/// The shortest measurement in seconds.
 const MIN_SECONDS: f64 = 0.1;
 
 fn main() -> ExitCode {
@@ -35,7 +34,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What was asked for.
+/// Command line options.
 struct Options {
     rounds: usize,
     seconds: f64,
@@ -56,18 +55,18 @@ impl Options {
     }
 }
 
-/// One of the processes that share a budget.
+/// Runs one of the processes that share an allowance.
 fn spend(url: &str, key: &str) -> io::Result<()> {
     runtime()?.block_on(exactness::spend(url, key))
 }
 
-/// One thread, as each of a server's is.
+/// Creates a single-threaded runtime, like each thread of a server.
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    // Looked at before this program gives up a core.
+    // Read before this process leaves a core.
     let machine = Machine::here();
     let mut cores = Cores::shared_out()?;
     cores.load.truncate(1);
@@ -90,7 +89,7 @@ fn run(options: &Options) -> io::Result<()> {
     })
 }
 
-/// Rounds in turn, so that noise hits all alike, and the baseline right before each case.
+/// Measures the cases in turns, so that noise affects all of them, with the baseline right before each case.
 async fn measure(redis: &Instance, options: &Options) -> io::Result<Measured> {
     let Options { rounds, seconds } = *options;
     let time = Duration::from_secs_f64(seconds);

@@ -1,4 +1,4 @@
-//! `tollgate replay` against goaccess on the same made-up log: one run, one table, one JSON file.
+//! Benchmarks `tollgate replay` against goaccess on the same generated log: one run, one table, one JSON file.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What was asked for.
+/// Command line options.
 struct Options {
     tollgate: PathBuf,
     lines: usize,

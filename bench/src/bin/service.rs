@@ -1,4 +1,4 @@
-//! Tollgate's surfaces against throttlecrab-server and Redis: one run, one table, one JSON file.
+//! Benchmarks Tollgate's surfaces against throttlecrab-server and Redis: one run, one table, one JSON file.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ const USAGE: &str = "usage: service [OPTION VALUE]...
   --rounds N           how often each is measured (3)
   --seconds N          about how long, each time, 1 to 20 (4)";
 
-/// Longer, and a load reaches a limit that is to be ample.
+/// The longest measurement in seconds. Beyond it, the load could exhaust an ample limit.
 const MAX_SECONDS: u64 = 20;
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What was asked for.
+/// Command line options.
 struct Options {
     programs: Programs,
     only: Vec<String>,
@@ -59,7 +59,7 @@ impl Options {
         Ok(options)
     }
 
-    /// A case or a subject that is named is run; of both, those that are both.
+    /// Returns the contestants to run. Named cases and named subjects both restrict them.
     fn contestants(&self) -> io::Result<Vec<Contestant>> {
         let mut all = Contestant::all();
         let named = |of: fn(&Contestant) -> &'static str, all: &[Contestant]| -> Vec<String> {
@@ -81,7 +81,7 @@ fn run(options: Options) -> io::Result<()> {
         [("wrk", wrk::version()?), ("redis-benchmark", resp::version()?), ("h2load", grpc::version()?)];
     let versions: BTreeMap<_, _> = options.programs.versions()?.into_iter().chain(generators).collect();
     let Options { programs, rounds, seconds, only } = options;
-    // Looked at before this program gives up a core.
+    // Read before this process leaves a core.
     let setting = Setting { machine: Machine::here(), versions, seconds };
     let cores = Cores::shared_out()?;
     cores.move_aside()?;
@@ -97,7 +97,7 @@ fn run(options: Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Rounds in turn, so that noise hits all alike.
+/// Measures the contestants in turns, so that noise affects all of them.
 fn measure(track: &Track, contestants: &[Contestant], rounds: usize) -> io::Result<Vec<Row>> {
     let mut samples = vec![Vec::new(); contestants.len()];
     for round in 1..=rounds {

@@ -1,4 +1,4 @@
-//! Many checks in one call: the memory of one key is fetched while another is worked on.
+//! Batches of checks: the store prefetches the memory of the next keys while it works on one.
 
 use std::hint::black_box;
 
@@ -9,10 +9,10 @@ use crate::contest::{self, Contestant, Expected, Run};
 use crate::stream::{Stream as _, Text};
 use crate::subject::{Offer, Subject as _, Tollgate};
 
-/// Checks in one call.
+/// Checks per call.
 const SIZE: usize = 256;
 
-/// Tollgate's store, and the keys it is asked about.
+/// Tollgate's store and the keys of the requests.
 pub(super) struct Batches {
     subject: Tollgate,
     keys: Text,
@@ -34,7 +34,7 @@ impl Contestant for Batches {
         let mut batch: Vec<Check<'_>> = Vec::with_capacity(SIZE);
         contest::alone(0..stretch.len().div_ceil(SIZE), |step| {
             let start = stretch.start + step * SIZE;
-            // Putting the batch together is part of the work, as it would be for a server.
+            // Building the batch is part of the measured work, as it would be in a server.
             batch.clear();
             batch.extend((start..stretch.end.min(start + SIZE)).map(|at| subject.check_of(keys.key(at))));
             let mut admitted = 0;

@@ -1,11 +1,11 @@
-//! How many keys there are, and the order in which they are asked for.
+//! The number of keys, and the order of requests.
 
 use std::cell::OnceCell;
 
 use super::Spread;
 use crate::stream::Text;
 
-/// The playing field: the same for every subject.
+/// Input that is the same for every subject.
 pub struct Field {
     keys: usize,
     requests: usize,
@@ -16,13 +16,13 @@ pub struct Field {
 }
 
 impl Field {
-    /// A million keys, for the clock.
+    /// A million keys, for timing.
     pub const fn full() -> Self {
         Self::new(1_000_000, 2_000_000)
     }
 
-    /// Few keys, for callgrind, under which setting up a million takes minutes.
-    /// Tables are as full as with a million, so checks take the same ways.
+    /// Few keys, for callgrind, which takes minutes to set up a million. Tables have the same load factor as with a
+    /// million, so checks take the same paths.
     pub const fn small() -> Self {
         Self::new(20_000, 50_000)
     }
@@ -38,17 +38,17 @@ impl Field {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub const fn keys(&self) -> usize {
         self.keys
     }
 
-    /// Each key once.
+    /// Returns each key once.
     pub fn each(&self) -> &Text {
         self.each.get_or_init(|| Text::each(self.keys))
     }
 
-    /// The keys of all requests, one after the other.
+    /// Returns the keys of all requests, in order.
     pub(super) fn requests(&self, spread: Spread) -> &Text {
         match spread {
             Spread::Hot => self.hot.get_or_init(Text::one),

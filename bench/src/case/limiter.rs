@@ -1,8 +1,8 @@
-//! A whole decision about a request, and the store's part of it alone.
+//! `Limiter::check` for a request, and the store's part of it alone.
 //!
-//! The request is the same each time and its allowance ample, so both sides
-//! have everything in the nearest cache: the strictest form of "a limiter costs
-//! so many store checks". Beside it the same with a watcher that counts and remembers.
+//! The request is the same each time and its allowance is ample, so all data is in the L1 cache. This is the
+//! strictest form of the claim that a limiter costs a given number of store checks. A second variant has a watcher
+//! that counts and records.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -16,12 +16,12 @@ use crate::contest::{self, Contestant, Expected, Run};
 use crate::stream::{Stream as _, Text};
 use crate::subject::{Offer, rule};
 
-/// Limits in the policy.
+/// Number of limits in the policy.
 const LIMITS: usize = 1_000;
 const PATH: &str = "/api/v1/resource-500/items";
 const CLIENT: [u8; 4] = [203, 0, 113, 9];
 
-/// A thousand limits on as many endpoints; of those that match `PATH`, as many as asked for.
+/// Returns a policy of a thousand limits on different endpoints, of which `matching` match `PATH`.
 fn policy(matching: usize) -> String {
     let mut text = String::from("limits:\n");
     let more = ["{endpoint: /api/**, by: ip", "{endpoint: /api/v1/**, by: global"];
@@ -35,7 +35,7 @@ fn policy(matching: usize) -> String {
     text
 }
 
-/// `Limiter::check`.
+/// Runs `Limiter::check`.
 pub(super) struct Whole {
     limiter: Limiter,
     keys: Text,
@@ -64,7 +64,7 @@ impl Contestant for Whole {
     }
 }
 
-/// `MemoryStore::decide_now`.
+/// Runs `MemoryStore::decide_now`.
 pub(super) struct Bare {
     store: MemoryStore,
     rules: Vec<Rule>,
@@ -75,7 +75,7 @@ impl Bare {
     pub(super) fn new(checks: usize) -> Self {
         let rules =
             (0..checks).map(|number| Rule { id: tollgate_core::RuleId(number as u64), ..rule(Offer::Ample) });
-        // As many keys as a limiter's store has room for.
+        // The default capacity of a limiter's store.
         Self { store: MemoryStore::new(1_000_000), rules: rules.collect(), keys: Text::one() }
     }
 }

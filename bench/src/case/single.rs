@@ -1,4 +1,4 @@
-//! One check after the other, on one key or many, by one thread or two.
+//! Single checks, on one key or many, by one thread or two.
 
 use std::hint::black_box;
 
@@ -37,7 +37,7 @@ impl Visitor for Enter<'_> {
     }
 }
 
-/// A subject and the keys it is asked about.
+/// A subject and the keys of the requests.
 struct Single<S: Subject> {
     subject: S,
     keys: S::Keys,
@@ -53,8 +53,8 @@ impl<S: Subject> Single<S> {
     }
 }
 
-/// Lets a subject see every key, and spend what it must have spent. Says how
-/// many keys were refused the first time they came, which none should be.
+/// Presents every key to a subject, and exhausts the allowance if the offer requires it. Returns the number of keys
+/// whose first request was refused, which should be zero.
 pub fn acquire<S: Subject>(subject: &S, offer: Offer, known: &Text) -> usize {
     let more = match offer {
         Offer::Ample => 0,

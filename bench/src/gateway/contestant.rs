@@ -1,4 +1,4 @@
-//! Who proxies: Tollgate, nginx, Envoy, and what each is told to do.
+//! The proxies: Tollgate, nginx and Envoy, and their configurations.
 
 pub mod envoy;
 pub mod nginx;
@@ -16,22 +16,22 @@ pub use self::envoy::Envoy;
 pub use self::nginx::Nginx;
 pub use self::tollgate::{Tollgate, Watch};
 
-/// What a contestant's limits are to do with every request of a run.
+/// The expected effect of the limits on every request of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Nothing: the proxy alone.
+    /// No limits.
     Off,
-    /// Let it pass: limits that wrk cannot reach.
+    /// Admit: limits that wrk cannot reach.
     Admit,
-    /// Stop it: one limit that has nothing left.
+    /// Refuse: one limit is exhausted.
     Refuse,
 }
 
 impl Duty {
-    /// In the order in which each round goes through them.
+    /// All duties, in the order of a round.
     pub const ALL: [Self; 3] = [Self::Off, Self::Admit, Self::Refuse];
 
-    /// As it stands in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "limiting_off",
@@ -40,7 +40,7 @@ impl Duty {
         }
     }
 
-    /// What every answer of a run must be.
+    /// Returns the expected status of every response.
     pub fn status(self) -> u16 {
         match self {
             Self::Off | Self::Admit => 200,
@@ -49,38 +49,38 @@ impl Duty {
     }
 }
 
-/// Where a contestant stands.
+/// Addresses and folder of a contestant.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// For its configuration, which stays there for whoever wants to read it.
+    /// Folder of the configuration, which is kept for inspection.
     pub folder: PathBuf,
-    /// Where it is to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Whom it is to ask.
+    /// Address of the upstream.
     pub upstream: SocketAddr,
 }
 
-/// Somebody who proxies and limits.
+/// A proxy with limits.
 pub trait Contestant {
-    /// As it stands in the table.
+    /// Returns the name in the table.
     fn name(&self) -> &'static str;
 
-    /// What it is put to.
+    /// Returns the duties to measure.
     fn duties(&self) -> &'static [Duty] {
         &Duty::ALL
     }
 
-    /// What it says of itself.
+    /// Returns the version that the program prints.
     fn version(&self) -> io::Result<String>;
 
-    /// Its configuration and what that file is called.
+    /// Returns the name and the text of the configuration file.
     fn config(&self, duty: Duty, place: &Place) -> (&'static str, String);
 
-    /// How it is started on that file.
+    /// Returns the command that starts the proxy with this file.
     fn command(&self, config: &Path, place: &Place) -> Command;
 }
 
-/// Starts a contestant on a core, before an upstream.
+/// Starts a contestant on a core, in front of an upstream.
 pub fn start(
     contestant: &dyn Contestant,
     duty: Duty,
@@ -103,7 +103,7 @@ pub fn start(
     )
 }
 
-/// What a program prints when asked for its version: one line, wherever it prints it.
+/// Returns the first line that a program prints for its version, on either stream.
 fn version(program: &Path, flag: &str) -> io::Result<String> {
     let output = Command::new(program).arg(flag).output();
     let output = output.map_err(|error| {

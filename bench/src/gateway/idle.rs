@@ -1,4 +1,4 @@
-//! What connections weigh that are open and say nothing.
+//! Measures the memory of idle connections.
 
 use std::io;
 use std::net::TcpStream;
@@ -14,45 +14,45 @@ use crate::process::succeeds;
 use crate::server::Server;
 use crate::stopwatch;
 
-/// Connections that are open at a time.
+/// Number of open connections.
 pub const CONNECTIONS: usize = 10_000;
 
-/// Each needs a descriptor here and one in the contestant, and both need some more.
+/// File descriptors: one per connection here and in the contestant, and some more.
 const DESCRIPTORS: usize = CONNECTIONS + 2_000;
 
-/// Longer than a server takes to accept what has been connected.
+/// Time limit for a server to accept all connections.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a contestant weighs, in MiB resident.
+/// Resident memory of a contestant, in MiB.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Weight {
-    /// Who.
+    /// Name of the contestant.
     pub subject: &'static str,
-    /// With no connection open.
+    /// Without connections.
     pub alone: f64,
-    /// With connections that have never asked for anything.
+    /// With connections that have sent no request.
     pub silent: f64,
-    /// With connections that have each asked once.
+    /// With connections that have sent one request each.
     pub asked: f64,
 }
 
-/// Lets this program, and whatever it starts, have so many connections.
+/// Raises the file descriptor limit of this program and its children.
 pub fn make_room() -> io::Result<()> {
     let limit = format!("--nofile={DESCRIPTORS}:");
     let id = process::id().to_string();
-    // The soft limit up to the hard one is anybody's; more is root's.
+    // Raising the soft limit up to the hard limit needs no privileges; beyond it needs root.
     succeeds("prlimit", &["--pid", &id, &limit])
         .or_else(|_| succeeds("prlimit", &["--pid", &id, &format!("--nofile={DESCRIPTORS}")]))
 }
 
-/// Weighs a contestant: afresh for each kind of connection.
+/// Measures a contestant, restarted for each kind of connection.
 pub fn weigh(track: &Track, contestant: &dyn Contestant) -> io::Result<Weight> {
     let (alone, silent) = hold(track, contestant, |_| Ok(()))?;
     let (_, asked) = hold(track, contestant, |stream| probe::ask_on(stream, upstream::BODY))?;
     Ok(Weight { subject: contestant.name(), alone, silent, asked })
 }
 
-/// Resident before and with all connections open.
+/// Returns the resident memory before and with all connections open.
 fn hold(
     track: &Track,
     contestant: &dyn Contestant,
@@ -74,7 +74,7 @@ fn hold(
     Ok((before, with))
 }
 
-/// A connection in the kernel's queue weighs nothing yet, and a closed one nothing any more.
+/// Waits until all connections are accepted: a connection in the kernel's backlog takes no memory of the process.
 fn wait_until_accepted(server: &Server, name: &str) -> io::Result<()> {
     let start = stopwatch::mark();
     loop {

@@ -1,4 +1,4 @@
-//! Instructions in user space, where the machine counts them. Many virtual machines do not.
+//! Counts user-space instructions with perf, if the machine supports it. Many virtual machines do not.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,25 +6,25 @@ use std::{fs, io};
 
 use crate::process::Family;
 
-/// What to say where nothing can be counted.
+/// Advice if instructions cannot be counted.
 pub const HOW_TO_COUNT: &str =
     "instructions are not counted: `perf stat -e instructions:u` does not work on this machine";
 
-/// perf, where it works.
+/// A working perf.
 #[derive(Clone, Debug)]
 pub struct Perf {
     output: PathBuf,
 }
 
 impl Perf {
-    /// Tries it, and gives nothing where it does not work. Its output goes into `folder`.
+    /// Tries perf. Returns `None` if it does not work. Output goes to `folder`.
     pub fn found(folder: &Path) -> Option<Self> {
         let perf = Self { output: folder.join("perf.csv") };
         let tried = Command::new("perf").args(perf.arguments()).arg("true").output().ok()?;
         (tried.status.success() && perf.counted().is_ok()).then_some(perf)
     }
 
-    /// What to put before a command, for counting a family while that command runs.
+    /// Returns the command prefix that counts a process family while the command runs.
     pub fn before(&self, family: &Family) -> Vec<String> {
         let mut words = vec!["perf".to_owned()];
         words.extend(self.arguments());
@@ -32,7 +32,7 @@ impl Perf {
         words
     }
 
-    /// What the last run counted.
+    /// Returns the count of the last run.
     pub fn counted(&self) -> io::Result<u64> {
         let said = fs::read_to_string(&self.output)?;
         parse(&said).ok_or_else(|| io::Error::other(format!("perf counted nothing:\n{said}")))
@@ -53,7 +53,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_count_is_read_and_an_excuse_is_not() {
+    fn a_count_is_parsed_and_an_error_is_rejected() {
         let head = "# started on Sun Nov 15 13:13:33 2026\n\n";
         assert_eq!(parse(&format!("{head}8123,,instructions:u,100,100.00,,\n")), Some(8_123));
         assert_eq!(parse(&format!("{head}<not supported>,,instructions:u,0,100.00,,\n")), None);

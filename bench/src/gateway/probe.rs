@@ -1,4 +1,4 @@
-//! One request by hand, to see what wrk does not say: the status and the body.
+//! Sends a single request and reads status and body, which wrk does not report.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::{API_KEY, PATH};
 
-/// Longer than an answer takes.
+/// Time limit of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// 200, 429.
+    /// Status code.
     pub status: u16,
-    /// Head and body, as they were sent.
+    /// Head and body as received.
     pub text: String,
 }
 
-/// Asks once on a connection of its own.
+/// Sends a request on a new connection.
 pub fn ask(address: SocketAddr) -> io::Result<Answer> {
     let mut stream = open(address)?;
     send(&mut stream, "close")?;
@@ -27,7 +27,7 @@ pub fn ask(address: SocketAddr) -> io::Result<Answer> {
     Answer::parse(&bytes)
 }
 
-/// Whether anything is answered at all.
+/// Checks that there is a response.
 pub fn answers(address: SocketAddr) -> io::Result<()> {
     ask(address).map(drop)
 }
@@ -39,7 +39,7 @@ pub fn open(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Asks on a connection that stays open, and reads until `body` has come.
+/// Sends a request on an open connection, and reads until `body` has arrived.
 pub fn ask_on(stream: &mut TcpStream, body: &str) -> io::Result<()> {
     send(stream, "keep-alive")?;
     let (mut bytes, mut piece) = (Vec::new(), [0; 4_096]);

@@ -1,4 +1,4 @@
-//! What came of it: rows, weights, bars, and where all of it was measured.
+//! The report: rows, memory, bars, and the conditions of the measurement.
 
 mod bars;
 mod table;
@@ -11,37 +11,37 @@ use super::idle::Weight;
 use crate::report::{Bar, Machine};
 use crate::sample::Row;
 
-/// Under what conditions.
+/// The conditions of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Of the contestants and of wrk, as they say themselves.
+    /// Versions of the contestants and of wrk, as they print them.
     pub versions: BTreeMap<&'static str, String>,
     /// Connections of wrk.
     pub connections: usize,
-    /// Seconds of load in each round.
+    /// Seconds of load per round.
     pub seconds: u64,
 }
 
-/// A whole run.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct GatewayReport {
-    /// Under what conditions.
+    /// The conditions.
     #[serde(flatten)]
     pub setting: Setting,
-    /// In the order of the table.
+    /// Rows in the order of the table.
     pub rows: Vec<Row>,
-    /// With ten thousand connections.
+    /// Memory with ten thousand connections.
     pub idle: Vec<Weight>,
-    /// What was promised, and what came of it.
+    /// Targets and results.
     pub bars: Vec<Bar>,
-    /// What a reader should know of this run.
+    /// Remarks on this run.
     pub remarks: Vec<String>,
 }
 
 impl GatewayReport {
-    /// A run, from what was measured.
+    /// Creates the report from measurements.
     pub fn new(setting: Setting, rows: Vec<Row>, idle: Vec<Weight>, mut remarks: Vec<String>) -> Self {
         remarks.extend(rows.iter().filter_map(Row::remark));
         let bars = bars::all(&rows, &idle);

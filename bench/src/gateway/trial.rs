@@ -1,4 +1,4 @@
-//! One measurement, and the proof that it measured what it says.
+//! One measurement, with checks that it measured the intended work.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,37 +13,37 @@ use crate::cores::Cores;
 use crate::sample::Sample;
 use crate::server::Server;
 
-/// Seconds of load before anything counts.
+/// Seconds of load before the measurement.
 const WARM_UP: u64 = 1;
 
-/// One request in so many may be admitted where all should be refused: a limit
-/// of nginx cannot be less than one a minute.
+/// One request in this many may be admitted where all should be refused: a limit of nginx cannot be below one a
+/// minute.
 const MAX_ADMITTED_ONE_IN: u64 = 1_000;
 
-/// What all measurements of a run share.
+/// Settings that all measurements of a run share.
 pub struct Track {
-    /// Who runs where.
+    /// Core assignment.
     pub cores: Cores,
-    /// Behind every contestant.
+    /// The upstream of every contestant.
     pub upstream: SocketAddr,
-    /// For configurations and logs.
+    /// Folder of configurations and logs.
     pub folder: PathBuf,
-    /// How long wrk asks.
+    /// Seconds of load.
     pub seconds: u64,
-    /// For counting instructions.
+    /// Counts instructions, if available.
     pub perf: Option<Perf>,
 }
 
 impl Track {
-    /// Measures a contestant, again if others disturbed it, and takes the calmest.
+    /// Measures a contestant, repeats disturbed measurements, and returns the least disturbed one.
     pub fn measure(&self, contestant: &dyn Contestant, duty: Duty) -> io::Result<Sample> {
         Sample::calmest(|| self.measure_once(contestant, duty))
     }
 
-    /// Starts a contestant, proves that it does its duty, and measures it.
+    /// Starts a contestant, checks that it fulfills its duty, and measures it.
     fn measure_once(&self, contestant: &dyn Contestant, duty: Duty) -> io::Result<Sample> {
         let server = self.start(contestant, duty)?;
-        // wrk does not say which status it saw, so one request before and one after do.
+        // wrk does not report the status, so one request before and one after the load check it.
         if duty == Duty::Refuse {
             spend(&server)?;
         }
@@ -73,7 +73,7 @@ impl Track {
     }
 }
 
-/// Asks until a limit of one has nothing left: starting up may not have asked at all.
+/// Sends requests until the limit is exhausted.
 fn spend(server: &Server) -> io::Result<()> {
     for _ in 0..3 {
         if probe::ask(server.address())?.status == Duty::Refuse.status() {
@@ -83,7 +83,7 @@ fn spend(server: &Server) -> io::Result<()> {
     Ok(())
 }
 
-/// Wants the status that the duty calls for, and the upstream's body or not.
+/// Checks the status that the duty requires, and the presence or absence of the upstream's body.
 fn dutiful(name: &str, duty: Duty, answer: &Answer) -> io::Result<()> {
     let from_upstream = answer.text.contains(upstream::BODY);
     if answer.status == duty.status() && from_upstream == (duty != Duty::Refuse) {
@@ -93,7 +93,7 @@ fn dutiful(name: &str, duty: Duty, answer: &Answer) -> io::Result<()> {
     Err(io::Error::other(format!("{name}, {duty}: expected {status}, and got:\n{}", answer.text)))
 }
 
-/// Wants every answer of a run to be the same.
+/// Checks that all responses of a run are as expected.
 fn all_as_expected(name: &str, duty: Duty, seen: &WrkReport) -> io::Result<()> {
     let requests = seen.pace.requests;
     let (wrong, tolerated) = match duty {
@@ -115,7 +115,7 @@ mod tests {
     use crate::sample::Pace;
 
     #[test]
-    fn an_answer_must_be_the_one_that_the_duty_calls_for() {
+    fn a_response_must_match_the_duty() {
         let answer = |status, text: &str| Answer { status, text: text.to_owned() };
         assert!(dutiful("x", Duty::Admit, &answer(200, upstream::BODY)).is_ok());
         assert!(dutiful("x", Duty::Admit, &answer(200, "an error page")).is_err());

@@ -1,5 +1,4 @@
-//! What stands behind every contestant: an nginx that answers at once, and takes whatever
-//! it is sent, such as spans.
+//! The upstream of every contestant: an nginx that responds immediately, and accepts any request body, such as spans.
 
 use std::io;
 use std::path::Path;
@@ -9,10 +8,10 @@ use super::contestant::nginx;
 use super::probe;
 use crate::server::{Server, free_address};
 
-/// What it answers with. wrk sees it only through a contestant that admits.
+/// The response body. wrk sees it only through a contestant that admits.
 pub const BODY: &str = "an answer of the upstream, as short as those of many an API";
 
-/// Starts it beside wrk, off the contestant's core.
+/// Starts the upstream on the cores of wrk.
 pub fn start(folder: &Path) -> io::Result<Server> {
     let folder = folder.join("upstream");
     fs::create_dir_all(&folder)?;

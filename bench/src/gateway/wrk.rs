@@ -1,4 +1,4 @@
-//! The load: wrk, 64 connections that ask again as soon as they are answered.
+//! The load generator wrk: 64 connections, each with one request in flight.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,21 +7,21 @@ use std::process::Command;
 use super::{API_KEY, PATH};
 use crate::sample::Pace;
 
-/// Connections that ask at a time.
+/// Number of connections.
 pub const CONNECTIONS: usize = 64;
 
-/// What wrk saw.
+/// The results of wrk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WrkReport {
-    /// Answers of any kind, and how fast they came.
+    /// Number and rate of responses.
     pub pace: Pace,
-    /// Answers other than 2xx and 3xx.
+    /// Responses other than 2xx and 3xx.
     pub refused: u64,
-    /// Connections that could not be opened, broke, or gave no answer in time.
+    /// Connection errors and timeouts.
     pub errors: u64,
 }
 
-/// What wrk says of itself.
+/// Returns the version of wrk.
 pub fn version() -> io::Result<String> {
     let output = Command::new("wrk").arg("-v").output();
     let output = output.map_err(|error| io::Error::other(format!("cannot start wrk: {error}")))?;
@@ -29,8 +29,7 @@ pub fn version() -> io::Result<String> {
     Ok(said.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
-/// Loads a gateway for so many seconds. `before` is a program that wraps wrk, and
-/// its arguments; empty for none.
+/// Loads a gateway for this many seconds. `before` is an optional program that wraps wrk, with its arguments.
 pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<WrkReport> {
     let mut command = match before {
         [] => Command::new("wrk"),
@@ -44,7 +43,7 @@ pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<W
     run_as(command, seconds)
 }
 
-/// Runs wrk with all that is not its alone to say: whom it asks for what.
+/// Runs a wrk command with the common arguments.
 pub fn run_as(mut command: Command, seconds: u64) -> io::Result<WrkReport> {
     command.arg("--threads=1").arg(format!("--connections={CONNECTIONS}"));
     command.arg(format!("--duration={seconds}s")).arg("--latency");
@@ -76,7 +75,7 @@ fn parse(said: &str) -> Option<WrkReport> {
     Some(WrkReport { pace, refused, errors })
 }
 
-/// wrk chooses the unit, as h2load does: `812.00us`, `1.02ms`, `2.00s`, `1.00m`.
+/// Parses a time with the units of wrk and h2load: `812.00us`, `1.02ms`, `2.00s`, `1.00m`.
 pub(crate) fn microseconds(text: &str) -> Option<f64> {
     let unit = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit);
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_not_wrks_are_not_a_run() {
+    fn output_of_other_programs_is_rejected() {
         assert_eq!(parse("unable to connect to 127.0.0.1:9 Connection refused"), None);
     }
 

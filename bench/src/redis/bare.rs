@@ -1,9 +1,8 @@
-//! The client without a store: one `EVALSHA` for each decision.
+//! The client without a store: one `EVALSHA` per decision.
 //!
-//! Two scripts: the least that limits at all, and Tollgate's own with a single
-//! decision in each call, so that neither a slow script nor a slow client of ours
-//! passes for a fast store. The own one is not copied: the server is asked what the
-//! store sent it.
+//! There are two scripts: the shortest one that limits, and Tollgate's own with a single decision per call. They
+//! separate the cost of the script from the cost of the client. Tollgate's script is not copied here: `MONITOR` shows
+//! the call that the store sends.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -17,8 +16,8 @@ use super::instance::{CALL_TIMEOUT, Instance};
 use super::keys::Keys;
 use super::{ours, told};
 
-/// A token bucket in as few commands as it takes. Arguments: microseconds that a
-/// unit costs, and those that a full bucket is worth.
+/// A token bucket in as few commands as possible. Arguments: the cost of a unit and the value of a full bucket, in
+/// microseconds.
 pub const MINIMAL: &str = "
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -30,20 +29,20 @@ redis.call('SET', KEYS[1], new, 'PX', math.ceil((new - now) / 1000))
 return {1, new - now}
 ";
 
-/// One call for each decision, all of which admit.
+/// One call per decision; all of them are admitted.
 pub struct Bare {
     connection: MultiplexedConnection,
     hash: String,
-    /// What stands before a key in its name.
+    /// Prefix of the keys.
     prefix: Vec<u8>,
     keys: Keys,
     arguments: Vec<Vec<u8>>,
-    /// Where in the answer stands that it was admitted.
+    /// Index of the verdict in the answer.
     verdict: usize,
 }
 
 impl Bare {
-    /// With the least script there is, and the limit that [`ours::everyday`] has.
+    /// Uses the shortest script, with the limit of [`ours::everyday`].
     pub async fn minimal(redis: &Instance, keys: Keys) -> io::Result<Self> {
         let period = ours::EVERYDAY.period.as_micros();
         let arguments = [period / ours::EVERYDAY.count, period].map(|it| it.to_string().into_bytes()).into();
@@ -58,11 +57,11 @@ impl Bare {
         })
     }
 
-    /// With Tollgate's script, as the store would ask for one decision under [`ours::everyday`].
+    /// Uses Tollgate's script, called as the store calls it for one decision under [`ours::everyday`].
     pub async fn own_script(redis: &Instance, keys: Keys) -> io::Result<Self> {
         let (store, rule) = (ours::store(redis).await?, ours::everyday()?);
         let key = keys.pick(0, 0).as_bytes();
-        // The first one brings the script, the second one only its hash.
+        // The first call loads the script, the second one calls it by hash.
         for _ in 0..2 {
             store.decide(&[Check::new(&rule, key, 1)]).await.map_err(|error| told(&error))?;
         }
@@ -106,7 +105,7 @@ impl Caller for Bare {
     }
 }
 
-/// Listens to what a server is asked.
+/// Starts `MONITOR` on a server.
 fn listen(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(CALL_TIMEOUT))?;
@@ -116,7 +115,7 @@ fn listen(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     Ok(stream)
 }
 
-/// The words of the next script that is called by its hash.
+/// Returns the arguments of the next `EVALSHA` call.
 fn next_call(overheard: &mut impl io::BufRead) -> io::Result<Vec<Vec<u8>>> {
     loop {
         let mut line = String::new();
@@ -130,7 +129,7 @@ fn next_call(overheard: &mut impl io::BufRead) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// The quoted words of a line, with what was escaped.
+/// Parses the quoted arguments of a line.
 fn words(line: &str) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut bytes = line.bytes();
@@ -166,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_overheard_byte_for_byte() {
+    fn monitored_calls_are_parsed_byte_for_byte() {
         let heard = concat!(
             "+1.5 [0 lua] \"GET\" \"x\"\r\n",
             "+1.5 [0 127.0.0.1:1] \"EVALSHA\" \"ab\" \"1\" \"a\\\"\\\\b\" \"\\x00\\xff\\n\\r\\t\\a\\b\"\r\n",

@@ -1,6 +1,6 @@
-//! Whoever asks: a crowd that keeps so many questions in flight, or one at a time.
+//! The load: a fixed number of concurrent requests, or one at a time.
 //!
-//! Everything runs on one thread, as one thread of a server does.
+//! Everything runs on one thread, like one thread of a server.
 
 use std::future::Future;
 use std::io;
@@ -13,30 +13,30 @@ use tokio::task::{JoinSet, yield_now};
 use super::IN_FLIGHT;
 use crate::stopwatch;
 
-/// Turns after which a task lets others have theirs, though it never had to wait.
+/// Requests after which a task yields, even if it never had to wait.
 const TURNS: u64 = 64;
 
-/// Somebody who asks.
+/// A source of requests.
 pub trait Caller: Send + Sync + 'static {
-    /// Asks once. An answer that is not the right one is an error.
+    /// Sends a request. A wrong answer is an error.
     fn ask(&self, task: usize, turn: u64) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Calls to Redis so far, if these are not as many as questions.
+    /// Returns the number of calls to Redis so far, if it differs from the number of requests.
     fn calls(&self) -> Option<u64> {
         None
     }
 }
 
-/// What a crowd got done.
+/// The result of a concurrent load.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// Questions that were answered.
+    /// Number of answers.
     pub asked: u64,
-    /// Until the last answer.
+    /// Time until the last answer.
     pub time: Duration,
 }
 
-/// Keeps [`IN_FLIGHT`] questions in flight for this long.
+/// Keeps [`IN_FLIGHT`] requests in flight for this long.
 pub async fn crowd(caller: &Arc<impl Caller>, time: Duration) -> io::Result<Done> {
     let over = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
@@ -65,7 +65,7 @@ async fn keep_asking(caller: Arc<impl Caller>, task: usize, over: Arc<AtomicBool
     Ok(turn)
 }
 
-/// Asks one question after the other, and says how long each took.
+/// Sends one request after the other, and returns the time of each.
 pub async fn one_by_one(
     caller: &impl Caller,
     turns: impl Iterator<Item = u64>,

@@ -1,4 +1,4 @@
-//! What is asked: the baseline, and all that is held against it.
+//! The workloads: the baseline, and the cases that are compared with it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use super::keys::Keys;
 use super::ours::{self, OneLimit, Slots, ThreeLimits};
 use super::trial::{Sample, measure};
 
-/// Keys in most cases.
+/// Number of keys in most cases.
 pub const MANY: usize = 10_000;
 
-/// Keys that have nothing left.
+/// Number of exhausted keys.
 pub const DRAINED: usize = 100;
 
-/// Something to ask, with [`IN_FLIGHT`](super::IN_FLIGHT) questions at a time.
+/// A workload with [`IN_FLIGHT`](super::IN_FLIGHT) concurrent requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// One call for each decision, of the least script that limits.
+    /// One call per decision, with the shortest script that limits.
     Baseline,
-    /// One call for each decision, of Tollgate's script.
+    /// One call per decision, with Tollgate's script.
     OwnScript,
     /// Ten thousand keys.
     ManyKeys,
-    /// One key for all.
+    /// One key.
     HotKey,
-    /// Keys that have nothing left.
+    /// Exhausted keys.
     Refused,
-    /// Three limits in one request.
+    /// Three limits per request.
     ThreeLimits,
-    /// Another algorithm.
+    /// Fixed window.
     FixedWindow,
-    /// Another algorithm.
+    /// Sliding window.
     SlidingWindow,
-    /// Another algorithm.
+    /// Sliding log.
     SlidingLog,
-    /// A slot taken and given back.
+    /// A slot is acquired and released.
     Slots,
 }
 
 impl Case {
-    /// All that are held against the baseline, in the order of the table.
+    /// All cases that are compared with the baseline, in the order of the table.
     pub const COMPARED: [Self; 9] = [
         Self::OwnScript,
         Self::ManyKeys,
@@ -55,7 +55,7 @@ impl Case {
         Self::Slots,
     ];
 
-    /// As it stands in the table.
+    /// Returns the name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -71,7 +71,7 @@ impl Case {
         }
     }
 
-    /// What it is.
+    /// Returns a description.
     pub const fn remark(self) -> &'static str {
         match self {
             Self::Baseline => "one EVALSHA for each decision, TIME + GET + SET: what ratios are against",
@@ -89,7 +89,7 @@ impl Case {
         }
     }
 
-    /// Measures it on a Redis that has forgotten all keys.
+    /// Measures the case on a Redis without keys.
     pub async fn measure(self, redis: &Instance, time: Duration) -> io::Result<Sample> {
         redis.forget().await?;
         let keys = Keys::new(match self {

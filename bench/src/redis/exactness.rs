@@ -1,7 +1,7 @@
-//! Several processes, one budget: what they admit together is exactly what there was.
+//! Checks that several processes with one allowance admit exactly its size.
 //!
-//! The processes are this program, started again. Each gets ready, waits for the word
-//! to go, asks everything at once and says how much was admitted.
+//! The processes are instances of this program. Each prepares, waits for a start signal, sends all requests at once
+//! and prints the number of admitted ones.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -15,35 +15,35 @@ use tollgate_store::{Check, Store as _};
 use super::instance::Instance;
 use super::{ours, told};
 
-/// What a process of this kind is started with, before URL and key.
+/// The subcommand of such a process, before URL and key.
 pub const WORD: &str = "spend";
 
-/// Processes.
+/// Number of processes.
 pub const PROCESSES: usize = 3;
 
-/// Questions of each, all at once.
+/// Concurrent requests of each process.
 pub const ASKED: usize = 400;
 
-/// What may be spent: one comes back in 36 seconds, and none before this is over.
+/// The allowance: one unit refills in 36 seconds, which is longer than the measurement.
 const LIMIT: Rate = Rate::per_hour(100);
 
-/// Who was admitted how often.
+/// Admitted requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spent {
-    /// Of each process.
+    /// Admitted requests of each process.
     pub admitted: Vec<u64>,
-    /// How much there was.
+    /// The size of the allowance.
     pub limit: u64,
 }
 
 impl Spent {
-    /// Whether it was all that there was, and no more.
+    /// Whether exactly the allowance was admitted.
     pub fn is_exact(&self) -> bool {
         self.admitted.iter().sum::<u64>() == self.limit
     }
 }
 
-/// Lets several processes spend one budget that nobody has touched.
+/// Lets several processes consume an unused allowance.
 pub fn measure(redis: &Instance, round: usize) -> io::Result<Spent> {
     let mut processes = Vec::new();
     for _ in 0..PROCESSES {
@@ -93,13 +93,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended is not there to be killed.
+        // Fails if the process has ended, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// One of the processes.
+/// Runs one of the processes.
 pub async fn spend(url: &str, key: &str) -> io::Result<()> {
     let store = Arc::new(ours::connected(url).await?);
     let rule = Arc::new(Rule::new("budget", Bucket::new(LIMIT).map_err(|error| told(&error))?));

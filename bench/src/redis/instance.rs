@@ -1,4 +1,4 @@
-//! A Redis of our own: on a free port, on a core of its own, without persistence.
+//! A Redis server on a free port, on its own core, without persistence.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +13,10 @@ use super::told;
 use crate::process::Family;
 use crate::server::{Server, free_address};
 
-/// Longer than any call takes, on however busy a machine.
+/// Time limit of a call, generous for busy machines.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running Redis. Ends when dropped.
+/// A running Redis server. It is stopped on drop.
 pub struct Instance {
     server: Server,
     client: Client,
@@ -24,19 +24,19 @@ pub struct Instance {
     version: String,
 }
 
-/// What Redis has done so far.
+/// Statistics of a Redis server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Time on a core.
+    /// CPU time.
     pub cpu: Duration,
-    /// Commands, those that scripts ran included; what we ask to know this is not.
+    /// Commands, including those of scripts, without those that read these statistics.
     pub commands: u64,
-    /// Scripts that were called, by hash or by text.
+    /// Script calls, by hash or by text.
     pub scripts: u64,
 }
 
 impl Instance {
-    /// Starts one on this core, with its log in this folder.
+    /// Starts a server on this core, with its log in this folder.
     pub async fn start(core: usize, folder: &Path) -> io::Result<Self> {
         let address = free_address()?;
         let server = Server::start(&command(address, folder), Some(core), address, folder, pong)?;
@@ -51,37 +51,37 @@ impl Instance {
         Ok(Self { version, ..instance })
     }
 
-    /// Where it listens.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The same as a URL.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
-    /// As it says itself.
+    /// Returns the version that the server reports.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Its process.
+    /// Returns the process family.
     pub fn family(&self) -> io::Result<Family> {
         self.server.family()
     }
 
-    /// A connection of the client, as the store makes it.
+    /// Opens a client connection, as the store does.
     pub async fn connect(&self) -> io::Result<MultiplexedConnection> {
         connect(&self.client).await
     }
 
-    /// Forgets all keys. Scripts stay.
+    /// Deletes all keys. Scripts are kept.
     pub async fn forget(&self) -> io::Result<()> {
         self.ask::<String>(cmd("FLUSHALL").arg("SYNC")).await.map(drop)
     }
 
-    /// What it has done so far.
+    /// Returns the statistics so far.
     pub async fn account(&self) -> io::Result<Account> {
         let account = Account::parse(&self.info("cpu").await?, &self.info("commandstats").await?);
         account.ok_or_else(|| io::Error::other("Redis does not say what it did"))
@@ -91,7 +91,7 @@ impl Instance {
         self.ask(cmd("INFO").arg(section)).await
     }
 
-    /// Asks something that is not measured.
+    /// Sends a command that is not measured.
     pub async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> io::Result<T> {
         command.query_async(&mut self.control.clone()).await.map_err(|error| told(&error))
     }
@@ -120,7 +120,7 @@ impl Account {
         Some(account)
     }
 
-    /// What has come on top of an earlier account.
+    /// Returns the difference from earlier statistics.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Account {
     }
 }
 
-/// How one is started at this address, without persistence, in this folder.
+/// Returns the command that starts a server at this address, without persistence, in this folder.
 pub fn command(address: SocketAddr, folder: &Path) -> Command {
     let mut command = Command::new("redis-server");
     command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
@@ -151,7 +151,7 @@ fn field<'t>(info: &'t str, name: &str) -> Option<&'t str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Whether a Redis answers there.
+/// Checks that a Redis server answers.
 fn pong(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(CALL_TIMEOUT))?;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_read_as_redis_writes_it() {
+    fn statistics_of_redis_are_parsed() {
         let cpu = "# CPU\r\nused_cpu_sys:1.250000\r\nused_cpu_user:0.500000\r\nused_cpu_sys_children:9\r\n";
         let commands = "# Commandstats\r\ncmdstat_evalsha:calls=10,usec=7,usec_per_call=0.70\r\n\
                         cmdstat_get:calls=20,usec=1\r\ncmdstat_info:calls=5,usec=1\r\n\

@@ -1,26 +1,26 @@
-//! Whose requests they are: names in an order that nobody can guess, and the same in every run.
+//! Keys in a pseudo-random order that is the same in every run.
 
 use std::sync::Arc;
 
-/// The names that ask, cheap to clone.
+/// The keys, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Keys(Arc<[String]>);
 
 impl Keys {
-    /// So many different ones, all of one length.
+    /// Creates this many different keys of the same length.
     pub fn new(count: usize) -> Self {
         Self((0..count).map(|number| format!("user-{number:05}")).collect())
     }
 
-    /// All of them.
+    /// Returns all keys.
     pub fn all(&self) -> &[String] {
         &self.0
     }
 
-    /// Whose turn it is: each is as likely as any other.
+    /// Returns the key of a request, uniformly distributed.
     pub fn pick(&self, task: usize, turn: u64) -> &str {
         let number = mixed(turn.wrapping_mul(0x1_0000_0001).wrapping_add(task as u64));
-        // The high half of the product: no division, and no bias worth a thought.
+        // The high half of the product: no division, and a negligible bias.
         let at = (u128::from(number) * self.0.len() as u128) >> 64;
         &self.0[usize::try_from(at).unwrap_or_default()]
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::Keys;
 
     #[test]
-    fn every_key_has_about_as_many_turns() {
+    fn keys_are_uniformly_distributed() {
         let keys = Keys::new(100);
         let mut turns = BTreeMap::new();
         for task in 0..256 {

@@ -1,4 +1,4 @@
-//! How long one decision takes when nobody else asks, and how often Redis is asked for it.
+//! Measures the latency of sequential decisions, and their number of calls to Redis.
 
 use std::io;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::keys::Keys;
 use super::ours::{self, OneLimit, ThreeLimits};
 use crate::stopwatch;
 
-/// Questions before it is somebody else's turn: they see the same machine.
+/// Sequential requests before the next caller's turn, so that all see the same machine load.
 const CHUNK: u64 = 100;
 
-/// Questions that prove what one costs.
+/// Requests that are used to count calls.
 const PROOF: u64 = 1_000;
 
-/// One round: each of them asked in turn, a chunk at a time.
+/// One round: each caller in turns, a chunk at a time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
     /// The client without a store, as in the baseline.
@@ -30,14 +30,14 @@ pub struct Round {
     pub three_limits: Latency,
 }
 
-/// How long an answer took.
+/// Latency of answers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of answers.
     pub asked: usize,
-    /// Half of them took at most so long, in microseconds.
+    /// Median, in microseconds.
     pub p50_us: f64,
-    /// And 99 of 100.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
 }
 
@@ -50,7 +50,7 @@ impl Latency {
     }
 }
 
-/// Measures a round, so long for each of them.
+/// Measures a round, with this much time for each caller.
 pub async fn measure(redis: &Instance, time: Duration) -> io::Result<Round> {
     redis.forget().await?;
     let keys = Keys::new(MANY);
@@ -60,7 +60,7 @@ pub async fn measure(redis: &Instance, time: Duration) -> io::Result<Round> {
     let mut took = [Vec::new(), Vec::new(), Vec::new()];
     let (start, mut turn) = (stopwatch::mark(), 0);
     while start.elapsed() < 3 * time {
-        // Whoever comes first brings its script and opens its caches: the first chunk does not count.
+        // The first chunk loads scripts and warms caches, so it does not count.
         if turn == CHUNK {
             took.iter_mut().for_each(Vec::clear);
         }
@@ -74,24 +74,24 @@ pub async fn measure(redis: &Instance, time: Duration) -> io::Result<Round> {
     Ok(Round { bare, one_limit, three_limits })
 }
 
-/// What decisions cost in calls when they come one at a time.
+/// Calls of sequential decisions.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RoundTrips {
-    /// Decisions that were made.
+    /// Number of decisions.
     pub decisions: u64,
     /// Calls, as the store counts them.
     pub calls: u64,
-    /// Scripts called, as Redis counts them.
+    /// Script calls, as Redis counts them.
     pub scripts: u64,
-    /// Calls that brought no answer.
+    /// Failed calls.
     pub failures: u64,
 }
 
-/// Counts what decisions cost that come one at a time.
+/// Counts the calls of sequential decisions.
 pub async fn round_trips(redis: &Instance) -> io::Result<RoundTrips> {
     redis.forget().await?;
     let caller = OneLimit::admitting(redis, ours::everyday()?, Keys::new(MANY)).await?;
-    // The first one may have to bring the script.
+    // The first request may have to load the script.
     caller.ask(0, 0).await?;
     let (before, counted) = (redis.account().await?, caller.store.counters());
     for turn in 0..PROOF {

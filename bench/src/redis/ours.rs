@@ -1,4 +1,4 @@
-//! The store: one limit, three limits, or slots that are taken and given back.
+//! The store: one limit, three limits, or slots that are acquired and released.
 
 use std::io;
 
@@ -14,67 +14,67 @@ use super::instance::{CALL_TIMEOUT, Instance};
 use super::keys::Keys;
 use super::told;
 
-/// What most cases limit each key to: more than any of them gets to spend.
+/// The limit of each key in most cases: more than any case consumes.
 pub const EVERYDAY: Rate = Rate::per_minute(1_000);
 
-/// A limit that nobody reaches, though all spend from it at once.
+/// A shared limit that is never reached.
 const AMPLE: (Rate, u64) = (Rate::per_second(1_000_000), 1_000_000_000);
 
-/// A limit that is soon reached, and gives nothing back meanwhile.
+/// A limit that is reached quickly and does not refill during a run.
 pub const TIGHT: Rate = Rate::per_hour(10);
 
-/// A store of a program that has just been started, connected.
+/// Creates a connected store, as in a program that has just started.
 pub async fn store(redis: &Instance) -> io::Result<RedisStore> {
     connected(&redis.url()).await
 }
 
-/// The same, by the address alone.
+/// Creates a connected store from a URL.
 pub async fn connected(url: &str) -> io::Result<RedisStore> {
     let mut settings = RedisSettings::parse(&[url]).map_err(|error| told(&error))?;
-    // A busy machine makes a number worse; it does not make it wrong.
+    // A busy machine makes a number worse, but must not make it an error.
     settings.deadline = CALL_TIMEOUT;
     let store = RedisStore::new(settings);
     store.connect().await.map_err(|error| told(&error))?;
     Ok(store)
 }
 
-/// [`EVERYDAY`] as a token bucket.
+/// Returns [`EVERYDAY`] as a token bucket.
 pub fn everyday() -> io::Result<Rule> {
     rule("everyday", Bucket::new(EVERYDAY))
 }
 
-/// A limit for all together, which nobody reaches.
+/// Returns a global limit that is never reached.
 pub fn ample() -> io::Result<Rule> {
     let (rate, burst) = AMPLE;
     rule("ample", Bucket::new(rate).and_then(|bucket| bucket.with_burst(burst)))
 }
 
-/// [`TIGHT`] as a token bucket.
+/// Returns [`TIGHT`] as a token bucket.
 pub fn tight() -> io::Result<Rule> {
     rule("tight", Bucket::new(TIGHT))
 }
 
-/// A second limit for each key.
+/// Returns a second limit per key.
 pub fn hourly() -> io::Result<Rule> {
     rule("hourly", Bucket::new(Rate::per_hour(60_000)))
 }
 
-/// [`EVERYDAY`] in windows.
+/// Returns [`EVERYDAY`] as a fixed window.
 pub fn fixed_window() -> io::Result<Rule> {
     rule("fixed window", FixedWindow::epoch(EVERYDAY))
 }
 
-/// [`EVERYDAY`] in a window that moves.
+/// Returns [`EVERYDAY`] as a sliding window.
 pub fn sliding_window() -> io::Result<Rule> {
     rule("sliding window", SlidingWindow::new(EVERYDAY))
 }
 
-/// [`EVERYDAY`] with every request remembered.
+/// Returns [`EVERYDAY`] as a sliding log.
 pub fn sliding_log() -> io::Result<Rule> {
     rule("sliding log", SlidingLog::new(EVERYDAY))
 }
 
-/// More slots for each key than there are requests at a time.
+/// Returns a limit with more slots per key than there are concurrent requests.
 pub fn slots() -> io::Result<Rule> {
     rule("slots", Concurrency::new(1_000, Span::from_secs(60)))
 }
@@ -91,25 +91,25 @@ async fn decide(store: &RedisStore, checks: &[Check<'_>], admitted: bool) -> io:
     Err(io::Error::other(format!("{} should have answered otherwise: {answer:?}", checks[0].rule.name)))
 }
 
-/// One limit.
+/// Requests with one limit.
 pub struct OneLimit {
-    /// Who decides.
+    /// The store.
     pub store: RedisStore,
-    /// By what.
+    /// The rule.
     pub rule: Rule,
-    /// On whom.
+    /// The keys.
     pub keys: Keys,
-    /// And always so.
+    /// The expected verdict.
     pub admitted: bool,
 }
 
 impl OneLimit {
-    /// A limit with room for all.
+    /// Creates a caller whose requests are all admitted.
     pub async fn admitting(redis: &Instance, rule: Rule, keys: Keys) -> io::Result<Self> {
         Ok(Self { store: store(redis).await?, rule, keys, admitted: true })
     }
 
-    /// A limit whose keys have nothing left.
+    /// Creates a caller whose keys are exhausted.
     pub async fn refusing(redis: &Instance, keys: Keys) -> io::Result<Self> {
         let it = Self { store: store(redis).await?, rule: tight()?, keys, admitted: false };
         for key in it.keys.all() {
@@ -130,7 +130,7 @@ impl Caller for OneLimit {
     }
 }
 
-/// Two limits for each key and one for all together, in one request.
+/// Requests with two limits per key and a global one.
 pub struct ThreeLimits {
     store: RedisStore,
     each: [Rule; 2],
@@ -139,7 +139,7 @@ pub struct ThreeLimits {
 }
 
 impl ThreeLimits {
-    /// With room for all.
+    /// Creates a caller whose requests are all admitted.
     pub async fn admitting(redis: &Instance, keys: Keys) -> io::Result<Self> {
         Ok(Self { store: store(redis).await?, each: [everyday()?, hourly()?], all: ample()?, keys })
     }
@@ -158,7 +158,7 @@ impl Caller for ThreeLimits {
     }
 }
 
-/// A slot that is taken and given back: two questions, counted as one.
+/// Requests that acquire and release a slot: two calls, counted as one.
 pub struct Slots {
     store: RedisStore,
     rule: Rule,
@@ -166,7 +166,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// With slots for all.
+    /// Creates a caller whose requests are all admitted.
     pub async fn admitting(redis: &Instance, keys: Keys) -> io::Result<Self> {
         Ok(Self { store: store(redis).await?, rule: slots()?, keys })
     }

@@ -1,4 +1,4 @@
-//! What came of it: rows, latencies, exactness, bars, and where all of it was measured.
+//! The report: rows, latencies, exactness, bars, and the conditions of the measurement.
 
 mod bars;
 mod table;
@@ -11,45 +11,45 @@ use super::latency::{Latency, Round, RoundTrips};
 use super::trial::Sample;
 use crate::report::{Bar, Machine, median};
 
-/// Under what conditions.
+/// The conditions of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Of Redis, as it says itself.
+    /// Version of Redis.
     pub redis: String,
-    /// Questions at a time.
+    /// Concurrent requests.
     pub in_flight: usize,
-    /// Seconds of each measurement.
+    /// Seconds per measurement.
     pub seconds: f64,
 }
 
 /// A case, and the baseline right before it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
-    /// One plain call for each decision.
+    /// The baseline: one plain call per decision.
     pub baseline: Sample,
-    /// What is held against it.
+    /// The case.
     pub sample: Sample,
 }
 
 /// One case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which.
+    /// Name of the case.
     pub case: &'static str,
-    /// Of each number, the median of the rounds that nobody disturbed; of all, if there are none.
+    /// Medians of the undisturbed rounds; of all rounds if there are none.
     pub median: Sample,
-    /// Decisions in a second over those of the baseline; the median over rounds.
+    /// Decisions per second relative to the baseline; the median over rounds.
     pub times_baseline: f64,
-    /// The baseline's CPU of Redis for each decision over that of the case; likewise.
+    /// Redis CPU time per decision of the baseline relative to the case; the median over rounds.
     pub redis_cpu_saved: f64,
     /// Each round.
     pub rounds: Vec<Pair>,
 }
 
 impl Row {
-    /// A row, from its rounds.
+    /// Creates a row from its rounds.
     pub fn new(case: Case, rounds: Vec<Pair>) -> Self {
         let counted = calm(&rounds);
         let ratio = |of: fn(&Pair) -> f64| median(counted.iter().map(of));
@@ -67,7 +67,7 @@ impl Row {
     }
 }
 
-/// Rounds that nobody disturbed; all, if there are none.
+/// Returns the undisturbed rounds; all rounds if there are none.
 fn calm(rounds: &[Pair]) -> Vec<Pair> {
     let calm: Vec<Pair> = rounds.iter().filter(|it| is_calm(it)).copied().collect();
     if calm.is_empty() { rounds.to_vec() } else { calm }

@@ -1,4 +1,4 @@
-//! One measurement of a crowd: what it got done, and what that cost on either core.
+//! One measurement of a concurrent load: its decisions, and the CPU time of both sides.
 
 use std::io;
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use super::instance::{Account, Instance};
 use crate::process::{are_disturbing, others};
 use crate::stopwatch;
 
-/// A share of the time that goes by before anything counts.
+/// The warm-up is the time of the measurement divided by this.
 const WARM_UP: u32 = 8;
 
-/// What one measurement came to.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sample {
-    /// Decisions that were made.
+    /// Number of decisions.
     pub decisions: u64,
-    /// Decisions in a second.
+    /// Decisions per second.
     pub per_second: f64,
-    /// Redis' time on its core for each, in microseconds.
+    /// CPU time of Redis per decision, in microseconds.
     pub redis_cpu_us: f64,
-    /// Ours.
+    /// CPU time of the client per decision, in microseconds.
     pub client_cpu_us: f64,
-    /// Decisions for each call to Redis; nothing where there was no call.
+    /// Decisions per call to Redis; `None` if there was no call.
     pub per_call: Option<f64>,
-    /// Commands that Redis ran for each decision, those inside of scripts included.
+    /// Redis commands per decision, including those of scripts.
     pub commands: f64,
     /// Share of the time that Redis used its core.
     pub redis_busy: f64,
-    /// Share of the time that Redis or we could run and had no core: others were at work.
+    /// Share of the time that Redis or the client was runnable without a core, because of other programs.
     pub waited: f64,
     /// Cores that other programs used meanwhile.
     pub others: f64,
 }
 
 impl Sample {
-    /// Whether other programs took time from Redis or from us.
+    /// Whether other programs took time from Redis or from the client.
     pub fn is_disturbed(&self) -> bool {
         are_disturbing(self.waited, self.others)
     }
 }
 
-/// How things stand, before and after.
+/// Counters, read before and after a load.
 struct Reading {
     redis: Account,
     redis_waited: Duration,
@@ -67,7 +67,7 @@ impl Reading {
     }
 }
 
-/// Lets a crowd ask for so long, and reads the meters before and after.
+/// Runs a concurrent load for this long, and reads the counters before and after.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub async fn measure(redis: &Instance, caller: Arc<impl Caller>, time: Duration) -> io::Result<Sample> {
     crowd(&caller, time / WARM_UP).await?;

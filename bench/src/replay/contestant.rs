@@ -1,4 +1,4 @@
-//! Who reads a log, and what that took.
+//! The programs that read a log, and their measurements.
 
 use std::fs;
 use std::io;
@@ -10,33 +10,33 @@ use serde_json::Value;
 
 use crate::stopwatch;
 
-/// The policy that is replayed: what most people begin with.
+/// The replayed policy, a typical first one.
 const POLICY: &str = "limits:\n  - name: per-client\n    by: ip\n    bucket: 100/minute\n";
 
 /// A program that reads logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contestant {
-    /// `tollgate replay`, which decides on every request.
+    /// `tollgate replay`, which decides every request.
     Tollgate,
-    /// Debian's goaccess, which counts them.
+    /// Debian's goaccess, which counts requests.
     Goaccess,
 }
 
-/// What one reading took.
+/// The measurement of one run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ReadOptions {
-    /// From start to end.
+    /// Wall time in seconds.
     pub seconds: f64,
-    /// The most memory that was resident.
+    /// The peak resident memory.
     pub peak_bytes: u64,
 }
 
 impl Contestant {
-    /// In the order of the table.
+    /// All programs, in the order of the table.
     pub const ALL: [Self; 2] = [Self::Tollgate, Self::Goaccess];
 
-    /// As the table has it.
+    /// Returns the name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tollgate => "tollgate",
@@ -44,10 +44,10 @@ impl Contestant {
         }
     }
 
-    /// Reads a log of so many lines, in a folder for what comes of it. An error if not all of it was read.
+    /// Reads a log of this many lines, with output in `folder`. Returns an error if not all lines were read.
     pub fn read(self, tollgate: &Path, log: &Path, lines: usize, folder: &Path) -> io::Result<ReadOptions> {
         let (answer, peak) = (folder.join(self.name()).with_extension("json"), folder.join("peak"));
-        // GNU time says what the kernel counted as the most memory.
+        // GNU time reports the peak memory that the kernel counted.
         let mut command = Command::new("time");
         command.arg("--format=%M").arg("--output").arg(&peak).stdin(Stdio::null()).stderr(Stdio::piped());
         match self {
@@ -82,7 +82,7 @@ impl Contestant {
         Ok(ReadOptions { seconds: elapsed.as_secs_f64(), peak_bytes: kib * 1_024 })
     }
 
-    /// Requests and skipped lines, as its answer says.
+    /// Returns the requests and skipped lines that the program reports.
     fn counted(self, answer: &Value) -> Option<(u64, u64)> {
         let (requests, skipped) = match self {
             Self::Tollgate => ("/requests", "/skipped_lines"),

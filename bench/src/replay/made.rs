@@ -1,4 +1,4 @@
-//! A log as a server in front of a shop would write it: the same in every run.
+//! Generates a log like that of a web shop, the same in every run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use crate::zipf::{Rng, Zipf, mixed};
 
-/// Who asks, by their weight of Zipf.
+/// Number of clients, with Zipf weights.
 const CLIENTS: usize = 20_000;
 
-/// What is asked for, by its weight of Zipf.
+/// Number of pages, with Zipf weights.
 const PAGES: usize = 5_000;
 
-/// Requests in a second.
+/// Requests per second.
 const RATE: usize = 40;
 
 const AGENTS: [&str; 4] = [
@@ -22,12 +22,12 @@ const AGENTS: [&str; 4] = [
     "curl/8.5.0",
 ];
 
-/// Writes so many lines in the combined format. One in five is a second late, as lines of several workers are.
+/// Writes this many lines in the combined format. One in five is a second late, as with several workers.
 pub fn write(path: &Path, lines: usize) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     let (mut clients, mut pages, mut rng) = (Zipf::new(CLIENTS), Zipf::new(PAGES), Rng::new());
     for line in 0..lines {
-        // From the second minute of a March on: none is before its start.
+        // Starts in the second minute of a March, so that late lines stay in the month.
         let second = 60 + line / RATE - usize::from(rng.below(5) == 0);
         let [a, b, c, ..] = mixed(clients.next().unwrap_or(0) as u64).to_le_bytes();
         let page = pages.next().unwrap_or(0);
@@ -45,5 +45,5 @@ pub fn write(path: &Path, lines: usize) -> io::Result<()> {
     file.flush()
 }
 
-/// More lines would end in April.
+/// The most lines: more would reach into April.
 pub const MAX_LINES: usize = 30 * 86_400 * RATE;

@@ -1,4 +1,4 @@
-//! What came of it: rows, bars, and where all of it was measured.
+//! The report: rows, bars, and the conditions of the measurement.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 use super::{Contestant, ReadOptions};
 use crate::report::{Bar, Machine, median};
 
-/// One contestant on one size.
+/// One program on one log size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Lines of the log.
     pub lines: usize,
-    /// Who.
+    /// The program.
     pub contestant: Contestant,
-    /// Each time.
+    /// All rounds.
     pub rounds: Vec<ReadOptions>,
-    /// The median of them.
+    /// The median of the rounds.
     pub lines_per_second: f64,
-    /// The largest of them.
+    /// The largest of the rounds.
     pub peak_bytes: u64,
 }
 
 impl Row {
-    /// From all its rounds.
+    /// Creates a row from its rounds.
     #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub fn new(lines: usize, contestant: Contestant, rounds: Vec<ReadOptions>) -> Self {
         let lines_per_second = lines as f64 / median(rounds.iter().map(|it| it.seconds));
@@ -32,21 +32,21 @@ impl Row {
     }
 }
 
-/// A whole run.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplayReport {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// As goaccess says it.
+    /// Version of goaccess.
     pub goaccess: String,
-    /// In the order of the table.
+    /// Rows in the order of the table.
     pub rows: Vec<Row>,
-    /// What was promised, and what came of it.
+    /// Targets and results.
     pub bars: Vec<Bar>,
 }
 
 impl ReplayReport {
-    /// A run, from its rows: those of the small log, then those of the large one.
+    /// Creates the report from its rows: those of the small log, then those of the large one.
     pub fn new(machine: Machine, goaccess: String, rows: Vec<Row>) -> Self {
         let bars = bars(&rows);
         Self { machine, goaccess, rows, bars }

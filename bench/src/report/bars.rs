@@ -1,33 +1,33 @@
-//! What was promised, and what came of it.
+//! Targets and results.
 //!
-//! Printed, never enforced: a busy machine must not fail a build.
+//! They are printed and never enforced: a busy machine must not fail a build.
 
 use serde::Serialize;
 
 use super::{Row, ns};
 
-/// One promise.
+/// A target and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
-    /// What it is about.
+    /// Description.
     pub what: &'static str,
-    /// What was measured; nothing if the run left it out.
+    /// The measured value; `None` if the run did not measure it.
     pub got: Option<f64>,
     /// The bound.
     pub bound: f64,
-    /// Which side of the bound is good.
+    /// The side of the bound that meets the target.
     pub good: Side,
-    /// Whether it was kept.
+    /// Whether the target was met.
     pub met: Option<bool>,
 }
 
 impl Bar {
-    /// Good at the bound or above.
+    /// Creates a target that is met at the bound or above.
     pub fn at_least(bound: f64, what: &'static str, got: Option<f64>) -> Self {
         Self { what, got, bound, good: Side::AtLeast, met: got.map(|got| got >= bound) }
     }
 
-    /// Good at the bound or below.
+    /// Creates a target that is met at the bound or below.
     pub fn at_most(bound: f64, what: &'static str, got: Option<f64>) -> Self {
         Self { what, got, bound, good: Side::AtMost, met: got.map(|got| got <= bound) }
     }

@@ -1,24 +1,24 @@
-//! Where a number was taken. It means little anywhere else.
+//! The machine of a measurement. Numbers of different machines are not comparable.
 
 use std::process::Command;
 
 use serde::Serialize;
 
-/// Where a run took place, and of what.
+/// The machine, the compiler and the commit of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the processor.
     pub processor: String,
-    /// Cores this program may use.
+    /// Cores that this program may use.
     pub cores: usize,
-    /// The compiler.
+    /// Version of the compiler.
     pub rustc: String,
-    /// The commit that was measured; `+` when the tree had changes.
+    /// The measured commit; with `+` if the tree had changes.
     pub commit: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Reads the properties of this machine.
     pub fn here() -> Self {
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name =
@@ -33,7 +33,7 @@ impl Machine {
     }
 }
 
-/// What a program says; nothing when it is not there.
+/// Returns the output of a program; empty if it does not exist.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -1,4 +1,4 @@
-//! A run as people read it.
+//! Prints a run as a table.
 
 use std::fmt;
 

@@ -1,42 +1,41 @@
-//! The rounds of one server in one case, and ratios between two of them.
+//! The rounds of one server in one case, and ratios between rows.
 //!
-//! A ratio is taken within each round, between neighbours in time, and of the
-//! rounds the median counts: a machine that slows down for a while slows both.
-//! A round in which other programs were at work says nothing, and is left out.
+//! A ratio is taken within each round, between measurements that are close in time, and the median of the rounds
+//! counts: a machine that slows down for a while slows both. Disturbed rounds are left out.
 
 use serde::Serialize;
 
 use super::Sample;
 use crate::report::median;
 
-/// Below this share of a core, a contestant was held back by the load.
+/// Below this share of a core, the load was the bottleneck.
 const MIN_BUSY_SHARE: f64 = 0.95;
 
 /// One contestant in one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it was put to.
+    /// Name of the case.
     pub case: &'static str,
-    /// Who.
+    /// Name of the contestant.
     pub subject: &'static str,
-    /// Of each number, the median of the rounds that nobody disturbed; of all, if there are none.
+    /// Medians of the undisturbed rounds; of all rounds if there are none.
     pub median: Sample,
     /// Each round.
     pub rounds: Vec<Sample>,
 }
 
-/// A case, and who in it.
+/// A case and a contestant.
 pub type Entry = (&'static str, &'static str);
 
 impl Row {
-    /// A row, from its rounds.
+    /// Creates a row from its rounds.
     pub fn new((case, subject): Entry, rounds: Vec<Sample>) -> Self {
         let calm: Vec<Sample> = rounds.iter().filter(|it| !it.is_disturbed()).copied().collect();
         let median = Sample::median(if calm.is_empty() { &rounds } else { &calm });
         Self { case, subject, median, rounds }
     }
 
-    /// What a reader should know of it.
+    /// Returns a remark for readers of the table, if needed.
     pub fn remark(&self) -> Option<String> {
         let Self { case, subject, median, .. } = self;
         if median.is_disturbed() {
@@ -57,7 +56,7 @@ impl Row {
     }
 }
 
-/// How many times one row's number is another's; nothing if either was not measured in calm.
+/// Returns the ratio of a number between two rows; `None` if either has no undisturbed round.
 pub fn ratio(rows: &[Row], over: Entry, under: Entry, number: fn(&Sample) -> f64) -> Option<f64> {
     let find = |(case, subject): Entry| rows.iter().find(|it| it.case == case && it.subject == subject);
     let rounds = find(over)?.rounds.iter().zip(&find(under)?.rounds);
@@ -74,14 +73,14 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_a_round() {
-        // The machine is half as fast in the second round: for both.
+        // The machine is half as fast in the second round, for both.
         let rows = [row(OURS, [90.0, 45.0, 99.0]), row(THEIRS, [100.0, 50.0, 100.0])];
         check(&rows, Some(0.9));
         assert_eq!(ratio(&rows, OURS, ("refused", "nginx"), |it| it.per_second), None, "not measured");
     }
 
     #[test]
-    fn a_round_with_others_at_work_says_nothing() {
+    fn disturbed_rounds_are_ignored() {
         let mut rows = [row(OURS, [9.0, 5.0, 9.0]), row(THEIRS, [10.0; 3])];
         rows[0].rounds[0].others = 0.5;
         rows[1].rounds[2].waited = 0.5;
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_told_what_a_number_is_worth() {
+    fn remarks_explain_unreliable_numbers() {
         assert_eq!(row(OURS, [1.0; 3]).remark(), None);
         let mut held_back = row(OURS, [1.0; 3]);
         held_back.median.busy = 0.5;

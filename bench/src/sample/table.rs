@@ -1,10 +1,10 @@
-//! Rows as people read them.
+//! Prints rows as a table.
 
 use std::fmt;
 
 use super::Row;
 
-/// The table of a run, case by case.
+/// The table of a run, by case.
 pub struct Rows<'r>(pub &'r [Row]);
 
 impl fmt::Display for Rows<'_> {

@@ -1,4 +1,4 @@
-//! Who is asked what, and how each is started.
+//! The servers, their requests, and how they are started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use super::question::resp::{Dialect, Resp};
 use super::question::{Question, said};
 use crate::redis::instance;
 
-/// Cases, in the order of the table.
+/// RESP, one request in flight per connection. The cases are in the order of the table.
 pub const RESP_1: &str = "resp_p1";
-/// Sixteen questions in flight on a connection.
+/// RESP, sixteen requests in flight per connection.
 pub const RESP_16: &str = "resp_p16";
-/// With wrk.
+/// HTTP, with wrk.
 pub const HTTP: &str = "http";
-/// With h2load.
+/// gRPC, with h2load.
 pub const GRPC: &str = "grpc";
 
-/// Where the programs are.
+/// Paths of the programs.
 pub struct Programs {
     /// `tollgate`.
     pub tollgate: PathBuf,
@@ -28,25 +28,25 @@ pub struct Programs {
     pub throttlecrab: PathBuf,
 }
 
-/// A server that is asked something.
+/// A server and its requests.
 pub struct Contestant {
-    /// In which case.
+    /// Name of the case.
     pub case: &'static str,
-    /// As it stands in the table.
+    /// Name in the table.
     pub subject: &'static str,
-    /// What it is asked.
+    /// The requests.
     pub question: Box<dyn Question>,
     server: Kind,
 }
 
-/// A program, and which of its surfaces is asked.
+/// A program and one of its surfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     TollgateResp,
     TollgateApi,
-    /// Under limits of a policy.
+    /// With limits of a policy.
     TollgateRls,
-    /// Under limits of a file of envoyproxy/ratelimit's.
+    /// With limits of an envoyproxy/ratelimit file.
     TollgateEnvoy,
     ThrottlecrabResp,
     ThrottlecrabHttp,
@@ -55,7 +55,7 @@ enum Kind {
 }
 
 impl Contestant {
-    /// All of them. Within a case, those that a bar compares are neighbours in time.
+    /// Returns all contestants. Within a case, contestants that a bar compares are adjacent in time.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for (case, pipeline) in [(RESP_1, 1), (RESP_16, 16)] {
@@ -86,7 +86,7 @@ impl Contestant {
         all
     }
 
-    /// How it is started at an address, with its files in this folder.
+    /// Returns the command that starts the server at an address, with its files in this folder.
     pub fn command(&self, programs: &Programs, at: SocketAddr, folder: &Path) -> io::Result<Command> {
         let throttlecrab = |surface| Ok(throttlecrab(&programs.throttlecrab, surface, at));
         let under = |policy: &str, surface| {
@@ -116,7 +116,7 @@ impl Contestant {
     }
 }
 
-/// `tollgate serve` with one surface: the others are off, and one thread answers.
+/// Returns `tollgate serve` with one surface enabled and one thread.
 fn tollgate(program: &Path, surface: &str, at: SocketAddr) -> Command {
     let mut command = Command::new(program);
     command.arg("serve").args(["--set", "gateway.workers=1"]);
@@ -127,7 +127,7 @@ fn tollgate(program: &Path, surface: &str, at: SocketAddr) -> Command {
     command
 }
 
-/// throttlecrab-server with one surface, as it comes, and no log but of errors.
+/// Returns throttlecrab-server with one surface, in its default configuration, with only errors logged.
 fn throttlecrab(program: &Path, surface: &str, at: SocketAddr) -> Command {
     let mut command = Command::new(program);
     command.arg(format!("--{surface}"));
@@ -138,7 +138,7 @@ fn throttlecrab(program: &Path, surface: &str, at: SocketAddr) -> Command {
 }
 
 impl Programs {
-    /// What they say of themselves.
+    /// Returns the versions that the programs print.
     pub fn versions(&self) -> io::Result<Vec<(&'static str, String)>> {
         let version = |program: &Path| {
             let mut command = Command::new(program);

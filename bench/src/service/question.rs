@@ -1,8 +1,8 @@
-//! What is asked: may this key have one more?
+//! The request of the service benchmark: charge one unit of a key.
 //!
-//! Every server is asked under two limits. One is ample: the load cannot reach it, and what
-//! is left of it tells afterwards how often a key was charged, since hardly anything
-//! comes back during a run. The other is small, and proves that the server refuses.
+//! Every server has two limits. One is ample: the load cannot exhaust it, and its remaining units tell how often a
+//! key was charged, because almost nothing refills during a run. The other is small, and proves that the server
+//! refuses.
 
 pub mod grpc;
 pub mod http;
@@ -17,52 +17,52 @@ use std::time::Duration;
 
 use crate::sample::Pace;
 
-/// Keys that a load asks about in turn, where its generator can ask about more than one.
+/// Number of keys of a load, if its generator supports several.
 pub const KEYS: u64 = 100_000;
 
-/// Longer than an answer takes.
+/// Time limit of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So many units in so many seconds, all of them at once if they are there.
+/// A number of units per period, all of which may be used at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The units.
     pub units: u64,
-    /// The seconds.
+    /// The period in seconds.
     pub seconds: u64,
 }
 
 impl Limit {
-    /// More than a load asks for about one of its many keys. One comes back in a hundred seconds.
+    /// More than a load requests for one of its many keys. One unit refills in a hundred seconds.
     pub const AMPLE: Self = Self { units: 1_000_000, seconds: 100_000_000 };
-    /// More than a load asks for about its only key. One comes back in ten seconds.
+    /// More than a load requests for its only key. One unit refills in ten seconds.
     pub const AMPLE_FOR_ALL: Self = Self { units: 10_000_000, seconds: 100_000_000 };
-    /// Spent after two.
+    /// Exhausted after two requests.
     pub const SMALL: Self = Self { units: 2, seconds: 86_400 };
 
-    /// As a policy writes a bucket.
+    /// Formats the limit as a bucket of a policy.
     pub fn bucket(self) -> String {
         format!("{}/{}s", self.units, self.seconds)
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether it may.
+    /// Whether the request was admitted.
     pub admitted: bool,
-    /// How many more it may have.
+    /// Remaining units.
     pub left: u64,
-    /// Of the answer, with its head where it has one.
+    /// Bytes of the response, including its head.
     pub bytes: usize,
 }
 
-/// How much a load asks.
+/// The amount of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
-    /// About so long.
+    /// Approximate seconds.
     pub seconds: u64,
-    /// If so many are answered in a second: some generators are told a number of requests.
+    /// Expected responses per second, for generators that need a number of requests.
     pub per_second: f64,
 }
 
@@ -74,41 +74,41 @@ impl Amount {
     }
 }
 
-/// A way to ask.
+/// A protocol and its request.
 pub trait Question {
-    /// What has to be told to a server before it can be asked.
+    /// Sets up the server before the first request.
     fn prepare(&self, _server: SocketAddr) -> io::Result<()> {
         Ok(())
     }
 
-    /// The limit of the load.
+    /// Returns the limit of the load.
     fn ample(&self) -> Limit {
         Limit::AMPLE
     }
 
-    /// Over how many keys the load spreads its requests.
+    /// Returns the number of keys of the load.
     fn keys(&self) -> u64 {
         KEYS
     }
 
-    /// Whether anything is ever refused; else this is a yardstick and no limiter.
+    /// Whether the server can refuse; if not, it is a yardstick instead of a limiter.
     fn refuses(&self) -> bool {
         true
     }
 
-    /// Asks once, under the ample limit or the small one.
+    /// Sends one request, under the ample or the small limit.
     fn ask(&self, server: SocketAddr, limit: Limit, key: &str) -> io::Result<Answer>;
 
-    /// Asks very often, under the ample limit. Fails if anything but answers came back.
+    /// Sends a load, under the ample limit. Returns an error for any unexpected response.
     fn load(&self, server: SocketAddr, amount: Amount, folder: &Path) -> io::Result<Pace>;
 }
 
-/// A key of the load, by its number: as redis-benchmark writes them.
+/// Returns a key of the load, in the format of redis-benchmark.
 pub fn key(number: u64) -> String {
     format!("key:{number:012}")
 }
 
-/// Sends something on a connection of its own.
+/// Sends bytes on a new connection.
 fn send(server: SocketAddr, bytes: &[u8]) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -116,14 +116,14 @@ fn send(server: SocketAddr, bytes: &[u8]) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends something, and reads all that comes until the server ends the connection.
+/// Sends bytes, and reads until the server closes the connection.
 fn exchange(server: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     send(server, bytes)?.read_to_end(&mut answer)?;
     Ok(answer)
 }
 
-/// What a program prints, if it ends well.
+/// Returns the output of a program that succeeds.
 pub(super) fn said(mut command: Command) -> io::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output();
@@ -136,7 +136,7 @@ pub(super) fn said(mut command: Command) -> io::Result<String> {
     Err(io::Error::other(format!("{name} ended with {}:\n{said}{complaint}", output.status)))
 }
 
-/// What does not answer the question.
+/// Returns the error for an unexpected response.
 fn surprise(answer: &impl std::fmt::Debug) -> io::Error {
     io::Error::other(format!("not an answer: {answer:?}"))
 }

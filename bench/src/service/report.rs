@@ -1,4 +1,4 @@
-//! What came of it: rows, bars, and where all of it was measured.
+//! The report: rows, bars, and the conditions of the measurement.
 
 mod bars;
 
@@ -10,35 +10,35 @@ use serde::Serialize;
 use crate::report::{Bar, Machine};
 use crate::sample::{Row, Rows};
 
-/// Under what conditions.
+/// The conditions of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Of the contestants and of the load generators, as they say themselves.
+    /// Versions of the contestants and of the load generators, as they print them.
     pub versions: BTreeMap<&'static str, String>,
-    /// Seconds of load in each round.
+    /// Seconds of load per round.
     pub seconds: u64,
 }
 
-/// A whole run.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServiceReport {
-    /// Under what conditions.
+    /// The conditions.
     #[serde(flatten)]
     pub setting: Setting,
-    /// In the order of the table.
+    /// Rows in the order of the table.
     pub rows: Vec<Row>,
-    /// For each case: Tollgate's requests in a second over a subject's.
+    /// For each case: Tollgate's requests per second relative to each subject's.
     pub ratios: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
-    /// What was promised, and what came of it.
+    /// Targets and results.
     pub bars: Vec<Bar>,
-    /// What a reader should know of this run.
+    /// Remarks on this run.
     pub remarks: Vec<String>,
 }
 
 impl ServiceReport {
-    /// A run, from what was measured.
+    /// Creates the report from measurements.
     pub fn new(setting: Setting, rows: Vec<Row>, mut remarks: Vec<String>) -> Self {
         remarks.extend(rows.iter().filter_map(Row::remark));
         let mut ratios: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();

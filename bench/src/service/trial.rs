@@ -1,4 +1,4 @@
-//! One measurement, and the proof that it measured what it says.
+//! One measurement, with checks that it measured the intended work.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -10,34 +10,34 @@ use crate::cores::Cores;
 use crate::sample::Sample;
 use crate::server::{Server, free_address};
 
-/// Seconds of load before anything counts, and the pace that is expected of it, for generators
-/// that want a number. The warm-up then tells the real one.
+/// Warm-up load: its seconds, and the assumed rate, for load generators that need a number of requests. The warm-up
+/// then determines the real rate.
 const WARM_UP: Amount = Amount { seconds: 1, per_second: 30_000.0 };
 
-/// Of many keys, so many are looked at.
+/// The most keys that are checked after a load.
 const MAX_CHECKED_KEYS: u64 = 500;
 
-/// What all measurements of a run share.
+/// Settings that all measurements of a run share.
 pub struct Track {
-    /// Who runs where.
+    /// Core assignment.
     pub cores: Cores,
-    /// What is run.
+    /// The programs.
     pub programs: Programs,
-    /// For configurations and logs.
+    /// Folder of configurations and logs.
     pub folder: PathBuf,
-    /// How long a load takes.
+    /// Seconds of load.
     pub seconds: u64,
 }
 
 impl Track {
-    /// Measures a contestant, again if others disturbed it, and takes the calmest.
+    /// Measures a contestant, repeats disturbed measurements, and returns the least disturbed one.
     pub fn measure(&self, contestant: &Contestant) -> io::Result<Sample> {
         let Contestant { case, subject, .. } = contestant;
         Sample::calmest(|| self.measure_once(contestant))
             .map_err(|error| io::Error::other(format!("{case}, {subject}: {error}")))
     }
 
-    /// Starts a contestant, proves that it limits, measures it, and proves that it did what it was asked.
+    /// Starts a contestant, checks that it limits, measures it, and checks that it charged every request.
     fn measure_once(&self, contestant: &Contestant) -> io::Result<Sample> {
         let folder = self.folder.join(format!("{}_{}", contestant.case, contestant.subject));
         fs::create_dir_all(&folder)?;
@@ -60,7 +60,7 @@ fn connects(address: SocketAddr) -> io::Result<()> {
     TcpStream::connect(address).map(drop)
 }
 
-/// Wants the small limit to admit two and to refuse the third; gives the first answer.
+/// Checks that the small limit admits two requests and refuses the third; returns the first answer.
 fn refuses(question: &dyn Question, server: SocketAddr) -> io::Result<Answer> {
     let ask = || question.ask(server, Limit::SMALL, "small");
     let first = ask()?;
@@ -73,7 +73,7 @@ fn refuses(question: &dyn Question, server: SocketAddr) -> io::Result<Answer> {
     Ok(first)
 }
 
-/// Wants the keys to have been charged as often as the load has asked.
+/// Checks that the keys were charged as often as the load sent requests.
 fn has_charged(question: &dyn Question, server: SocketAddr, asked: u64) -> io::Result<()> {
     let (keys, ample) = (question.keys(), question.ample());
     let looked_at = keys.min(MAX_CHECKED_KEYS);
@@ -83,7 +83,7 @@ fn has_charged(question: &dyn Question, server: SocketAddr, asked: u64) -> io::R
         if !answer.admitted {
             return Err(io::Error::other(format!("an ample limit refuses: {answer:?}")));
         }
-        // Without this question itself.
+        // Without the request that reads the count.
         charged += ample.units.saturating_sub(answer.left + 1);
     }
     if is_plausible(charged, asked, looked_at, keys) {
@@ -94,8 +94,8 @@ fn has_charged(question: &dyn Question, server: SocketAddr, asked: u64) -> io::R
     )))
 }
 
-/// Whether a sample of the keys was charged as often as it should. A load that picks keys by chance
-/// asks some more often than others; and of what one key was charged, a little has come back meanwhile.
+/// Whether a sample of the keys was charged as often as expected. Random keys are not requested equally often, and a
+/// little of a single key's allowance refills meanwhile.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 fn is_plausible(charged: u64, asked: u64, looked_at: u64, keys: u64) -> bool {
     let expected = asked as f64 * looked_at as f64 / keys as f64;
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_did_not_charge_what_it_was_asked_is_found_out() {
-        // Two each, of which five hundred keys were looked at.
+    fn a_server_that_does_not_charge_every_request_is_detected() {
+        // Two requests per key, of which five hundred keys were checked.
         assert!(is_plausible(1_000, 2 * KEYS, 500, KEYS));
         assert!(is_plausible(1_100, 2 * KEYS, 500, KEYS), "by chance");
         assert!(!is_plausible(500, 2 * KEYS, 500, KEYS), "only half of them");

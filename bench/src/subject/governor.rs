@@ -1,9 +1,8 @@
 //! governor 0.10, keyed, with its default store, hasher and clock.
 //!
-//! Its map keeps the keys. A `String` there, as most programs have it, is a
-//! pointer to follow: a miss of its own when there are a million keys. So there
-//! is a second row, `governor-inline-keys`, with a type that keeps 40 bytes in
-//! place, which is the fastest we found for it.
+//! Its map stores the keys. A `String` key, the usual choice, adds a pointer, and with a million keys a cache miss
+//! per check. The second row, `governor-inline-keys`, has a key type that stores 40 bytes inline, which is the
+//! fastest we found for it.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -25,7 +24,7 @@ fn quota(offer: Offer) -> Quota {
     quota.allow_burst(NonZeroU32::new(burst).expect("no burst is zero"))
 }
 
-/// With keys as most programs have them.
+/// With `String` keys, the usual choice.
 pub struct Governor(Limiter<String>);
 
 impl Subject for Governor {
@@ -43,7 +42,7 @@ impl Subject for Governor {
     }
 }
 
-/// With keys in place.
+/// With inline keys.
 pub struct GovernorInlineKeys(Limiter<InlineKey>);
 
 impl Subject for GovernorInlineKeys {
@@ -62,7 +61,7 @@ impl Subject for GovernorInlineKeys {
     }
 }
 
-/// With keys in place and a clock that costs nothing to read.
+/// With inline keys and a clock that costs nothing to read.
 pub struct GovernorFrozenClock(Limiter<InlineKey, FakeRelativeClock>);
 
 impl Subject for GovernorFrozenClock {

@@ -1,10 +1,10 @@
-//! A key that needs no allocation and no pointer to follow.
+//! A key without allocation and indirection.
 
 use std::hash::{Hash, Hasher};
 
 use crate::stream::LENGTHS;
 
-/// Up to 40 bytes, in place. What is not used is zero, so equal keys have equal bytes.
+/// Up to 40 bytes, inline. Unused bytes are zero, so equal keys have equal bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InlineKey {
     length: u8,
@@ -20,7 +20,7 @@ impl From<&str> for InlineKey {
 }
 
 impl Hash for InlineKey {
-    /// As a `str` is hashed: what is used, and an end mark.
+    /// Hashes as a `str` does: the used bytes, and an end mark.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.bytes[..usize::from(self.length)]);

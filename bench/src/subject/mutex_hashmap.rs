@@ -1,4 +1,4 @@
-//! The baseline: what one writes in ten minutes.
+//! The baseline: a straightforward implementation.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use super::{Offer, Subject};
 use crate::stream::Text;
 
-/// GCRA on one arrival time for each key, behind one lock.
+/// GCRA with one arrival time per key, behind one lock.
 pub struct MutexHashMap {
     arrivals: Mutex<HashMap<String, u64>>,
-    /// What a unit costs, and what may be owed at most, in microseconds.
+    /// The cost of a unit, and the largest debt, in microseconds.
     price: u64,
     most: u64,
     now: u64,

@@ -1,8 +1,7 @@
-//! pingora-limits 0.9: how often a key was seen, estimated by a count-min sketch.
+//! pingora-limits 0.9: estimates how often a key was seen, with a count-min sketch.
 //!
-//! A sketch keeps no keys. It answers with the smallest of four counters that
-//! the key shares with others, so it never counts too little and often too
-//! much: keys that share all four pay for each other.
+//! A sketch stores no keys. It returns the smallest of four counters that the key shares with others, so it never
+//! counts too little and often too much: keys that share all four counters are charged for each other.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,9 +11,9 @@ use pingora_limits::rate::Rate;
 use super::{Offer, Subject};
 use crate::stream::Text;
 
-/// Four hashes, as by default.
+/// Number of hashes, the default.
 const HASHES: usize = 4;
-/// No interval ends within a run.
+/// Interval of a counter, longer than a run.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
 fn limit(offer: Offer) -> isize {
@@ -22,7 +21,7 @@ fn limit(offer: Offer) -> isize {
     isize::try_from(burst).unwrap_or(isize::MAX)
 }
 
-/// With as many counters to a hash as there are keys.
+/// With as many counters per hash as there are keys.
 pub struct Pingora {
     rate: Rate,
     limit: isize,
@@ -44,7 +43,7 @@ impl Subject for Pingora {
     }
 }
 
-/// With its default of 1,024 counters to a hash, however many keys there are.
+/// With the default of 1,024 counters per hash, for any number of keys.
 pub struct PingoraDefault(Pingora);
 
 impl Subject for PingoraDefault {

@@ -1,8 +1,7 @@
 //! throttlecrab 0.4, the library: GCRA on a map of strings.
 //!
-//! It takes `&mut self`, so two threads need a lock around it, and one does not.
-//! Of its three stores the periodic one does the least per check; it is told
-//! its capacity, and its sweep never comes due within a run.
+//! It takes `&mut self`, so two threads need a lock, and one does not. Of its three stores, the periodic one does the
+//! least per check; its capacity is set, and it does not sweep during a run.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Tollgate's store in memory, one check at a time.
+//! Tollgate's in-memory store, one check at a time.
 
 use std::hint::black_box;
 
@@ -8,14 +8,14 @@ use tollgate_store::{Check, MemoryStore};
 use super::{Offer, Subject};
 use crate::stream::Text;
 
-/// With the time of the request handed down, as its limiter does.
+/// With the time of the request as an argument, as the limiter passes it.
 pub struct Tollgate {
     store: MemoryStore,
     rule: Rule,
     now: Timestamp,
 }
 
-/// The rule that makes an offer.
+/// Returns the rule of an allowance.
 pub fn rule(offer: Offer) -> Rule {
     let (period, burst) = offer.terms();
     let rate = Rate::new(1, Span::from_secs(period.as_secs()));
@@ -24,18 +24,18 @@ pub fn rule(offer: Offer) -> Rule {
 }
 
 impl Tollgate {
-    /// The store underneath.
+    /// Returns the store.
     pub const fn store(&self) -> &MemoryStore {
         &self.store
     }
 
-    /// A check of one unit.
+    /// Returns a check of one unit.
     #[inline(always)]
     pub fn check_of<'a>(&'a self, key: &'a str) -> Check<'a> {
         Check::new(&self.rule, key.as_bytes(), 1)
     }
 
-    /// The time of the request.
+    /// Returns the time of the request.
     pub const fn now(&self) -> Timestamp {
         self.now
     }
@@ -54,12 +54,12 @@ impl Subject for Tollgate {
 
     #[inline(always)]
     fn check(&self, key: &str) -> bool {
-        // All of the answer, or the compiler leaves out the parts nobody looks at.
+        // The whole answer, so that the compiler cannot remove unused parts of it.
         black_box(self.store.take(&self.check_of(key), self.now)).is_admitted()
     }
 }
 
-/// Reading the clock at each check, as governor does.
+/// Reads the clock at each check, as governor does.
 pub struct TollgateWithClock(Tollgate);
 
 impl Subject for TollgateWithClock {

@@ -1,7 +1,6 @@
 //! Envoy, with its local rate limit filter.
 //!
-//! The filter has one token bucket for all requests: less work than three
-//! limits with keys, in Envoy's favour.
+//! The filter has one token bucket for all requests, which is less work than three limits with keys and favors Envoy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Contestant, Duty, Place, version};
 
-/// Envoy.
+/// The Envoy contestant.
 pub struct Envoy {
     /// The program; `setup/envoy` installs one.
     pub program: PathBuf,
@@ -49,7 +48,7 @@ fn bootstrap(duty: Duty, place: &Place) -> Value {
     let manager = json!({
         "@type": kind("filters.network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "bench",
-        // A random id for every request, which costs time and which nginx does not make.
+        // A random id per request takes time, and nginx does not create one.
         "generate_request_id": false,
         "http_filters": filters,
         "route_config": {"virtual_hosts": [{
@@ -78,7 +77,7 @@ fn bootstrap(duty: Duty, place: &Place) -> Value {
     }})
 }
 
-/// The filter, unless limiting is off. It answers 429 by itself.
+/// Returns the filter, unless limiting is off. It responds with 429 itself.
 fn limit(duty: Duty) -> Option<Value> {
     let bucket = match duty {
         Duty::Off => return None,

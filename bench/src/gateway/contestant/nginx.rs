@@ -1,4 +1,4 @@
-//! Debian's nginx, with `proxy_pass` and `limit_req`.
+//! The nginx of Debian, with `proxy_pass` and `limit_req`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,12 +7,12 @@ use std::process::Command;
 
 use super::{Contestant, Duty, Place, version};
 
-/// nginx.
+/// The nginx contestant.
 #[derive(Default)]
 pub struct Nginx;
 
-/// What every nginx here begins with. One worker; temporary files stay in the
-/// folder it is started in, since it need not be root's.
+/// The start of every nginx configuration. One worker; temporary files are in the working folder, so root is not
+/// needed.
 pub const PREAMBLE: &str = "daemon off;
 worker_processes 1;
 pid nginx.pid;
@@ -21,17 +21,17 @@ events {
     worker_connections 16384;
 }";
 
-/// By address, by key, for all together.
+/// By address, by key, and global.
 const KEYS: [&str; 3] = ["$binary_remote_addr", "$http_x_api_key", "$server_name"];
 
-/// How any nginx here is started.
+/// Returns the command that starts nginx.
 pub fn command(config: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program());
     command.arg("-p").arg(folder).arg("-e").arg("stderr").arg("-c").arg(config);
     command
 }
 
-/// Debian puts it where only root looks.
+/// Returns the path of nginx, which Debian installs outside the PATH of normal users.
 fn program() -> PathBuf {
     let debian = Path::new("/usr/sbin/nginx");
     if debian.exists() { debian.into() } else { "nginx".into() }
@@ -60,7 +60,7 @@ impl Contestant for Nginx {
 fn text(duty: Duty, place: &Place) -> String {
     let (zones, limits) = limits(duty);
     let (listen, upstream) = (place.listen, place.upstream);
-    // A refusal is logged as an error unless told otherwise: at `notice` it is not logged here.
+    // By default a refusal is logged as an error; at `notice` it is not logged.
     format!(
         "{PREAMBLE}
 http {{
@@ -97,7 +97,7 @@ http {{
     )
 }
 
-/// Three zones, and their use in this order. Without `nodelay` nginx would hold requests back.
+/// Returns three zones and the lines that use them. Without `nodelay`, nginx would delay requests.
 fn limits(duty: Duty) -> (String, String) {
     let (mut zones, mut limits) = (String::new(), String::new());
     if duty == Duty::Off {

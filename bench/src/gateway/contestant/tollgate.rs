@@ -1,4 +1,4 @@
-//! Tollgate's own gateway, as `tollgate serve` starts it.
+//! Tollgate's gateway, as `tollgate serve` starts it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,27 +6,27 @@ use std::process::Command;
 
 use super::{Contestant, Duty, Place, version};
 
-/// `tollgate serve`.
+/// The Tollgate contestant.
 pub struct Tollgate {
     /// The program.
     pub program: PathBuf,
-    /// How much of what it decides it looks at.
+    /// Telemetry setting.
     pub watch: Watch,
 }
 
-/// How much of what it decides is looked at.
+/// Telemetry setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// As it comes: everything is counted and what matters remembered.
+    /// The default: everything is counted and notable decisions are recorded.
     Default,
-    /// That, and spans are sent to a collector, which the upstream plays.
+    /// The default, and spans are sent to a collector, which is the upstream.
     All,
-    /// Nothing.
+    /// Telemetry off.
     Off,
 }
 
 impl Watch {
-    /// The sections of the file that say so.
+    /// Returns the configuration sections.
     fn sections(self, place: &Place) -> String {
         match self {
             Self::Default => String::new(),
@@ -43,21 +43,21 @@ alerts: {{at_zero_for: 5m}}
     }
 }
 
-/// Three limits that apply to every request: by address, by key, and for all together.
+/// Three limits that apply to every request: by address, by key, and global.
 const AMPLE: &str = "limits:
   - {endpoint: /api/**, by: ip, bucket: 1000000/second}
   - {endpoint: /api/v1/**, by: api_key, bucket: 1000000/second}
   - {endpoint: /api/v1/posts, by: global, bucket: 1000000/second}
 ";
 
-/// The same three; the last has nothing left after one request.
+/// The same three; the last one is exhausted after one request.
 const SPENT: &str = "limits:
   - {endpoint: /api/**, by: ip, bucket: 1000000/second}
   - {endpoint: /api/v1/**, by: api_key, bucket: 1000000/second}
   - {endpoint: /api/v1/posts, by: global, bucket: 1/day}
 ";
 
-/// A policy has at least one limit; this one applies to nothing that is asked for.
+/// A policy needs at least one limit; this one applies to no request of the benchmark.
 const NONE: &str = "limits: [{endpoint: /never, by: ip, bucket: 1/minute}]\n";
 
 impl Contestant for Tollgate {
@@ -69,7 +69,7 @@ impl Contestant for Tollgate {
         }
     }
 
-    /// What watching costs is asked of requests that are admitted.
+    /// The cost of telemetry is measured on admitted requests.
     fn duties(&self) -> &'static [Duty] {
         match self.watch {
             Watch::Default => &Duty::ALL,
@@ -108,7 +108,7 @@ mod tests {
     use crate::gateway::{API_KEY, PATH};
 
     #[test]
-    fn each_policy_does_what_its_duty_says() {
+    fn each_policy_fulfills_its_duty() {
         check(NONE, 0, [true, true]);
         check(AMPLE, 3, [true, true]);
         check(SPENT, 3, [true, false]);

@@ -1,4 +1,4 @@
-//! What was promised of the gateway, and what came of it.
+//! Targets of the gateway, and results.
 
 use crate::gateway::contestant::Duty;
 use crate::gateway::idle::Weight;

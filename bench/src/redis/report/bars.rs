@@ -1,8 +1,8 @@
-//! What was promised of Redis, and what came of it.
+//! Targets of the Redis store, and results.
 //!
-//! A ratio is taken within a round, against the baseline right before it, and of the
-//! rounds the median counts: a machine that slows down for a while slows both. The
-//! baseline is the faster of two ways to make one call for each decision.
+//! A ratio is taken within a round, against the baseline right before it, and the median of the rounds counts: a
+//! machine that slows down for a while slows both. The baseline is the faster of two ways to make one call per
+//! decision.
 
 use super::{Measured, Row};
 use crate::redis::Case;
@@ -42,7 +42,7 @@ pub(super) fn all(measured: &Measured) -> Vec<Bar> {
     ]
 }
 
-/// How much faster Tollgate's script is than the least one, one call for each decision.
+/// Returns how much faster Tollgate's script is than the shortest one, with one call per decision.
 pub(super) fn own_script(rows: &[Row]) -> f64 {
     rows.iter().find(|row| row.case == Case::OwnScript.name()).map_or(0.0, |row| row.times_baseline)
 }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_a_round() {
-        // The machine is half as fast in the second round: for both.
+        // The machine is half as fast in the second round, for both.
         let bars = all(&measured(vec![row(Case::ManyKeys, [(100.0, 250.0), (50.0, 125.0), (100.0, 260.0)])]));
         assert!((bars[0].got.unwrap() - 2.5).abs() < 1e-9);
         let met: Vec<_> = bars.iter().map(|bar| bar.met).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_too_many_or_one_admitted_too_few_is_a_miss() {
+    fn an_extra_call_or_a_missing_admission_misses_the_target() {
         let mut measured = measured(vec![row(Case::Refused, [(1.0, 21.0); 3])]);
         let of = |p50_us| Latency { asked: 1, p50_us, p99_us: 1.0 };
         measured.latency = vec![Round { bare: of(1.0), one_limit: of(1.1), three_limits: of(1.7) }];

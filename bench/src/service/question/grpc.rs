@@ -1,8 +1,8 @@
-//! Over gRPC, with h2load: 4 connections of 16 streams.
+//! Requests over gRPC with h2load: 4 connections of 16 streams.
 //!
-//! h2load sends one and the same body with every request, so all ask about one key.
-//! It looks at HTTP's status only, and gRPC puts its own behind the body: curl
-//! shows that one, and the key's count afterwards shows that no request failed.
+//! h2load sends the same body with every request, so all requests have one key. It checks only the HTTP status, and
+//! gRPC sends its own status in trailers: curl shows it for one request, and the key's count afterwards shows that no
+//! request failed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,27 +13,27 @@ use super::message::{Message, Value, fields, number, unframed};
 use super::{Amount, Answer, Limit, Question, key, said, surprise};
 use crate::sample::Pace;
 
-/// Connections that ask at a time.
+/// Number of connections.
 pub const CONNECTIONS: usize = 4;
-/// Questions that each has in flight.
+/// Streams per connection.
 pub const STREAMS: usize = 16;
 
-/// A question over gRPC.
+/// A request over gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grpc {
     /// Envoy's `ShouldRateLimit`, with one descriptor of one entry.
     Descriptor,
-    /// throttlecrab's `Throttle`, which brings the limit along.
+    /// throttlecrab's `Throttle`, which carries its limit.
     Throttle,
 }
 
-/// Where the descriptors are looked up.
+/// Domain of the descriptors.
 const DOMAIN: &str = "bench";
-/// The entries that [`policy`] and [`envoy_file`] have a limit for.
+/// The entries that have a limit in [`policy`] and [`envoy_file`].
 const AMPLE: &str = "user";
 const SMALL: &str = "small";
 
-/// The limits that [`Grpc::Descriptor`] is about, as a policy writes them.
+/// Returns the limits of [`Grpc::Descriptor`] as a policy.
 pub fn policy() -> String {
     let limit = |entry, limit: Limit| {
         format!("  - {{descriptor: [{entry}], domain: {DOMAIN}, bucket: {}}}\n", limit.bucket())
@@ -41,8 +41,8 @@ pub fn policy() -> String {
     format!("limits:\n{}{}", limit(AMPLE, Limit::AMPLE_FOR_ALL), limit(SMALL, Limit::SMALL))
 }
 
-/// The same as envoyproxy/ratelimit writes them. Its windows are those of the calendar: no run
-/// shall see a new one begin.
+/// Returns the same limits as an envoyproxy/ratelimit file. Its windows are aligned to the calendar, so they are long
+/// enough that none starts during a run.
 pub fn envoy_file() -> String {
     let limit = |entry, limit: Limit| {
         let Limit { units, .. } = limit;
@@ -141,14 +141,14 @@ impl Question for Grpc {
     }
 }
 
-/// What h2load says of itself.
+/// Returns the version of h2load.
 pub fn version() -> io::Result<String> {
     let mut command = Command::new("h2load");
     command.arg("--version");
     Ok(said(command)?.trim().to_owned())
 }
 
-/// Nothing, unless all requests succeeded. h2load knows no percentiles.
+/// Parses the output. `None` unless all requests succeeded. h2load reports no percentiles.
 fn parse(said: &str) -> Option<Pace> {
     let line = |start: &str| said.lines().find_map(|line| line.strip_prefix(start));
     let count = |of: &str, name: &str| -> Option<u64> {
@@ -187,7 +187,7 @@ traffic: 5.34MB (5604040) total, 197.65KB (202392) headers (space savings 98.01%
     }
 
     #[test]
-    fn each_method_says_whether_and_how_much_is_left() {
+    fn each_method_returns_verdict_and_remaining_units() {
         let status = Message::default().number(1, 1).number(3, 41);
         let admitted = Message::default().number(1, 1).bytes(2, status);
         assert_eq!(Grpc::Descriptor.read(admitted.as_ref()), Some((true, 41)));

@@ -1,4 +1,4 @@
-//! Over HTTP, with wrk: 64 connections that ask again as soon as they are answered.
+//! Requests over HTTP with wrk: 64 connections, each with one request in flight.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,23 +11,23 @@ use super::{Amount, Answer, KEYS, Limit, Question, exchange, surprise};
 use crate::gateway::wrk;
 use crate::sample::Pace;
 
-/// Between two keys that follow each other. It shares no divisor with their number, so all have their turn.
+/// Distance between consecutive keys. It is coprime to their number, so all keys are used.
 const STEP: u64 = 7_919;
 
-/// A question over HTTP.
+/// A request over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http {
-    /// Tollgate's `POST /v1/check`, under a policy of ours.
+    /// Tollgate's `POST /v1/check`, with a policy.
     Check,
-    /// throttlecrab's `POST /throttle`, which brings the limit along.
+    /// throttlecrab's `POST /throttle`, which carries its limit.
     Throttle,
 }
 
-/// The paths that [`policy`] has a limit for.
+/// The paths that have a limit in [`policy`].
 const AMPLE: &str = "/ample";
 const SMALL: &str = "/small";
 
-/// The limits that [`Http::Check`] is about.
+/// Returns the policy of [`Http::Check`].
 pub fn policy() -> String {
     format!(
         "limits:
@@ -47,7 +47,7 @@ impl Http {
         }
     }
 
-    /// What stands before a key, and what behind it.
+    /// Returns the text before and after the key.
     fn around(self, limit: Limit) -> (&'static str, String) {
         let Limit { units, seconds } = limit;
         match self {
@@ -71,7 +71,7 @@ impl Http {
         Some((body["allowed"].as_bool()?, left.as_u64()?))
     }
 
-    /// What wrk runs: all requests are written down before the first is sent.
+    /// Returns the script of wrk, which formats all requests before it sends the first.
     fn script(self, limit: Limit) -> String {
         let (path, (before, after)) = (self.path(), self.around(limit));
         format!(
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_says_whether_and_how_much_is_left() {
+    fn each_endpoint_returns_verdict_and_remaining_units() {
         let check = r#"{"id":"0","allowed":true,"limit":"a","limits":[{"name":"a","remaining":99}]}"#;
         assert_eq!(Http::Check.read(check), Some((true, 99)));
         let throttle = r#"{"allowed":false,"limit":2,"remaining":0,"reset_after":86400,"retry_after":43200}"#;

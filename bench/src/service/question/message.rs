@@ -1,18 +1,18 @@
-//! As much of protobuf as the questions need, by hand: numbers, text, messages.
+//! A minimal protobuf encoder and decoder: numbers, text, messages.
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// With a number in this field.
+    /// Adds a number.
     pub(super) fn number(mut self, field: u8, number: u64) -> Self {
         self.varint(u64::from(field << 3));
         self.varint(number);
         self
     }
 
-    /// With bytes in this field: text, or another message.
+    /// Adds bytes: text, or another message.
     pub(super) fn bytes(mut self, field: u8, bytes: impl AsRef<[u8]>) -> Self {
         let bytes = bytes.as_ref();
         self.varint(u64::from(field << 3 | 2));
@@ -21,7 +21,7 @@ impl Message {
         self
     }
 
-    /// As gRPC sends it: not compressed, so long, and then the message.
+    /// Returns the gRPC frame of the message, not compressed.
     pub(super) fn framed(&self) -> Vec<u8> {
         let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         [&[0][..], &length.to_be_bytes(), &self.0].concat()
@@ -42,21 +42,21 @@ impl AsRef<[u8]> for Message {
     }
 }
 
-/// The message in what gRPC sent, if it is one and whole.
+/// Returns the message of a gRPC frame; `None` if it is incomplete.
 pub(super) fn unframed(bytes: &[u8]) -> Option<&[u8]> {
     let (head, message) = bytes.split_at_checked(5)?;
     let length = u32::from_be_bytes(head.get(1..)?.try_into().ok()?);
     (head[0] == 0 && u64::from(length) == message.len() as u64).then_some(message)
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'m> {
     Number(u64),
     Bytes(&'m [u8]),
 }
 
-/// The fields of a message, in their order; nothing if it is not one.
+/// Returns the fields of a message in order; `None` if it is malformed.
 pub(super) fn fields(mut message: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     let mut fields = Vec::new();
     while !message.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn fields(mut message: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     Some(fields)
 }
 
-/// The number in a field; zero where nothing is written.
+/// Returns the number of a field; zero if it is absent.
 pub(super) fn number(fields: &[(u64, Value<'_>)], field: u64) -> u64 {
     let found = fields.iter().rev().find(|(at, _)| *at == field);
     found.map_or(0, |(_, value)| if let Value::Number(number) = value { *number } else { 0 })
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn encoded_messages_are_decoded() {
         let inner = Message::default().bytes(1, "user").number(2, 300);
         let message = Message::default().number(1, u64::MAX).bytes(2, &inner).number(3, 0);
         let framed = message.framed();
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_encoding_guide() {
+    fn bytes_match_the_protobuf_encoding_guide() {
         assert_eq!(Message::default().number(1, 150).0, [0x08, 0x96, 0x01]);
         assert_eq!(Message::default().bytes(2, "testing").0, b"\x12\x07testing");
     }
 
     #[test]
-    fn half_a_message_is_none() {
+    fn an_incomplete_message_is_rejected() {
         assert_eq!(unframed(b"\0\0\0\0\x05abc"), None);
         assert_eq!(fields(b"\x12\x07test"), None);
         assert_eq!(fields(b"\x08\xff"), None);

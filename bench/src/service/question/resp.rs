@@ -1,4 +1,4 @@
-//! Over RESP, with redis-benchmark: 50 connections, each with some questions in flight.
+//! Requests over RESP with redis-benchmark: 50 connections, each with several requests in flight.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,30 +11,30 @@ use super::{Amount, Answer, KEYS, Limit, Question, said, send, surprise};
 use crate::redis::bare::MINIMAL;
 use crate::sample::Pace;
 
-/// Connections that ask at a time: what redis-benchmark opens unless told otherwise.
+/// Number of connections, the default of redis-benchmark.
 pub const CONNECTIONS: usize = 50;
 
-/// Where redis-benchmark puts the number of a key.
+/// The placeholder of redis-benchmark for a random key.
 const ANY: &str = "key:__rand_int__";
 
-/// A question over RESP.
+/// A request over RESP.
 pub struct Resp {
-    /// Which command.
+    /// The command.
     pub dialect: Dialect,
-    /// How many a connection asks before it waits for answers.
+    /// Requests in flight per connection.
     pub pipeline: usize,
 }
 
-/// Which command.
+/// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// redis-cell's `CL.THROTTLE`.
     Cell,
     /// throttlecrab's `THROTTLE`.
     Crab,
-    /// `EVALSHA` of the least script that limits.
+    /// `EVALSHA` of the shortest script that limits.
     Script,
-    /// `INCR`, which limits nothing: what Redis can do at all.
+    /// `INCR`, which limits nothing: the upper bound of Redis.
     Incr,
 }
 
@@ -58,7 +58,7 @@ impl Dialect {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// Whether it was admitted, and what is left.
+    /// Returns the verdict and the remaining units.
     fn read(self, limit: Limit, numbers: &[i64]) -> Option<(bool, u64)> {
         let left = match (self, numbers) {
             (Self::Cell | Self::Crab, [_, _, left, _, _]) => u64::try_from(*left).ok()?,
@@ -105,20 +105,20 @@ impl Question for Resp {
         command.args(["-c", &CONNECTIONS.to_string(), "-P", &self.pipeline.to_string()]);
         command.args(["-r", &KEYS.to_string(), "-n", &requests.to_string()]);
         command.args(self.dialect.words(self.ample(), ANY));
-        // An error from the server makes redis-benchmark stop.
+        // redis-benchmark stops at an error of the server.
         let said = said(command)?;
         parse(&said, requests).ok_or_else(|| io::Error::other(format!("redis-benchmark said:\n{said}")))
     }
 }
 
-/// What redis-benchmark says of itself.
+/// Returns the version of redis-benchmark.
 pub fn version() -> io::Result<String> {
     let mut command = Command::new("redis-benchmark");
     command.arg("--version");
     Ok(said(command)?.trim().to_owned())
 }
 
-/// Calls a command, and gives the integers of its answer with the answer's length.
+/// Sends a command, and returns the integers of the answer and its length.
 fn call(server: SocketAddr, words: &[String]) -> io::Result<(Vec<i64>, usize)> {
     let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
     let command = format!("*{}\r\n{}", words.len(), bulks.collect::<String>());
@@ -151,12 +151,12 @@ fn read(reply: &mut impl BufRead, numbers: &mut Vec<i64>, bytes: &mut usize) -> 
     Ok(())
 }
 
-/// The last line has the numbers: `"INCR …","82644.63","0.31","0.08","0.303","0.40","0.50","1.2"`, in milliseconds.
+/// Parses the last line: `"INCR …","82644.63","0.31","0.08","0.303","0.40","0.50","1.2"`, in milliseconds.
 fn parse(said: &str, requests: u64) -> Option<Pace> {
     let line = said.lines().rev().find(|line| line.starts_with('"'))?;
     let mut fields = line.rsplit("\",\"").map(|field| field.trim_matches('"').parse::<f64>());
     let mut next = |skip: usize| fields.nth(skip)?.ok();
-    // From the end: largest, 99 %, 95 %, 50 %, smallest, mean, requests in a second.
+    // From the end: maximum, p99, p95, p50, minimum, mean, requests per second.
     let (p99, p50, per_second) = (next(1)?, next(1)?, next(2)?);
     Some(Pace { requests, per_second, p50_us: p50 * 1e3, p99_us: p99 * 1e3 })
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::{Dialect, Limit, Pace, parse, read};
 
     #[test]
-    fn the_last_line_has_the_numbers_whatever_the_command_looks_like() {
+    fn the_last_line_is_parsed_for_any_command() {
         let said = "WARNING: Could not fetch server CONFIG\n\
             \"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
             \"CL.THROTTLE key:__rand_int__ 1 2 3\",\"39904.23\",\"1.210\",\"0.424\",\"1.199\",\"1.407\",\"1.887\",\"4.407\"\n";
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_dialect_says_whether_and_how_much_is_left() {
+    fn each_command_returns_verdict_and_remaining_units() {
         let limit = Limit::SMALL;
         assert_eq!(Dialect::Cell.read(limit, &[0, 2, 1, -1, 43_200]), Some((true, 1)));
         assert_eq!(Dialect::Cell.read(limit, &[1, 2, 0, 43_200, 86_400]), Some((false, 0)));

@@ -1,4 +1,4 @@
-//! What was promised of the service, and what came of it.
+//! Targets of the service, and results.
 
 use crate::report::Bar;
 use crate::sample::{Row, Sample, ratio};
@@ -7,7 +7,7 @@ use crate::service::contestant::{GRPC, HTTP, RESP_1, RESP_16};
 pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
     let of = |case, ours, peer, number: fn(&Sample) -> f64| ratio(rows, (case, ours), (case, peer), number);
     let speed = |case, ours, peer| of(case, ours, peer, |it| it.per_second);
-    // Over the fastest peer is the least of what it is over each; over the one that needs least CPU, the most.
+    // The ratio to the fastest peer is the smallest of all ratios; to the peer with the least CPU time, the largest.
     let peers = |number| ["throttlecrab", "redis-script"].map(|peer| of(RESP_1, "tollgate", peer, number));
     let [crab, script] = peers(|it| it.per_second);
     let fastest = crab.zip(script).map(|(crab, script)| crab.min(script));
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fastest_peer_and_the_thriftiest_are_those_to_beat() {
+    fn ratios_are_against_the_fastest_peer_and_the_one_with_the_least_cpu_time() {
         let rows = [
             row(RESP_1, "tollgate", 40.0, 10.0),
             row(RESP_1, "throttlecrab", 39.0, 9.0),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_those_that_were_set() {
+    fn bars_have_the_documented_bounds() {
         let mut rows = Vec::new();
         for (case, subject, per_second) in [
             (RESP_16, "tollgate", 350.0),
