@@ -7,6 +7,7 @@ use loom::sync::Arc;
 use tollgate_core::{Amount, Bucket, Rate, Timestamp};
 
 use super::action::Action;
+use super::hash::RULE_BITS;
 use super::prior_usage::NoPriorUsage;
 use super::table::Table;
 
@@ -51,10 +52,13 @@ fn weekly() -> Bucket {
 
 fn take(table: &Table, bucket: Bucket, key: u64, now: Timestamp) -> bool {
     let ticks = bucket.in_ticks().unwrap();
-    match table.pay(key, ticks, ticks.price(1).unwrap(), now) {
+    // Buckets that fill in the same number of hours stand for one rule.
+    let rule = bucket.fill_time().as_micros() / 3_600_000_000 & RULE_BITS;
+    let hash = key << RULE_BITS.count_ones() | rule;
+    match table.pay(hash, ticks, ticks.price(1).unwrap(), now) {
         Some((_, paid)) => paid,
         None => {
-            table.run(key, &bucket, Action::Acquire(Amount::Exactly(1)), now, &NoPriorUsage).is_admitted()
+            table.run(hash, &bucket, Action::Acquire(Amount::Exactly(1)), now, &NoPriorUsage).is_admitted()
         }
     }
 }
