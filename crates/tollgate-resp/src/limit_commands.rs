@@ -95,11 +95,11 @@ impl<S: Store> Session<S> {
         waiting: &mut PendingReplies,
     ) -> Result<CommandResult, Flow> {
         let (is_slot, protocol) = (command == Command::Acquire, self.protocol);
-        let at_once = limiter.try_decide_named(named.limit, named.key.clone(), None, cost, |decision| {
+        let immediate = limiter.try_decide_named(named.limit, named.key.clone(), None, cost, |decision| {
             write_decision(limiter, decision, is_slot, protocol, waiting.end(out));
             decision_result(decision.is_allowed())
         });
-        at_once.ok_or_else(|| {
+        immediate.ok_or_else(|| {
             waiting.push(command, later(limiter, named, cost, is_slot, protocol));
             Flow::On
         })

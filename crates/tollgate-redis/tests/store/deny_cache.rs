@@ -43,8 +43,8 @@ async fn repeated_refusals_do_not_reach_redis() {
         let after = store.counters();
         assert!(after.calls - before.calls <= 2, "{name}: a second may have passed, no more");
         let mut outcomes = Outcomes::new();
-        let at_once = store.try_decide(&[Check::new(&rule, b"key", 1)], &mut outcomes);
-        assert!(at_once.is_some_and(|(admitted, _)| !admitted), "{name}: without waiting");
+        let immediate = store.try_decide(&[Check::new(&rule, b"key", 1)], &mut outcomes);
+        assert!(immediate.is_some_and(|(admitted, _)| !admitted), "{name}: without waiting");
         assert!(outcomes[0].retry_after().is_some_and(|wait| wait > Span::ZERO), "{name}");
     }
 }

@@ -36,12 +36,12 @@ fn after_consecutive_failures_no_request_waits_for_the_store() {
 fn while_the_breaker_is_open_try_decide_answers() {
     let subject = opened();
     for _ in 0..10 {
-        let at_once = subject.limiter.try_decide(&ann(), |it| (it.is_allowed(), it.is_degraded()));
-        assert_eq!(at_once, Some((true, true)));
+        let immediate = subject.limiter.try_decide(&ann(), |it| (it.is_allowed(), it.is_degraded()));
+        assert_eq!(immediate, Some((true, true)));
     }
     subject.clock.advance(Span::from_millis(100));
-    let at_once = subject.limiter.try_decide(&ann(), |_| ());
-    assert_eq!(at_once, None, "a probe is due, which must wait");
+    let immediate = subject.limiter.try_decide(&ann(), |_| ());
+    assert_eq!(immediate, None, "a probe is due, which must wait");
     assert_eq!(subject.store.decisions(), 5);
 }
 
