@@ -98,7 +98,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) svg: Option<PathBuf>,
     /// Removed. Still parsed, so that scripts that use it get a message that names `--svg`
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", hide = true)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "chart.png", hide = true)]
     pub(crate) png: Option<PathBuf>,
     /// The chart: `window`, the requests admitted in the last window; `arrivals`, the requests over
     /// time
