@@ -7,7 +7,7 @@ ARGS ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny package coverage fuzz bench bench-engine bench-gateway bench-policy bench-redis bench-replay bench-service faults screenshots pictures generate setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-gateway bench-policy bench-redis bench-replay bench-service faults screenshots pictures generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -55,8 +55,16 @@ msrv: setup ## compiles with the oldest supported compiler, `rust-version` of Ca
 	@.ci/msrv
 
 deny: setup ## licenses, duplicates, sources and advisories of dependencies (cargo-deny, deny.toml)
-	@setup/cargo-deny
+	@setup/cargo-tool cargo-deny 0.20.2
 	@.ci/deny
+
+semver: setup ## public API against a published version or BASE=COMMIT (cargo-semver-checks)
+	@setup/cargo-tool cargo-semver-checks 0.51.0
+	@.ci/semver $(BASE)
+
+miri: setup ## the unsafe code of the in-memory store, under Miri or else under valgrind
+	@setup/debian valgrind=valgrind
+	@.ci/miri
 
 package: setup ## packages every crate that can be published, without uploading
 	cargo package --quiet --workspace --no-verify --allow-dirty $(PRIVATE:%=--exclude %)
@@ -116,7 +124,7 @@ faults: setup-test ## breaks Redis in every way under load, and rewrites docs/fa
 
 screenshots: setup-test ## photographs the dashboard under traffic, and rewrites docs/images
 	mkdir -p docs/images
-	TOLLGATE_SCREENSHOTS="$(CURDIR)/docs/images" cargo test -p tollgate-cli --test page -- --ignored --nocapture
+	TOLLGATE_SCREENSHOTS="$(CURDIR)/docs/images" cargo test -p tollgate-cli --test integration page:: -- --ignored --nocapture
 
 # Chance has a seed, so the same pictures come out each time.
 PICTURE = $${CARGO_TARGET_DIR:-target}/release/tollgate simulate
