@@ -2,6 +2,7 @@
 //!
 //! - [`arrows`]: the permitted dependencies between crates.
 //! - [`sources`]: rules for every source file.
+//! - [`test_modules`]: every file of integration tests is compiled.
 //! - [`faults`]: the tables of the fault tests.
 //! - [`vocabulary`]: retired words.
 //! - [`mod@reference`]: documents generated from the code, checked for staleness.
@@ -10,6 +11,7 @@ pub mod arrows;
 pub mod faults;
 pub mod reference;
 pub mod sources;
+pub mod test_modules;
 pub mod vocabulary;
 
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ pub fn findings() -> std::io::Result<Vec<String>> {
     let root = root();
     let mut findings = arrows::findings(&root)?;
     findings.extend(sources::findings(&root)?);
+    findings.extend(test_modules::findings(&root)?);
     findings.extend(vocabulary::findings(&root)?);
     findings.extend(reference::findings(&root)?);
     Ok(findings)

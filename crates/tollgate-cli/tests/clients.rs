@@ -6,9 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
-#[path = "clients/tap.rs"]
 mod tap;
-#[path = "clients/wire.rs"]
 mod wire;
 
 use std::fs::{self, File};

@@ -1,11 +1,9 @@
 //! `explain`, `mode` and `changes`, with canned responses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod canned;
-
 use std::process::Command;
 
-use canned::{CannedServer, ok, problem};
+use crate::canned::{CannedServer, ok, problem};
 use serde_json::{Value, json};
 use tollgate_testkit::{ProgramOutput, Tollgate};
 

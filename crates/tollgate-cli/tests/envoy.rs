@@ -4,14 +4,8 @@
 //! does not affect the result. `envoy/features.yaml` has further routes. `make test` installs Envoy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "envoy/app.rs"]
 mod app;
-#[path = "envoy/load.rs"]
 mod load;
-#[path = "integrations/message.rs"]
-#[allow(dead_code, reason = "shared with the other integrations")]
-mod message;
-#[path = "envoy/proxy.rs"]
 mod proxy;
 
 use std::fs;
@@ -19,9 +13,9 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
+use crate::integrations::message::{Ask, Message};
 use app::App;
 use load::{Load, Statuses};
-use message::{Ask, Message};
 use proxy::{Between, Envoy, copied, features, integration, replaced};
 use tollgate_testkit::{Scratch, Tollgate, free_port};
 

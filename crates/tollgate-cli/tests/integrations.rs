@@ -5,15 +5,10 @@
 //! Debian: `integrations/traefik.rs` replays its requests.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "integrations/contract.rs"]
 mod contract;
-#[path = "integrations/message.rs"]
-mod message;
-#[path = "integrations/proxy.rs"]
+pub(crate) mod message;
 mod proxy;
-#[path = "integrations/service.rs"]
 mod service;
-#[path = "integrations/traefik.rs"]
 mod traefik;
 
 use message::Ask;
@@ -24,7 +19,7 @@ use service::{Service, app};
 macro_rules! keeps_the_contract {
     ($name:ident, $proxy:expr; $($sentence:ident,)*) => {
         mod $name {
-            use crate::{contract, proxy::Proxy};
+            use super::{contract, proxy::Proxy};
             $(#[test]
             fn $sentence() {
                 contract::$sentence($proxy);

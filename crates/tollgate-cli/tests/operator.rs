@@ -3,19 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
-#[path = "operator/admin.rs"]
 mod admin;
-#[path = "operator/alerts.rs"]
 mod alerts;
-#[path = "operator/asking.rs"]
 mod asking;
-#[path = "operator/logs.rs"]
 mod logs;
-#[path = "operator/receiver.rs"]
 mod receiver;
-#[path = "operator/state.rs"]
 mod state;
-#[path = "operator/traces.rs"]
 mod traces;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");

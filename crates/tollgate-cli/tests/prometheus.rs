@@ -2,10 +2,6 @@
 //! real `promtool` and `prometheus`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "service/client.rs"]
-mod client;
-#[path = "prometheus/promtool.rs"]
 mod promtool;
 
 use std::collections::BTreeSet;
@@ -16,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use client::{Client, get};
+use crate::service::client::{Client, get};
 use serde_json::Value;
 use tollgate_testkit::{Program, Redis, Scratch, Tollgate, free_port, wait_for_port};
 

@@ -3,16 +3,12 @@
 //! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "service/client.rs"]
-mod client;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 
-use client::{Client, asked, get, told};
+use crate::service::client::{Client, asked, get, told};
 use serde_json::Value;
 use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate, wait_until};
 

@@ -5,17 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "service/process.rs"]
-mod process;
-#[path = "resp/wire.rs"]
 mod wire;
 
-#[path = "resp/clients.rs"]
 mod clients;
-#[path = "resp/hostile.rs"]
 mod hostile;
-#[path = "resp/redis_cli.rs"]
 mod redis_cli;
 
 use std::net::SocketAddr;

@@ -4,31 +4,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "service/client.rs"]
-mod client;
-#[path = "service/process.rs"]
-mod process;
-#[path = "service/tools.rs"]
+pub(crate) mod authority;
+pub(crate) mod client;
+pub(crate) mod process;
 mod tools;
-#[path = "service/upstream.rs"]
 mod upstream;
 
-#[path = "service/crowd.rs"]
 mod crowd;
-#[path = "service/curl.rs"]
 mod curl;
-#[path = "service/description.rs"]
 mod description;
-#[path = "service/ending.rs"]
 mod ending;
-#[path = "service/load.rs"]
 mod load;
-#[path = "service/reloads.rs"]
 mod reloads;
-#[path = "service/slow_clients.rs"]
 mod slow_clients;
-#[path = "service/starting.rs"]
 mod starting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Envoy's rate limit service and the Redis protocol of the binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "surfaces/streams.rs"]
+pub(crate) mod grpc;
 mod streams;
 
 use std::fs;

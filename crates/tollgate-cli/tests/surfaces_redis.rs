@@ -4,18 +4,12 @@
 //! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "service/client.rs"]
-mod client;
-#[path = "surfaces/grpc.rs"]
-mod grpc;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
-use client::{get, told};
-use grpc::Question;
+use crate::service::client::{get, told};
+use crate::surfaces::grpc::Question;
 use tollgate_testkit::{Redis, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");

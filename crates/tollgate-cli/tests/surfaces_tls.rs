@@ -1,18 +1,11 @@
 //! TLS of Envoy's rate limit service and of the Redis protocol.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "service/authority.rs"]
-mod authority;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "surfaces/grpc.rs"]
-mod grpc;
-
 use std::net::SocketAddr;
 use std::process::Command;
 
-use authority::Authority;
-use grpc::{Question, code};
+use crate::service::authority::Authority;
+use crate::surfaces::grpc::{Question, code};
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");

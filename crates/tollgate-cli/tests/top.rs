@@ -1,8 +1,6 @@
 //! `tollgate top`, and the confirmations of `tollgate mode`, in a pseudoterminal.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod canned;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use canned::{CannedServer, ok};
+use crate::canned::{CannedServer, ok};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::{Value, json};

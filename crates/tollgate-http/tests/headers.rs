@@ -1,9 +1,7 @@
 //! The rate-limit headers are valid and consistent.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "headers/described.rs"]
 mod described;
-#[path = "headers/rates.rs"]
 mod rates;
 
 use http::HeaderMap;

@@ -1,15 +1,10 @@
 //! Lints: each has a code and a page, and is reported exactly where it applies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "lints/cases.rs"]
 mod cases;
-#[path = "lints/doors.rs"]
 mod doors;
-#[path = "lints/expecting.rs"]
 mod expecting;
-#[path = "lints/never.rs"]
 mod never;
-#[path = "lints/pages.rs"]
 mod pages;
 
 use tollgate_policy::{Document, Policy};

@@ -1,8 +1,6 @@
 //! How decisions are counted, in total and for each limit.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod gone;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +8,7 @@ use std::thread;
 use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_telemetry::{Counts, LimitCounts, WatchSettings, Watcher};
 
-use gone::UnreachableStore;
+use crate::gone::UnreachableStore;
 
 fn clock() -> ManualClock {
     ManualClock::at(Timestamp::from_secs(1_700_000_000))

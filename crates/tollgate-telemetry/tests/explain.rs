@@ -1,8 +1,6 @@
 //! Every refusal can be explained by its id, and the explanation agrees with the decision.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod gone;
-
 use std::sync::Arc;
 
 use tollgate::policy::Key;
@@ -13,7 +11,7 @@ use tollgate::{
 };
 use tollgate_telemetry::{Record, RecordFate, WatchSettings, Watcher};
 
-use gone::UnreachableStore;
+use crate::gone::UnreachableStore;
 
 type Watched = Limiter<MemoryStore<ManualClock>>;
 

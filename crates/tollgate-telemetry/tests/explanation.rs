@@ -9,7 +9,7 @@ use tollgate::{
 };
 use tollgate_telemetry::LimitRecord;
 
-use crate::rng::Rng;
+use rng::Rng;
 
 const SEED: u64 = 0x0005_0a5c_u64;
 

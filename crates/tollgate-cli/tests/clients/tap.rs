@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
-use crate::wire;
+use super::wire;
 
 /// Timers of some runtimes have millisecond resolution, and fire up to that much early.
 const TIMER: Duration = Duration::from_millis(2);

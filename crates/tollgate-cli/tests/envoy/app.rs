@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::message::Message;
+use crate::integrations::message::Message;
 
 /// An upstream on a free port, until the test ends.
 pub(crate) struct App {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::message::Message;
+use crate::integrations::message::Message;
 
 /// The number of clients.
 pub(crate) const CLIENTS: u64 = 8;

@@ -4,9 +4,9 @@ use std::thread;
 
 use tollgate_testkit::{Scratch, Tollgate};
 
-use crate::message::{Ask, CLIENT, Message, NEIGHBOUR};
-use crate::proxy::{Between, Proxy, RunningProxy, Setup, TOKEN, UpstreamRequest};
-use crate::service::{Service, app};
+use super::message::{Ask, CLIENT, Message, NEIGHBOUR};
+use super::proxy::{Between, Proxy, RunningProxy, Setup, TOKEN, UpstreamRequest};
+use super::service::{Service, app};
 
 const POLICY: &str = "
 limits:

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::message::Message;
+use super::message::Message;
 
 /// Returns the response; `None` leaves the client waiting.
 pub(crate) type Answer = fn(&Message) -> Option<&'static str>;

@@ -9,8 +9,8 @@ use std::fs;
 use tollgate::policy::Document;
 use tollgate_testkit::Tollgate;
 
-use crate::message::{Ask, Message};
-use crate::proxy::integration;
+use super::message::{Ask, Message};
+use super::proxy::integration;
 
 const POLICY: &str = "
 limits:

@@ -5,9 +5,9 @@ use std::process::Command;
 use serde_json::Value;
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
-use crate::asking::stop;
-use crate::receiver::Certificates;
-use crate::{BINARY, ONE};
+use super::asking::stop;
+use super::receiver::Certificates;
+use super::{BINARY, ONE};
 
 const ADMIN: &str = "admin-0123456789abcdef";
 const READER: &str = "reader-0123456789abcdef";

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use tollgate_testkit::{Scratch, Tollgate, wait_until};
 
-use crate::BINARY;
-use crate::asking::{ask, get, metric, stop, wait_for_log};
-use crate::receiver::Receiver;
+use super::BINARY;
+use super::asking::{ask, get, metric, stop, wait_for_log};
+use super::receiver::Receiver;
 
 /// A limit that is exhausted soon.
 const SHORT: &str = "limits:\n  - {name: short, by: ip, bucket: 2/second}\n";

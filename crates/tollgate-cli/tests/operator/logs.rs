@@ -5,8 +5,8 @@ use std::process::Command;
 use serde_json::Value;
 use tollgate_testkit::{Program, Scratch, Tollgate};
 
-use crate::asking::{ask_raw, get, metric, stop, wait_for_log};
-use crate::{BINARY, ONE};
+use super::asking::{ask_raw, get, metric, stop, wait_for_log};
+use super::{BINARY, ONE};
 
 /// By a header, so that a key can be any header value.
 const BY_HEADER: &str =

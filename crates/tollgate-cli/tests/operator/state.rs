@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::json;
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
-use crate::asking::{ask, get, metric, stop, switch, told, wait_for_log};
-use crate::{BINARY, ONE};
+use super::asking::{ask, get, metric, stop, switch, told, wait_for_log};
+use super::{BINARY, ONE};
 
 fn statuses(tollgate: &Tollgate, count: usize) -> Vec<u16> {
     (0..count).map(|_| get(tollgate.gateway, "/").0).collect()

@@ -6,9 +6,9 @@ use std::process::Command;
 use serde_json::Value;
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate, wait_until};
 
-use crate::asking::{ask, get, metric, stop, wait_for_log};
-use crate::receiver::{Certificates, Receiver};
-use crate::{BINARY, ONE};
+use super::asking::{ask, get, metric, stop, wait_for_log};
+use super::receiver::{Certificates, Receiver};
+use super::{BINARY, ONE};
 
 /// Returns the spans of a message.
 fn spans(body: &str) -> Vec<Value> {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{PASSWORD, Server};
+use super::{PASSWORD, Server};
 
 /// The replies that every client gets. `proto` is its default protocol.
 fn heard(proto: u8) -> Value {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Server;
-use crate::process::{connections, memory};
-use crate::wire::{Wire, command};
+use super::Server;
+use super::wire::{Wire, command};
+use crate::service::process::{connections, memory};
 
 /// The number of hostile clients.
 const CONNECTIONS: usize = 300;

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
-use crate::{PASSWORD, Server};
+use super::{PASSWORD, Server};
 
 fn redis_cli(server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new("redis-cli");

@@ -2,10 +2,10 @@
 
 use tollgate_testkit::Tollgate;
 
-use crate::client::{Client, get};
-use crate::process::{allow_open_files, connections, memory};
-use crate::upstream::Upstream;
-use crate::{BINARY, ROOMY, alone};
+use super::client::{Client, get};
+use super::process::{allow_open_files, connections, memory};
+use super::upstream::Upstream;
+use super::{BINARY, ROOMY, alone};
 
 const IDLE: usize = 2_000;
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use tollgate_testkit::{ProgramOutput, Tollgate};
 
-use crate::BINARY;
+use super::BINARY;
 
 const POLICY: &str = "limits:\n  - {name: api, by: ip, bucket: 5/hour}\n";
 

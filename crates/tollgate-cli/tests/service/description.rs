@@ -4,7 +4,7 @@ use std::process::Command;
 
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
-use crate::{BINARY, alone, tools};
+use super::{BINARY, alone, tools};
 
 /// The seed of all runs.
 const SEED: &str = "7011";

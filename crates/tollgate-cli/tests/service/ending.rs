@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Tollgate;
 
-use crate::client::{Broken, Client};
-use crate::process::connections;
-use crate::upstream::Upstream;
-use crate::{BINARY, ROOMY, alone};
+use super::client::{Broken, Client};
+use super::process::connections;
+use super::upstream::Upstream;
+use super::{BINARY, ROOMY, alone};
 
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 5;

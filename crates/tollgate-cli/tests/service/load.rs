@@ -3,10 +3,10 @@
 use serde_json::json;
 use tollgate_testkit::{Scratch, Tollgate};
 
-use crate::client::asked;
-use crate::tools::{BOTH, Protocol, Statuses, h2load};
-use crate::upstream::Upstream;
-use crate::{BINARY, ROOMY, alone};
+use super::client::asked;
+use super::tools::{BOTH, Protocol, Statuses, h2load};
+use super::upstream::Upstream;
+use super::{BINARY, ROOMY, alone};
 
 const MANY: usize = 4_000;
 const ALLOWED: usize = 300;

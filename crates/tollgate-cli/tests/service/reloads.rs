@@ -8,10 +8,10 @@ use std::thread;
 use serde_json::Value;
 use tollgate_testkit::Tollgate;
 
-use crate::client::{asked, get, told};
-use crate::tools::{BOTH, Protocol, Statuses, h2load};
-use crate::upstream::Upstream;
-use crate::{BINARY, alone};
+use super::client::{asked, get, told};
+use super::tools::{BOTH, Protocol, Statuses, h2load};
+use super::upstream::Upstream;
+use super::{BINARY, alone};
 
 const RELOADS: u64 = 20;
 const CONCURRENT_REQUESTS: usize = 500;

@@ -9,10 +9,10 @@ use std::{fs, fs::File};
 
 use tollgate_testkit::{Program, Scratch, Tollgate};
 
-use crate::client::{Client, get};
-use crate::process::{allow_open_files, connections, memory};
-use crate::upstream::Upstream;
-use crate::{BINARY, ROOMY, alone};
+use super::client::{Client, get};
+use super::process::{allow_open_files, connections, memory};
+use super::upstream::Upstream;
+use super::{BINARY, ROOMY, alone};
 
 const SLOW_CLIENTS: usize = 300;
 /// The number of concurrent connections that proves the attack. On a busy machine the first connections

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
-use crate::BINARY;
-use crate::client::get;
+use super::BINARY;
+use super::client::get;
 
 /// Runs `tollgate serve`, which is expected to exit.
 fn serve(settings: &[&str], more: &[&str]) -> ProgramOutput {
@@ -48,7 +48,7 @@ fn an_address_in_use_is_reported_with_help() {
         let change = format!("--set {setting}=HOST:PORT");
         check(&[&taken], &[], &[&address, "is in use by another program", &change]);
     }
-    let other = Tollgate::start(BINARY, crate::ROOMY);
+    let other = Tollgate::start(BINARY, super::ROOMY);
     let taken = format!("listen.gateway={}", other.gateway);
     check(&[&taken], &[], &[&other.gateway.to_string(), "is in use by another program"]);
     assert_eq!(get(other.gateway, "/").status, 200, "the server that was first serves on");
@@ -122,7 +122,7 @@ fn a_valid_certificate_is_served() {
     let files = Scratch::new();
     let (certificate, key) = certificate(&files, "one");
     let config =
-        format!("{}gateway: {{tls: {{certificate: \"{certificate}\", key: \"{key}\"}}}}\n", crate::ROOMY);
+        format!("{}gateway: {{tls: {{certificate: \"{certificate}\", key: \"{key}\"}}}}\n", super::ROOMY);
     let tollgate = Tollgate::start(BINARY, &config);
     let port = tollgate.gateway.port();
     for protocol in ["--http1.1", "--http2"] {

@@ -1,6 +1,6 @@
 //! Responses of a limited service, as callers see them.
 
-use crate::support::{START, ServedService, get, layer, limiter, listen, parse};
+use super::support::{START, ServedService, get, layer, limiter, listen, parse};
 use axum::Router;
 use http::Response;
 use tollgate::Span;

@@ -1,6 +1,6 @@
 //! Responses while the store does not answer.
 
-use crate::support::{START, ServedService, layer, parse};
+use super::support::{START, ServedService, layer, parse};
 use tollgate::store::{Answer, Check};
 use tollgate::{
     Adjustment, Limiter, ManualClock, OutageSettings, Outcome, Rule, Store, StoreError, Timestamp,

@@ -5,7 +5,7 @@
 
 use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Mode, Outcome, Span};
 
-use crate::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
+use super::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
 
 /// Refuses every request with the header, in both limiters: its only unit is spent at the start.
 const DOOM: &str = "{name: doom, headers: {X-Doomed: '*'}, by: global, bucket: 1/1000d}";

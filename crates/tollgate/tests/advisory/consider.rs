@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tollgate::{Decision, Fate, Limiter, ManualClock, MemoryStore, Receipt, Span};
 
-use crate::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
+use super::support::{Remote, START, amount, call, limiter, memory, pass, policy, whether};
 
 /// Returns limits of all kinds, and whether some of them count refusals.
 fn limits(rng: &mut fastrand::Rng) -> (String, bool) {

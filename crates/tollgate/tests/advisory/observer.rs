@@ -9,7 +9,7 @@ use tollgate::{
     Span, Store, StoreError, Watch,
 };
 
-use crate::support::{Remote, START, limiter, memory, policy};
+use super::support::{Remote, START, limiter, memory, policy};
 
 /// The received events, each with the version of the policy of its watch.
 #[derive(Clone, Default)]

@@ -2,7 +2,7 @@
 
 use tollgate::{Call, Decision, Limit, ManualClock};
 
-use crate::support::{START, limiter};
+use super::support::{START, limiter};
 
 fn is_soft(decision: &Decision<'_>) -> Vec<bool> {
     decision.limits().map(|it| it.is_soft()).collect()

@@ -4,7 +4,7 @@ use tollgate::policy::Key;
 use tollgate::throttle::Throttle;
 use tollgate::{FixedWindow, Rule, Span, Window};
 
-use crate::support::{Mood, Subject, subject};
+use super::support::{Mood, Subject, subject};
 
 /// Requests units of a key `times` times. Returns the number of admissions and the remaining units.
 fn ask(subject: &Subject, rule: &Rule, units: u64, times: usize) -> (usize, u64) {

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 use tollgate::{BreakerState, Span};
 
-use crate::support::{Mood, START, Subject, ann, subject};
+use super::support::{Mood, START, Subject, ann, subject};
 
 const POLICY: &str = "limits: [{by: user, bucket: 1000000/hour}]";
 

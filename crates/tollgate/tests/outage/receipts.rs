@@ -2,7 +2,7 @@
 
 use tollgate::Span;
 
-use crate::support::{Mood, Subject, ann, standing, subject};
+use super::support::{Mood, Subject, ann, standing, subject};
 
 const POLICY: &str = "limits: [{name: api, by: user, rate: 100/day, algorithm: fixed-window}]";
 const ALLOW: &str =

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use tollgate::{BreakerState, OutageSettings, Span};
 
-use crate::support::{Mood, Subject, ann, parse, subject, with_settings};
+use super::support::{Mood, Subject, ann, parse, subject, with_settings};
 
 /// Fails until the breaker is open. Nothing is charged anywhere.
 fn open(subject: &Subject) {

@@ -2,7 +2,7 @@
 
 use tollgate::{BreakerState, Fate, OutageSettings, Span, Verdict};
 
-use crate::support::{Mood, ann, parse, standing, subject, with_settings};
+use super::support::{Mood, ann, parse, standing, subject, with_settings};
 
 const ALGORITHMS: [(&str, &str); 6] = [
     ("bucket: 100/hour", "token-bucket"),

@@ -1,0 +1,29 @@
+//! Tests of the `tollgate` binary, one module for each command or surface.
+//!
+//! One binary instead of many, because linking each takes seconds.
+
+mod canned;
+mod client;
+mod client_tls;
+mod clients;
+mod commands;
+mod configuration;
+mod documents;
+mod envoy;
+mod import;
+mod integrations;
+mod operator;
+mod page;
+mod prometheus;
+mod redis;
+mod replay;
+mod resp;
+mod serve;
+mod service;
+mod simulate;
+mod surfaces;
+mod surfaces_redis;
+mod surfaces_tls;
+mod testing;
+mod top;
+mod validate;

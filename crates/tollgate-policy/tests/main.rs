@@ -1,0 +1,15 @@
+//! Tests of the public API, one module for each topic.
+//!
+//! One binary instead of many, because linking each takes seconds.
+
+mod aliases;
+mod ambiguous;
+mod beside;
+mod descriptors;
+mod gallery;
+mod hostile;
+mod keys;
+mod lints;
+mod match_request;
+mod matching;
+mod readings;

@@ -1,0 +1,9 @@
+//! Tests of the in-memory store, one module for each topic.
+//!
+//! One binary instead of many, because linking each takes seconds.
+
+mod conformance;
+mod floods;
+mod floods_and_reloads;
+mod hostile;
+mod wall;

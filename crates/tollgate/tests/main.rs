@@ -1,0 +1,11 @@
+//! Tests of the public API, one module for each topic.
+//!
+//! One binary instead of many, because linking each takes seconds.
+
+mod advisory;
+mod decisions;
+mod entry_points;
+mod exceeding;
+mod hostile;
+mod outage;
+mod reloads;
