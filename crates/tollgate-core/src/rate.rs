@@ -3,6 +3,7 @@
 //! A `Rate` may be invalid. An algorithm checks it and returns a quota or a [`QuotaError`].
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::time::Span;
 
@@ -25,6 +26,17 @@ impl Rate {
     /// Creates a rate of `count` units per `period`.
     pub const fn new(count: u64, period: Span) -> Self {
         Self { count, period }
+    }
+
+    /// Creates a rate of `count` units per `period`, rounded up to whole microseconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_core::Rate;
+    /// assert_eq!(Rate::per(5, Duration::from_secs(2)).to_string(), "5/2s");
+    /// ```
+    pub fn per(count: u64, period: Duration) -> Self {
+        Self::new(count, period.into())
     }
 
     /// Creates a rate of `count` units per second.

@@ -176,9 +176,10 @@ impl fmt::Display for Span {
     }
 }
 
+/// Writes the span as a [`Duration`] does: `719.99995s`.
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Span({self})")
+        Duration::from(*self).fmt(f)
     }
 }
 
@@ -215,5 +216,12 @@ mod tests {
         ] {
             assert_eq!(span.to_string(), text);
         }
+    }
+
+    #[test]
+    fn debug_output_of_a_span_is_that_of_a_duration() {
+        let wait = Span::from_micros(719_999_950);
+        assert_eq!(format!("{wait:?}"), "719.99995s");
+        assert_eq!(format!("{wait:.1?}"), "720.0s");
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Buf;
 use http::HeaderMap;
 use http_body::Frame;
-use tollgate::{Clock, Span, Timestamp};
+use tollgate::{Clock, Timestamp};
 
 use crate::deferred::Deferred;
 
@@ -58,9 +58,19 @@ struct Inner {
 }
 
 impl SlotGuard {
-    pub(crate) fn new(deferred: Deferred, ttl: Span, clock: &Arc<dyn Clock>, outer: Option<&Self>) -> Self {
+    pub(crate) fn new(
+        deferred: Deferred,
+        ttl: Duration,
+        clock: &Arc<dyn Clock>,
+        outer: Option<&Self>,
+    ) -> Self {
         let (clock, outer) = (Arc::clone(clock), outer.cloned());
-        Self(Arc::new(Inner { deferred: Mutex::new(deferred), expires_at: clock.now() + ttl, clock, outer }))
+        Self(Arc::new(Inner {
+            deferred: Mutex::new(deferred),
+            expires_at: clock.now() + ttl.into(),
+            clock,
+            outer,
+        }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Deferred> {
@@ -70,7 +80,7 @@ impl SlotGuard {
 
     /// Returns the time until the last of the slots expires. Work beyond that time is not bounded.
     pub fn time_left(&self) -> Duration {
-        let own = Duration::from_micros(self.0.expires_at.since(self.0.clock.now()).as_micros());
+        let own = Duration::from(self.0.expires_at.since(self.0.clock.now()));
         self.0.outer.as_ref().map_or(own, |outer| own.max(outer.time_left()))
     }
 

@@ -5,6 +5,7 @@
 //! milliseconds, rounded up, so that callers do not retry early.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::policy::{Grant, Key, hint};
 use tollgate::store::{Check, Outcomes};
@@ -315,7 +316,7 @@ fn write_decision<S: Store>(
 
 /// Writes whether the request is limited, the limit, the remaining units, and the times. If nothing
 /// is counted, the limit is -1 for an admitted and 0 for a refused request.
-fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Span>, out: &mut Vec<u8>) {
+fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Duration>, out: &mut Vec<u8>) {
     reply::integer(out, i64::from(!allowed));
     match outcome {
         Some(outcome) => {
@@ -329,7 +330,7 @@ fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Span>, o
         }
     }
     match wait.filter(|_| !allowed) {
-        Some(wait) => reply::count(out, wait.as_millis_ceil()),
+        Some(wait) => reply::count(out, Span::from(wait).as_millis_ceil()),
         None => reply::integer(out, -1),
     }
     reply::count(out, outcome.map_or(0, |it| it.reset_after.as_millis_ceil()));

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use tollgate::Span;
 use tollgate::throttle::{Throttle, ThrottleReply};
 
 use crate::frame::{Words, integer};
@@ -79,17 +78,16 @@ impl Dialect {
 }
 
 /// Seconds as in redis-cell: rounded up from whole milliseconds.
-fn in_cell(span: Span) -> i64 {
-    let millis = span.as_micros() / 1_000;
-    signed(millis.div_ceil(1_000))
+fn in_cell(time: Duration) -> i64 {
+    signed(time.as_secs() + u64::from(time.subsec_millis() > 0))
 }
 
-fn truncated(span: Span) -> i64 {
-    signed(span.as_micros() / 1_000_000)
+fn truncated(time: Duration) -> i64 {
+    signed(time.as_secs())
 }
 
-fn rounded_up(span: Span) -> i64 {
-    signed(span.as_secs_ceil())
+fn rounded_up(time: Duration) -> i64 {
+    signed(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
 fn signed(number: u64) -> i64 {
@@ -121,7 +119,7 @@ fn read_cell(words: Words<'_>) -> Result<ThrottleRequest, Mistake> {
     let (Ok(burst), Ok(count), Ok(period)) = numbers else {
         return Err(Dialect::Cell.refuse("Negative bursts and rates are not supported"));
     };
-    let throttle = Throttle { capacity: burst + 1, count, period: Span::from_secs(period) };
+    let throttle = Throttle { capacity: burst + 1, count, period: Duration::from_secs(period) };
     Ok(ThrottleRequest { throttle, wanted })
 }
 
@@ -144,7 +142,7 @@ fn read_crab(words: Words<'_>) -> Result<ThrottleRequest, Mistake> {
     else {
         return Err(Dialect::Crab.refuse("Rate limit check failed: invalid rate limit parameters"));
     };
-    let throttle = Throttle { capacity, count, period: Span::from_secs(period) };
+    let throttle = Throttle { capacity, count, period: Duration::from_secs(period) };
     Ok(ThrottleRequest { throttle, wanted: ThrottleAction::Units(units) })
 }
 
@@ -184,7 +182,7 @@ fn read_gcra(words: Words<'_>) -> Result<ThrottleRequest, Mistake> {
         _ => range(number(6)?, 0)?,
     };
     let period = Duration::try_from_secs_f64(period).unwrap_or(Duration::MAX);
-    let throttle = Throttle { capacity: burst + 1, count, period: Span::from(period) };
+    let throttle = Throttle { capacity: burst + 1, count, period };
     Ok(ThrottleRequest { throttle, wanted: ThrottleAction::Units(units) })
 }
 
@@ -210,8 +208,8 @@ mod tests {
             (1_000_999, 1, 1, 2),
             (1_001_000, 2, 1, 2),
         ] {
-            let span = Span::from_micros(micros);
-            assert_eq!((in_cell(span), truncated(span), rounded_up(span)), (cell, crab, gcra), "{micros}");
+            let time = Duration::from_micros(micros);
+            assert_eq!((in_cell(time), truncated(time), rounded_up(time)), (cell, crab, gcra), "{micros}");
         }
     }
 }

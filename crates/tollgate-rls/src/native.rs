@@ -10,6 +10,8 @@
 //! - Refunded hits are not part of the batch; they are applied one by one.
 //! - A limit with `quota: N` grants up to N more hits in advance with an admitted request.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tollgate::policy::{Checks, Descriptor, Matched, RuleCheck};
 use tollgate::{
@@ -250,8 +252,8 @@ fn answer<'d>(decision: &'d Decision<'_>, places: &[usize], descriptors: usize, 
 fn described<'d>(limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
     limits.max_by_key(|limit| {
         let refuses = is_over(limit);
-        let wait = limit.advised_wait().map_or(u64::MAX, Span::as_micros);
-        (refuses, if refuses { wait } else { 0 }, std::cmp::Reverse(limit.outcome().remaining))
+        let wait = limit.advised_wait().unwrap_or(Duration::MAX);
+        (refuses, if refuses { wait } else { Duration::ZERO }, std::cmp::Reverse(limit.outcome().remaining))
     })
 }
 
@@ -264,7 +266,7 @@ fn is_over(limit: &LimitOutcome<'_>) -> bool {
 /// Converts the outcome of one limit to a status.
 pub(crate) fn status<'d>(limit: &LimitOutcome<'d>) -> Status<'d> {
     let outcome = limit.outcome();
-    let until = limit.advised_wait().unwrap_or(outcome.reset_after);
+    let until = limit.advised_wait().map_or(outcome.reset_after, Span::from);
     let (requests, unit) = rate(&limit.rule().quota);
     Status {
         over: is_over(limit),

@@ -5,11 +5,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
-use tollgate::{Limiter, Rule, Span, Store};
+use tollgate::{Limiter, Rule, Store};
 
 use crate::grpc::{self, Refusal};
 use crate::wire::{Reader, Write as _};
@@ -59,7 +60,7 @@ impl<'m> ThrottleRequest<'m> {
         let numbers = Throttle {
             capacity: positive("max_burst", self.max_burst)?,
             count: positive("count_per_period", self.count_per_period)?,
-            period: Span::from_secs(positive("period", self.period)?),
+            period: Duration::from_secs(positive("period", self.period)?),
         };
         let rule = RULES.with_borrow_mut(|rules| rules.rule(numbers).cloned());
         rule.map_err(|error| Refusal::invalid_argument(format!("these numbers cannot be served: {error}")))
@@ -86,13 +87,12 @@ pub(crate) async fn wait<S: Store>(
 
 /// Encodes a `ThrottleResponse` with its prefix.
 pub(crate) fn framed(throttled: &ThrottleReply) -> Bytes {
-    let seconds = |span: Span| span.as_micros() / 1_000_000;
     grpc::framed(|out| {
         out.put_uint(1, u64::from(throttled.allowed));
         out.put_uint(2, int32(throttled.limit));
         out.put_uint(3, int32(throttled.remaining));
-        out.put_uint(4, int32(seconds(throttled.short_by)));
-        out.put_uint(5, int32(seconds(throttled.reset_after)));
+        out.put_uint(4, int32(throttled.short_by.as_secs()));
+        out.put_uint(5, int32(throttled.reset_after.as_secs()));
     })
 }
 

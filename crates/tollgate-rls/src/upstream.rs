@@ -13,6 +13,8 @@
 //!
 //! Not here: finding the limit of a descriptor (`tollgate_envoy`).
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use tollgate::policy::Key;
@@ -59,7 +61,7 @@ pub(crate) struct DescriptorOutcome {
     at: Option<Timestamp>,
     /// The time until refunded hits make no difference.
     back_for: Option<Span>,
-    wait: Span,
+    wait: Duration,
     /// Headers and a body, if there are any.
     words: Option<Box<Answer<'static>>>,
 }
@@ -182,7 +184,7 @@ impl DescriptorOutcome {
             // The limit is off, or it could not be counted.
             None => Self { exceeded: !decision.is_allowed(), binding: true, ..Self::default() },
         };
-        outcome.wait = decision.advised_wait().unwrap_or(Span::ZERO);
+        outcome.wait = decision.advised_wait().unwrap_or(Duration::ZERO);
         if !decision.is_allowed() || headers == Headers::All {
             let mut words = Answer::default();
             response_headers::add(&mut words, limiter, decision, headers);
@@ -345,8 +347,8 @@ pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, outcome: &DescriptorOutco
 fn add_words(answer: &mut Answer<'_>, outcomes: &mut DescriptorOutcomes) {
     let over = answer.over;
     let candidates = outcomes.iter_mut().flatten().filter(|it| it.words.is_some() && it.is_over() == over);
-    let chosen =
-        candidates.max_by_key(|it| if over { (it.wait, 0) } else { (Span::ZERO, u64::MAX - it.remaining) });
+    let chosen = candidates
+        .max_by_key(|it| if over { (it.wait, 0) } else { (Duration::ZERO, u64::MAX - it.remaining) });
     if let Some(outcome) = chosen {
         say(answer, std::mem::take(outcome));
     }

@@ -10,13 +10,14 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http_body::Body;
 use serde::Deserialize;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
-use tollgate::{Rule, Span, Store};
+use tollgate::{Rule, Store};
 
 use crate::api::Inner;
 use crate::body::{MAX_BODY_BYTES, collect, read};
@@ -77,7 +78,7 @@ impl ThrottleRequest<'_> {
         let throttle = Throttle {
             capacity: positive(self.max_burst, "max_burst")?,
             count: positive(self.count_per_period, "count_per_period")?,
-            period: Span::from_secs(positive(self.period, "period")?),
+            period: Duration::from_secs(positive(self.period, "period")?),
         };
         let rule = THROTTLES.with_borrow_mut(|kept| kept.rule(throttle).cloned());
         rule.map(|rule| (rule, quantity)).map_err(|error| Problem::conflict(error.to_string()))
@@ -86,7 +87,7 @@ impl ThrottleRequest<'_> {
 
 fn told(throttled: &ThrottleReply) -> Vec<u8> {
     let ThrottleReply { allowed, limit, remaining, short_by, reset_after, .. } = *throttled;
-    let (retry, reset) = (short_by.as_micros() / 1_000_000, reset_after.as_micros() / 1_000_000);
+    let (retry, reset) = (short_by.as_secs(), reset_after.as_secs());
     let mut out = Vec::with_capacity(128);
     // Writing to memory does not fail.
     let _never = write!(

@@ -124,9 +124,10 @@ impl ManualClock {
         Self(Arc::new(ManualTime { now: AtomicU64::new(now.as_micros()), wall_ahead: AtomicI64::new(0) }))
     }
 
-    /// Moves the clock and its wall clock forward by `span`.
-    pub fn advance(&self, span: Span) {
-        self.0.now.fetch_add(span.as_micros(), Ordering::SeqCst);
+    /// Moves the clock and its wall clock forward by a [`Span`] or a
+    /// [`Duration`](std::time::Duration).
+    pub fn advance(&self, span: impl Into<Span>) {
+        self.0.now.fetch_add(span.into().as_micros(), Ordering::SeqCst);
     }
 
     /// Sets the time, which may be earlier.

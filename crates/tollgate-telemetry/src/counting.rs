@@ -11,7 +11,7 @@ mod allocation;
 
 use std::sync::Arc;
 
-use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Mode, Outcome, Policy};
+use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Span};
 
 use crate::counts::{Kind, Totals};
 use crate::histogram::{LATENCY, WAIT};
@@ -74,7 +74,7 @@ impl PolicyCounters {
     #[inline]
     pub(crate) fn count(&self, event: &Event<'_, '_>) {
         let (decision, totals) = (event.decision, self.totals.mine());
-        totals.latency.put(&LATENCY, event.took.as_micros());
+        totals.latency.put(&LATENCY, Span::from(event.took).as_micros());
         let is_degraded = decision.is_degraded();
         let (mut applied, mut in_shadow) = (is_degraded, false);
 
@@ -108,7 +108,7 @@ impl PolicyCounters {
             totals.count(Kind::ShadowLimited);
         }
         if let Some(wait) = decision.advised_wait() {
-            totals.wait.put(&WAIT, wait.as_micros());
+            totals.wait.put(&WAIT, Span::from(wait).as_micros());
         }
         if self.has_candidates {
             self.compare(event);

@@ -83,7 +83,7 @@ impl Describer<'_> {
                 _ => limiting.map(|limiting| self.tag(&limiting)),
             },
             limiting: place,
-            retry_after: decision.advised_wait(),
+            retry_after: decision.advised_wait().map(Span::from),
             limits: decision.limits().map(|it| self.limit(&it, decision, key_hash(&it))).collect(),
             shadowed: decision.shadowed().iter().map(|block| self.shadowed(block)).collect(),
             switched_off: is_off(self.policy),

@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
@@ -157,7 +158,7 @@ impl PolicyWatch {
     fn remember(&self, event: &Event<'_, '_>, caller: u64) {
         let key_hash = |it: &LimitOutcome<'_>| self.all.key_hash(it.policy_rule(), it.key());
         let record = self.describer().describe(event.request, event.decision, event.at, key_hash);
-        self.all.ring.keep(Record { id: event.id, took: event.took, ..record }, caller);
+        self.all.ring.keep(Record { id: event.id, took: event.took.into(), ..record }, caller);
     }
 }
 
@@ -184,8 +185,8 @@ impl Watch for PolicyWatch {
         }
     }
 
-    fn store_called(&self, took: Span, answered: bool) {
-        self.all.counters.asked(took, answered);
+    fn store_called(&self, took: Duration, answered: bool) {
+        self.all.counters.asked(took.into(), answered);
     }
 
     fn settled(&self, settlement: &Settlement<'_>) {

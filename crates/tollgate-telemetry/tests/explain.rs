@@ -58,7 +58,7 @@ fn every_refusal_of_ten_thousand_requests_has_a_correct_explanation() {
         let record = record_of(&limiter, &watcher, &decision);
         *fates.entry(record.fate.as_str()).or_insert(0) += 1;
         assert!(!record.allowed && &*record.path == path && &*record.method == "GET");
-        assert_eq!(record.retry_after, decision.retry_after());
+        assert_eq!(record.retry_after, decision.retry_after().map(Span::from));
         assert_eq!(record.limits.len(), decision.limits().len());
         let summary = record.summary();
         assert!(summary.starts_with("Refused"), "{summary}");
@@ -73,7 +73,7 @@ fn every_refusal_of_ten_thousand_requests_has_a_correct_explanation() {
         }
         if record.fate == RecordFate::Refused {
             let limiting = &record.limits[record.limiting.unwrap()];
-            assert_eq!(limiting.outcome.retry_after(), decision.retry_after());
+            assert_eq!(limiting.outcome.retry_after(), decision.retry_after().map(Span::from));
             assert!(summary.contains(&*limiting.name), "{summary}");
             let wait = limiting.arithmetic(record.counted_at)[3].clone();
             let wait = wait.rsplit(" in ").next().unwrap().split(',').next().unwrap().to_owned();
@@ -202,7 +202,7 @@ fn a_record_has_the_wait_that_the_caller_was_given() {
     let decision = limiter.check(&ann);
     let record = record_of(&limiter, &watcher, &decision);
     assert_eq!((record.limit.as_deref(), record.retry_after), (Some("slots"), Some(Span::from_secs(1))));
-    assert_eq!(decision.advised_wait(), record.retry_after);
+    assert_eq!(decision.advised_wait().map(Span::from), record.retry_after);
     let decision = limiter.check(&Call::new("GET", "/").user("ann").cost(2));
     let record = record_of(&limiter, &watcher, &decision);
     assert_eq!((record.limit.as_deref(), record.retry_after), (Some("api"), Some(Span::from_secs(10))));
@@ -236,7 +236,7 @@ fn a_record_names_the_plan_or_override_that_set_the_quota() {
 #[test]
 fn a_quota_that_the_call_sets_is_marked_as_such() {
     let (limiter, watcher, clock) = watched("limits: [{name: api, by: user, bucket: 1/minute}]");
-    let rule = Throttle { capacity: 1, count: 30, period: Span::from_secs(60) }.rule().unwrap();
+    let rule = Throttle { capacity: 1, count: 30, period: Span::from_secs(60).into() }.rule().unwrap();
     let ask = || pollster::block_on(limiter.decide_rule(&rule, Key::named(b"user:ann"), 1));
     ask();
     let record = record_of(&limiter, &watcher, &ask());

@@ -20,7 +20,7 @@ fn main() -> Result<(), PolicyError> {
         match decision.retry_after() {
             None => println!("attempt {attempt}: go ahead, {left} left of {name}"),
             Some(wait) => {
-                println!("attempt {attempt}: refused by {name}, come back in {} s", wait.as_secs_ceil());
+                println!("attempt {attempt}: refused by {name}, come back in {wait:.0?}");
             }
         }
     }

@@ -3,7 +3,12 @@
 //! A decision lists every limit that applied, also when the request was allowed: a client that
 //! knows its remaining units can slow down before it is refused.
 //!
+//! Waits are [`Duration`]s here: this is the edge of the library. The arithmetic inside uses
+//! `tollgate_core::Span`, and [`LimitOutcome::outcome`] returns its exact numbers.
+//!
 //! Formatting for HTTP is in `tollgate_http`.
+
+use std::time::Duration;
 
 use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
@@ -14,7 +19,7 @@ use crate::outage::{FallbackOutcome, LocalDecision, Part, denies};
 use crate::receipt::Receipt;
 
 /// The wait given to callers when the actual wait is unknown.
-const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The decision of a limiter about a request.
 ///
@@ -241,7 +246,7 @@ impl<'l> Decision<'l> {
         let refusing = self.limits().filter(|it| it.is_binding() && !it.outcome.is_admitted());
         refusing.max_by_key(|it| match it.advised_wait() {
             Some(wait) => (false, wait),
-            None => (true, Span::ZERO),
+            None => (true, Duration::ZERO),
         })
     }
 
@@ -249,17 +254,18 @@ impl<'l> Decision<'l> {
     /// waiting does not help.
     ///
     /// ```
-    /// # use tollgate::{Call, Limiter, Span};
+    /// # use std::time::Duration;
+    /// # use tollgate::{Call, Limiter};
     /// let limiter = Limiter::from_policy("limits: [{by: ip, slots: 1, ttl: 1m}]")?;
     /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
     /// assert_eq!(limiter.check(&call).advised_wait(), None);
     /// let refused = limiter.check(&call);
     /// // A lease may last for a minute; most slots are released long before.
-    /// assert_eq!(refused.advised_wait(), Some(Span::from_secs(1)));
+    /// assert_eq!(refused.advised_wait(), Some(Duration::from_secs(1)));
     /// assert!(refused.retry_after() > refused.advised_wait());
     /// # Ok::<(), tollgate::PolicyError>(())
     /// ```
-    pub fn advised_wait(&self) -> Option<Span> {
+    pub fn advised_wait(&self) -> Option<Duration> {
         match self.fate {
             Fate::Refused => self.limiting_for_retry()?.advised_wait(),
             // The end of the outage is unknown, but the store is probed every second.
@@ -270,8 +276,8 @@ impl<'l> Decision<'l> {
 
     /// Returns the wait after which the same request can pass if no other request spends. `None` if
     /// the request is allowed or waiting does not help.
-    pub fn retry_after(&self) -> Option<Span> {
-        if self.fate == Fate::Refused { self.limiting()?.outcome.retry_after() } else { None }
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.fate == Fate::Refused { self.limiting()?.retry_after() } else { None }
     }
 }
 
@@ -330,9 +336,9 @@ impl ExactSizeIterator for Limits<'_> {}
 
 /// Returns the wait to advise to callers for this outcome of a rule, as
 /// [`LimitOutcome::advised_wait`] does, for callers that only peeked.
-pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Span> {
+pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Duration> {
     let wait = outcome.retry_after()?;
-    Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait })
+    Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait.into() })
 }
 
 impl<'d> LimitOutcome<'d> {
@@ -359,7 +365,7 @@ impl<'d> LimitOutcome<'d> {
     /// The time at which a slot becomes free is unknown. The end of its lease is the upper bound, a
     /// minute for most limits, and callers that waited until then would leave free slots unused:
     /// they are advised to return shortly.
-    pub fn advised_wait(&self) -> Option<Span> {
+    pub fn advised_wait(&self) -> Option<Duration> {
         advised_wait(self.rule, self.outcome)
     }
 
@@ -383,9 +389,30 @@ impl<'d> LimitOutcome<'d> {
         self.check.cost
     }
 
-    /// Returns the answer of the limit.
+    /// Returns the answer of the limit, with its exact numbers.
     pub const fn outcome(&self) -> &'d Outcome {
         self.outcome
+    }
+
+    /// Returns whether the limit had room for the request.
+    pub const fn is_admitted(&self) -> bool {
+        self.outcome.is_admitted()
+    }
+
+    /// Returns the number of units that the key may still spend at this instant, rounded down.
+    pub const fn remaining(&self) -> u64 {
+        self.outcome.remaining
+    }
+
+    /// Returns the wait after which the limit admits the same request if no other request spends.
+    /// `None` if it has room or waiting does not help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.outcome.retry_after().map(Duration::from)
+    }
+
+    /// Returns the time until the key is equivalent to a fresh one.
+    pub fn reset_after(&self) -> Duration {
+        self.outcome.reset_after.into()
     }
 
     /// Returns whether the used part of the allowance has reached the `soft` threshold of the

@@ -3,6 +3,7 @@
 //! A policy in YAML defines the limits:
 //!
 //! ```
+//! use std::time::Duration;
 //! use tollgate::{Call, Limiter};
 //!
 //! let limiter = Limiter::from_policy("
@@ -18,7 +19,7 @@
 //! let refused = limiter.check(&login);
 //! assert!(!refused.is_allowed());
 //! assert_eq!(refused.limiting().map(|limit| limit.name()), Some("api-v1-login-by-ip"));
-//! assert!(refused.retry_after().is_some_and(|wait| wait.as_secs_ceil() <= 30));
+//! assert!(refused.retry_after().is_some_and(|wait| wait <= Duration::from_secs(30)));
 //! # Ok::<(), tollgate::PolicyError>(())
 //! ```
 //!

@@ -8,8 +8,9 @@
 //! Metrics and records are in `tollgate-telemetry`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tollgate_core::{RuleId, Span, Timestamp};
+use tollgate_core::{RuleId, Timestamp};
 use tollgate_policy::{Key, Policy, Request};
 use tollgate_store::Clock;
 
@@ -60,7 +61,7 @@ pub trait Watch: Send + Sync + 'static {
     fn decided(&self, event: &Event<'_, '_>);
 
     /// Called after a call to the store, with its duration and whether the store answered.
-    fn store_called(&self, took: Span, answered: bool) {
+    fn store_called(&self, took: Duration, answered: bool) {
         let _ = (took, answered);
     }
 
@@ -99,7 +100,7 @@ pub struct Event<'e, 'l> {
     /// The time by this node's clock. The decision itself has the time of the store.
     pub at: Timestamp,
     /// The duration of the decision, including the store.
-    pub took: Span,
+    pub took: Duration,
 }
 
 /// An observer with its watch for the policy in force.
@@ -129,7 +130,7 @@ impl ActiveObserver {
     }
 
     pub(crate) fn store_called(&self, since: Timestamp, answered: bool) {
-        self.watch.store_called(self.clock.now().since(since), answered);
+        self.watch.store_called(self.clock.now().since(since).into(), answered);
     }
 
     pub(crate) fn settled(&self, settlement: &Settlement<'_>) {
@@ -145,7 +146,7 @@ impl ActiveObserver {
         started_at: Timestamp,
     ) {
         let at = self.clock.now();
-        self.watch.decided(&Event { id, request, decision, at, took: at.since(started_at) });
+        self.watch.decided(&Event { id, request, decision, at, took: at.since(started_at).into() });
     }
 }
 

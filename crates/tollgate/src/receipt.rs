@@ -7,9 +7,10 @@
 //! The caller stores receipts, bounds their lifetime, and settles each only once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Owner, Quota, Rule, RuleId, Span, Timestamp};
+use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
 use tollgate_policy::{Key, Limit, OnHangup, Policy};
 
 use crate::decision::Decision;
@@ -142,7 +143,7 @@ impl Receipt {
     /// Returns the longest time that a slot may outlive its caller: the longest `ttl` of the slots,
     /// if the limit of any of them says `on_hangup: hold`. That limit decides for all, because it
     /// keeps the request to the service open.
-    pub fn hold_on_hangup(&self, policy: &Policy) -> Option<Span> {
+    pub fn hold_on_hangup(&self, policy: &Policy) -> Option<Duration> {
         self.owner?;
         let mut longest = None;
         let mut holds = false;
@@ -151,7 +152,7 @@ impl Receipt {
             longest = longest.max(Some(slots.ttl()));
             holds |= policy.limit(charge.limit()).is_some_and(|it| it.on_hangup() == OnHangup::Hold);
         }
-        longest.filter(|_| holds)
+        longest.filter(|_| holds).map(Duration::from)
     }
 
     /// Returns the charges of units, with the rules in force.

@@ -9,6 +9,7 @@
 //! Formatting and rounding for a protocol is done by the protocol.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::{Adjustment, Bucket, Outcome, Quota, QuotaError, Rate, Rule, Span, Verdict};
 use tollgate_policy::{Key, Mode};
@@ -30,23 +31,24 @@ pub struct Throttle {
     /// The number of units that come back in a period.
     pub count: u64,
     /// The period.
-    pub period: Span,
+    pub period: Duration,
 }
 
 impl Throttle {
     /// Returns the rule with these numbers, or an error if they are invalid.
     ///
     /// ```
-    /// # use tollgate::{QuotaError, Span};
+    /// # use std::time::Duration;
+    /// # use tollgate::QuotaError;
     /// # use tollgate::throttle::Throttle;
-    /// let one = Throttle { capacity: 16, count: 30, period: Span::from_secs(60) };
+    /// let one = Throttle { capacity: 16, count: 30, period: Duration::from_secs(60) };
     /// let other = Throttle { capacity: 5, ..one };
     /// assert_eq!(one.rule()?.id, other.rule()?.id);        // a key spends from both
     /// assert_eq!(Throttle { count: 0, ..one }.rule(), Err(QuotaError::ZeroRate));
     /// # Ok::<(), QuotaError>(())
     /// ```
     pub fn rule(&self) -> Result<Rule, QuotaError> {
-        let bucket = Bucket::new(Rate::new(self.count, self.period))?.with_burst(self.capacity)?;
+        let bucket = Bucket::new(Rate::new(self.count, self.period.into()))?.with_burst(self.capacity)?;
         Ok(Rule::new(THROTTLE_NAME, bucket.shared()))
     }
 }
@@ -97,12 +99,12 @@ pub struct ThrottleReply {
     /// The number of units that the key may still spend, rounded down.
     pub remaining: u64,
     /// The time to wait; `None` if the call is allowed or waiting does not help.
-    pub retry_after: Option<Span>,
+    pub retry_after: Option<Duration>,
     /// The time until the key would have the requested units if keys could exceed their limit:
     /// equal to [`retry_after`](Self::retry_after), but also set where waiting does not help.
-    pub short_by: Span,
+    pub short_by: Duration,
     /// The time until the key is equivalent to a fresh one.
-    pub reset_after: Span,
+    pub reset_after: Duration,
 }
 
 impl ThrottleReply {
@@ -121,20 +123,21 @@ impl ThrottleReply {
             limit,
             remaining: if allowed { limit.saturating_sub(quantity) } else { 0 },
             retry_after: wait,
-            short_by: wait.unwrap_or(Span::ZERO),
-            reset_after: wait.unwrap_or(Span::ZERO),
+            short_by: wait.unwrap_or(Duration::ZERO),
+            reset_after: wait.unwrap_or(Duration::ZERO),
         }
     }
 
     fn counted(outcome: Outcome, allowed: bool, rule: &Rule, quantity: u64) -> Self {
         let limit = rule.quota.capacity();
         let Outcome { remaining, reset_after, .. } = outcome;
-        let retry_after = if allowed { None } else { outcome.retry_after() };
+        let retry_after = if allowed { None } else { outcome.retry_after().map(Duration::from) };
         let short_by = match outcome.verdict {
-            _ if allowed => Span::ZERO,
-            Verdict::Never => reset_after + worth(rule, quantity.saturating_sub(limit)),
-            _ => retry_after.unwrap_or(Span::ZERO),
+            _ if allowed => Duration::ZERO,
+            Verdict::Never => (reset_after + worth(rule, quantity.saturating_sub(limit))).into(),
+            _ => retry_after.unwrap_or(Duration::ZERO),
         };
+        let reset_after = reset_after.into();
         Self { allowed, limit, remaining, retry_after, short_by, reset_after }
     }
 }
@@ -143,9 +146,9 @@ impl ThrottleReply {
     /// Refuses a read if the key has spent more than these numbers ever grant, under other numbers
     /// before.
     fn refuse_overdrawn_read(mut self, rule: &Rule) -> Self {
-        let all = worth(rule, rule.quota.capacity());
+        let all = Duration::from(worth(rule, rule.quota.capacity()));
         if self.allowed && self.reset_after > all {
-            let wait = Span::from_micros(self.reset_after.as_micros() - all.as_micros());
+            let wait = self.reset_after.saturating_sub(all);
             (self.allowed, self.retry_after, self.short_by) = (false, Some(wait), wait);
         }
         self
@@ -172,12 +175,13 @@ impl<S: Store> Limiter<S> {
     /// Answers a throttle call.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Span};
+    /// # use std::time::Duration;
+    /// # use tollgate::Limiter;
     /// # use tollgate::policy::Key;
     /// # use tollgate::throttle::Throttle;
     /// # pollster::block_on(async {
     /// let limiter = Limiter::from_policy("limits: []").unwrap();
-    /// let rule = Throttle { capacity: 2, count: 30, period: Span::from_secs(60) }.rule().unwrap();
+    /// let rule = Throttle { capacity: 2, count: 30, period: Duration::from_secs(60) }.rule().unwrap();
     /// assert_eq!(limiter.throttle(&rule, Key::named(b"ann"), 2).await.remaining, 0);
     /// let refused = limiter.throttle(&rule, Key::named(b"ann"), 1).await;
     /// assert!(!refused.allowed && refused.retry_after.is_some());
@@ -209,13 +213,13 @@ mod tests {
         let mut throttles = ThrottleRules::default();
         for round in 0..3 {
             for capacity in 1..100 {
-                let throttle = Throttle { capacity, count: 30, period: Span::from_secs(60) };
+                let throttle = Throttle { capacity, count: 30, period: Duration::from_secs(60) };
                 let rule = throttles.rule(throttle).unwrap();
                 assert_eq!(rule.quota.capacity(), capacity, "round {round}");
             }
             assert_eq!(throttles.kept.len(), MAX_CACHED_RULES);
         }
-        assert!(throttles.rule(Throttle { capacity: 1, count: 0, period: Span::from_secs(1) }).is_err());
+        assert!(throttles.rule(Throttle { capacity: 1, count: 0, period: Duration::from_secs(1) }).is_err());
         assert_eq!(throttles.kept.len(), MAX_CACHED_RULES);
     }
 }

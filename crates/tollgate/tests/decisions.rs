@@ -1,5 +1,7 @@
 //! Decisions of a limiter, from the text of a policy.
 
+use std::time::Duration;
+
 use tollgate::store::ManualClock;
 use tollgate::{Call, Decision, Fate, Limiter, MemoryStore, Policy, Span, Timestamp, Verdict};
 
@@ -53,7 +55,7 @@ fn of_several_refusals_the_longest_wait_is_limiting() {
     );
     let refused = limiter.check(&ann());
     assert_eq!(refused.limiting().unwrap().name(), "hour");
-    assert_eq!(refused.retry_after(), Some(Span::from_hours(1)));
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(3_600)));
 }
 
 #[test]

@@ -114,14 +114,14 @@ fn a_raise_makes_no_wait_longer() {
         }
         let wait_of = |limiter: &Manual| {
             let decision = limiter.check(&Call::new("GET", "/").user("ann"));
-            decision.advised_wait().unwrap_or(Span::ZERO)
+            decision.advised_wait().unwrap_or_default()
         };
         let mut last = wait_of(&limiter);
         let mut raised = limiter.clone();
         for units in [5, 6, 7] {
             raised = raised.with_policy(policy(&of(units)));
             let wait = wait_of(&raised);
-            assert!(wait <= last, "{way}: {last} became {wait} at {units}");
+            assert!(wait <= last, "{way}: {last:?} became {wait:?} at {units}");
             last = wait;
         }
     }

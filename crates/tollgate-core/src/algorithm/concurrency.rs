@@ -53,9 +53,10 @@ pub struct Leases {
 const MAX_SLOTS: u32 = 1 << 16;
 
 impl Concurrency {
-    /// Creates a limit of `slots` slots, each leased for `ttl`.
-    pub fn new(slots: u32, ttl: Span) -> Result<Self, QuotaError> {
-        match (slots, ttl) {
+    /// Creates a limit of `slots` slots, each leased for `ttl`: a [`Span`] or a
+    /// [`Duration`](std::time::Duration).
+    pub fn new(slots: u32, ttl: impl Into<Span>) -> Result<Self, QuotaError> {
+        match (slots, ttl.into()) {
             (0, _) => Err(QuotaError::ZeroBurst),
             (_, Span::ZERO) => Err(QuotaError::ZeroPeriod),
             (_, ttl) if ttl > MAX_PERIOD => Err(QuotaError::TooLong),

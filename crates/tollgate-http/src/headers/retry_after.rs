@@ -10,6 +10,8 @@
 //! Jitter only extends the wait: callers that were refused together retry at different times, and
 //! never before they can pass. The random number is an argument.
 
+use std::time::Duration;
+
 use http::{HeaderName, header};
 use tollgate::{Decision, LimitOutcome, Quota, Span};
 
@@ -42,18 +44,23 @@ impl RetryAfter {
     /// number 0, by the full percentage for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, rng: u32) -> Option<Self> {
         let wait = decision.advised_wait()?;
-        Some(Self(stretched(wait, jitter_percent, rng)))
+        Some(Self(stretched(wait.into(), jitter_percent, rng)))
     }
 
     /// Returns the advertised wait of one limit: `None` if the limit has room or if waiting does
     /// not help.
     pub fn of_limit(limit: &LimitOutcome<'_>) -> Option<Self> {
-        limit.advised_wait().map(Self)
+        limit.advised_wait().map(|wait| Self(wait.into()))
     }
 
     /// The default wait, for a refusal without a computable wait.
     pub(crate) const fn shortly() -> Self {
         Self(DEFAULT_RETRY_AFTER)
+    }
+
+    /// The exact wait, with jitter.
+    pub fn wait(self) -> Duration {
+        self.0.into()
     }
 
     /// The wait in whole seconds, rounded up, at least one.
@@ -85,7 +92,7 @@ pub fn limiting<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
 /// request, or until it is nearly unused.
 pub(super) fn until_change(limit: &LimitOutcome<'_>) -> Span {
     let unused = || if has_slots(limit) { DEFAULT_RETRY_AFTER } else { limit.outcome().reset_after };
-    limit.advised_wait().unwrap_or_else(unused)
+    limit.advised_wait().map_or_else(unused, Span::from)
 }
 
 fn has_slots(limit: &LimitOutcome<'_>) -> bool {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::policy::Key;
 use tollgate::throttle::Throttle;
-use tollgate::{Call, Decision, Limiter, OutageSettings, Policy, Rule, Span};
+use tollgate::{Call, Decision, Limiter, OutageSettings, Policy, Rule};
 use tollgate_redis::RedisStore;
 use tollgate_store::{Store, StoreError};
 use tollgate_testkit::Redis;
@@ -48,7 +48,7 @@ fn runtime() -> Runtime {
 fn every_key_of_a_server_that_was_killed_is_charged_when_it_is_back() {
     let redis = Redis::start();
     let limiter = limiter(&redis);
-    let rule = Throttle { capacity: 100, count: 1, period: Span::from_hours(1) }.rule().unwrap();
+    let rule = Throttle { capacity: 100, count: 1, period: Duration::from_secs(3_600) }.rule().unwrap();
     // Requests use one connection, and deferred charges another.
     let (requests, upkeep) = (runtime(), runtime());
     upkeep.block_on(limiter.store().probe()).unwrap();

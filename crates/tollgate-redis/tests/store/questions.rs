@@ -51,7 +51,7 @@ async fn contents(urls: &[String]) -> BTreeMap<Vec<u8>, (Value, Value)> {
     found
 }
 
-fn said(decision: &Decision<'_>) -> (bool, Option<Span>, Vec<(String, Outcome)>) {
+fn said(decision: &Decision<'_>) -> (bool, Option<Duration>, Vec<(String, Outcome)>) {
     let limits = decision.limits().map(|it| (it.name().to_owned(), *it.outcome())).collect();
     (decision.is_allowed(), decision.retry_after(), limits)
 }

@@ -161,7 +161,7 @@ fn told(decision: &Decision<'_>) -> Option<NodeDecision> {
     let limit = decision.limits().next()?;
     Some(NodeDecision {
         admitted: decision.is_allowed(),
-        retry_after: decision.advised_wait(),
+        retry_after: decision.advised_wait().map(Span::from),
         key: hash(limit.key().as_bytes()),
         cost: limit.cost(),
     })

@@ -30,7 +30,7 @@ fn outage(subject: &Subject, mood: Mood, during: impl FnOnce()) {
 }
 
 fn throttle(capacity: u64, count: u64, period: Span) -> Rule {
-    Throttle { capacity, count, period }.rule().unwrap()
+    Throttle { capacity, count, period: period.into() }.rule().unwrap()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tollgate::{BreakerState, OutageSettings, Span};
 
@@ -75,7 +76,7 @@ fn uncounted_usage_is_replayed_down_to_zero_remaining() {
     assert_eq!(subject.left(), 70);
     let bob = subject.decide(&ann().user("bob"));
     assert!(!bob.is_allowed());
-    assert!(bob.retry_after().unwrap() <= Span::from_secs(864), "exhausted without a debt");
+    assert!(bob.retry_after().unwrap() <= Duration::from_secs(864), "exhausted without a debt");
 }
 
 #[test]

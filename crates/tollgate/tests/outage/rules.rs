@@ -1,5 +1,7 @@
 //! `on_outage`: each rule alone and mixed.
 
+use std::time::Duration;
+
 use tollgate::{BreakerState, Fate, OutageSettings, Span, Verdict};
 
 use super::support::{Mood, ann, parse, standing, subject, with_settings};
@@ -37,7 +39,7 @@ fn the_share_of_a_rate_is_exact() {
     subject.store.turn(Mood::Broken);
     assert!(subject.admits(&ann()));
     let refused = subject.decide(&ann());
-    assert_eq!(refused.retry_after(), Some(Span::from_minutes(5)), "a fifth of one a minute");
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(300)), "a fifth of one a minute");
     let shared = refused.limits().nth(1).unwrap();
     assert_eq!(shared.outcome().limit, 140);
     assert_eq!(shared.outcome().reset_after, Span::from_micros((300_000_000_u64).div_ceil(7)));
@@ -187,7 +189,7 @@ fn a_cost_above_the_share_but_below_the_limit_may_be_retried() {
     let subject = subject("limits: [{by: user, bucket: 10/hour}]");
     subject.store.turn(Mood::Refusing);
     let refused = subject.decide(&ann().cost(5));
-    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, Some(Span::from_secs(1))));
+    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, Some(Duration::from_secs(1))));
     assert_eq!(refused.limiting().unwrap().outcome().remaining, 2);
     let never = subject.decide(&ann().cost(11));
     assert_eq!((never.limiting().unwrap().outcome().verdict, never.retry_after()), (Verdict::Never, None));
