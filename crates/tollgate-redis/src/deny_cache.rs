@@ -1,4 +1,4 @@
-//! Answers repeated refusals without asking Redis (the deny cache).
+//! Answers repeated refusals without a call to Redis (the deny cache).
 //!
 //! A refused key stays refused until time restores units. The cache stores the states of the keys
 //! of a refused request and decides the next request by the same arithmetic, at a time that is
@@ -29,6 +29,8 @@ use tollgate_store::{Check, Outcomes};
 
 use crate::batch::hash;
 use crate::key_state::{Availability, KeyState};
+use crate::redis_clock::CallTimes;
+use crate::reply::UnitsWait;
 
 /// The maximum number of cached keys.
 const MAX_ENTRIES: usize = 1 << 14;
@@ -54,14 +56,11 @@ struct DenyEntry {
     rule: RuleId,
     key: Box<[u8]>,
     key_state: KeyState,
-    wait: Option<(u64, i64)>,
+    wait: Option<UnitsWait>,
     /// The limit that `wait` refers to: rules with the same ID can have different limits.
     limit: u64,
-    /// The time of the state, by the clock of Redis.
-    at: Timestamp,
-    /// When the call was sent, and when Redis most likely executed it, both by the local clock.
-    asked: Timestamp,
-    executed: Timestamp,
+    /// The times of the call that returned the state.
+    times: CallTimes,
 }
 
 impl DenyEntry {
@@ -72,9 +71,10 @@ impl DenyEntry {
     /// The latest and the most likely time that the clock of Redis shows now. The latest time
     /// allows for a drift of one in a thousand.
     fn between(&self, now: Timestamp) -> (Timestamp, Timestamp) {
-        let (longest, shortest) = (now.since(self.asked).as_micros(), now.since(self.executed).as_micros());
-        let latest = self.at + Span::from_micros(longest + longest / 1_000 + 1);
-        (latest, self.at + Span::from_micros(shortest - shortest / 1_000))
+        let (longest, shortest) =
+            (now.since(self.times.sent).as_micros(), now.since(self.times.executed).as_micros());
+        let latest = self.times.redis + Span::from_micros(longest + longest / 1_000 + 1);
+        (latest, self.times.redis + Span::from_micros(shortest - shortest / 1_000))
     }
 }
 
@@ -111,8 +111,8 @@ impl DenyCache {
         rule: (RuleId, &Quota),
         key: &[u8],
         key_state: &KeyState,
-        wait: Option<(u64, i64)>,
-        (reply, asked, executed): (Timestamp, Timestamp, Timestamp),
+        wait: Option<UnitsWait>,
+        times: CallTimes,
     ) {
         if matches!(rule.1, Quota::Concurrency(_)) {
             return;
@@ -121,7 +121,7 @@ impl DenyCache {
         let mut ways = self.ways(hash);
         // The slot of the key, an empty slot, or the slot of another key.
         let free = || ways.clone().find(|&at| self.hashes[at].load(Ordering::Relaxed) == 0);
-        let chance = usize::try_from(asked.as_micros() % WAYS as u64).unwrap_or(0);
+        let chance = usize::try_from(times.sent.as_micros() % WAYS as u64).unwrap_or(0);
         let Some(at) = self.find(hash).or_else(free).or_else(|| ways.nth(chance)) else { return };
         let seen = DenyEntry {
             rule: rule.0,
@@ -129,18 +129,19 @@ impl DenyCache {
             key_state: key_state.clone(),
             wait,
             limit: rule.1.capacity(),
-            at: reply,
-            asked,
-            executed,
+            times,
         };
         let mut place = self.lock(at);
         // Checked under the lock: a concurrent change takes the lock afterward.
-        if asked.as_micros() <= self.changed[at / WAYS].load(Ordering::Acquire) {
+        if times.sent.as_micros() <= self.changed[at / WAYS].load(Ordering::Acquire) {
             return;
         }
-        let newer =
-            |it: &DenyEntry| it.is(rule.0, key) && it.at > reply && executed.since(it.asked) <= self.keep;
-        if place.as_ref().is_some_and(newer) {
+        let is_newer = |known: &DenyEntry| {
+            known.is(rule.0, key)
+                && known.times.redis > times.redis
+                && times.executed.since(known.times.sent) <= self.keep
+        };
+        if place.as_ref().is_some_and(is_newer) {
             return;
         }
         *place = Some(seen);
@@ -149,31 +150,16 @@ impl DenyCache {
     }
 
     /// Updates the cached state of a key after an admitted request. `hash` is the hash of the key.
-    pub(crate) fn renew(
-        &self,
-        hash: u64,
-        (rule, key): (RuleId, &[u8]),
-        key_state: &KeyState,
-        (reply, asked, executed): (Timestamp, Timestamp, Timestamp),
-    ) {
+    pub(crate) fn renew(&self, hash: u64, rule: RuleId, key: &[u8], key_state: &KeyState, times: CallTimes) {
         if !self.used.load(Ordering::Relaxed) {
             return;
         }
         let Some(at) = self.find(hash.max(1)) else { return };
         let mut place = self.lock(at);
         // Replies may arrive in a different order than Redis executed the calls.
-        if let Some(seen) = place.as_mut().filter(|it| it.is(rule, key) && it.at <= reply) {
-            let key_state = key_state.clone();
-            *seen = DenyEntry {
-                rule,
-                key: std::mem::take(&mut seen.key),
-                key_state,
-                wait: None,
-                limit: 0,
-                at: reply,
-                asked,
-                executed,
-            };
+        let is_older = |known: &&mut DenyEntry| known.is(rule, key) && known.times.redis <= times.redis;
+        if let Some(known) = place.as_mut().filter(is_older) {
+            (known.key_state, known.wait, known.limit, known.times) = (key_state.clone(), None, 0, times);
         }
     }
 
@@ -216,7 +202,7 @@ impl DenyCache {
             };
             let guard = self.lock(self.find(hash(check.rule.id, check.key).max(1))?);
             let seen = guard.as_ref().filter(|it| it.is(check.rule.id, check.key))?;
-            if now.since(seen.asked) > self.keep {
+            if now.since(seen.times.sent) > self.keep {
                 return None;
             }
             // The latest time decides whether the request is refused, so that it is not refused too
@@ -225,7 +211,9 @@ impl DenyCache {
             let (late, early) = seen.between(now);
             let limit = check.rule.quota.capacity();
             let free = match seen.wait {
-                Some((asked, free)) if units == asked && seen.limit == limit && is_before(late, free) => free,
+                Some(wait) if units == wait.units && seen.limit == limit && is_before(late, wait.until) => {
+                    wait.until
+                }
                 _ if matches!(seen.key_state, KeyState::Summed(_)) && units > 0 => return None,
                 _ => 0,
             };
@@ -260,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const SENT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     #[test]
     fn a_cached_refusal_has_the_same_date_as_redis() {
@@ -271,22 +259,22 @@ mod tests {
         ];
         for (name, quota) in quotas {
             // By the clock of Redis, which is an hour ahead; the reply took 900 ms.
-            let reply = ASKED + Span::from_hours(1);
-            let (executed, answered) = (ASKED + Span::from_millis(1), ASKED + Span::from_millis(901));
+            let redis = SENT + Span::from_hours(1);
+            let (executed, received) = (SENT + Span::from_millis(1), SENT + Span::from_millis(901));
             let mut state = quota.fresh();
-            quota.step(&mut state, Amount::Exactly(5), reply);
-            let free = reply + quota.step(&mut state, Amount::Exactly(1), reply).retry_after().unwrap();
+            quota.step(&mut state, Amount::Exactly(5), redis);
+            let free = redis + quota.step(&mut state, Amount::Exactly(1), redis).retry_after().unwrap();
             let rule = Rule::new(name, quota);
             let deny_cache = DenyCache::new(Duration::from_secs(2));
             let key_state = KeyState::Whole(state);
-            let when = (reply, ASKED, executed);
-            deny_cache.remember((rule.id, &rule.quota), b"key", &key_state, None, when);
+            let times = CallTimes { redis, sent: SENT, executed, received };
+            deny_cache.remember((rule.id, &rule.quota), b"key", &key_state, None, times);
             let mut outcomes = Outcomes::new();
-            let at = deny_cache.recall(&[Check::new(&rule, b"key", 1)], answered, &mut outcomes).unwrap();
+            let at = deny_cache.recall(&[Check::new(&rule, b"key", 1)], received, &mut outcomes).unwrap();
             let wait = outcomes[0].retry_after().unwrap();
             assert_eq!(at + wait, free, "{name}: the date");
             // An hour and 900 ms after the execution, by the local clock.
-            let truth = free.since(reply + Span::from_millis(900));
+            let truth = free.since(redis + Span::from_millis(900));
             assert!(wait >= truth && wait <= truth + Span::from_millis(1), "{name}: {wait}, not {truth}");
         }
     }

@@ -9,7 +9,8 @@ use tollgate_core::{
     Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, TickBucket, Timestamp, Window,
 };
 
-use crate::batch::{BatchBuilder, CheckRequest, Item};
+use crate::batch::{Batch, CheckRequest, Item};
+use crate::script::{Script, Scripts};
 
 /// The maximum number of units: more than any limit holds or owes, so larger numbers are
 /// equivalent.
@@ -26,17 +27,20 @@ fn epoch(bucket: &Bucket, fill_time: u64) -> u64 {
     if bucket.is_shared() { MIN_EPOCH } else { (fill_time / 16).max(MIN_EPOCH) }
 }
 
-/// Encodes the batch for the plain script if that is sufficient (`true`), else for the general
-/// script.
-pub(crate) fn encode(batch: &BatchBuilder, now: Timestamp) -> (bool, Vec<u8>) {
+/// Chooses the smallest script that is sufficient for the batch, and encodes the batch for it.
+/// `now` is the time that the clock of the server is expected to show.
+pub(crate) fn encode<'s>(batch: &Batch, scripts: &'s Scripts, now: Timestamp) -> (&'s Script, Vec<u8>) {
     match encode_plain(batch) {
-        Some(plain) => (true, plain),
-        None => (false, encode_general(batch, now)),
+        Some(arguments) => (scripts.plain(), arguments),
+        None => {
+            let quotas = batch.rules.iter().map(|(_, quota)| quota);
+            (scripts.general(quotas), encode_general(batch, now))
+        }
     }
 }
 
 /// Encodes for the plain script; `None` if the batch needs the general script.
-fn encode_plain(batch: &BatchBuilder) -> Option<Vec<u8>> {
+fn encode_plain(batch: &Batch) -> Option<Vec<u8>> {
     let mut out = Writer::new(64 + 16 * batch.items.len());
     out.number(batch.rules.len() as u64);
     for (_, quota) in &batch.rules {
@@ -57,13 +61,13 @@ fn encode_plain(batch: &BatchBuilder) -> Option<Vec<u8>> {
         let Item::Requests { checks, many } = item else { return None };
         out.number(*many as u64);
         out.number(checks.len() as u64);
-        for asked in checks {
-            let (Amount::Exactly(units), true, false) = (asked.amount, asked.binding, asked.count_denied)
+        for check in checks {
+            let (Amount::Exactly(units), true, false) = (check.amount, check.binding, check.count_denied)
             else {
                 return None;
             };
-            let bucket = plain(quota_of(batch, asked.key))?;
-            out.number(asked.key as u64 + 1);
+            let bucket = plain(batch.quota(check.key))?;
+            out.number(check.key as u64 + 1);
             // An amount that can never be met costs more than a full bucket.
             out.number(bucket.price(units).unwrap_or(bucket.full() + 1));
         }
@@ -79,7 +83,7 @@ const fn plain(quota: &Quota) -> Option<&TickBucket> {
 }
 
 /// Encodes for the general script, for a server whose clock is expected to show `now`.
-fn encode_general(batch: &BatchBuilder, now: Timestamp) -> Vec<u8> {
+fn encode_general(batch: &Batch, now: Timestamp) -> Vec<u8> {
     let mut out = Writer::new(64 + 24 * batch.rules.len() + 32 * batch.items.len());
     out.number(batch.rules.len() as u64);
     for (_, quota) in &batch.rules {
@@ -102,7 +106,7 @@ fn encode_general(batch: &BatchBuilder, now: Timestamp) -> Vec<u8> {
                 out.number(0);
                 out.number(*many as u64);
                 out.number(checks.len() as u64);
-                checks.iter().for_each(|asked| write_check(&mut out, batch, asked));
+                checks.iter().for_each(|check| write_check(&mut out, batch, check));
             }
             Item::Change { key, adjustment } => write_change(&mut out, batch, *key, *adjustment),
         }
@@ -151,17 +155,17 @@ fn pages(calendar: &Calendar, now: Timestamp) -> [u64; 3] {
     [start, end, next].map(Timestamp::as_micros)
 }
 
-fn write_check(out: &mut Writer, batch: &BatchBuilder, asked: &CheckRequest) {
-    let quota = quota_of(batch, asked.key);
+fn write_check(out: &mut Writer, batch: &Batch, check: &CheckRequest) {
+    let quota = batch.quota(check.key);
     let slots = matches!(quota, Quota::Concurrency(_));
-    let looks = slots && matches!(asked.amount, Amount::Exactly(0) | Amount::UpTo(0));
-    let up_to = matches!(asked.amount, Amount::UpTo(_));
-    out.number(asked.key as u64 + 1);
+    let looks = slots && matches!(check.amount, Amount::Exactly(0) | Amount::UpTo(0));
+    let up_to = matches!(check.amount, Amount::UpTo(_));
+    out.number(check.key as u64 + 1);
     // A request for a slot of a rule without slots is refused and charges nothing.
-    let counts = asked.count_denied && !matches!(asked.amount, Amount::Slot(_));
-    let manner = [(asked.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8)];
+    let counts = check.count_denied && !matches!(check.amount, Amount::Slot(_));
+    let manner = [(check.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8)];
     out.number(manner.iter().map(|&(is, value)| if is { value } else { 0 }).sum());
-    match asked.amount {
+    match check.amount {
         Amount::Slot(owner) if slots => out.owner(owner.0),
         // One more than the capacity can never be met.
         Amount::Slot(_) => write_units(out, quota, quota.capacity() + 1),
@@ -173,8 +177,8 @@ fn write_check(out: &mut Writer, batch: &BatchBuilder, asked: &CheckRequest) {
     }
 }
 
-fn write_change(out: &mut Writer, batch: &BatchBuilder, key: usize, adjustment: Adjustment) {
-    let quota = quota_of(batch, key);
+fn write_change(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustment) {
+    let quota = batch.quota(key);
     let (what, units) = match adjustment {
         Adjustment::Refund { units, .. } => (1, units),
         Adjustment::Grant { units } => (2, units),
@@ -221,10 +225,6 @@ fn in_ticks(bucket: &Bucket, grains: u128) -> (u64, u64) {
     let per_tick = u128::from(bucket.grains_per_tick());
     let fits = |number: u128| u64::try_from(number).unwrap_or(MAX_UNITS);
     (fits(grains / per_tick), fits(grains % per_tick))
-}
-
-pub(crate) fn quota_of(batch: &BatchBuilder, key: usize) -> &Quota {
-    &batch.rules[batch.keys[key].rule].1
 }
 
 /// Writes an array whose length is known only at the end.

@@ -5,9 +5,11 @@
 //!
 //! Not here: policies, and the fallback while Redis does not answer (`tollgate::outage`).
 
+mod apply;
 mod batch;
 mod cluster;
 mod connect;
+mod counters;
 mod deny_cache;
 mod dispatcher;
 mod encoding;
@@ -16,15 +18,19 @@ mod key_state;
 mod link;
 mod names;
 mod nodes;
-mod replay;
+mod queue;
+mod redis_clock;
+mod reply;
 mod reserve;
 mod router;
 mod script;
 mod settings;
 mod shared;
 mod store;
+mod transport;
 mod undo;
+mod waiters;
 
+pub use counters::Counters;
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
-pub use shared::Counters;
 pub use store::RedisStore;

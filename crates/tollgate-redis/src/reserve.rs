@@ -19,11 +19,12 @@ use tokio::sync::oneshot;
 use tollgate_core::{Amount, Outcome, Rule, Timestamp, Verdict};
 use tollgate_store::{Answer, Check, Outcomes, StoreError};
 
-use crate::batch::{DecisionReply, clash};
+use crate::batch::clash;
 use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
 use crate::store::ended;
-use crate::undo::undo;
+use crate::undo::undo_check;
+use crate::waiters::DecisionReply;
 
 /// Sends a request to all partitions, and charges all of them or none.
 pub(crate) async fn reserve(
@@ -87,18 +88,18 @@ type Answers = SmallVec<[Result<DecisionReply, Failure>; 4]>;
 
 impl Reservation {
     async fn run(self, reply: oneshot::Sender<Result<Answer, Failure>>) {
-        let asked: SmallVec<[_; 4]> = self
+        let replies: SmallVec<[_; 4]> = self
             .parts
             .iter()
             .map(|part| {
                 let checks: SmallVec<[Check<'_>; 4]> = part.checks.iter().map(OwnedCheck::check).collect();
-                self.dispatcher.ask(part.queue, &checks)
+                self.dispatcher.decide(part.queue, &checks)
             })
             .collect();
         let mut answers = Answers::new();
-        for answer in asked {
+        for reply in replies {
             let ended = |_| Failure::failed("the runtime of the request has shut down");
-            answers.push(answer.await.map_err(ended).and_then(|it| it));
+            answers.push(reply.await.map_err(ended).flatten());
         }
         let all = answers.iter().all(|it| it.as_ref().is_ok_and(|it| it.answer.admitted));
         let concluded = if all {
@@ -124,7 +125,7 @@ impl Reservation {
                     continue;
                 }
                 let renewed = decided.renewed.contains(&place);
-                if let Some(undo) = undo(owned.amount, outcome, renewed, decided.answer.at) {
+                if let Some(undo) = undo_check(owned.amount, outcome, renewed, decided.answer.at) {
                     changes.push((
                         owned.at,
                         self.dispatcher.change(part.queue, (&owned.rule, &owned.key), undo),

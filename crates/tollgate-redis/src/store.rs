@@ -10,6 +10,7 @@ use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Rate, Rule, Timestamp};
 use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
 use crate::batch::clash;
+use crate::counters::{Counters, Counts};
 use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
 use crate::names::{PARTITIONS, partition};
@@ -17,7 +18,7 @@ use crate::nodes::announce;
 use crate::reserve::reserve;
 use crate::script::Scripts;
 use crate::settings::{RedisSettings, Topology};
-use crate::shared::{Counters, Counts, Shared};
+use crate::shared::Shared;
 
 /// A store in Redis, shared by all nodes that use the same Redis.
 ///
@@ -135,8 +136,8 @@ impl Store for RedisStore {
         if takes_slot || checks.iter().enumerate().skip(1).any(in_parts) {
             return reserve(self.dispatcher(), checks, |key| self.queue(key)).await;
         }
-        let answer = self.dispatcher().ask(queue, checks).await;
-        Ok(answer.map_err(|_| ended())??.answer)
+        let reply = self.dispatcher().decide(queue, checks).await;
+        Ok(reply.map_err(|_| ended())??.answer)
     }
 
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {

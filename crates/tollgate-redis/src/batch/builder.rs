@@ -1,0 +1,169 @@
+//! Builds a batch while its requests wait for the next call.
+//!
+//! In: requests in the order of their arrival. Out: the batch, and the waiters of its items.
+
+use hashbrown::HashTable;
+use smallvec::{SmallVec, smallvec};
+use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, RuleId};
+use tollgate_store::Check;
+
+use super::{Batch, CheckRequest, Item, Key, hash, shares_states};
+use crate::names::write_name;
+use crate::waiters::{DecisionReply, ItemWaiters, ReplySender, Waiters};
+
+/// The maximum number of keys in a call: the stack of a script holds some thousands.
+const MAX_BATCH_KEYS: usize = 1_000;
+
+/// The maximum number of items in a call: a call should take only milliseconds.
+const MAX_BATCH_ITEMS: usize = 2_000;
+
+/// A request to the store, with the channel for its reply.
+pub(crate) enum Request<'r> {
+    /// Decides these checks together.
+    Decision { checks: &'r [Check<'r>], waiter: ReplySender<DecisionReply> },
+    /// Changes a key.
+    Change { rule: &'r Rule, key: &'r [u8], adjustment: Adjustment, waiter: ReplySender<Outcome> },
+}
+
+/// A batch under construction.
+#[derive(Default)]
+pub(crate) struct BatchBuilder {
+    batch: Batch,
+    /// The waiters of each item.
+    waiters: Waiters,
+    /// The indices of the keys by their hash.
+    by_key: HashTable<u32>,
+}
+
+impl BatchBuilder {
+    /// The number of requests and changes so far.
+    pub(crate) const fn requests(&self) -> usize {
+        self.batch.requests
+    }
+
+    /// Whether the batch should not grow further.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.batch.name_ends.len() >= MAX_BATCH_KEYS || self.batch.items.len() >= MAX_BATCH_ITEMS
+    }
+
+    /// Whether the batch has a key of this request with a different quota. A call reads and writes a
+    /// state once, so such a request has to wait for the next call.
+    pub(crate) fn clashes(&self, request: &Request<'_>) -> bool {
+        match request {
+            Request::Decision { checks, .. } => {
+                checks.iter().any(|check| self.has_other_quota(check.rule, check.key))
+            }
+            Request::Change { rule, key, .. } => self.has_other_quota(rule, key),
+        }
+    }
+
+    fn has_other_quota(&self, rule: &Rule, key: &[u8]) -> bool {
+        shares_states(&rule.quota)
+            && self
+                .find(hash(rule.id, key), rule.id, key, |_| true)
+                .is_some_and(|at| *self.batch.quota(at) != rule.quota)
+    }
+
+    /// Adds a request. `prefix` is the prefix of every name.
+    pub(crate) fn add(&mut self, prefix: &str, request: Request<'_>) {
+        self.batch.requests += 1;
+        match request {
+            Request::Decision { checks, waiter } => self.add_decision(prefix, checks, waiter),
+            Request::Change { rule, key, adjustment, waiter } => {
+                let key = self.add_key(prefix, rule, key);
+                self.batch.keys[key].last = self.batch.items.len();
+                self.batch.items.push(Item::Change { key, adjustment });
+                self.waiters.0.push(ItemWaiters::Change(waiter));
+            }
+        }
+    }
+
+    /// Ends the construction.
+    pub(crate) fn finish(self) -> (Batch, Waiters) {
+        (self.batch, self.waiters)
+    }
+
+    fn add_decision(&mut self, prefix: &str, checks: &[Check<'_>], waiter: ReplySender<DecisionReply>) {
+        let requested: SmallVec<[CheckRequest; 2]> = checks
+            .iter()
+            .map(|check| CheckRequest {
+                key: self.add_key(prefix, check.rule, check.key),
+                amount: check.amount,
+                binding: check.binding,
+                count_denied: check.count_denied,
+            })
+            .collect();
+        let keys = &mut self.batch.keys;
+        let last = requested.first().map_or(usize::MAX, |first| keys[first.key].last);
+        let may_join = requested.iter().all(|check| {
+            keys[check.key].last == last && !check.count_denied && !matches!(check.amount, Amount::Slot(_))
+        });
+        if may_join
+            && let Some(Item::Requests { checks, many }) = self.batch.items.get_mut(last)
+            && let Some(ItemWaiters::Requests(waiters)) = self.waiters.0.get_mut(last)
+            && *checks == requested
+        {
+            *many += 1;
+            waiters.push(waiter);
+            return;
+        }
+        for check in &requested {
+            keys[check.key].last = self.batch.items.len();
+        }
+        self.batch.items.push(Item::Requests { checks: requested, many: 1 });
+        self.waiters.0.push(ItemWaiters::Requests(smallvec![waiter]));
+    }
+
+    /// Finds a key whose rule has this ID and a quota that is accepted.
+    fn find(&self, hash: u64, id: RuleId, key: &[u8], accepts: impl Fn(&Quota) -> bool) -> Option<usize> {
+        let batch = &self.batch;
+        let is_same = |at: usize| {
+            let known = &batch.keys[at];
+            let (rule, quota) = &batch.rules[known.rule];
+            known.hash == hash && *rule == id && accepts(quota) && batch.bare_key(at) == key
+        };
+        self.by_key.find(hash, |&at| is_same(at as usize)).map(|&at| at as usize)
+    }
+
+    /// Returns the index of a key and adds the key if it is new.
+    fn add_key(&mut self, prefix: &str, rule: &Rule, key: &[u8]) -> usize {
+        let hash = hash(rule.id, key);
+        // Rules with the same ID may have different quotas (`clash`).
+        if let Some(at) = self.find(hash, rule.id, key, |quota| *quota == rule.quota) {
+            return at;
+        }
+        let batch = &mut self.batch;
+        let (at, name) = (batch.keys.len(), batch.name_ends.len());
+        let start = batch.names.len();
+        batch.write_name(prefix, rule.id, key);
+        let bare = batch.names.len() - start - key.len();
+        let mut before = SmallVec::new();
+        for past in rule.predecessors() {
+            before.push(batch.add_rule(past.id, &past.quota));
+            batch.write_name(prefix, past.id, key);
+        }
+        let rule = batch.add_rule(rule.id, &rule.quota);
+        batch.keys.push(Key { hash, rule, before, name, bare, last: usize::MAX });
+        // A batch has far fewer keys than `u32::MAX`.
+        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        self.by_key.insert_unique(hash, number, |&at| batch.keys[at as usize].hash);
+        at
+    }
+}
+
+impl Batch {
+    fn write_name(&mut self, prefix: &str, rule: RuleId, key: &[u8]) {
+        write_name(prefix, rule, key, &mut self.names);
+        self.name_ends.push(self.names.len());
+    }
+
+    /// Returns the index of a rule and adds the rule if it is new.
+    fn add_rule(&mut self, id: RuleId, quota: &Quota) -> usize {
+        // A batch has few rules, and consecutive keys often share one.
+        let known = self.rules.iter().rposition(|(known, numbers)| *known == id && numbers == quota);
+        known.unwrap_or_else(|| {
+            self.rules.push((id, quota.clone()));
+            self.rules.len() - 1
+        })
+    }
+}
