@@ -15,14 +15,18 @@
 
 mod action;
 mod floor;
+mod floor_map;
 mod hash;
 mod history;
+mod instant;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod line;
+mod mark;
 mod prior_usage;
 mod sync;
 mod table;
+mod vacancy;
 mod wide_table;
 mod word;
 
@@ -32,10 +36,11 @@ use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId,
 use self::action::Action;
 use self::hash::KeyHasher;
 use self::history::History;
+use self::instant::ClockKind;
 use self::prior_usage::{NoPriorUsage, PriorUsage};
 use self::sync::{Mutex, lock};
 use self::table::Table;
-use self::wide_table::{Instant, WideKey, WideTable};
+use self::wide_table::{WideKey, WideTable};
 use self::word::PackedState;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
@@ -119,7 +124,7 @@ impl<C: Clock> MemoryStore<C> {
     pub fn usage(&self) -> Usage {
         let now = self.now();
         Usage {
-            keys: self.table.live(now) + self.wide.live(now),
+            keys: self.table.live(now) + self.wide.live(self.table.instant(now)),
             bytes: self.table.bytes() + self.wide.bytes(),
             evictions: self.evictions(),
         }
@@ -369,15 +374,11 @@ impl<C: Clock> MemoryStore<C> {
                 self.table.run(hash, window, act.shifted(self.table.wall_ahead()), now, past)
             }
             quota => {
-                let at = self.instant(quota, now);
-                self.wide.run(self.wide_key(rule.id, key, hash), quota, act.shifted(at.ahead), at, past)
+                let at = self.table.instant(now);
+                let act = act.shifted(at.ahead(ClockKind::of(quota)));
+                self.wide.run(self.wide_key(rule.id, key, hash), quota, act, at, past)
             }
         }
-    }
-
-    /// Returns the instant for the states of a quota.
-    fn instant(&self, quota: &Quota, now: Timestamp) -> Instant {
-        Instant { now, ahead: if quota.follows_wall() { self.table.wall_ahead() } else { 0 } }
     }
 
     /// Returns the state of a key under a rule, if it has one, in monotonic time.
@@ -390,7 +391,7 @@ impl<C: Clock> MemoryStore<C> {
             Quota::FixedWindow(window) if window.fits() => {
                 self.table.read_steady(hash, window, now).map(State::FixedWindow)
             }
-            _ => self.wide.read_steady(self.wide_key(id, key, hash), quota, self.instant(quota, now)),
+            _ => self.wide.read_steady(self.wide_key(id, key, hash), quota, self.table.instant(now)),
         }
     }
 
@@ -405,7 +406,7 @@ impl<C: Clock> MemoryStore<C> {
             Quota::FixedWindow(window) if window.fits() => {
                 self.table.read_stored(hash, window, now).map(State::FixedWindow)
             }
-            _ => self.wide.read_stored(self.wide_key(id, key, hash), self.instant(quota, now)),
+            _ => self.wide.read_stored(self.wide_key(id, key, hash), self.table.instant(now)),
         }
     }
 

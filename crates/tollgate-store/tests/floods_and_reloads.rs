@@ -175,3 +175,23 @@ fn usage_carried_over_into_a_calendar_day_counts_until_midnight_of_the_wall_cloc
         }
     }
 }
+
+#[test]
+fn marks_of_reloads_evict_no_key_and_refuse_no_new_key() {
+    for rates in [[100, 101, 102, 103, 104], [100, 99, 98, 97, 96]] {
+        let store = store_for(1_000);
+        let mut rule = bucket(rates[0]);
+        for key in 0..900 {
+            assert!(take(&store, &rule, key, 10));
+        }
+        let mut new_keys = 100_000..;
+        for rate in &rates[1..] {
+            rule = bucket(*rate).replacing(&rule);
+            for key in 0..900 {
+                take(&store, &rule, key, 1);
+            }
+            let refused = new_keys.by_ref().take(50).filter(|&key| !take(&store, &rule, key, rate / 2)).count();
+            assert_eq!(refused, 0, "{rates:?}: after the change to {rate}");
+        }
+    }
+}

@@ -14,12 +14,17 @@
 //! has come. When more kinds are evicted than there is room for, the kind that ends first closes
 //! the floor: all new keys are refused until then.
 //!
+//! A floor is in the time of its states: those of windows that are aligned to the clock on the wall
+//! end when that clock says so, also after it was set ([`ClockFloors`]).
+//!
 //! The tables (`table`, `wide_table`) choose the evicted key.
 //!
 //! Invariant: an evicted state never admits less than the floor does, at any later instant. Tested
 //! by `tests/floods.rs`, against states that are never evicted.
 
 use tollgate_core::{Span, Timestamp};
+
+use super::instant::ClockKind;
 
 /// The number of kinds with their own floor.
 const KINDS: usize = 8;
@@ -37,9 +42,23 @@ pub(super) struct Floor {
     until: Timestamp,
 }
 
-/// The floors of one part of a table. Allocates at the first eviction.
+/// The floors of one part of a table, by the clock of their states. Allocates at the first
+/// eviction.
 #[derive(Debug, Default)]
-pub(super) struct Floors(Option<Box<KindFloors>>);
+pub(super) struct ClockFloors(Option<Box<FloorsByClock>>);
+
+#[derive(Debug, Default)]
+struct FloorsByClock {
+    monotonic: Floors,
+    wall: Floors,
+    /// The windows that had closed before their memory was reused. They are open again if the wall
+    /// clock steps back.
+    closed_windows: Floors,
+}
+
+/// The floors of one clock.
+#[derive(Debug, Default)]
+struct Floors(Option<Box<KindFloors>>);
 
 #[derive(Debug)]
 struct KindFloors {
@@ -59,6 +78,9 @@ pub(super) enum Start {
 }
 
 impl Floor {
+    /// A bound of no state.
+    pub(super) const NONE: Self = Self { kind: 0, units: 0, until: Timestamp::EPOCH };
+
     pub(super) fn new(kind: u16, units: u64, until: Timestamp) -> Self {
         Self { kind, units: u32::try_from(units).unwrap_or(ALL), until }
     }
@@ -114,15 +136,54 @@ impl Start {
     }
 }
 
+impl ClockFloors {
+    /// Raises the floor to cover a state whose memory is reused at `time` of its clock.
+    pub(super) fn raise(&mut self, state: Floor, clock: ClockKind, time: Timestamp) {
+        let is_live = state.is_live(time);
+        if clock == ClockKind::Monotonic && !is_live {
+            return;
+        }
+        let floors = self.0.get_or_insert_default();
+        match clock {
+            ClockKind::Monotonic => floors.monotonic.raise(state, time),
+            ClockKind::Wall if is_live => {
+                for ended in floors.wall.take_ended(time) {
+                    floors.closed_windows.raise(ended, Timestamp::EPOCH);
+                }
+                floors.wall.raise(state, time);
+            }
+            ClockKind::Wall => floors.closed_windows.raise(state, Timestamp::EPOCH),
+        }
+    }
+
+    /// Returns the start of a key of this kind that is not in the table, at `time` of its clock.
+    pub(super) fn start(&self, kind: u16, clock: ClockKind, time: Timestamp) -> Start {
+        match (&self.0, clock) {
+            (None, _) => Start::Fresh,
+            (Some(floors), ClockKind::Monotonic) => floors.monotonic.start(kind, time),
+            (Some(floors), ClockKind::Wall) => {
+                floors.wall.start(kind, time).or(floors.closed_windows.start(kind, time), time)
+            }
+        }
+    }
+
+    /// Returns the heap memory in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.0.as_deref().map_or(0, |floors| {
+            let by_clock = [&floors.monotonic, &floors.wall, &floors.closed_windows];
+            size_of_val(floors) + by_clock.map(Floors::heap_bytes).iter().sum::<usize>()
+        })
+    }
+}
+
 impl Floors {
-    /// Raises the floor to cover an evicted state.
-    pub(super) fn raise(&mut self, evicted: Floor, now: Timestamp) {
+    /// Raises the floor of a kind. Floors that have ended at `now` make room for it.
+    fn raise(&mut self, evicted: Floor, now: Timestamp) {
         if !evicted.is_live(now) {
             return;
         }
-        let none = Floor { kind: 0, units: 0, until: Timestamp::EPOCH };
         let raised = self.0.get_or_insert_with(|| {
-            Box::new(KindFloors { kinds: [none; KINDS], closed_until: Timestamp::EPOCH })
+            Box::new(KindFloors { kinds: [Floor::NONE; KINDS], closed_until: Timestamp::EPOCH })
         });
         let mut live = raised.kinds.iter_mut().filter(|it| it.is_live(now));
         if let Some(floor) = live.find(|it| it.kind == evicted.kind) {
@@ -139,8 +200,14 @@ impl Floors {
         }
     }
 
+    /// Removes the floors that have ended at `now`, and returns them.
+    fn take_ended(&mut self, now: Timestamp) -> impl Iterator<Item = Floor> {
+        let kinds = self.0.iter_mut().flat_map(|raised| &mut raised.kinds);
+        kinds.filter(move |it| !it.is_live(now)).map(|it| std::mem::replace(it, Floor::NONE))
+    }
+
     /// Returns the start of a key of this kind that is not in the table.
-    pub(super) fn start(&self, kind: u16, now: Timestamp) -> Start {
+    fn start(&self, kind: u16, now: Timestamp) -> Start {
         match &self.0 {
             None => Start::Fresh,
             Some(raised) if raised.closed_until > now => Start::Closed,
@@ -152,7 +219,7 @@ impl Floors {
     }
 
     /// Returns the heap memory in bytes.
-    pub(super) fn heap_bytes(&self) -> usize {
+    fn heap_bytes(&self) -> usize {
         self.0.as_deref().map_or(0, size_of_val)
     }
 }
@@ -196,5 +263,18 @@ mod tests {
     fn counts_beyond_32_bits_saturate() {
         let (units, _) = Start::At(floor(1, 1 << 39, 10)).spent(1 << 40, Span::from_secs(60), NOW);
         assert!(units >= 1 << 40);
+    }
+
+    #[test]
+    fn a_step_back_of_the_wall_clock_restores_floors_that_had_ended() {
+        let mut floors = ClockFloors::default();
+        let at = |secs| NOW + Span::from_secs(secs);
+        floors.raise(floor(1, 7, 10), ClockKind::Wall, at(5));
+        floors.raise(floor(2, 3, 30), ClockKind::Wall, at(20));
+        floors.raise(floor(3, 9, 15), ClockKind::Wall, at(20));
+        let starts = |at| [1, 2, 3].map(|kind| floors.start(kind, ClockKind::Wall, at));
+        assert_eq!(starts(at(20)), [Start::Fresh, Start::At(floor(2, 3, 30)), Start::Fresh]);
+        assert_eq!(starts(at(9)), [floor(1, 7, 10), floor(2, 3, 30), floor(3, 9, 15)].map(Start::At));
+        assert_eq!(floors.start(1, ClockKind::Monotonic, at(9)), Start::Fresh);
     }
 }

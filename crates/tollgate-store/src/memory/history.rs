@@ -5,11 +5,11 @@
 use std::cell::Cell;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Bucket, BucketState, Outcome, Predecessor, Quota, Rate, Rule, RuleId};
-use tollgate_core::{Span, State, Timestamp};
+use tollgate_core::{Adjustment, Outcome, Predecessor, Quota, Rule, RuleId, State, Timestamp};
 
 use super::MemoryStore;
 use super::action::Action;
+use super::instant::ClockKind;
 use super::prior_usage::PriorUsage;
 use super::word::PackedState;
 use crate::clock::Clock;
@@ -76,14 +76,12 @@ impl<'a, C: Clock> History<'a, C> {
 
     /// Returns whether the state under one rule was carried over to another.
     fn is_marked(&self, from: RuleId, to: RuleId) -> bool {
-        let mark = self.store.table.read(self.mark_hash(from, to), &mark_bucket());
-        mark.is_some_and(|mark| mark.tat > self.now)
+        self.store.table.marked_until(self.mark_hash(from, to)).is_some_and(|ends| ends > self.now)
     }
 
     /// Records that the state under a rule was carried over, for as long as it counts.
     fn mark(&self, from: RuleId, ends: Timestamp) {
-        let (hash, mark) = (self.mark_hash(from, self.rule.id), BucketState { tat: ends, grains: 0 });
-        self.store.table.file(hash, &mark_bucket(), mark, self.now);
+        self.store.table.mark(self.mark_hash(from, self.rule.id), ends, self.now);
     }
 
     /// Returns the quota of the rule that counted the key last, if its state has expired: all
@@ -94,11 +92,6 @@ impl<'a, C: Clock> History<'a, C> {
         let counted = |to: &&Predecessor| live.iter().all(|(from, _)| self.is_marked(from.id, to.id));
         later.find(counted).map(|it| &it.quota)
     }
-}
-
-/// A mark is stored like a bucket's state, whose arrival time is its expiry.
-fn mark_bucket() -> Bucket {
-    Bucket::new(Rate::new(1, Span::from_days(30))).expect("one in thirty days is a valid rate")
 }
 
 impl<C: Clock> PriorUsage for History<'_, C> {
@@ -145,10 +138,10 @@ impl<C: Clock> MemoryStore<C> {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let (hash, at) = (self.hasher.place(id, key), self.instant(quota, now));
+        let (hash, at) = (self.hasher.place(id, key), self.table.instant(now));
         let adjustment = match adjustment {
             Adjustment::Refund { units, taken_at } => {
-                Adjustment::Refund { units, taken_at: taken_at.shifted(at.ahead) }
+                Adjustment::Refund { units, taken_at: taken_at.shifted(at.ahead(ClockKind::of(quota))) }
             }
             other => other,
         };

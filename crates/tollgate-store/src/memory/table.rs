@@ -28,49 +28,35 @@
 use tollgate_core::{Adjustment, Outcome, Span, TickBucket, Timestamp, Verdict};
 
 use super::action::Action;
-use super::floor::{Floor, Floors, Start};
-use super::line::{Charge, Line, WAYS, hash_of, prefetch, swap, tag_of, zeroed};
+use super::floor::{Floor, Start};
+use super::floor_map::FloorMap;
+use super::instant::{ClockKind, Instant};
+use super::line::{Charge, Line, WAYS, prefetch, swap, zeroed};
 use super::prior_usage::{NoPriorUsage, PriorUsage};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
-use super::word::{self, CLAIMED, Class, GENERATIONS, KeyUsage, PackedState, kind_of};
+use super::word::{self, KeyUsage, PackedState, kind_of};
 
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
-
-/// The number of lines per floor: few enough that a floor affects few keys, enough that floors take
-/// less than a byte per key.
-const LINES_PER_FLOOR: usize = 64;
 
 /// The largest capacity, which takes thirty gigabytes. Larger requests are reduced to it.
 const MAX_KEYS: usize = 1_000_000_000;
 
 /// States by hash.
 pub(super) struct Table {
-    lines: Box<[Line]>,
+    pub(super) lines: Box<[Line]>,
     /// Serialize the insertion of one key.
     stripes: Box<[Mutex<()>]>,
     /// The origin of times in words. Far enough back that no step of the clock reaches it, and a
     /// whole second: ends of windows are kept in milliseconds.
-    base: Timestamp,
+    pub(super) base: Timestamp,
     /// The range of times that words can represent.
     earliest: Timestamp,
     latest: Timestamp,
-    floors: Box<[Mutex<Floors>]>,
-    /// The time in microseconds from which no floor counts.
-    floors_until: AtomicU64,
+    pub(super) floors: FloorMap,
     /// How far the wall clock was last known to be ahead, in two's complement: words of windows use
     /// its time.
     ahead: AtomicU64,
-    evictions: AtomicU64,
-}
-
-/// A slot for a new key.
-struct Vacancy<'t> {
-    line: &'t Line,
-    line_index: usize,
-    way: usize,
-    seen: u64,
-    /// The usage of the present key, if it is still live.
-    occupant: Option<KeyUsage>,
+    pub(super) evictions: AtomicU64,
 }
 
 impl Table {
@@ -87,8 +73,7 @@ impl Table {
             base,
             earliest: base + Span::from_micros(1),
             latest: base + Span::from_micros(1 << 49),
-            floors: (0..lines.div_ceil(LINES_PER_FLOOR)).map(|_| Mutex::default()).collect(),
-            floors_until: AtomicU64::new(0),
+            floors: FloorMap::new(lines),
             ahead: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
         }
@@ -107,8 +92,16 @@ impl Table {
     }
 
     /// Returns the time in the clock of an algorithm's states.
-    fn time_of<A: PackedState>(&self, now: Timestamp) -> Timestamp {
-        if A::FOLLOWS_WALL { self.clamp_time(now.shifted(self.wall_ahead())) } else { now }
+    pub(super) fn time_of<A: PackedState>(&self, now: Timestamp) -> Timestamp {
+        match A::CLOCK {
+            ClockKind::Monotonic => now,
+            ClockKind::Wall => self.clamp_time(now.shifted(self.wall_ahead())),
+        }
+    }
+
+    /// Returns an instant on both clocks.
+    pub(super) fn instant(&self, now: Timestamp) -> Instant {
+        Instant { now, wall_ahead: self.wall_ahead() }
     }
 
     /// Returns the number of keys that were evicted while they still counted.
@@ -118,17 +111,16 @@ impl Table {
 
     /// Returns the memory in bytes. Only evictions add to it, temporarily.
     pub(super) fn bytes(&self) -> usize {
-        let floors: usize = self.floors.iter().map(|it| lock(it).heap_bytes()).sum();
-        size_of_val(&*self.lines) + size_of_val(&*self.stripes) + size_of_val(&*self.floors) + floors
+        size_of_val(&*self.lines) + size_of_val(&*self.stripes) + self.floors.bytes()
     }
 
     /// Returns the number of slots with a state that counts at `now`. Scans the table.
     pub(super) fn live(&self, now: Timestamp) -> usize {
         let slots = self.lines.iter().flat_map(|line| line.tags.iter().zip(&line.words));
-        let spent = |(tag, word): (&AtomicU64, &AtomicU64)| {
-            self.spent(tag.load(Ordering::Relaxed), word.load(Ordering::Relaxed), now)
+        let usage = |(tag, word): (&AtomicU64, &AtomicU64)| {
+            self.usage(tag.load(Ordering::Relaxed), word.load(Ordering::Relaxed), self.instant(now))
         };
-        slots.filter_map(spent).count()
+        slots.filter_map(usage).filter(KeyUsage::is_live).count()
     }
 
     /// Clamps the time to the range of words: after "never", and early enough that the longest debt
@@ -170,12 +162,12 @@ impl Table {
             lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, &mut op))
         };
         let (state, verdict) = found.unwrap_or_else(|| {
-            let start = self.start(hash, now);
+            let start = self.start::<A>(hash, time);
             let above_floor = matches!(act, Action::Adjust(_)) && start != Start::Fresh;
             if act.can_insert() || above_floor {
                 return self.insert(hash, algorithm, now, op);
             }
-            let mut state = state_at(start, algorithm, now, time);
+            let mut state = state_at(start, algorithm, time);
             let verdict = op(&mut state);
             (state, verdict)
         });
@@ -207,14 +199,13 @@ impl Table {
         };
         // What is carried over was expressed by the clock that never steps.
         let carried = algorithm.in_own_time(carried, now, time);
-        let start = self.start(hash, now);
+        let start = self.start::<A>(hash, time);
         let mut state = match start {
             Start::Fresh => carried,
             start => {
                 let units = algorithm.used(&carried, time);
-                let until = algorithm.expires_at(&carried).shifted(now.ahead_of(time));
-                let floor = Floor::new(kind_of(hash), units, until);
-                state_at(start.above(floor, now), algorithm, now, time)
+                let floor = Floor::new(kind_of(hash), units, algorithm.expires_at(&carried));
+                state_at(start.above(floor, time), algorithm, time)
             }
         };
         let verdict = act.on(algorithm, &mut state, time);
@@ -266,13 +257,16 @@ impl Table {
     /// find it.
     #[inline(always)]
     pub(super) fn tat(&self, hash: u64) -> Option<Timestamp> {
-        let tat_in = |line: usize| {
-            self.lines[line].find(hash, |slot, tag| {
-                let word = slot.load(Ordering::Acquire);
-                word::belongs(word, tag).then(|| word::tat(word, self.base))
-            })
-        };
-        tat_in(self.first(hash)).or_else(|| tat_in(self.second(hash)))
+        self.tat_in(self.first(hash), hash).or_else(|| self.tat_in(self.second(hash), hash))
+    }
+
+    /// Returns the arrival time of a hash that is in this line.
+    #[inline(always)]
+    pub(super) fn tat_in(&self, line: usize, hash: u64) -> Option<Timestamp> {
+        self.lines[line].find(hash, |slot, tag| {
+            let word = slot.load(Ordering::Acquire);
+            word::belongs(word, tag).then(|| word::tat(word, self.base))
+        })
     }
 
     /// Returns the state of a key, if it has one.
@@ -282,16 +276,9 @@ impl Table {
         lines.find_map(|line| Some(self.update_in(&self.lines[line], hash, algorithm, look)?.0))
     }
 
-    /// Where a key starts that is in none of its lines.
-    fn start(&self, hash: u64, now: Timestamp) -> Start {
-        // Acquire: as for the slot that the key was not found in.
-        if self.floors_until.load(Ordering::Acquire) <= now.as_micros() {
-            return Start::Fresh;
-        }
-        let kind = kind_of(hash);
-        self.lines_of(hash).into_iter().fold(Start::Fresh, |start, line| {
-            start.or(lock(&self.floors[line / LINES_PER_FLOOR]).start(kind, now), now)
-        })
+    /// Returns the start of a key that is in none of its lines, at `time` of its clock.
+    pub(super) fn start<A: PackedState>(&self, hash: u64, time: Timestamp) -> Start {
+        self.floors.start(self.lines_of(hash), kind_of(hash), A::CLOCK, time)
     }
 
     /// Runs `op` on the state of a key if it is in this line. `op` may run several times; the last
@@ -338,7 +325,7 @@ impl Table {
         let mut lines = self.lines_of(hash).into_iter();
         let found = lines.find_map(|line| self.update_in(&self.lines[line], hash, algorithm, amend));
         let found = found.or_else(|| {
-            let evicted = self.start(hash, now) != Start::Fresh;
+            let evicted = self.start::<A>(hash, time) != Start::Fresh;
             evicted.then(|| self.insert(hash, algorithm, now, amend))
         });
         let found = found.map(|(state, _)| state).filter(|state| algorithm.expires_at(state) > time);
@@ -354,9 +341,9 @@ impl Table {
         now: Timestamp,
     ) -> Option<A::State> {
         let time = self.time_of::<A>(now);
-        let state = self.read(hash, algorithm).or_else(|| match self.start(hash, now) {
+        let state = self.read(hash, algorithm).or_else(|| match self.start::<A>(hash, time) {
             Start::Fresh => None,
-            start => Some(state_at(start, algorithm, now, time)),
+            start => Some(state_at(start, algorithm, time)),
         })?;
         Some(A::shifted(state, now.ahead_of(time)))
     }
@@ -384,12 +371,6 @@ impl Table {
         lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, relieve).is_some());
     }
 
-    /// Stores a state for a key, in place of its present one.
-    pub(super) fn file<A: PackedState>(&self, hash: u64, algorithm: &A, state: A::State, now: Timestamp) {
-        let _inserting = lock(self.stripe(hash));
-        self.put(hash, algorithm, state, now);
-    }
-
     /// Runs `op` on a key that was not found a moment ago.
     #[cold]
     fn insert<A: PackedState>(
@@ -414,9 +395,8 @@ impl Table {
             let mut state = start;
             let verdict = op(&mut state);
             // A key that was reset evicts no other.
-            let needs_room =
-                algorithm.expires_at(&state) > self.time_of::<A>(now) || vacancy.occupant.is_none();
-            if state == start || !needs_room || self.claim(&vacancy, hash, algorithm, state, now) {
+            let needs_room = algorithm.expires_at(&state) > self.time_of::<A>(now) || vacancy.is_free();
+            if state == start || !needs_room || self.claim_for(&vacancy, hash, algorithm, state, now) {
                 return (state, verdict);
             }
             pause(); // another thread was faster
@@ -434,102 +414,19 @@ impl Table {
             if lines.any(|line| self.update_in(&self.lines[line], hash, algorithm, set).is_some()) {
                 return;
             }
-            if self.vacancy(hash, now).is_some_and(|it| self.claim(&it, hash, algorithm, state, now)) {
+            if self.vacancy(hash, now).is_some_and(|it| self.claim_for(&it, hash, algorithm, state, now)) {
                 return;
             }
             pause();
         }
     }
 
-    /// Takes a slot over. Returns false if another thread was faster.
-    fn claim<A: PackedState>(
-        &self,
-        vacancy: &Vacancy<'_>,
-        hash: u64,
-        algorithm: &A,
-        state: A::State,
-        now: Timestamp,
-    ) -> bool {
-        if let Some(occupant) = vacancy.occupant {
-            // Before the key can be missed. If the key stays, the floor is higher than necessary.
-            lock(&self.floors[vacancy.line_index / LINES_PER_FLOOR]).raise(occupant.floor, now);
-            self.floors_until.fetch_max(occupant.floor.until().as_micros(), Ordering::AcqRel);
-        }
-        let (slot, word) = (&vacancy.line.tags[vacancy.way], &vacancy.line.words[vacancy.way]);
-        if swap(word, vacancy.seen, CLAIMED).is_err() {
-            return false;
-        }
-        let generation = ((slot.load(Ordering::Relaxed) & 0xf) + 1) % GENERATIONS;
-        let tag = tag_of(hash) << 16 | algorithm.class().in_tag() | generation;
-        // Release, both: a thread that sees the tag sees the slot claimed, and a thread that sees
-        // the state sees the tag.
-        slot.store(tag, Ordering::Release);
-        word.store(algorithm.pack(state, tag, self.base), Ordering::Release);
-        if vacancy.occupant.is_some() {
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-        }
-        true
-    }
-
     /// Returns the lock that serializes the insertion of this key.
-    fn stripe(&self, hash: u64) -> &Mutex<()> {
+    pub(super) fn stripe(&self, hash: u64) -> &Mutex<()> {
         &self.stripes[hash as usize % self.stripes.len()]
     }
 
-    /// The state that a newcomer starts from in this slot: at the floor, and not below a
-    /// occupant of its own rule.
-    fn start_in<A: PackedState>(
-        &self,
-        vacancy: &Vacancy<'_>,
-        hash: u64,
-        algorithm: &A,
-        now: Timestamp,
-    ) -> A::State {
-        let start = self.start(hash, now);
-        let occupant = vacancy.occupant.filter(|it| it.floor.kind() == kind_of(hash));
-        let start = occupant.map_or(start, |it| start.above(it.floor, now));
-        state_at(start, algorithm, now, self.time_of::<A>(now))
-    }
-
-    /// Returns the best slot for a new key: a free slot in the first line while that has room to
-    /// spare, else in the emptier of the first two, else in the others; if no slot is free, the
-    /// slot whose key has the smallest worth.
-    fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
-        let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.scan_line(line, now));
-        if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
-            return first.vacancy;
-        }
-        if second.free > 0 {
-            return second.vacancy;
-        }
-        let all = [third.vacancy, fourth.vacancy, first.vacancy, second.vacancy];
-        all.into_iter().flatten().min_by_key(|vacancy| worth(vacancy.occupant))
-    }
-
-    fn scan_line(&self, line_index: usize, now: Timestamp) -> LineScan<'_> {
-        let line = &self.lines[line_index];
-        let mut scan = LineScan { free: 0, vacancy: None };
-        for way in 0..WAYS {
-            let seen = line.words[way].load(Ordering::Acquire);
-            if seen == CLAIMED {
-                continue;
-            }
-            let occupant = self.spent(line.tags[way].load(Ordering::Relaxed), seen, now);
-            scan.free += usize::from(occupant.is_none());
-            let better = scan.vacancy.as_ref().is_none_or(|best| worth(occupant) < worth(best.occupant));
-            if better {
-                scan.vacancy = Some(Vacancy { line, line_index, way, seen, occupant });
-            }
-        }
-        scan
-    }
-
-    /// What the key of a slot has spent, if that still counts.
-    fn spent(&self, tag: u64, word: u64, now: Timestamp) -> Option<KeyUsage> {
-        Class::of_tag(tag).spent(kind_of(hash_of(tag)), word, self.base, now, self.wall_ahead())
-    }
-
-    fn lines_of(&self, hash: u64) -> [usize; 4] {
+    pub(super) fn lines_of(&self, hash: u64) -> [usize; 4] {
         let [third, fourth] = self.overflow(hash);
         [self.first(hash), self.second(hash), third, fourth]
     }
@@ -556,21 +453,10 @@ impl Table {
     }
 }
 
-struct LineScan<'t> {
-    free: usize,
-    vacancy: Option<Vacancy<'t>>,
-}
-
-/// The sort key of present keys: empty slots first.
-fn worth(occupant: Option<KeyUsage>) -> Option<u64> {
-    occupant.map(|spent| spent.worth)
-}
-
-/// Returns the state of a key with this start. Floors are in monotonic time, the state is in
-/// `time`.
-fn state_at<A: PackedState>(start: Start, algorithm: &A, now: Timestamp, time: Timestamp) -> A::State {
-    let (units, until) = start.spent(algorithm.capacity(), algorithm.period(), now);
-    algorithm.spent_until(units, until.shifted(time.ahead_of(now)), time)
+/// Returns the state of a key with this start, at `time` of its clock.
+pub(super) fn state_at<A: PackedState>(start: Start, algorithm: &A, time: Timestamp) -> A::State {
+    let (units, until) = start.spent(algorithm.capacity(), algorithm.period(), time);
+    algorithm.spent_until(units, until, time)
 }
 
 const fn whole_second(time: Timestamp) -> Timestamp {

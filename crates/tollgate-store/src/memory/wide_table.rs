@@ -14,7 +14,8 @@ use tollgate_core::{
 };
 
 use super::action::Action;
-use super::floor::{Floor, Floors, Start};
+use super::floor::{ClockFloors, Floor, Start};
+use super::instant::{ClockKind, Instant};
 use super::prior_usage::PriorUsage;
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -40,28 +41,13 @@ pub(super) struct WideTable {
     evictions: AtomicU64,
 }
 
-/// An instant of the monotonic clock, and how far the wall clock is ahead of it for the states in
-/// question: zero unless they follow the wall clock.
-#[derive(Clone, Copy)]
-pub(super) struct Instant {
-    pub(super) now: Timestamp,
-    pub(super) ahead: i64,
-}
-
-impl Instant {
-    /// Returns the time in the clock of the states.
-    fn time(self) -> Timestamp {
-        self.now.shifted(self.ahead)
-    }
-}
-
 type Set = Mutex<Members>;
 
 /// The keys of one set.
 #[derive(Default)]
 struct Members {
     entries: Vec<Entry>,
-    floors: Floors,
+    floors: ClockFloors,
 }
 
 /// A key under a rule.
@@ -75,6 +61,7 @@ pub(super) struct WideKey {
 struct Entry {
     hashes: [u64; 2],
     state: State,
+    /// The time at which the state expires, on its clock.
     forgettable: Timestamp,
     /// The units spent at the last write: an upper bound until the next one.
     units: u32,
@@ -97,9 +84,9 @@ impl WideTable {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of keys that count at `now`. Scans the table.
-    pub(super) fn live(&self, now: Timestamp) -> usize {
-        let live = |set: &Set| lock(set).entries.iter().filter(|it| it.forgettable > now).count();
+    /// Returns the number of keys that count at this instant. Scans the table.
+    pub(super) fn live(&self, at: Instant) -> usize {
+        let live = |set: &Set| lock(set).entries.iter().filter(|it| it.counts(at)).count();
         self.made().iter().map(live).sum()
     }
 
@@ -128,19 +115,19 @@ impl WideTable {
         let set = lock(self.set(key));
         let state = match set.position(key) {
             Some(index) => set.entries[index].state.clone(),
-            None => match set.floors.start(kind(key.rule), at.now) {
+            None => match set.floor(key.rule, quota, at) {
                 Start::Fresh => return None,
                 start => state_at(start, quota, at),
             },
         };
-        Some(shifted(state, at.ahead.saturating_neg()))
+        Some(shifted(state, at.ahead(ClockKind::of(quota)).saturating_neg()))
     }
 
     /// Returns a key's state only if the table holds it, in the time of the clock that never steps.
     pub(super) fn read_stored(&self, key: WideKey, at: Instant) -> Option<State> {
         let set = lock(self.set(key));
-        let index = set.position(key)?;
-        Some(shifted(set.entries[index].state.clone(), at.ahead.saturating_neg()))
+        let entry = &set.entries[set.position(key)?];
+        Some(shifted(entry.state.clone(), at.ahead(entry.clock()).saturating_neg()))
     }
 
     /// Changes a key's state if it still counts; the state of an evicted key starts from its
@@ -157,12 +144,13 @@ impl WideTable {
             return self.amend_evicted(&mut set, key, quota, adjustment, at);
         };
         let entry = &mut set.entries[index];
-        if entry.forgettable <= at.now {
+        if !entry.counts(at) {
             return None;
         }
-        quota.adjust(&mut entry.state, adjustment, at.time());
+        let time = at.on(entry.clock());
+        quota.adjust(&mut entry.state, adjustment, time);
         entry.note(quota, at);
-        Some(entry.forgettable)
+        Some(entry.expires_steady(at))
     }
 
     /// The same for a key that is not in its set. `None` if the set has no floor for the key, or
@@ -175,15 +163,15 @@ impl WideTable {
         adjustment: Adjustment,
         at: Instant,
     ) -> Option<Timestamp> {
-        if set.floors.start(kind(key.rule), at.now) == Start::Fresh {
+        if set.floor(key.rule, quota, at) == Start::Fresh {
             return None;
         }
-        let place = set.place(at.now);
-        let mut state = state_at(set.start(key.rule, place, at.now), quota, at);
-        quota.adjust(&mut state, adjustment, at.time());
+        let place = set.place(at);
+        let mut state = state_at(set.start(key.rule, quota, place, at), quota, at);
+        quota.adjust(&mut state, adjustment, at.on(ClockKind::of(quota)));
         let entry = Entry::new(key, state, quota, at);
-        let ends = entry.forgettable;
-        self.file(set, place, entry, at.now).ok().map(|()| ends)
+        let ends = entry.expires_steady(at);
+        self.file(set, place, entry, at).ok().map(|()| ends)
     }
 
     /// Does `action` to a key's state, atomically.
@@ -200,7 +188,7 @@ impl WideTable {
         {
             return outcome;
         }
-        let (bound, now, time) = (past.bound(), at.now, at.time());
+        let (bound, time) = (past.bound(), at.on(ClockKind::of(quota)));
         let mut set = lock(self.set(key));
         if let Some(index) = set.position(key) {
             let entry = &mut set.entries[index];
@@ -213,10 +201,10 @@ impl WideTable {
             }
             return quota.describe(&entry.state, verdict, time);
         }
-        let place = set.place(now);
+        let place = set.place(at);
         let start = match place {
             Placement::Full(wait) if act.can_insert() => return full(quota, wait, time),
-            _ => state_at(set.start(key.rule, place, now), quota, at),
+            _ => state_at(set.start(key.rule, quota, place, at), quota, at),
         };
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, time);
@@ -226,10 +214,10 @@ impl WideTable {
         }
         let entry = Entry::new(key, state, quota, at);
         // A key that was reset needs no room. It is stored only where it evicts no other.
-        if entry.forgettable <= now && matches!(place, Placement::Of(_) | Placement::Full(_)) {
+        if !entry.counts(at) && matches!(place, Placement::Of(_) | Placement::Full(_)) {
             return outcome;
         }
-        match self.file(&mut set, place, entry, now) {
+        match self.file(&mut set, place, entry, at) {
             Ok(()) => outcome,
             Err(wait) => full(quota, wait, time),
         }
@@ -247,8 +235,8 @@ impl WideTable {
         at: Instant,
         past: &impl PriorUsage,
     ) -> Option<Outcome> {
-        let (now, time) = (at.now, at.time());
-        if lock(self.set(key)).counts(key, now) {
+        let (now, time) = (at.now, at.on(ClockKind::of(quota)));
+        if lock(self.set(key)).counts(key, at) {
             return None;
         }
         // Read before the set is locked: the past may lie in the same set.
@@ -259,7 +247,7 @@ impl WideTable {
             (_, other) => other,
         };
         let mut set = lock(self.set(key));
-        if set.counts(key, now) {
+        if set.counts(key, at) {
             return None;
         }
         let found = set.position(key);
@@ -268,16 +256,16 @@ impl WideTable {
         let verdict = act.on_any(quota, &mut state, time);
         let outcome = quota.describe(&state, verdict, time);
         // A closed floor says nothing of this key: its usage is carried over when that has ended.
-        let is_closed = set.floors.start(kind(key.rule), now) == Start::Closed;
+        let is_closed = set.floor(key.rule, quota, at) == Start::Closed;
         if is_closed && !matches!(act, Action::Adjust(_)) {
             return Some(outcome);
         }
         let has_changed = state != start;
         let entry = Entry::new(key, state, quota, at);
         // An expired state needs no room.
-        if entry.forgettable > now {
-            let place = found.map_or_else(|| set.place(now), Placement::Forgotten);
-            if let Err(wait) = self.file(&mut set, place, entry, now) {
+        if entry.counts(at) {
+            let place = found.map_or_else(|| set.place(at), Placement::Forgotten);
+            if let Err(wait) = self.file(&mut set, place, entry, at) {
                 // It is not marked as carried over.
                 return Some(if has_changed { full(quota, wait, time) } else { outcome });
             }
@@ -288,7 +276,7 @@ impl WideTable {
     }
 
     /// Stores a new key in its place. Returns the time to wait if there is no room.
-    fn file(&self, set: &mut Members, place: Placement, entry: Entry, now: Timestamp) -> Result<(), Span> {
+    fn file(&self, set: &mut Members, place: Placement, entry: Entry, at: Instant) -> Result<(), Span> {
         match place {
             Placement::New => {
                 if set.entries.len() == set.entries.capacity() {
@@ -296,10 +284,9 @@ impl WideTable {
                 }
                 set.entries.push(entry);
             }
-            Placement::Forgotten(index) => set.entries[index] = entry,
+            Placement::Forgotten(index) => set.replace(index, entry, at),
             Placement::Of(index) => {
-                let evicted = std::mem::replace(&mut set.entries[index], entry);
-                set.floors.raise(evicted.floor(), now);
+                set.replace(index, entry, at);
                 self.evictions.fetch_add(1, Ordering::Relaxed);
             }
             Placement::Full(wait) => return Err(wait),
@@ -314,12 +301,20 @@ impl Members {
     }
 
     /// Returns whether the key has a state that still counts.
-    fn counts(&self, key: WideKey, now: Timestamp) -> bool {
-        self.position(key).is_some_and(|index| self.entries[index].forgettable > now)
+    fn counts(&self, key: WideKey, at: Instant) -> bool {
+        self.position(key).is_some_and(|index| self.entries[index].counts(at))
     }
 
-    fn place(&self, now: Timestamp) -> Placement {
-        if let Some(index) = self.entries.iter().position(|entry| entry.forgettable <= now) {
+    /// Replaces an entry. The state of another key raises the floor.
+    fn replace(&mut self, index: usize, entry: Entry, at: Instant) {
+        let replaced = std::mem::replace(&mut self.entries[index], entry);
+        if replaced.hashes != self.entries[index].hashes {
+            self.floors.raise(replaced.floor(), replaced.clock(), at.on(replaced.clock()));
+        }
+    }
+
+    fn place(&self, at: Instant) -> Placement {
+        if let Some(index) = self.entries.iter().position(|entry| !entry.counts(at)) {
             return Placement::Forgotten(index);
         }
         if self.entries.len() < WAYS {
@@ -327,22 +322,27 @@ impl Members {
         }
         let all = self.entries.iter().enumerate();
         let movable = all.filter(|(_, entry)| !matches!(entry.state, State::Concurrency(_)));
-        if let Some((index, _)) = movable.min_by_key(|(_, entry)| entry.worth(now)) {
+        if let Some((index, _)) = movable.min_by_key(|(_, entry)| entry.worth(at)) {
             return Placement::Of(index);
         }
-        let waits = self.entries.iter().map(|entry| entry.forgettable.since(now));
+        let waits = self.entries.iter().map(|entry| entry.left(at));
         Placement::Full(waits.min().unwrap_or(Span::ZERO))
+    }
+
+    /// Returns the floor of a rule's keys.
+    fn floor(&self, rule: RuleId, quota: &Quota, at: Instant) -> Start {
+        let clock = ClockKind::of(quota);
+        self.floors.start(kind(rule, clock), clock, at.on(clock))
     }
 
     /// Returns the start of a key that is not in the set: at the floor, and not below the key of
     /// the same rule whose place it takes. Otherwise each new key would get one unit more than the
     /// floor that the previous one has raised.
-    fn start(&self, rule: RuleId, place: Placement, now: Timestamp) -> Start {
-        let kind = kind(rule);
-        let start = self.floors.start(kind, now);
+    fn start(&self, rule: RuleId, quota: &Quota, place: Placement, at: Instant) -> Start {
+        let (start, clock) = (self.floor(rule, quota, at), ClockKind::of(quota));
         match place {
-            Placement::Of(index) if self.entries[index].kind == kind => {
-                start.above(self.entries[index].floor(), now)
+            Placement::Of(index) if self.entries[index].kind == kind(rule, clock) => {
+                start.above(self.entries[index].floor(), at.on(clock))
             }
             _ => start,
         }
@@ -351,11 +351,11 @@ impl Members {
     /// Returns the prior usage of a key that is not in the set if it is above the floor; else both
     /// combined.
     fn above_floor(&self, key: WideKey, carried: State, quota: &Quota, at: Instant) -> State {
-        match self.floors.start(kind(key.rule), at.now) {
+        match self.floor(key.rule, quota, at) {
             Start::Fresh => carried,
             floor => {
                 let entry = Entry::new(key, carried, quota, at);
-                state_at(floor.above(entry.floor(), at.now), quota, at)
+                state_at(floor.above(entry.floor(), at.on(entry.clock())), quota, at)
             }
         }
     }
@@ -363,18 +363,42 @@ impl Members {
 
 impl Entry {
     fn new(key: WideKey, state: State, quota: &Quota, at: Instant) -> Self {
-        let kind = kind(key.rule);
+        let kind = kind(key.rule, ClockKind::of(quota));
         let mut entry = Self { hashes: key.hashes, state, forgettable: at.now, units: 0, share: 0, kind };
         entry.note(quota, at);
         entry
     }
 
     fn note(&mut self, quota: &Quota, at: Instant) {
-        self.forgettable = quota.expires_at(&self.state).shifted(at.ahead.saturating_neg());
-        let used = quota.used(&self.state, at.time());
+        self.forgettable = quota.expires_at(&self.state);
+        let used = match &self.state {
+            // A window that has closed is open again if the wall clock steps back.
+            State::FixedWindow(window) => window.count,
+            state => quota.used(state, at.on(self.clock())),
+        };
         self.units = u32::try_from(used).unwrap_or(u32::MAX);
         let share = used.saturating_mul(WHOLE_SHARE).div_ceil(quota.capacity().max(1));
         self.share = u16::try_from(share).unwrap_or(u16::MAX);
+    }
+
+    /// Returns the clock of the state.
+    const fn clock(&self) -> ClockKind {
+        if self.kind & 1 == 0 { ClockKind::Monotonic } else { ClockKind::Wall }
+    }
+
+    /// Returns whether the state has not expired.
+    fn counts(&self, at: Instant) -> bool {
+        self.forgettable > at.on(self.clock())
+    }
+
+    /// Returns how long the state counts.
+    fn left(&self, at: Instant) -> Span {
+        self.forgettable.since(at.on(self.clock()))
+    }
+
+    /// Returns the time at which the state expires, in monotonic time.
+    fn expires_steady(&self, at: Instant) -> Timestamp {
+        self.forgettable.shifted(at.ahead(self.clock()).saturating_neg())
     }
 
     /// Returns the bound that represents the state after its eviction.
@@ -383,20 +407,21 @@ impl Entry {
     }
 
     /// Returns how much stricter its eviction makes the set: its share, times how long that counts.
-    fn worth(&self, now: Timestamp) -> u64 {
-        u64::from(self.share).saturating_mul(self.forgettable.since(now).as_micros())
+    fn worth(&self, at: Instant) -> u64 {
+        u64::from(self.share).saturating_mul(self.left(at).as_micros())
     }
 }
 
-/// Returns the kind of a rule's keys.
-const fn kind(rule: RuleId) -> u16 {
-    rule.0 as u16
+/// Returns the kind of a rule's keys: bits of its id, and the clock of its states.
+const fn kind(rule: RuleId, clock: ClockKind) -> u16 {
+    (rule.0 as u16) << 1 | clock as u16
 }
 
-/// Returns the state of a key with this start. Floors are in monotonic time.
+/// Returns the state of a key with this start.
 fn state_at(start: Start, quota: &Quota, at: Instant) -> State {
-    let (units, until) = start.spent(quota.capacity(), quota.period(), at.now);
-    quota.spent_until(units, until.shifted(at.ahead), at.time())
+    let time = at.on(ClockKind::of(quota));
+    let (units, until) = start.spent(quota.capacity(), quota.period(), time);
+    quota.spent_until(units, until, time)
 }
 
 /// The place for a new key.

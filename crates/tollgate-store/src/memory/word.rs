@@ -23,6 +23,7 @@ use tollgate_core::{
 
 use super::floor::Floor;
 use super::hash::RULE_BITS;
+use super::instant::{ClockKind, Instant};
 
 /// The word of a slot that is being taken over: no tag has its generation.
 pub(super) const CLAIMED: u64 = u64::MAX;
@@ -83,8 +84,8 @@ pub(super) trait PackedState: Algorithm<State: Copy> {
     fn class(&self) -> Class;
     /// Returns the time in which the capacity comes back.
     fn period(&self) -> Span;
-    /// Whether its states use the time of the wall clock.
-    const FOLLOWS_WALL: bool;
+    /// The clock of its states.
+    const CLOCK: ClockKind;
     /// Returns the same state on a clock that is `by` microseconds ahead.
     fn shifted(state: Self::State, by: i64) -> Self::State;
     /// Converts a state that was carried over at `now` of the clock that never steps to the
@@ -121,7 +122,7 @@ impl PackedState for Bucket {
         self.fill_time()
     }
 
-    const FOLLOWS_WALL: bool = false;
+    const CLOCK: ClockKind = ClockKind::Monotonic;
 
     fn shifted(state: BucketState, _by: i64) -> BucketState {
         state
@@ -145,7 +146,7 @@ impl PackedState for FixedWindow {
 
     #[inline]
     fn pack(&self, state: FixedWindowState, tag: u64, base: Timestamp) -> u64 {
-        // Rounded up: the end of a floor is not on the second if the wall clock was set meanwhile.
+        // Rounded up: the end of a closed floor or of a carried window may not be on the second.
         let end = state.end.since(base).as_micros().div_ceil(1_000_000);
         end << (COUNT_BITS + 4) | state.count.min(MAX_COUNT) << 4 | tag & GENERATION
     }
@@ -168,7 +169,7 @@ impl PackedState for FixedWindow {
     }
 
     // Windows from the first request do not fit.
-    const FOLLOWS_WALL: bool = true;
+    const CLOCK: ClockKind = ClockKind::Wall;
 
     fn shifted(state: FixedWindowState, by: i64) -> FixedWindowState {
         FixedWindowState { end: state.end.shifted(by), ..state }
@@ -188,6 +189,8 @@ impl Class {
     const UNITS: u8 = 0x80;
     /// Of buckets that share their states: larger than any other.
     const SHARED: Self = Self(0x7f);
+    /// Of marks, which are no usage: larger than any bucket but a shared one.
+    pub(super) const MARK: Self = Self(0x7e);
 
     fn of_time(full: u64) -> Self {
         Self(rough(full))
@@ -207,34 +210,31 @@ impl Class {
         (self.0 as u64) << 8
     }
 
-    /// How much of a word's quota is spent and what forgetting it would give
-    /// away; `None` if it counts no more. `kind` is that of its key, `ahead` how far the wall clock
-    /// is ahead.
-    pub(super) fn spent(
-        self,
-        kind: u16,
-        word: u64,
-        base: Timestamp,
-        now: Timestamp,
-        ahead: i64,
-    ) -> Option<KeyUsage> {
+    /// Returns how much of a word's quota is spent and what forgetting it would give away. `kind` is
+    /// that of its key. Returns `None` for a word without usage: it is empty, or it has expired on
+    /// the clock that never steps.
+    pub(super) fn usage(self, kind: u16, word: u64, base: Timestamp, at: Instant) -> Option<KeyUsage> {
         let in_units = self.0 & Self::UNITS != 0;
-        let (end, time) =
-            if in_units { (window_end(word, base), now.shifted(ahead)) } else { (tat(word, base), now) };
-        if end < time {
+        let (end, clock) = if in_units {
+            (window_end(word, base), ClockKind::Wall)
+        } else {
+            (tat(word, base), ClockKind::Monotonic)
+        };
+        let time = at.on(clock);
+        let is_live = end >= time;
+        if !is_live && !in_units {
             return None;
+        }
+        if self == Self::MARK {
+            return Some(KeyUsage { floor: Floor::NONE, clock, worth: Some(0) });
         }
         let left = end.since(time).as_micros();
         let amount = if in_units { word >> 4 & MAX_COUNT } else { left };
         let share = amount.saturating_mul(64).div_ceil(about(self.0 & !Self::UNITS));
-        // Floors are in steady time. Of a bucket, the time says all: its grains are less than a tick.
-        let (units, until) = if in_units {
-            (amount, end.shifted(now.ahead_of(time)))
-        } else {
-            (1, end + Span::from_micros(1))
-        };
-        let floor = Floor::new(kind, units, until);
-        Some(KeyUsage { floor, worth: share.saturating_mul(left) })
+        // Of a bucket, the time says all: its grains are less than a tick.
+        let (units, until) = if in_units { (amount, end) } else { (1, end + Span::from_micros(1)) };
+        let worth = is_live.then(|| share.saturating_mul(left));
+        Some(KeyUsage { floor: Floor::new(kind, units, until), clock, worth })
     }
 }
 
@@ -244,15 +244,29 @@ pub(super) const fn kind_of(hash: u64) -> u16 {
     (hash & RULE_BITS) as u16
 }
 
-/// The usage of a live key.
+/// The usage of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyUsage {
     /// The bound that represents it after its eviction.
     pub(super) floor: Floor,
-    /// The share of its quota times how long it would still have counted. Without the time, a flood
-    /// of keys that live for a second would evict a key that is drained for a day, and the floor
-    /// would be raised for that long.
-    pub(super) worth: u64,
+    /// The clock of the state and of the bound.
+    pub(super) clock: ClockKind,
+    /// The share of its quota times how long it would still have counted, which orders evictions.
+    /// Without the time, a flood of keys that live for a second would evict a key that is drained
+    /// for a day, and the floor would be raised for that long. `None` for a window that has closed.
+    pub(super) worth: Option<u64>,
+}
+
+impl KeyUsage {
+    /// Returns whether the usage counts at present.
+    pub(super) const fn is_live(&self) -> bool {
+        self.worth.is_some()
+    }
+
+    /// Returns whether it is a mark, which may be lost.
+    pub(super) fn is_mark(&self) -> bool {
+        self.floor == Floor::NONE
+    }
 }
 
 /// Reduces a number to its highest bit and the one below.
@@ -294,7 +308,8 @@ mod tests {
     fn an_empty_slot_has_expired() {
         let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
         assert!(bucket.unpack(0, BASE).tat <= BASE);
-        assert_eq!(Class::of_tag(0).spent(0, 0, BASE, BASE + Span::from_micros(1), 0), None);
+        let at = Instant { now: BASE + Span::from_micros(1), wall_ahead: 0 };
+        assert_eq!(Class::of_tag(0).usage(0, 0, BASE, at), None);
     }
 
     #[test]
