@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate"]),
     ("tollgate-rls", &["tollgate", "tollgate-envoy", "tollgate-http"]),
-    ("tollgate-resp", &["tollgate", "tollgate-http", "tollgate-net"]),
+    ("tollgate-resp", &["tollgate", "tollgate-net"]),
     ("tollgate-import", &["tollgate", "tollgate-envoy"]),
     ("tollgate-sim", &["tollgate", "tollgate-telemetry"]),
     ("tollgate-policy-test", &["tollgate", "tollgate-http"]),

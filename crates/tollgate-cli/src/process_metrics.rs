@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate::{Clock, Span, SystemClock, Timestamp};
-use tollgate_http::{SharedLimiter, Tarpit};
+use tollgate::{Clock, SharedLimiter, Span, SystemClock, Timestamp};
+use tollgate_http::Tarpit;
 use tollgate_server::Gauges;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, Watcher};

@@ -12,7 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::HeaderValue;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use tollgate_http::SharedLimiter;
+use tollgate::SharedLimiter;
 use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
 use tollgate_rls::{Rls, RlsBody, RlsSettings};

@@ -175,8 +175,7 @@ impl Reloader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::{Call, OutageSettings};
-    use tollgate_http::SharedLimiter;
+    use tollgate::{Call, OutageSettings, SharedLimiter};
     use tollgate_testkit::Scratch;
 
     /// Creates a reloader for a file, with its limiter.

@@ -16,8 +16,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate::policy::redacted;
-use tollgate::{Clock, Limit, Mode, SystemClock};
-use tollgate_http::SharedLimiter;
+use tollgate::{Clock, Limit, Mode, SharedLimiter, SystemClock};
 use tollgate_server::{Access, Api, ModeOverrides, SavedOverrides, Status};
 use tollgate_telemetry::Watcher;
 

@@ -17,10 +17,9 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tollgate::store::{Answer, Check, Outcomes};
 use tollgate::{
-    Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Outcome, Policy, Rate, Rule, Store, StoreError,
-    Timestamp,
+    Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Outcome, Policy, Rate, Rule, SharedLimiter,
+    Store, StoreError, Timestamp,
 };
-use tollgate_http::SharedLimiter;
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_telemetry::Watcher;
 

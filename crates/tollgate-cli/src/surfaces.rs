@@ -20,8 +20,9 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tollgate::SharedLimiter;
 use tollgate_gateway::{Demo, Gateway, Target};
-use tollgate_http::{SharedLimiter, Tarpit};
+use tollgate_http::Tarpit;
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_server::{Api, Caller};
 

@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use tollgate::{MemoryStore, Store};
-use tollgate_http::{Limit, LimitBody, LimitLayer, SharedLimiter, Tarpit};
+use tollgate::{MemoryStore, SharedLimiter, Store};
+use tollgate_http::{Limit, LimitBody, LimitLayer, Tarpit};
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;
 

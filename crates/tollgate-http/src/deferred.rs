@@ -14,10 +14,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 
-use tollgate::{Clock, Decision, Limiter, Policy, Receipt, Store};
+use tollgate::{Clock, Decision, Limiter, Policy, Receipt, SharedLimiter, Store};
 
 use crate::meter::{Costs, Meters};
-use crate::shared::SharedLimiter;
 use crate::slot_guard::SlotGuard;
 
 /// A future that outlives its request.

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tollgate::{Clock, MemoryStore, SystemClock};
+use tollgate::{Clock, MemoryStore, SharedLimiter, SystemClock};
 use tower_layer::Layer;
 
 use crate::deferred::{Background, Spawn};
 use crate::peer::Peer;
 use crate::rejection::Rejection;
 use crate::service::Limit;
-use crate::shared::SharedLimiter;
 use crate::tarpit::Tarpit;
 
 /// A [`tower_layer::Layer`] that puts a limiter in front of a service.

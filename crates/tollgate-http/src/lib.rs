@@ -3,7 +3,6 @@
 //! # Overview
 //!
 //! - [`LimitLayer`] and [`Limit`]: the tower layer and its service.
-//! - [`SharedLimiter`]: a limiter whose policy can be replaced at runtime.
 //! - [`HttpRequest`], [`Identity`], [`Peer`]: an HTTP request as the policy reads it.
 //! - [`client_address()`]: the client address behind proxies.
 //! - [`write_headers`], [`RetryAfter`]: the rate-limit headers of a response.
@@ -27,7 +26,6 @@ mod meter;
 mod peer;
 mod rejection;
 mod service;
-mod shared;
 mod slot_guard;
 mod soft;
 mod tarpit;
@@ -43,7 +41,6 @@ pub use layer::LimitLayer;
 pub use peer::Peer;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;
-pub use shared::SharedLimiter;
 pub use slot_guard::SlotGuard;
 pub use soft::{SoftNotice, TOLLGATE_SOFT, soft_limits, soft_value};
 pub use tarpit::Tarpit;

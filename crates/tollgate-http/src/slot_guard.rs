@@ -27,8 +27,8 @@ use crate::deferred::Deferred;
 /// work:
 ///
 /// ```
-/// # use tollgate::{Call, Limiter};
-/// # use tollgate_http::{LimitLayer, SharedLimiter, SlotGuard};
+/// # use tollgate::{Call, Limiter, SharedLimiter};
+/// # use tollgate_http::{LimitLayer, SlotGuard};
 /// # use tower::{Layer as _, ServiceExt as _};
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let limiter = SharedLimiter::from(Limiter::from_policy("limits: [{by: global, slots: 1}]").unwrap());

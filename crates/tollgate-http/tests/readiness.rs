@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tollgate::{Limiter, Policy};
-use tollgate_http::{LimitLayer, SharedLimiter};
+use tollgate::{Limiter, Policy, SharedLimiter};
+use tollgate_http::LimitLayer;
 use tower::{Layer as _, Service, ServiceExt as _};
 
 /// Must be polled ready before each call; a clone is not ready.

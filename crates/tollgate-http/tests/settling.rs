@@ -16,10 +16,10 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Span, Store, StoreError,
-    Timestamp,
+    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Span, Store,
+    StoreError, Timestamp,
 };
-use tollgate_http::{Detached, LimitBody, LimitLayer, NotForwarded, SharedLimiter, Tarpit};
+use tollgate_http::{Detached, LimitBody, LimitLayer, NotForwarded, Tarpit};
 use tollgate_testkit::{CountingAllocator, allocations};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 

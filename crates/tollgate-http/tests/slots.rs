@@ -12,9 +12,10 @@ use http_body_util::{BodyExt as _, Full};
 use tollgate::policy::Policy;
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Rule, Span, Store, StoreError, Timestamp,
+    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Rule, SharedLimiter, Span, Store, StoreError,
+    Timestamp,
 };
-use tollgate_http::{LimitLayer, SharedLimiter};
+use tollgate_http::LimitLayer;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
 const POLICY: &str = "limits: [{name: at-once, by: global, slots: 1}]";

@@ -9,9 +9,10 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
+    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Store,
+    StoreError, Timestamp,
 };
-use tollgate_http::{LimitLayer, SharedLimiter, SoftNotice, soft_limits, soft_value};
+use tollgate_http::{LimitLayer, SoftNotice, soft_limits, soft_value};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 /// `search` is marked from 75 % on; one window of `both` is marked from the first request on.

@@ -1,7 +1,6 @@
 //! Serves the Redis protocol on one thread: `cargo run --release -p tollgate-resp --example serve -- 127.0.0.1:7379`.
 
-use tollgate::Limiter;
-use tollgate_http::SharedLimiter;
+use tollgate::{Limiter, SharedLimiter};
 use tollgate_net::{Drain, Sockets};
 use tollgate_resp::{Resp, RespSettings};
 

@@ -5,8 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Clock as _, Span, Store, SystemClock, Timestamp};
-use tollgate_http::SharedLimiter;
+use tollgate::{Clock as _, SharedLimiter, Span, Store, SystemClock, Timestamp};
 use tollgate_net::{Drain, StreamServer, Tls};
 
 use crate::connection;

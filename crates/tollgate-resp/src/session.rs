@@ -390,8 +390,7 @@ pub(crate) fn is_http(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::Policy;
-    use tollgate_http::SharedLimiter;
+    use tollgate::{Policy, SharedLimiter};
     use tollgate_redis::{RedisSettings, RedisStore};
 
     use super::*;

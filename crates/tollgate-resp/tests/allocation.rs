@@ -9,8 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tollgate::Limiter;
-use tollgate_http::SharedLimiter;
+use tollgate::{Limiter, SharedLimiter};
 use tollgate_net::{Drain, Sockets};
 use tollgate_resp::{Resp, RespSettings};
 

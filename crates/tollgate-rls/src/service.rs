@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Buf, Bytes};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use tollgate::{Limiter, Store};
-use tollgate_http::SharedLimiter;
+use tollgate::{Limiter, SharedLimiter, Store};
 
 use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};

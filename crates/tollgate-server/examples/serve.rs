@@ -14,8 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::time::interval;
-use tollgate::{Call, Clock, Limiter, SystemClock};
-use tollgate_http::SharedLimiter;
+use tollgate::{Call, Clock, Limiter, SharedLimiter, SystemClock};
 use tollgate_server::{Access, Api, Gauges, Status};
 use tollgate_telemetry::{WatchSettings, Watcher};
 

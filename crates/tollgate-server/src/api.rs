@@ -15,8 +15,9 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use tollgate::{Clock, Decision, DecisionId, Limiter, MemoryStore, Store, SystemClock, Timestamp};
-use tollgate_http::SharedLimiter;
+use tollgate::{
+    Clock, Decision, DecisionId, Limiter, MemoryStore, SharedLimiter, Store, SystemClock, Timestamp,
+};
 use tollgate_telemetry::Watcher;
 
 use crate::access::{Access, Caller, Role};

@@ -19,8 +19,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tollgate::{MemoryStore, Mode, Policy, Timestamp};
-use tollgate_http::SharedLimiter;
+use tollgate::{MemoryStore, Mode, Policy, SharedLimiter, Timestamp};
 
 pub use self::journal::{Change, MAX_CHANGES, SavedOverrides};
 pub(crate) use self::journal::{MAX_NAME_CHARS, MAX_REASON_CHARS};
@@ -31,8 +30,7 @@ use crate::access::Role;
 /// Overrides the modes of limits, and records each change. Clones share their state.
 ///
 /// ```
-/// # use tollgate::{Call, Limiter, Timestamp};
-/// # use tollgate_http::SharedLimiter;
+/// # use tollgate::{Call, Limiter, Timestamp, SharedLimiter};
 /// # use tollgate_server::{Role, Switch, ModeOverrides, Target, Actor};
 /// let limiter = Limiter::from_policy("limits: [{name: api, by: global, bucket: 1/minute}]")?;
 /// let limiter = SharedLimiter::from(limiter);

@@ -36,6 +36,7 @@
 //! ```
 //!
 //! - [`Limiter`] checks requests against every limit that applies, and charges all of them or none.
+//! - [`SharedLimiter`] is a limiter whose policy can be replaced at runtime.
 //! - [`Decision`] is its answer, with the outcome of every limit.
 //! - [`Gate`] is a single limit without a policy.
 //! - [`Observer`] is notified of every decision.
@@ -52,6 +53,7 @@ mod limiter;
 mod observer;
 pub mod outage;
 mod receipt;
+mod shared;
 pub mod throttle;
 
 pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
@@ -61,6 +63,7 @@ pub use limiter::Limiter;
 pub use observer::{Event, Observer, Settlement, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;
+pub use shared::SharedLimiter;
 pub use tollgate_core::{
     Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow,
     MAX_UNITS, Outcome, Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts,

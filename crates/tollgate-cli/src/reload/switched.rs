@@ -55,8 +55,7 @@ const fn mode(mode: Mode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::{Limiter, Policy, Timestamp};
-    use tollgate_http::SharedLimiter;
+    use tollgate::{Limiter, Policy, SharedLimiter, Timestamp};
     use tollgate_server::{Actor, ModeOverrides, Role, Target};
 
     #[test]

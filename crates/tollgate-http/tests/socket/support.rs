@@ -8,8 +8,8 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Store, Timestamp};
-use tollgate_http::{LimitLayer, SharedLimiter};
+use tollgate::{Limiter, ManualClock, MemoryStore, Policy, SharedLimiter, Store, Timestamp};
+use tollgate_http::LimitLayer;
 
 pub(crate) const START: u64 = 1_700_000_000;
 

@@ -6,8 +6,7 @@ use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Store, Timestamp};
-use tollgate_http::SharedLimiter;
+use tollgate::{Limiter, ManualClock, MemoryStore, Policy, SharedLimiter, Store, Timestamp};
 use tollgate_net::{Drain, Drainer, Sockets, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
 use tollgate_testkit::ProgramOutput;

@@ -8,8 +8,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tollgate::store::ManualClock;
-use tollgate::{Limiter, MemoryStore, OutageSettings, Policy, Span, Store, Timestamp};
-use tollgate_http::SharedLimiter;
+use tollgate::{Limiter, MemoryStore, OutageSettings, Policy, SharedLimiter, Span, Store, Timestamp};
 use tollgate_server::{Access, Api, Status};
 use tollgate_telemetry::{WatchSettings, Watcher};
 

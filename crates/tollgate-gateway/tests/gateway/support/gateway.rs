@@ -5,9 +5,9 @@ use std::thread;
 
 use tokio::sync::oneshot;
 use tollgate::policy::{Document, Problems};
-use tollgate::{Call, Limiter, Policy};
+use tollgate::{Call, Limiter, Policy, SharedLimiter};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_http::{SharedLimiter, Tarpit};
+use tollgate_http::Tarpit;
 use tollgate_net::{Drain, Drainer, Sockets};
 
 use super::{Upstream, Wire};

@@ -4,20 +4,22 @@
 //! decides and writes the response. Requests after a [`replace`](SharedLimiter::replace) use the
 //! new policy. No request waits for a replacement.
 //!
-//! Not here: watching files (the binary).
+//! Watching files is in the daemon.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tollgate::{Limiter, MemoryStore, Policy};
+use tollgate_policy::Policy;
+use tollgate_store::MemoryStore;
+
+use crate::Limiter;
 
 /// A limiter whose policy can be replaced at runtime.
 ///
 /// Clones share the same limiter.
 ///
 /// ```
-/// # use tollgate::{Call, Limiter, Policy};
-/// # use tollgate_http::SharedLimiter;
+/// # use tollgate::{Call, Limiter, Policy, SharedLimiter};
 /// let limiter = Limiter::from_policy("limits: [{name: api, by: global, bucket: 5/minute}]")?;
 /// let shared = SharedLimiter::from(limiter);
 /// let left = |shared: &SharedLimiter| {
