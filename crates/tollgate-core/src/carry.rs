@@ -112,6 +112,25 @@ impl Rule {
         if missing > 0 && !matches!(self.quota, Quota::Concurrency(_)) {
             self.quota.adjust(&mut carried, self.quota.echo(missing), now);
         }
+        if matches!(self.quota, Quota::Bucket(_)) {
+            carried = self.with_fractions(carried, past, now);
+        }
         Some(carried)
+    }
+
+    /// Returns the state of a bucket with at least the debt of each replaced bucket, to the fraction
+    /// of a unit: whole units would forget nearly one of them.
+    fn with_fractions(&self, carried: State, past: &[(&Quota, State)], now: Timestamp) -> State {
+        let expiry = |state: &State| self.quota.expires_at(state);
+        let buckets = past.iter().filter(|(quota, _)| matches!(quota, Quota::Bucket(_)));
+        let converted = buckets.map(|(quota, state)| self.quota.carry_over(quota, state, now));
+        let most = converted.fold(carried, |most, it| if expiry(&it) > expiry(&most) { it } else { most });
+        match past.first() {
+            Some((latest, state)) if self.quota.is_raise_of(latest) => {
+                let bound = self.quota.bound_by(latest, state, now);
+                if expiry(&bound) < expiry(&most) { bound } else { most }
+            }
+            _ => most,
+        }
     }
 }

@@ -173,7 +173,8 @@ impl Quota {
                 format!("{} any/{}{size}", self.algorithm(), it.window())
             }
             Self::SlidingWindow(it) => format!("{} any/{}", self.algorithm(), it.rate().period),
-            // Earlier versions used equal parts, whose states have another meaning.
+            // Earlier versions used equal parts, whose states have another meaning. A strict window
+            // reads the same states in another way, and counts no fewer units.
             Self::SlidingParts(it) => {
                 let (name, period, parts) = (self.algorithm(), it.rate().period, it.parts());
                 format!("{name} any/{period} in {parts} parts with borders of their own")

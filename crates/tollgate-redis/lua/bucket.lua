@@ -133,6 +133,13 @@ function bucket.carry(k, rule, past, old)
     return true
 end
 
+-- Raises the debt to at least that of the other bucket, including the fraction of a unit.
+function bucket.cover(k, rule, past, old)
+    local t, g = converted(rule, past, old)
+    local owed_t, owed_g = debt(k)
+    if exceeds(t, g, owed_t, owed_g) then owe(k, t, g) end
+end
+
 -- Reduces the debt so that at least as much is available as in the other bucket, which is no
 -- larger.
 function bucket.relieve(k, rule, past, old)

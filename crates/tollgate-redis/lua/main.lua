@@ -106,6 +106,12 @@ local function carry_over(k, rule, before, raises, live)
     local missing = most - kind.used(k, rule)
     if raises[last] == 1 then missing = math.min(missing, capacity(rule) - capacity(old)) end
     if missing > 0 then echo(k, rule, missing) end
+    if rule[1] == 1 then
+        for _, at in ipairs(live) do
+            if before[at][1] == 1 then bucket.cover(k, rule, k + at, before[at]) end
+        end
+        if raises[last] == 1 then bucket.relieve(k, rule, k + last, old) end
+    end
     -- Written even if the request is refused: otherwise it would be carried over again at each
     -- call, and would never decay.
     changed[k] = true

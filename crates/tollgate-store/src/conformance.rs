@@ -9,12 +9,14 @@
 //! Faults are tested by each store itself.
 
 mod adjusting;
+pub mod admitted;
 mod batch;
 mod carrying;
 mod limits;
 mod reloading;
 mod shared;
 mod slots;
+mod strictness;
 mod vectors;
 
 use std::future::Future;
@@ -55,6 +57,7 @@ pub async fn run(harness: &impl Harness) {
     suite.slots().await;
     suite.carrying_over().await;
     suite.reloads().await;
+    suite.strictness().await;
     suite.shared_states().await;
     suite.vectors().await;
 }

@@ -7,6 +7,7 @@ use tollgate_core::{
     Amount, Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow,
     Span, State, Timestamp, Window,
 };
+use tollgate_store::conformance::admitted::Random;
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
 const START: Timestamp = Timestamp::from_secs(1_772_366_400);
@@ -44,16 +45,6 @@ impl Pair {
     }
 }
 
-/// A deterministic pseudorandom sequence.
-struct Sequence(u64);
-
-impl Sequence {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// The algorithms whose states do not fit a word, and those whose states do.
 fn quotas(rate: Rate) -> Vec<Quota> {
     try_quotas(rate).expect("valid quotas")
@@ -87,18 +78,18 @@ fn floods() -> Vec<Quota> {
 fn attack(drained: &Quota, flood: &Quota, cost: u64, tries: u64) {
     let (victim, other) = (Rule::new("drained", drained.clone()), Rule::new("flood", flood.clone()));
     let mut pair = Pair::new(7);
-    let mut sequence = Sequence(cost);
+    let mut random = Random(cost);
     let mut next = 0;
     let period = drained.period().as_micros();
     for round in 0..tries {
         for key in 0..200 {
-            while pair.take(&victim, key, 1) && sequence.below(10) > 0 {}
+            while pair.take(&victim, key, 1) && random.below(10) > 0 {}
         }
         for _ in 0..6_000 {
             next += 1;
-            pair.take(&other, next % (10_000 * (1 + round % 3)), 1 + sequence.below(cost));
+            pair.take(&other, next % (10_000 * (1 + round % 3)), 1 + random.below(cost));
         }
-        pair.store.clock().advance(Span::from_micros(1 + sequence.below(2 * period / tries)));
+        pair.store.clock().advance(Span::from_micros(1 + random.below(2 * period / tries)));
     }
     assert!(pair.early + pair.store.evictions() > 0, "{flood} does not flood the store");
 }
@@ -125,15 +116,14 @@ fn no_flood_frees_a_key_that_is_drained_for_a_day() {
 fn no_mixture_of_floods_frees_a_key() {
     let rules: Vec<Rule> = floods().into_iter().map(|quota| Rule::new(&quota.to_string(), quota)).collect();
     for seed in 0..6 {
-        let (mut pair, mut sequence) = (Pair::new(seed), Sequence(seed));
+        let (mut pair, mut random) = (Pair::new(seed), Random(seed));
         for _ in 0..120_000 {
-            let at = usize::try_from(sequence.below(rules.len() as u64)).unwrap_or(0);
-            let rule = &rules[at];
+            let rule = &rules[random.index(rules.len())];
             // A few frequent keys, and many that occur once.
-            let key = if sequence.below(3) == 0 { sequence.below(20) } else { sequence.below(1 << 31) };
-            pair.take(rule, key, 1 + sequence.below(3));
-            if sequence.below(500) == 0 {
-                pair.store.clock().advance(Span::from_micros(sequence.below(1 << (10 + seed * 4))));
+            let key = if random.below(3) == 0 { random.below(20) } else { random.below(1 << 31) };
+            pair.take(rule, key, 1 + random.below(3));
+            if random.below(500) == 0 {
+                pair.store.clock().advance(Span::from_micros(random.below(1 << (10 + seed * 4))));
             }
         }
         assert!(pair.store.evictions() > 0 && pair.early > 0);

@@ -190,7 +190,8 @@ fn marks_of_reloads_evict_no_key_and_refuse_no_new_key() {
             for key in 0..900 {
                 take(&store, &rule, key, 1);
             }
-            let refused = new_keys.by_ref().take(50).filter(|&key| !take(&store, &rule, key, rate / 2)).count();
+            let refused =
+                new_keys.by_ref().take(50).filter(|&key| !take(&store, &rule, key, rate / 2)).count();
             assert_eq!(refused, 0, "{rates:?}: after the change to {rate}");
         }
     }

@@ -18,7 +18,7 @@ fn store() -> TestStore {
 
 /// Daily limits in the table of words and in the wide table.
 fn days() -> Vec<Quota> {
-    let window = || Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").unwrap());
+    let window = || Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").expect("a valid quota"));
     let windows = [
         FixedWindow::new(20, window()),
         FixedWindow::epoch(Rate::per_day(20)),
@@ -27,7 +27,7 @@ fn days() -> Vec<Quota> {
         FixedWindow::new(1 << 30, window()),
         FixedWindow::epoch(Rate::per_day(1 << 29)),
     ];
-    windows.into_iter().map(|it| it.unwrap().into()).collect()
+    windows.into_iter().map(|it| it.expect("a valid quota").into()).collect()
 }
 
 fn take(store: &TestStore, rule: &Rule, key: u64, cost: u64) -> bool {
@@ -41,18 +41,18 @@ fn drain(store: &TestStore, rule: &Rule) {
 }
 
 /// Returns how many of the drained keys are admitted.
-fn freed(store: &TestStore, rule: &Rule) -> usize {
-    (0..KEYS).filter(|&key| take(store, rule, key, 1)).count()
+fn freed(store: &TestStore, rule: &Rule) -> u64 {
+    (0..KEYS).map(|key| u64::from(take(store, rule, key, 1))).sum()
 }
 
 /// Rules whose keys take the memory of other keys, in both tables and on both clocks.
 fn others() -> Vec<Rule> {
-    let day = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").unwrap());
+    let day = Window::Calendar(Calendar::new(CalendarUnit::Day, "UTC").expect("a valid quota"));
     let quotas: Vec<Quota> = vec![
-        Bucket::new(Rate::new(1_000, Span::from_days(10))).unwrap().into(),
-        FixedWindow::epoch(Rate::new(1_000, Span::from_days(7))).unwrap().into(),
-        SlidingLog::new(Rate::new(3, Span::from_days(10))).unwrap().into(),
-        FixedWindow::tally(3, day).unwrap().into(),
+        Bucket::new(Rate::new(1_000, Span::from_days(10))).expect("a valid quota").into(),
+        FixedWindow::epoch(Rate::new(1_000, Span::from_days(7))).expect("a valid quota").into(),
+        SlidingLog::new(Rate::new(3, Span::from_days(10))).expect("a valid quota").into(),
+        FixedWindow::tally(3, day).expect("a valid quota").into(),
     ];
     quotas.into_iter().map(|quota| Rule::new("other", quota)).collect()
 }
@@ -85,7 +85,7 @@ fn a_day_that_is_spent_before_a_step_back_stays_spent_until_midnight() {
                 );
             }
             store.clock().advance(Span::from_hours(5));
-            assert_eq!(freed(&store, &rule), KEYS as usize, "{}: the next day", rule.quota);
+            assert_eq!(freed(&store, &rule), KEYS, "{}: the next day", rule.quota);
         }
     }
 }

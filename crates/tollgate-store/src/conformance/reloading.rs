@@ -5,14 +5,12 @@
 //! its own seed, which a failure prints. Stores that cannot set their clock run the cases in which
 //! no time needs to pass.
 
-mod case;
-
 use tollgate_core::{
     Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span,
     Timestamp,
 };
 
-use self::case::{Admitted, Random};
+use super::admitted::{Admitted, Random};
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
@@ -44,6 +42,7 @@ impl<H: Harness> Suite<'_, H> {
         if !self.harness.set_clock(Timestamp::from_secs(1_900_000_000)).await {
             return;
         }
+        self.a_change_keeps_fractions_of_a_unit().await;
         for (name, kind) in KINDS {
             self.a_raise_makes_no_wait_longer(name, kind).await;
             for seed in 0..self.harness.cases() {
@@ -141,6 +140,26 @@ impl<H: Harness> Suite<'_, H> {
                 assert!(new.unwrap_or_default() <= old.unwrap_or_default(), "{name}: {old:?} became {new:?}");
                 self.harness.pass(Span::from_micros(300_007)).await;
             }
+        }
+    }
+
+    /// The state that was counted last has spent less than another, by a fraction of a unit.
+    async fn a_change_keeps_fractions_of_a_unit(&self) {
+        let start = Timestamp::from_secs(1_900_000_000);
+        let quota = |units, burst| Bucket::new(Rate::new(units, WINDOW)).and_then(|it| it.with_burst(burst));
+        let [first, second, third] =
+            [(2, 5), (2, 2), (1, 7)].map(|(units, burst)| rule("reload/fractions", quota(units, burst)));
+        let second = second.replacing(&first);
+        let third = third.replacing(&second);
+        let mut admitted = Admitted::default();
+        let requests =
+            [(&first, 0, 3), (&second, 3_352_705, 2), (&third, 7_544_851, 3), (&third, 11_363_508, 1)];
+        for (rule, micros, cost) in requests.into_iter().chain([(&third, 11_812_843, 2)]) {
+            let now = start + Span::from_micros(micros);
+            self.harness.set_clock(now).await;
+            admitted.in_force(&rule.quota, now);
+            admitted.add(self.take(rule, "key", cost).await.units(), now);
+            admitted.check("fractions");
         }
     }
 

@@ -58,12 +58,41 @@ impl<'a, C: Clock> History<'a, C> {
             Action::Adjust(adjustment) => Some(adjustment),
             Action::Acquire(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
         };
+        let usage = (self.store.evictions() > 0).then(|| self.usage_before(outcome));
         for before in self.rule.predecessors() {
             let Some(adjustment) = change(&before.quota) else { return };
+            if let Some(usage) = usage {
+                self.restore(before, usage);
+            }
             let ends = self.store.amend(before.id, &before.quota, self.key, adjustment, self.now);
             if let Some(ends) = ends.filter(|_| self.is_marked(before.id, self.rule.id)) {
                 self.mark(before.id, ends);
             }
+        }
+    }
+
+    /// Returns the units that the key had used before an outcome, by the rule that counts most.
+    fn usage_before(&self, outcome: &Outcome) -> u64 {
+        let Rule { id, quota, .. } = self.rule;
+        let present = self.store.read(*id, quota, self.key, self.now);
+        let present = present.map_or(0, |state| quota.used(&state, self.now));
+        let earlier = self.live().iter().map(|(before, state)| before.quota.used(state, self.now)).max();
+        present.saturating_sub(outcome.units()).max(earlier.unwrap_or(0))
+    }
+
+    /// Stores a state for a key that may have been evicted under a predecessor: the floor, and not
+    /// less than the key has used by the other rules. The floor is that of other keys if this key
+    /// had no state there. The usage would then be missing, and the state would wrongly bound
+    /// that of a raised limit.
+    fn restore(&self, before: &Predecessor, usage: u64) {
+        let Predecessor { id, quota, .. } = before;
+        if self.store.read_stored(*id, quota, self.key, self.now).is_some() {
+            return;
+        }
+        let Some(floor) = self.store.read(*id, quota, self.key, self.now) else { return };
+        let missing = usage.saturating_sub(quota.used(&floor, self.now));
+        if missing > 0 {
+            self.store.amend(*id, quota, self.key, quota.echo(missing), self.now);
         }
     }
 

@@ -1,12 +1,15 @@
-//! The admitted units of a random case, and the bounds that they must keep.
+//! The admitted units of one key in a random case, and the bounds that they must keep.
+//!
+//! The bounds are independent of the algorithms: they count admitted units in stretches of time.
 
 use tollgate_core::{Algorithm, Bucket, Quota, Span, Timestamp, Window};
 
 /// A deterministic random number generator (`SplitMix64`).
-pub(super) struct Random(pub(super) u64);
+pub struct Random(pub u64);
 
 impl Random {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    /// Returns a number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,31 +17,34 @@ impl Random {
         (z ^ (z >> 31)) % bound.max(1)
     }
 
-    pub(super) fn index(&mut self, len: usize) -> usize {
+    /// Returns an index into a slice of this length.
+    pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 }
 
 /// Admitted units with their times, and the quotas in force.
 #[derive(Default)]
-pub(super) struct Admitted {
+pub struct Admitted {
     units: Vec<(Timestamp, u64)>,
     /// Quotas, each with the last time at which it was in force.
     quotas: Vec<(Timestamp, Quota)>,
 }
 
 impl Admitted {
-    pub(super) fn in_force(&mut self, quota: &Quota, now: Timestamp) {
+    /// Records that a quota is in force at `now`.
+    pub fn in_force(&mut self, quota: &Quota, now: Timestamp) {
         self.quotas.push((now, quota.clone()));
     }
 
-    pub(super) fn add(&mut self, units: u64, now: Timestamp) {
+    /// Records units that were admitted at `now`.
+    pub fn add(&mut self, units: u64, now: Timestamp) {
         self.units.push((now, units));
     }
 
     /// Checks that no stretch that ends with the last unit holds more than the largest limit in
     /// force during it.
-    pub(super) fn check(&self, whose: &str) {
+    pub fn check(&self, whose: &str) {
         let Some(&(end, _)) = self.units.last() else { return };
         let Some((_, last)) = self.quotas.last() else { return };
         match last {
