@@ -87,3 +87,117 @@ fn update<'r>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+    use tokio::sync::oneshot;
+    use tollgate_core::{
+        Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
+        SlidingParts, SlidingWindow, Span, Timestamp,
+    };
+    use tollgate_store::{Check, Outcomes};
+
+    use super::*;
+    use crate::batch::{BatchBuilder, Request};
+    use crate::script::Scripts;
+    use crate::settings::RedisSettings;
+    use crate::undo::undo_call;
+    use crate::waiters::ReplyReceiver;
+
+    fn shared() -> Shared {
+        let settings = RedisSettings::parse(&["redis://127.0.0.1:1"]).unwrap();
+        Shared::new(settings, Scripts::on_server_clock())
+    }
+
+    fn reply(numbers: &[i64], sent_at: Timestamp) -> ScriptReply {
+        ScriptReply::parse(Value::Array(numbers.iter().copied().map(Value::Int).collect()), sent_at).unwrap()
+    }
+
+    fn decide(batch: &mut BatchBuilder, checks: &[Check<'_>]) -> ReplyReceiver<DecisionReply> {
+        let (waiter, reply) = oneshot::channel();
+        batch.add("", Request::Decision { checks, waiter });
+        reply
+    }
+
+    /// The time of Redis in the replies, in microseconds.
+    const NOW: i64 = 1_800_000_000_000_000;
+
+    #[test]
+    fn the_deny_cache_has_the_refused_state_when_the_waiter_is_notified() {
+        let shared = shared();
+        let rule = Rule::new("rule", Bucket::new(Rate::per_day(2)).unwrap());
+        let mut batch = BatchBuilder::default();
+        let mut replies: Vec<_> =
+            (0..3).map(|_| decide(&mut batch, &[Check::new(&rule, b"key", 1)])).collect();
+        let (batch, waiters) = batch.finish();
+        // A fresh bucket admits two of three.
+        apply(&shared, &batch, waiters, reply(&[1, NOW, 0, 2], shared.clock.now()));
+        let admitted: Vec<_> =
+            replies.iter_mut().map(|reply| reply.try_recv().unwrap().unwrap().answer.admitted).collect();
+        assert_eq!(admitted, [true, true, false]);
+        let mut outcomes = Outcomes::new();
+        let checks = [Check::new(&rule, b"key", 1)];
+        assert!(shared.deny_cache.recall(&checks, shared.clock.now(), &mut outcomes).is_some());
+        assert_eq!(outcomes[0].remaining, 0);
+        assert_eq!(shared.counters.read().decisions, 3);
+    }
+
+    #[test]
+    fn a_reply_cannot_admit_more_requests_than_were_sent() {
+        let rule = Rule::new("rule", Bucket::new(Rate::per_day(2)).unwrap());
+        let mut batch = BatchBuilder::default();
+        let _reply = decide(&mut batch, &[Check::new(&rule, b"key", 1)]);
+        let (batch, _) = batch.finish();
+        let undone = undo_call(&batch, reply(&[1, NOW, 0, i64::MAX], Timestamp::EPOCH));
+        assert!(matches!(undone[..], [(0, Adjustment::Refund { units: 1, .. })]), "{undone:?}");
+    }
+
+    #[test]
+    fn no_reply_of_a_server_causes_a_panic_or_leaves_a_waiter_without_an_answer() {
+        let rate = Rate::new(5, Span::from_secs(10));
+        let quotas: [Quota; 6] = [
+            Bucket::new(Rate::new(7, Span::from_micros(3_333))).unwrap().into(),
+            FixedWindow::anchored(rate).unwrap().into(),
+            SlidingWindow::new(rate).unwrap().into(),
+            SlidingParts::new(rate, 7).unwrap().into(),
+            SlidingLog::new(rate).unwrap().into(),
+            Concurrency::new(3, Span::from_secs(5)).unwrap().into(),
+        ];
+        let (shared, rules) = (shared(), quotas.map(|quota| Rule::new("rule", quota)));
+        for seed in 0..5_000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let (mut batch, mut decisions, mut changes) = (BatchBuilder::default(), Vec::new(), Vec::new());
+            for _ in 0..rng.usize(1..5) {
+                let checks: Vec<_> = (0..rng.usize(1..3))
+                    .map(|_| {
+                        let amount = match rng.u8(..3) {
+                            0 => Amount::Slot(Owner(rng.u128(..3))),
+                            1 => Amount::UpTo(rng.u64(..4)),
+                            _ => Amount::Exactly(rng.u64(..4)),
+                        };
+                        let rule = &rules[rng.usize(..rules.len())];
+                        Check { amount, count_denied: rng.bool(), ..Check::new(rule, b"key", 1) }
+                    })
+                    .collect();
+                decisions.push(decide(&mut batch, &checks));
+                let (waiter, reply) = oneshot::channel();
+                let (rule, adjustment) = (checks[0].rule, Adjustment::Reset);
+                batch.add("", Request::Change { rule, key: b"key", adjustment, waiter });
+                changes.push(reply);
+            }
+            let mut numbers = vec![1, NOW];
+            numbers.extend((0..rng.usize(..60)).map(|_| match rng.u8(..4) {
+                0 => rng.i64(..),
+                1 => NOW + rng.i64(-10_000_000..10_000_000),
+                2 => [i64::MAX, i64::MIN, -1, 0][rng.usize(..4)],
+                _ => rng.i64(..9),
+            }));
+            let (batch, waiters) = batch.finish();
+            undo_call(&batch, reply(&numbers, shared.clock.now()));
+            apply(&shared, &batch, waiters, reply(&numbers, shared.clock.now()));
+            assert!(decisions.iter_mut().all(|it| it.try_recv().is_ok()), "seed {seed}: {numbers:?}");
+            assert!(changes.iter_mut().all(|it| it.try_recv().is_ok()), "seed {seed}: {numbers:?}");
+        }
+    }
+}

@@ -45,8 +45,9 @@ struct Map {
     /// The primary of each partition.
     owners: Vec<Option<Address>>,
     /// Whether a request for the map is in flight.
-    asking: bool,
-    asked: Timestamp,
+    is_refreshing: bool,
+    /// When the last request for the map ended.
+    refreshed_at: Timestamp,
     /// The reason why the map is missing.
     failure: Failure,
 }
@@ -57,8 +58,8 @@ impl Cluster {
         let map = Map {
             links: links.collect(),
             owners: vec![None; PARTITIONS],
-            asking: false,
-            asked: Timestamp::EPOCH,
+            is_refreshing: false,
+            refreshed_at: Timestamp::EPOCH,
             failure: Failure::refused("the slot map of the cluster is not known yet"),
         };
         Arc::new(Self { shared: Arc::clone(shared), map: Mutex::new(map), changed: Notify::new() })
@@ -78,8 +79,8 @@ impl Cluster {
                 if let Some(link) = map.owners[partition].as_ref().and_then(|owner| map.links.get(owner)) {
                     return Ok(Arc::clone(link));
                 }
-                let is_fresh = self.shared.clock.now().since(map.asked) < MAP_REFRESH_INTERVAL;
-                if !map.asking && is_fresh {
+                let is_fresh = self.shared.clock.now().since(map.refreshed_at) < MAP_REFRESH_INTERVAL;
+                if !map.is_refreshing && is_fresh {
                     return Err(map.failure.clone());
                 }
                 self.refresh(&mut map);
@@ -89,7 +90,7 @@ impl Cluster {
     }
 
     /// Follows a redirection, permanent (`MOVED`) or for this request (`ASK`).
-    pub(crate) fn redirected(self: &Arc<Self>, to: &str, moved: Option<usize>) -> Option<Arc<Link>> {
+    pub(crate) fn follow_redirection(self: &Arc<Self>, to: &str, moved: Option<usize>) -> Option<Arc<Link>> {
         let (host, port) = to.rsplit_once(':')?;
         let address = Address { host: host.to_owned(), port: port.parse().ok()? };
         let mut map = self.map();
@@ -103,18 +104,18 @@ impl Cluster {
     }
 
     /// Requests a new map after a node failed: a replica may have taken over its slots.
-    pub(crate) fn doubt(self: &Arc<Self>) {
+    pub(crate) fn node_failed(self: &Arc<Self>) {
         self.refresh(&mut self.map());
     }
 
     fn refresh(self: &Arc<Self>, map: &mut Map) {
         let now = self.shared.clock.now();
-        if map.asking || now.since(map.asked) < MAP_REFRESH_INTERVAL {
+        if map.is_refreshing || now.since(map.refreshed_at) < MAP_REFRESH_INTERVAL {
             return;
         }
-        map.asking = true;
-        let question = MapQuery { cluster: Arc::clone(self), reply: None };
-        tokio::spawn(question.run(map.links.values().cloned().collect()));
+        map.is_refreshing = true;
+        let query = MapQuery { cluster: Arc::clone(self), reply: None };
+        tokio::spawn(query.run(map.links.values().cloned().collect()));
     }
 }
 
@@ -129,12 +130,12 @@ struct MapQuery {
 
 impl MapQuery {
     async fn run(mut self, links: Vec<Arc<Link>>) {
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         for link in links {
-            asked.spawn(tokio::time::timeout(MAP_TIMEOUT, ask(link)));
+            queries.spawn(tokio::time::timeout(MAP_TIMEOUT, query_slots(link)));
         }
         let mut failure = Failure::refused("no node of the cluster answers");
-        while let Some(reply) = asked.join_next().await {
+        while let Some(reply) = queries.join_next().await {
             match reply {
                 Ok(Ok(Ok(ranges))) => {
                     self.reply = Some(Ok(ranges));
@@ -152,23 +153,23 @@ impl Drop for MapQuery {
     fn drop(&mut self) {
         let cluster = &self.cluster;
         let mut map = cluster.map();
-        map.asking = false;
-        map.asked = cluster.shared.clock.now();
+        map.is_refreshing = false;
+        map.refreshed_at = cluster.shared.clock.now();
         match self.reply.take() {
             None => {}
             Some(Err(why)) => map.failure = why,
             Some(Ok(ranges)) => {
-                let keeper = |partition| {
+                let owner = |partition| {
                     let slot = slot_of(partition);
                     ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot)).map(|it| &it.2)
                 };
                 for partition in 0..PARTITIONS {
-                    let keeper = keeper(partition).cloned();
-                    if let Some(address) = &keeper {
+                    let owner = owner(partition).cloned();
+                    if let Some(address) = &owner {
                         let fresh = || Link::new(&cluster.shared, Target::Node(address.clone()));
                         map.links.entry(address.clone()).or_insert_with(fresh);
                     }
-                    map.owners[partition] = keeper;
+                    map.owners[partition] = owner;
                 }
                 map.failure = Failure::refused(
                     "no node of the cluster serves this slot (some slots are not covered: see `CLUSTER INFO`)",
@@ -181,7 +182,7 @@ impl Drop for MapQuery {
 }
 
 /// Requests the map from one node.
-async fn ask(link: Arc<Link>) -> Result<Vec<Range>, Failure> {
+async fn query_slots(link: Arc<Link>) -> Result<Vec<Range>, Failure> {
     let (mut connection, number) = link.connection().await?;
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");

@@ -76,12 +76,12 @@ pub(crate) async fn connect(
 }
 
 async fn dial(settings: &RedisSettings, target: &Target) -> RedisResult<MultiplexedConnection> {
-    let patience = AsyncConnectionConfig::new()
+    let timeouts = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(connect_timeout(settings)))
         .set_response_timeout(Some(LIBRARY_TIMEOUT));
     let address = match (target, &settings.topology) {
         (Target::Node(address), _) | (Target::Named, Topology::Standalone(address)) => address,
-        (Target::Named, Topology::Sentinel { .. }) => return dial_primary(settings, &patience).await,
+        (Target::Named, Topology::Sentinel { .. }) => return dial_primary(settings, &timeouts).await,
         (Target::Named, Topology::Cluster(nodes)) => {
             nodes.first().ok_or((ErrorKind::InvalidClientConfig, "the cluster has no nodes"))?
         }
@@ -91,12 +91,12 @@ async fn dial(settings: &RedisSettings, target: &Target) -> RedisResult<Multiple
         Some(certificates) => Client::build_with_tls(info, certificates)?,
         None => Client::open(info)?,
     };
-    client.get_multiplexed_async_connection_with_config(&patience).await
+    client.get_multiplexed_async_connection_with_config(&timeouts).await
 }
 
 async fn dial_primary(
     settings: &RedisSettings,
-    patience: &AsyncConnectionConfig,
+    timeouts: &AsyncConnectionConfig,
 ) -> RedisResult<MultiplexedConnection> {
     let Topology::Sentinel { sentinels, primary, username, password } = &settings.topology else {
         return Err((ErrorKind::EmptySentinelList, "there are no sentinels").into());
@@ -123,7 +123,7 @@ async fn dial_primary(
             .set_client_to_sentinel_tls_mode(TlsMode::Secure)
             .set_client_to_sentinel_certificates(certificates);
     }
-    builder.build()?.get_async_connection_with_config(patience).await
+    builder.build()?.get_async_connection_with_config(timeouts).await
 }
 
 fn addr(settings: &RedisSettings, address: &Address) -> ConnectionAddr {

@@ -30,13 +30,11 @@ fn epoch(bucket: &Bucket, fill_time: u64) -> u64 {
 /// Chooses the smallest script that is sufficient for the batch, and encodes the batch for it.
 /// `now` is the time that the clock of the server is expected to show.
 pub(crate) fn encode<'s>(batch: &Batch, scripts: &'s Scripts, now: Timestamp) -> (&'s Script, Vec<u8>) {
-    match encode_plain(batch) {
-        Some(arguments) => (scripts.plain(), arguments),
-        None => {
-            let quotas = batch.rules.iter().map(|(_, quota)| quota);
-            (scripts.general(quotas), encode_general(batch, now))
-        }
+    if let Some(arguments) = encode_plain(batch) {
+        return (scripts.plain(), arguments);
     }
+    let quotas = batch.rules.iter().map(|(_, quota)| quota);
+    (scripts.general(quotas), encode_general(batch, now))
 }
 
 /// Encodes for the plain script; `None` if the batch needs the general script.

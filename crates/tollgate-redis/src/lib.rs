@@ -1,7 +1,17 @@
-//! A Tollgate store in Redis: one budget for a whole fleet.
+#![doc = include_str!("../README.md")]
 //!
-//! - [`RedisStore`]: the store. One script decides, by the clock of the server.
-//! - [`RedisSettings`]: the address of Redis, and the deadlines.
+//! # Modules
+//!
+//! A request passes through `store`, `dispatcher`, `queue`, `batch`, `transport`, `reply` and `apply`.
+//!
+//! - `store`: answers from the deny cache, or sends a request to the queue of its keys. `reserve`:
+//!   requests whose keys are in several partitions.
+//! - `dispatcher`: passes a batch through the stages. `queue`, `batch`: requests that share a call.
+//! - `transport`: sends a batch. `encoding`, `script`: the command; `router`, `cluster`, `link`,
+//!   `connect`: the server.
+//! - `reply`: the answers and the changes of keys. `key_state`: the state of one key.
+//! - `apply`: notifies the `waiters` and updates the `deny_cache`. `undo`: reverses charges.
+//! - `shared`, `counters`, `redis_clock`, `nodes`: state that all threads share.
 //!
 //! Not here: policies, and the fallback while Redis does not answer (`tollgate::outage`).
 

@@ -9,7 +9,7 @@
 //! If a connection ended while idle, the next request learns that it was not sent and may be
 //! repeated ([`NotSent`]).
 //!
-//! Not here: the commands (`dispatcher`), choosing the node of a cluster (`cluster`).
+//! Not here: the commands (`transport`), choosing the node of a cluster (`cluster`).
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -41,16 +41,16 @@ pub(crate) struct NotSent(pub(crate) RedisError);
 
 impl Connection {
     pub(crate) async fn query(&mut self, command: &Cmd) -> Result<RedisResult<Value>, NotSent> {
-        let answer = sent_or_not(self.0.req_packed_command(command)).await?;
-        Ok(answer.and_then(Value::extract_error))
+        let reply = sent_or_not(self.0.req_packed_command(command)).await?;
+        Ok(reply.and_then(Value::extract_error))
     }
 
     /// Sends a command after `ASKING`, for keys of a slot that is migrating to this server.
     pub(crate) async fn query_asking(&mut self, command: Cmd) -> Result<RedisResult<Value>, NotSent> {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").add_command(command);
-        let answers = sent_or_not(self.0.req_packed_commands(&both, 0, 2)).await?;
-        Ok(answers.and_then(|them| them.into_iter().nth(1).unwrap_or(Value::Nil).extract_error()))
+        let replies = sent_or_not(self.0.req_packed_commands(&both, 0, 2)).await?;
+        Ok(replies.and_then(|replies| replies.into_iter().nth(1).unwrap_or(Value::Nil).extract_error()))
     }
 }
 
@@ -59,13 +59,13 @@ impl Connection {
 /// The client library returns the same error for both. It passes commands to a writer task, which
 /// is gone once the connection has ended. A command that fails on the first poll was therefore not
 /// written.
-async fn sent_or_not<T>(question: impl Future<Output = RedisResult<T>>) -> Result<RedisResult<T>, NotSent> {
-    let mut question = pin!(question);
-    let first = poll_fn(|context| Poll::Ready(question.as_mut().poll(context))).await;
+async fn sent_or_not<T>(query: impl Future<Output = RedisResult<T>>) -> Result<RedisResult<T>, NotSent> {
+    let mut query = pin!(query);
+    let first = poll_fn(|context| Poll::Ready(query.as_mut().poll(context))).await;
     match first {
         Poll::Ready(Err(error)) if error.is_connection_dropped() => Err(NotSent(error)),
-        Poll::Ready(answer) => Ok(answer),
-        Poll::Pending => Ok(question.await),
+        Poll::Ready(reply) => Ok(reply),
+        Poll::Pending => Ok(query.await),
     }
 }
 

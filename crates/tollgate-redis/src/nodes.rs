@@ -25,11 +25,11 @@ pub(crate) async fn announce(shared: &Arc<Shared>, dispatcher: &Arc<Dispatcher>)
     let name = format!("{:016x}", RandomState::new().hash_one(0u8));
     let mut command = Cmd::new();
     command.arg("EVAL").arg(ANNOUNCE_SCRIPT).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
-    let nobody = Mutex::default();
+    let destination = Mutex::default();
     loop {
         let reply = timeout(
             ANNOUNCE_INTERVAL,
-            dispatcher.router().query(dispatcher.queue_of(names::NODES_PARTITION), &command, &nobody),
+            dispatcher.router().query(dispatcher.queue_of(names::NODES_PARTITION), &command, &destination),
         );
         if let Ok(Ok(ServerReply::With(Value::Int(nodes)))) = reply.await
             && let Ok(nodes) = usize::try_from(nodes)

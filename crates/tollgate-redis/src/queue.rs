@@ -126,7 +126,7 @@ pub(crate) struct SenderTask {
 }
 
 /// The call of a sender.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct CallStatus {
     /// The number of requests in the call; zero if there is no call.
     requests: usize,

@@ -1,4 +1,6 @@
 //! Routes the calls of a queue to a server.
+//!
+//! In: a command and its queue. Out: the reply of the server that holds the keys of the queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -67,30 +69,30 @@ impl Router {
         command: &Cmd,
         sent: &Mutex<Option<SentRequest>>,
     ) -> Result<ServerReply, Failure> {
-        let mut asked = self.link(queue).await?;
+        let mut link = self.link(queue).await?;
         let mut asking = false;
         // An unsent command is repeated once: the next connection is a new one.
-        let mut again = true;
+        let mut may_resend = true;
         for _ in 0..MAX_REDIRECTIONS {
-            let (mut connection, number) = asked.connection().await.inspect_err(|_| self.doubt())?;
+            let (mut connection, number) = link.connection().await.inspect_err(|_| self.node_failed())?;
             *sent.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(SentRequest { link: Arc::clone(&asked), number });
-            let answer = if asking {
+                Some(SentRequest { link: Arc::clone(&link), number });
+            let reply = if asking {
                 connection.query_asking(command.clone()).await
             } else {
                 connection.query(command).await
             };
-            let error = match answer {
+            let error = match reply {
                 Ok(Ok(value)) => {
-                    asked.answered(number);
+                    link.answered(number);
                     return Ok(ServerReply::With(value));
                 }
                 Ok(Err(error)) => error,
                 Err(unsent) => {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                    self.doubt();
-                    let failure = asked.ended(number, &unsent);
-                    if std::mem::take(&mut again) {
+                    self.node_failed();
+                    let failure = link.ended(number, &unsent);
+                    if std::mem::take(&mut may_resend) {
                         continue;
                     }
                     return Err(failure);
@@ -99,7 +101,7 @@ impl Router {
             asking = false;
             match (self, error.kind()) {
                 (_, ErrorKind::Server(ServerErrorKind::NoScript)) => {
-                    asked.answered(number);
+                    link.answered(number);
                     return Ok(ServerReply::NoScript);
                 }
                 (
@@ -107,36 +109,36 @@ impl Router {
                     ErrorKind::Server(kind @ (ServerErrorKind::Moved | ServerErrorKind::Ask)),
                 ) => {
                     asking = kind == ServerErrorKind::Ask;
-                    asked = redirected(cluster, &error, (!asking).then_some(queue))
-                        .ok_or_else(|| asked.failed(number, &error))?;
+                    link = redirection(cluster, &error, (!asking).then_some(queue))
+                        .ok_or_else(|| link.failed(number, &error))?;
                 }
                 (Self::Cluster(_), ErrorKind::Server(ServerErrorKind::TryAgain)) => {
                     sleep(SLOT_MIGRATION_DELAY).await;
-                    asked = self.link(queue).await?;
+                    link = self.link(queue).await?;
                 }
                 _ => {
-                    self.doubt();
-                    return Err(asked.failed(number, &error));
+                    self.node_failed();
+                    return Err(link.failed(number, &error));
                 }
             }
         }
         Err(Failure::refused("too many redirections: the nodes of the cluster disagree"))
     }
 
-    fn doubt(&self) {
+    fn node_failed(&self) {
         if let Self::Cluster(cluster) = self {
-            cluster.doubt();
+            cluster.node_failed();
         }
     }
 
-    /// No answer came in time.
+    /// Records that no reply came in time.
     pub(crate) fn silent(&self, sent: &SentRequest) {
         sent.link.silent(sent.number);
-        self.doubt();
+        self.node_failed();
     }
 }
 
-fn redirected(cluster: &Arc<Cluster>, error: &RedisError, moved: Option<usize>) -> Option<Arc<Link>> {
+fn redirection(cluster: &Arc<Cluster>, error: &RedisError, moved: Option<usize>) -> Option<Arc<Link>> {
     let (to, _slot) = error.redirect_node()?;
-    cluster.redirected(to, moved)
+    cluster.follow_redirection(to, moved)
 }

@@ -1,6 +1,10 @@
 //! The store: a request becomes one call, or one call for each partition of a cluster.
+//!
+//! In: the checks of a request. Out: its answer, from the deny cache if all of its keys are cached,
+//! otherwise from the dispatcher of this thread.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
@@ -118,6 +122,15 @@ impl RedisStore {
     }
 }
 
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("settings", self.settings())
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Store for RedisStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         let mut outcomes = Outcomes::new();
@@ -167,4 +180,18 @@ impl Store for RedisStore {
 /// The runtime of the request has shut down.
 pub(crate) fn ended() -> StoreError {
     Failure::failed("the runtime of the request has shut down").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_can_be_shared_and_printed_without_its_password() {
+        const fn is_shareable<T: Send + Sync>(_: &T) {}
+        let store = RedisStore::new(RedisSettings::parse(&["redis://ann:hunter2@127.0.0.1:1"]).unwrap());
+        is_shareable(&store);
+        let printed = format!("{store:?} {store:#?}");
+        assert!(printed.contains("redis://ann:***@127.0.0.1:1") && !printed.contains("hunter"), "{printed}");
+    }
 }

@@ -1,7 +1,11 @@
 //! Parses one Redis URL.
 //!
-//! The parser is hand-written: URL crates do not support several hosts in one URL, and their errors
-//! quote the input, which may contain a password.
+//! The `url` crate does not serve here. It rejects several hosts as soon as one of them has a port
+//! or brackets (`a:7000,b:7001`: "invalid port number"). It accepts a `%` that encodes nothing, a
+//! second `@` in a password, port 0 and the host `10.0.0`, all of which are mistakes in a Redis URL.
+//! Its errors name neither the place of the mistake nor the correction.
+//!
+//! Invariant: no error quotes text that may be part of a password.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -69,25 +73,25 @@ impl Url {
         if text.is_empty() {
             return Err(("there is no URL".to_owned(), URL_SHAPE.to_owned()));
         }
-        let Some((scheme, rest)) = text.split_once("://") else { return Err(without_scheme(text)) };
-        let (speech, tls) = speech(scheme)?;
-        Self::parse_rest(rest, speech, tls).map_err(|wrong| (wrong, speech.shape().to_owned()))
+        let Some((word, rest)) = text.split_once("://") else { return Err(without_scheme(text)) };
+        let (scheme, tls) = read_scheme(word)?;
+        Self::parse_rest(rest, scheme, tls).map_err(|wrong| (wrong, scheme.shape().to_owned()))
     }
 
-    fn parse_rest(rest: &str, speech: Scheme, tls: bool) -> Result<Self, String> {
+    fn parse_rest(rest: &str, scheme: Scheme, tls: bool) -> Result<Self, String> {
         if rest.contains('#') {
             return Err("a `#` is written `%23`".to_owned());
         }
         let (authority, path, query) = split(rest)?;
         let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (username, password) = read_credentials(credentials, speech)?;
-        let addresses = read_hosts(hosts, speech)?;
+        let (username, password) = read_credentials(credentials, scheme)?;
+        let addresses = read_hosts(hosts, scheme)?;
         let mut path: Vec<_> = path.split('/').collect();
         // The empty element after a trailing slash.
         if path.last() == Some(&"") {
             path.pop();
         }
-        let (kind, database) = match speech {
+        let (kind, database) = match scheme {
             Scheme::Standalone => (Kind::Standalone, read_database(&path)?),
             Scheme::Cluster if matches!(path[..], [] | ["0"]) => (Kind::Cluster, 0),
             Scheme::Cluster => return Err("a cluster has only database 0".to_owned()),
@@ -186,29 +190,30 @@ fn without_scheme(text: &str) -> UrlError {
     ("a URL of Redis begins with `redis://`".to_owned(), shape)
 }
 
-fn speech(scheme: &str) -> Result<(Scheme, bool), UrlError> {
-    let scheme = scheme.to_ascii_lowercase();
-    let known = |scheme: &str| {
-        let (base, speech) = match scheme.split_once('-') {
-            None => (scheme, Scheme::Standalone),
+/// Reads the topology of a scheme, and whether it uses TLS.
+fn read_scheme(word: &str) -> Result<(Scheme, bool), UrlError> {
+    let word = word.to_ascii_lowercase();
+    let known = |word: &str| {
+        let (base, scheme) = match word.split_once('-') {
+            None => (word, Scheme::Standalone),
             Some((base, "sentinel")) => (base, Scheme::Sentinel),
             Some((base, "cluster")) => (base, Scheme::Cluster),
             Some(_) => return None,
         };
         match base {
-            "redis" | "valkey" => Some((speech, false)),
-            "rediss" | "valkeys" => Some((speech, true)),
+            "redis" | "valkey" => Some((scheme, false)),
+            "rediss" | "valkeys" => Some((scheme, true)),
             _ => None,
         }
     };
-    if let Some(found) = known(&scheme) {
+    if let Some(found) = known(&word) {
         return Ok(found);
     }
     let shape = URL_SHAPE.to_owned();
-    if scheme.contains("unix") {
+    if word.contains("unix") {
         return Err(("sockets of the file system are not supported".to_owned(), shape));
     }
-    let meant = match scheme.replace(['+', '_'], "-").as_str() {
+    let meant = match word.replace(['+', '_'], "-").as_str() {
         "redis-tls" | "redis-ssl" | "valkey-tls" | "valkey-ssl" | "tls" => Some("rediss".to_owned()),
         "sentinel" => Some("redis-sentinel".to_owned()),
         "cluster" => Some("redis-cluster".to_owned()),
@@ -217,20 +222,20 @@ fn speech(scheme: &str) -> Result<(Scheme, bool), UrlError> {
     };
     match meant {
         Some(meant) => {
-            let wrong = format!("`{scheme}://` is not known here: did you mean `{meant}://`?");
+            let wrong = format!("`{word}://` is not known here: did you mean `{meant}://`?");
             Err((wrong, shape))
         }
         // The text before `://` may be part of a password.
-        None if plain(&scheme) => Err((format!("`{scheme}://` is not spoken by Redis"), shape)),
+        None if plain(&word) => Err((format!("`{word}://` is not spoken by Redis"), shape)),
         None => Err(("a URL of Redis begins with `redis://`".to_owned(), shape)),
     }
 }
 
 type Credentials = (Option<String>, Option<String>);
 
-fn read_credentials(text: &str, speech: Scheme) -> Result<Credentials, String> {
+fn read_credentials(text: &str, scheme: Scheme) -> Result<Credentials, String> {
     if text.contains('@') {
-        let once = if speech == Scheme::Standalone { "" } else { "; write them once, before the first host" };
+        let once = if scheme == Scheme::Standalone { "" } else { "; write them once, before the first host" };
         return Err(format!("an `@` in a user or a password is written `%40`{once}"));
     }
     let (username, password) = text.split_once(':').unwrap_or((text, ""));
@@ -241,15 +246,15 @@ fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn read_hosts(text: &str, speech: Scheme) -> Result<Vec<Address>, String> {
+fn read_hosts(text: &str, scheme: Scheme) -> Result<Vec<Address>, String> {
     let mut addresses = Vec::new();
     for host in text.split(',') {
-        let address = read_address(host, speech.port())?;
+        let address = read_address(host, scheme.port())?;
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    if speech == Scheme::Standalone && text.contains(',') {
+    if scheme == Scheme::Standalone && text.contains(',') {
         return Err("several hosts are redis-cluster:// or redis-sentinel://".to_owned());
     }
     Ok(addresses)

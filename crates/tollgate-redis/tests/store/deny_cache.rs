@@ -173,7 +173,7 @@ async fn a_refusal_under_one_quota_does_not_refuse_under_another_of_the_same_sta
 }
 
 /// Returns whether the request was admitted, the remaining units, and the wait.
-async fn asked(store: &RedisStore, rule: &Rule, cost: u64) -> (bool, u64, Span) {
+async fn decide(store: &RedisStore, rule: &Rule, cost: u64) -> (bool, u64, Span) {
     let answer = store.decide(&[Check::new(rule, b"key", cost)]).await.unwrap();
     (answer.admitted, answer.outcomes[0].remaining, answer.outcomes[0].reset_after)
 }
@@ -184,11 +184,11 @@ async fn a_cached_refusal_includes_later_charges_of_this_node() {
     let store = store(&[redis.url()]);
     for (name, quota) in each(Rate::per_day(3)) {
         let rule = Rule::new(name, quota);
-        assert!(!asked(&store, &rule, 4).await.0, "{name}");
-        let (admitted, left, spent) = asked(&store, &rule, 2).await;
+        assert!(!decide(&store, &rule, 4).await.0, "{name}");
+        let (admitted, left, spent) = decide(&store, &rule, 2).await;
         assert_eq!((admitted, left), (true, 1), "{name}");
         let remembered = store.counters().remembered;
-        let (admitted, left, reset) = asked(&store, &rule, 4).await;
+        let (admitted, left, reset) = decide(&store, &rule, 4).await;
         assert_eq!((admitted, left), (false, 1), "{name}");
         assert!(reset <= spent && reset > Span::ZERO, "{name}: {reset}");
         // A log is requested again: only Redis knows when its units become available.

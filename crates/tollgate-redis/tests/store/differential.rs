@@ -180,11 +180,11 @@ async fn run_sequence(redis: &Redis, seed: u64) {
             }
             let reply = store.decide(&checks).await.unwrap();
             let expected = model.decide(&checks, now);
-            let asked: Vec<_> = checks
+            let shown: Vec<_> = checks
                 .iter()
                 .map(|it| (it.rule.quota.to_string(), it.key, it.amount, it.binding, it.count_denied))
                 .collect();
-            assert_eq!(reply, expected, "seed {seed}, step {step} at {now:?}: {asked:#?}");
+            assert_eq!(reply, expected, "seed {seed}, step {step} at {now:?}: {shown:#?}");
         }
     }
 }

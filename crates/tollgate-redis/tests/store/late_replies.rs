@@ -121,3 +121,23 @@ async fn a_node_with_the_old_quota_grants_no_second_budget() {
     let back = daily("rolling", 100).replacing(&after);
     assert!(!take(&new, &back, 1).await, "and back again");
 }
+
+#[test]
+fn a_store_outlives_runtimes_that_shut_down_before_a_request_was_sent() {
+    let redis = Redis::start();
+    let (store, rule) = (store(&[redis.url()]), daily("outliving", 10));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let checks = [Check::new(&rule, b"key", 1)];
+    for _ in 0..4 {
+        runtime().block_on(async {
+            tokio::select! {
+                biased;
+                reply = store.decide(&checks) => panic!("nothing was sent: {reply:?}"),
+                () = std::future::ready(()) => {}
+            }
+        });
+    }
+    let answer = runtime()
+        .block_on(async { tokio::time::timeout(Duration::from_secs(30), store.decide(&checks)).await });
+    assert!(answer.expect("it is sent").unwrap().admitted);
+}

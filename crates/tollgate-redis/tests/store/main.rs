@@ -6,6 +6,7 @@
 mod conformance;
 mod deny_cache;
 mod differential;
+mod examples;
 mod late_replies;
 mod model;
 mod outage_charges;

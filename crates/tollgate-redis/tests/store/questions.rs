@@ -51,7 +51,7 @@ async fn contents(urls: &[String]) -> BTreeMap<Vec<u8>, (Value, Value)> {
     found
 }
 
-fn said(decision: &Decision<'_>) -> (bool, Option<Duration>, Vec<(String, Outcome)>) {
+fn summarize(decision: &Decision<'_>) -> (bool, Option<Duration>, Vec<(String, Outcome)>) {
     let limits = decision.limits().map(|it| (it.name().to_owned(), *it.outcome())).collect();
     (decision.is_allowed(), decision.retry_after(), limits)
 }
@@ -78,12 +78,12 @@ impl Worlds {
     }
 
     async fn step(&mut self, call: &Call<'_>, context: &str) {
-        let question = self.redis.consider(call).await.unwrap();
+        let considered = self.redis.consider(call).await.unwrap();
         let in_memory = self.memory.consider(call).await.unwrap();
-        assert_eq!(said(&question), said(&in_memory), "asked: {context}");
+        assert_eq!(summarize(&considered), summarize(&in_memory), "considered: {context}");
         let (decision, in_memory) = (self.redis.decide(call).await, self.memory.check(call));
         assert!(!decision.is_degraded(), "{context}");
-        assert_eq!(said(&decision), said(&in_memory), "decided: {context}");
+        assert_eq!(summarize(&decision), summarize(&in_memory), "decided: {context}");
         self.held.extend(decision.receipt().zip(in_memory.receipt()));
     }
 
