@@ -26,21 +26,30 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-policy-test", &["tollgate", "tollgate-http"]),
     ("tollgate-server", &["tollgate", "tollgate-http", "tollgate-sim", "tollgate-telemetry"]),
     (
-        "tollgate-cli",
+        "tollgate-daemon",
         &[
             "tollgate",
             "tollgate-envoy",
             "tollgate-gateway",
             "tollgate-http",
-            "tollgate-import",
             "tollgate-net",
             "tollgate-redis",
             "tollgate-resp",
             "tollgate-rls",
             "tollgate-server",
-            "tollgate-sim",
-            "tollgate-policy-test",
             "tollgate-telemetry",
+        ],
+    ),
+    (
+        "tollgate-cli",
+        &[
+            "tollgate",
+            "tollgate-daemon",
+            "tollgate-envoy",
+            "tollgate-import",
+            "tollgate-net",
+            "tollgate-policy-test",
+            "tollgate-sim",
         ],
     ),
     ("tollgate-testkit", &[]),
@@ -64,6 +73,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-rls", &["hyper", "tokio"], "it receives requests and returns responses"),
     ("tollgate-http", &["hyper", "axum"], "sockets belong to the server"),
     ("tollgate-server", &["hyper", "tokio"], "it receives requests and returns responses"),
+    ("tollgate-daemon", &["clap", "ratatui"], "arguments and output belong to the binary"),
 ];
 
 /// Returns dependencies that are not permitted, and crates that are not listed.

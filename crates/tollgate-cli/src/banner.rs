@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tollgate::Policy;
 use tollgate::policy::{Limit, Mode};
+use tollgate_daemon::Addresses;
+use tollgate_daemon::configuration::{Configuration, Inputs};
 
 use crate::arguments::DEFAULT_API;
-use crate::configuration::{Configuration, Inputs};
-use crate::ready::Addresses;
 
 /// The maximum number of limits that are listed.
 const MAX_SHOWN_LIMITS: usize = 20;
@@ -25,7 +25,7 @@ pub(crate) fn banner(
         let _ = writeln!(out, "  {name:8} {what}");
     };
     let or_off = |url: Option<String>| url.unwrap_or_else(|| "off".to_owned());
-    let upstreams = match configuration.settings.upstreams.as_slice() {
+    let upstreams = match configuration.upstreams() {
         _ if addresses.gateway.is_none() => String::new(),
         [] => " to a built-in demo".to_owned(),
         [only] if only == "demo" => " to a built-in demo".to_owned(),
@@ -36,7 +36,7 @@ pub(crate) fn banner(
     if let Some(page) = addresses.page_url() {
         line("page", &format_args!("open {page} in a browser"));
     }
-    let (settings, secure) = (&configuration.settings, |tls: bool| if tls { " (TLS)" } else { "" });
+    let secure = |tls: bool| if tls { " (TLS)" } else { "" };
     match addresses.rls {
         Some(address) => {
             let tls = secure(addresses.rls_tls);
@@ -47,35 +47,34 @@ pub(crate) fn banner(
     match addresses.resp {
         Some(address) => {
             let tls = secure(addresses.resp_tls);
-            let command = redis_cli(address, addresses.resp_tls, settings.resp.password_file.is_some());
+            let command = redis_cli(address, addresses.resp_tls, configuration.has_resp_password());
             line("resp", &format_args!("{address}{tls}: {command} CL.THROTTLE user:1 15 30 60"));
         }
         None => line("resp", &"off"),
     }
-    if let Some(store) = settings.store.shown() {
+    if let Some(store) = configuration.redis() {
         line("store", &store);
     }
-    if let Some(state) = &configuration.settings.state {
+    if let Some(state) = configuration.state_folder() {
         line("state", &state.display());
     }
-    match (&inputs.config, &configuration.envoy.path) {
+    match (inputs.config(), configuration.envoy_folder()) {
         (Some(_), _) => line("policy", &inputs.name()),
         (None, Some(_)) => {}
         (None, None) => line("policy", &"the sample policy; your own with --config FILE"),
     }
-    if let Some(folder) = &configuration.envoy.path {
-        let files = configuration.envoy_files.as_ref().map_or(0, |it| it.files.len());
+    if let Some((folder, files)) = configuration.envoy_folder() {
         let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
         line("envoy", &format_args!("{}, {files}", folder.display()));
     }
-    if let Some(settings) = &inputs.settings {
+    if let Some(settings) = inputs.settings() {
         line("settings", &settings.display());
     }
     out.push_str(&limits(in_force.limits()));
-    for warning in &configuration.warnings {
+    for warning in configuration.warnings() {
         let _ = write!(out, "\n{warning}");
     }
-    if inputs.config.is_none() && configuration.envoy.path.is_none() {
+    if inputs.config().is_none() && configuration.envoy_folder().is_none() {
         out.push_str(&to_try(addresses, in_force));
     }
     out
@@ -180,7 +179,7 @@ fn to_try(addresses: &Addresses, policy: &Policy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::{LoadPhase, Overlay};
+    use tollgate_daemon::configuration::{LoadPhase, Overlay};
 
     fn text(limits: &str, addresses: &Addresses) -> String {
         let overlays = vec![Overlay {
@@ -189,13 +188,13 @@ mod tests {
             path: "limits".into(),
             value: limits.into(),
         }];
-        let inputs = Inputs { overlays, ..Inputs::default() };
+        let inputs = overlays.into_iter().fold(Inputs::default(), Inputs::with_overlay);
         said(&inputs, addresses)
     }
 
     fn said(inputs: &Inputs, addresses: &Addresses) -> String {
         let configuration = inputs.load(LoadPhase::First).unwrap();
-        banner(inputs, &configuration, &configuration.policy, addresses)
+        banner(inputs, &configuration, configuration.policy(), addresses)
     }
 
     fn addresses() -> Addresses {
@@ -229,7 +228,7 @@ mod tests {
             ("0.0.0.0:7070", false, "open http://127.0.0.1:7070/ in"),
             ("[::]:7070", false, "open http://[::1]:7070/ in"),
             ("192.0.2.1:7070", true, "open https://192.0.2.1:7070/ in"),
-            ("0.0.0.0:7070", true, &format!("open https://{}:7070/ in", crate::ready::machine_name())),
+            ("0.0.0.0:7070", true, &format!("open https://{}:7070/ in", tollgate_daemon::machine_name())),
         ] {
             let addresses = Addresses { api: api.parse().ok(), api_tls: tls, ..Addresses::default() };
             let said = said(&Inputs::default(), &addresses);
@@ -278,7 +277,7 @@ mod tests {
         assert!(text(limits, &addresses()).contains("\n1 limit in force, 1 off\n"));
         let inputs = Inputs::default();
         let configuration = inputs.load(LoadPhase::First).unwrap();
-        let off = configuration.policy.with_modes(|_| Mode::Off);
+        let off = configuration.policy().with_modes(|_| Mode::Off);
         let said = banner(&inputs, &configuration, &off, &addresses());
         assert!(
             said.contains("\nno limits in force, 7 off\n") && said.contains("5/minute (off)\n"),

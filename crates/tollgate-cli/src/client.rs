@@ -21,10 +21,9 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use tollgate::DecisionId;
+use tollgate_daemon::{Environment, Failure};
 
 use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
-use crate::environment::Environment;
-use crate::failure::Failure;
 
 pub(crate) use explanation::{is_explanation, words as explained};
 pub(crate) use report::{in_words, printable, rows, tagged};

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tollgate::policy::Diagnostics;
+use tollgate_daemon::Failure;
+use tollgate_daemon::configuration::{LoadPhase, about_each, read_file, shown};
+use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_envoy::EnvoyFile;
 use tollgate_import::ImportedPolicy;
 
 use crate::arguments::{Foreign, Import};
-use crate::configuration::{LoadPhase, about_each, read_file, shown};
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 use crate::output;
 
 /// The maximum size of the input.

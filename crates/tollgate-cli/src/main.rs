@@ -1,7 +1,8 @@
 //! The binary `tollgate`.
 //!
-//! `arguments` parses the command line, `configuration` interprets it, and `serve`, `client`, `top`,
-//! `validate`, `test`, `replay`, `simulate` and `import` run the commands.
+//! `arguments` parses the command line, and `serve`, `client`, `top`, `validate`, `test`, `replay`,
+//! `simulate` and `import` run the commands. The service and its configuration are in
+//! `tollgate_daemon`.
 //!
 //! Exit status: 0 success, 1 a finding (such as a refused check), 2 a mistake in usage or
 //! configuration. Results go to standard output, everything else to standard error.
@@ -9,42 +10,23 @@
 mod arguments;
 mod banner;
 mod client;
-mod configuration;
-mod environment;
-mod failure;
-mod fd_limit;
-mod http_sender;
 mod import;
-mod io_error;
-mod logging;
 mod output;
-mod plain;
-mod process_metrics;
-mod protocols;
-mod ready;
-mod record_consumer;
-mod refusal_log;
-mod reload;
+mod ready_file;
 mod replay;
 mod serve;
 mod simulate;
-mod state;
-mod store;
-mod surfaces;
 mod test;
 mod top;
-mod traces;
 mod validate;
-mod webhook;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tollgate_daemon::{Environment, Failure};
 
 use arguments::{Arguments, Command};
 use client::Operation;
-use environment::Environment;
-use failure::Failure;
 
 /// A gateway request makes about a dozen allocations of the same sizes, for which mimalloc is fast.
 #[global_allocator]

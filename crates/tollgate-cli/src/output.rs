@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
+use tollgate_daemon::Failure;
+use tollgate_daemon::io_error::{Attempt, reason};
 
 /// Writes text to standard output.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {

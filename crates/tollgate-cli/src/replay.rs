@@ -15,16 +15,15 @@ use std::process::ExitCode;
 
 use tollgate::policy::nearest;
 use tollgate::{Limit, Policy};
+use tollgate_daemon::configuration::{Inputs, LoadPhase, shown};
+use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::{Environment, Failure};
 use tollgate_sim::log::Requests as _;
 use tollgate_sim::page;
 use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};
 
 use crate::arguments;
 use crate::client::printable;
-use crate::configuration::{Inputs, LoadPhase, StoreSettings, shown};
-use crate::environment::Environment;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 use crate::output;
 
 pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> Result<ExitCode, Failure> {
@@ -89,16 +88,16 @@ type NamedPolicy = (String, Policy);
 fn load(arguments: &arguments::Replay) -> Result<(Vec<NamedPolicy>, Vec<String>), Failure> {
     let (mut policies, mut notes, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for path in &arguments.policy {
-        let inputs = Inputs { config: Some(path.clone()), ..Inputs::default() };
+        let inputs = Inputs::default().with_config(path);
         match inputs.load(LoadPhase::First) {
             Ok(configuration) => {
-                if matches!(configuration.settings.store, StoreSettings::Redis(_)) {
+                if configuration.redis().is_some() {
                     notes.push(format!(
                         "{} keeps its counts in Redis: replayed in memory, as one node",
                         shown(path)
                     ));
                 }
-                policies.push((shown(path), configuration.policy));
+                policies.push((shown(path), configuration.policy().clone()));
             }
             Err(failure) => failures.push(failure),
         }

@@ -1,166 +1,81 @@
-//! `tollgate serve`: starts the service, and runs it until it is stopped.
+//! `tollgate serve`: starts the service, and prints its addresses, limits and warnings.
 //!
-//! ```text
-//! read configuration ─► reject mistakes ─► listen ─► ready file, banner ─► wait
-//!                                                        │ SIGHUP, changed file: reload
-//!                                                        │ SIGTERM, SIGINT: drain, exit; a second one: exit at once
-//! ```
-//!
-//! Sockets and threads are in `surfaces`.
+//! The service is in `tollgate_daemon`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate::policy::redacted;
-use tollgate::{Clock, Limit, Mode, SharedLimiter, SystemClock};
-use tollgate_server::{Access, Api, ModeOverrides, SavedOverrides, Status};
-use tollgate_telemetry::Watcher;
+use tollgate::{Limit, Mode};
+use tollgate_daemon::configuration::{Inputs, LogFormat, Overlay, literal, shown as path, yaml};
+use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::{Daemon, Environment, Failure, Log, Signals, Startup, raise_fd_limit};
 
 use crate::arguments::Serve;
 use crate::banner::banner;
-use crate::configuration::{
-    Configuration, Inputs, LoadPhase, LogFormat, Overlay, Settings, Tokens, Variables, literal,
-    shown as path, yaml,
-};
-use crate::environment::Environment;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
-use crate::logging::Log;
-use crate::process_metrics::{ProcessMetrics, Reloads};
-use crate::protocols::Protocols;
-use crate::ready::ReadyFile;
-use crate::record_consumer::{ConsumerCounts, RecordConsumer};
-use crate::reload::{Reloader, RunningConfig, Secrets, Watch};
-use crate::state::State;
-use crate::store::AnyStore;
-use crate::surfaces::Surfaces;
-use crate::{fd_limit, store};
-
-/// The interval between two polls of the files.
-const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The maximum number of overrides that the start lists.
-const MAX_LISTED_SWITCHES: usize = 10;
+use crate::ready_file::ReadyFile;
 
 pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
-    let mut inputs = inputs(arguments, environment)?;
-    // Before reading, so that a change during the read is detected afterwards.
-    let mut watch = Watch::new(inputs.files());
-    let mut configuration = inputs.load(LoadPhase::First)?;
-    inputs.envoy = Some(configuration.envoy.clone());
-    if let (Some(folder), Some(read)) = (&configuration.envoy.path, &configuration.envoy_files) {
-        watch.add_folder(folder.clone(), read.looks.clone());
-    }
-    configuration.warnings.extend(environment.warnings());
-    let settings = &configuration.settings;
-    let variable = |name| environment.get(name).map(str::to_owned);
-    let variables = Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") };
-    let secrets = Secrets::load(settings, &variables, LoadPhase::First)?;
-    let log = Log::start(settings.level, settings.format)?;
-    fd_limit::allow_most();
-    let end = work(arguments, inputs, watch, configuration, secrets, variables, &log);
+    let startup = Startup::read(inputs(arguments, environment)?)?;
+    let log = startup.start_log()?;
+    raise_fd_limit();
+    let end = work(arguments, startup, &log);
     // In order with the log, without waiting for a blocked reader.
-    let status = end.unwrap_or_else(|failure| {
-        log.say(&failure.to_string());
-        ExitCode::from(2)
-    });
+    let status = end.map_or_else(
+        |failure| {
+            log.say(&failure.to_string());
+            ExitCode::from(2)
+        },
+        |()| ExitCode::SUCCESS,
+    );
     log.settle();
     Ok(status)
 }
 
 /// Runs the service with a loaded configuration, until it ends.
-fn work(
-    arguments: &Serve,
-    inputs: Inputs,
-    watch: Watch,
-    mut configuration: Configuration,
-    secrets: Secrets,
-    variables: Variables,
-    log: &Log,
-) -> Result<ExitCode, Failure> {
+fn work(arguments: &Serve, startup: Startup, log: &Log) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::new(format_args!("cannot start: {}", reason(&error, Attempt::Other))))?;
     runtime.block_on(async {
         // Before the service is reported as ready, because a stop signal may follow immediately.
-        let signals = Signals::new()?;
-        let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
-        let (redis, outage) = (secrets.redis.clone(), configuration.settings.store.outage());
-        let limiter = store::limiter(configuration.policy.clone(), redis, &outage, watcher.as_ref());
-        let status = Arc::new(Status::new());
-        if let Some(redis) = limiter.load().store().redis() {
-            status.stored_at(redis.settings().to_string());
-        }
-        let switches = ModeOverrides::new(limiter.clone());
-        let restored =
-            configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
-        configuration.warnings.extend(restored.flatten());
+        let signals = Signals::listen()?;
         // A leftover file would report readiness too early.
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
-        let reloads = Arc::new(Reloads::default());
-        let told = ConsumerCounts::new(&configuration.settings.observing);
-        let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
-        let process_metrics =
-            Arc::new(ProcessMetrics::new(reading, seen, reloaded, told.clone(), log.clone()));
-        let access = access(&configuration.settings, &secrets.tokens);
-        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
-        process_metrics.speak(protocols.clone());
-        let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
-        let api = protocols.clone().answer_json(api);
-        let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
-        configuration.warnings.extend(surfaces.warnings().to_vec());
-        process_metrics.hold_back_in(surfaces.tarpit());
-        let watching =
-            RecordConsumer::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
-        let now = SystemClock::new().now();
-        status.loaded(now);
-        reloads.worked(now);
-        let addresses = surfaces.addresses();
-        // Requests are already served, without the store if necessary.
-        configuration.warnings.extend(store::connect(&limiter.load()).await.err());
+        let daemon = startup.start(log).await?;
         // Printed before the ready file exists, so that a process that waits for the file finds all
         // messages.
-        match configuration.settings.format {
-            LogFormat::Human => {
-                let limiter = limiter.load();
-                log.say(&banner(&inputs, &configuration, limiter.policy(), &addresses));
-            }
-            LogFormat::Json => {
-                let shown = |address: Option<std::net::SocketAddr>| address.map(tracing::field::display);
-                let policy = limiter.load();
-                let modes = policy.policy().limits().iter().map(Limit::mode);
-                let limits = modes.filter(|mode| *mode != Mode::Off).count();
-                tracing::info!(
-                    gateway = shown(addresses.gateway),
-                    api = shown(addresses.api),
-                    rls = shown(addresses.rls),
-                    resp = shown(addresses.resp),
-                    page = addresses.page_url(),
-                    store = configuration.settings.store.shown(),
-                    limits,
-                    "serving"
-                );
-                configuration.warnings.iter().for_each(|it| warn(it));
-            }
-        }
-        log.settle();
-        let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
-        let ready = ready.transpose()?;
-        let running = RunningConfig::new(&configuration, secrets, variables);
-        let maintenance = tokio::spawn(store::maintain(limiter.clone()));
-        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
-        let end = serve(surfaces, signals, watch, reloader, &status).await;
-        maintenance.abort();
-        if let Ok(left) = end {
-            let _late = timeout(left, watching.end()).await;
-            store::settle_up(&limiter.load(), left).await;
-        }
-        drop(ready);
-        end.map(|_| ExitCode::SUCCESS)
+        announce(&daemon, log);
+        let ready = arguments.ready_file.as_deref();
+        let _ready = ready.map(|file| ReadyFile::write(file, &daemon.addresses())).transpose()?;
+        daemon.run(signals).await
     })
+}
+
+/// Prints or logs the addresses and the warnings of the start.
+fn announce(daemon: &Daemon, log: &Log) {
+    let (configuration, addresses, policy) = (daemon.configuration(), daemon.addresses(), daemon.policy());
+    match configuration.log_format() {
+        LogFormat::Human => log.say(&banner(daemon.inputs(), configuration, &policy, &addresses)),
+        LogFormat::Json => {
+            let shown = |address: Option<SocketAddr>| address.map(tracing::field::display);
+            let modes = policy.limits().iter().map(Limit::mode);
+            let limits = modes.filter(|mode| *mode != Mode::Off).count();
+            tracing::info!(
+                gateway = shown(addresses.gateway),
+                api = shown(addresses.api),
+                rls = shown(addresses.rls),
+                resp = shown(addresses.resp),
+                page = addresses.page_url(),
+                store = configuration.redis(),
+                limits,
+                "serving"
+            );
+            configuration.warnings().iter().for_each(|it| warn(it));
+        }
+    }
+    log.settle();
 }
 
 /// Logs a printed warning as fields.
@@ -180,181 +95,17 @@ fn parts(warning: &str) -> (Option<&str>, &str, Option<&str>) {
     }
 }
 
-/// Applies the overrides saved in the state directory, and saves further changes there. Returns a
-/// warning about active overrides.
-fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Result<Option<String>, Failure> {
-    let (state, saved) = State::open(folder)?;
-    if saved != SavedOverrides::default() {
-        switches.restore(saved);
-    }
-    switches.on_change(move |saved, change| state.keep(saved, change));
-    let modes = switches.modes();
-    let all = (modes.everything() != Mode::Enforce).then(|| {
-        let mode = if modes.everything() == Mode::Off { "off" } else { "shadow" };
-        format!("everything to {mode}")
-    });
-    let some = modes.switched().map(|limit| format!("{} to {}", limit.name, limit.switch.word()));
-    let back = match (&all, modes.switched().next()) {
-        (Some(_), None) => "`tollgate mode enforce --all` removes it",
-        (Some(_), Some(_)) => {
-            "`tollgate mode enforce --all` takes back what is said of everything, `tollgate mode policy NAME` of a limit"
-        }
-        (None, _) => "`tollgate mode policy NAME` removes it",
-    };
-    let switched: Vec<_> = all.into_iter().chain(some).collect();
-    let more = switched.len().saturating_sub(MAX_LISTED_SWITCHES);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let told = switched.iter().take(MAX_LISTED_SWITCHES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    Ok((!switched.is_empty()).then(|| {
-        format!(
-            "warning: switched by hand, as kept in {}: {told}{more}\n  \
-             = help: `tollgate changes` says who and why, {back}\n",
-            path(folder)
-        )
-    }))
-}
-
-/// Creates the API with its data sources.
-fn api(
-    limiter: SharedLimiter<AnyStore>,
-    status: &Arc<Status>,
-    access: Access,
-    switches: &ModeOverrides<AnyStore>,
-    watcher: Option<&Watcher>,
-    process_metrics: &Arc<ProcessMetrics>,
-) -> Api<AnyStore> {
-    let (measured, gauged) = (Arc::clone(process_metrics), Arc::clone(process_metrics));
-    let api = Api::new(limiter, Arc::clone(status), access)
-        .with_clock(SystemClock::new())
-        .with_mode_overrides(switches.clone())
-        .with_gauges(move || gauged.gauges())
-        .with_metrics(move |out| measured.write(out));
-    match watcher {
-        Some(watcher) => api.with_watcher(watcher.clone()),
-        None => api,
-    }
-}
-
-/// Returns the access rules of the API.
-fn access(settings: &Settings, tokens: &Tokens) -> Access {
-    let is_guarded = tokens.admin.is_some() || settings.admin.knows_certificates();
-    let access = if is_guarded { Access::guarded() } else { Access::open() };
-    let access = match &tokens.admin {
-        Some(token) => access.with_admin(token.expose()),
-        None => access,
-    };
-    match &tokens.read {
-        Some(token) => access.with_reader(token.expose()),
-        None => access,
-    }
-}
-
-/// Waits for events until the service stops. Returns the time that is left for shutdown.
-async fn serve(
-    mut surfaces: Surfaces,
-    mut signals: Signals,
-    mut watch: Watch,
-    mut reloader: Reloader,
-    status: &Status,
-) -> Result<Duration, Failure> {
-    let mut looks = interval(FILE_POLL_INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = looks.tick() => {
-                if watch.has_changed() {
-                    reloader.reload("the file has changed");
-                }
-            }
-            () = surfaces.ended() => return Err(Failure::new("nothing listens any more; the log says why")),
-            told = signals.next() => match told {
-                ProcessSignal::Reload => {
-                    watch.reading();
-                    reloader.reload("on SIGHUP");
-                }
-                ProcessSignal::Stop(name) => {
-                    tracing::info!("{name}: finishing what runs; a second one ends at once");
-                    break;
-                }
-            }
-        }
-    }
-    status.drain();
-    let (clock, patience) = (SystemClock::new(), surfaces.patience());
-    let begun = clock.now();
-    tokio::select! {
-        all_done = surfaces.drain() => if all_done {
-            tracing::info!("all done");
-        },
-        name = signals.next_stop() => {
-            tracing::warn!("{name} again: ending at once");
-            return Ok(Duration::ZERO);
-        }
-    }
-    Ok(patience.saturating_sub(Duration::from_micros(clock.now().since(begun).as_micros())))
-}
-
-/// A signal to the process.
-enum ProcessSignal {
-    Reload,
-    Stop(&'static str),
-}
-
-/// Receives signals.
-struct Signals {
-    reload: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(format_args!("cannot listen for signals: {}", reason(&error, Attempt::Other)))
-            })
-        };
-        Ok(Self {
-            reload: listen(SignalKind::hangup())?,
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> ProcessSignal {
-        tokio::select! {
-            _ = self.reload.recv() => ProcessSignal::Reload,
-            _ = self.terminate.recv() => ProcessSignal::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => ProcessSignal::Stop("SIGINT"),
-        }
-    }
-
-    /// Waits for the next stop signal. Ignores reloads, because the service is stopping.
-    async fn next_stop(&mut self) -> &'static str {
-        loop {
-            if let ProcessSignal::Stop(name) = self.next().await {
-                return name;
-            }
-        }
-    }
-}
-
 /// Collects the inputs, the strongest last.
 fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failure> {
-    let file = |typed: &Option<std::path::PathBuf>, variable: &str| {
-        typed.clone().or_else(|| environment.get(variable).map(Into::into))
-    };
-    let mut overlays = environment.overlays();
-    overlays.extend(flags(arguments));
-    for set in &arguments.set {
-        overlays.push(set_flag(set)?);
+    let mut inputs = Inputs::from_environment(environment);
+    if let Some(file) = &arguments.config {
+        inputs = inputs.with_config(file);
     }
-    Ok(Inputs {
-        config: file(&arguments.config, "CONFIG"),
-        settings: file(&arguments.settings, "SETTINGS"),
-        overlays,
-        envoy: None,
-    })
+    if let Some(file) = &arguments.settings {
+        inputs = inputs.with_settings(file);
+    }
+    let sets = arguments.set.iter().map(|it| set_flag(it)).collect::<Result<Vec<_>, _>>()?;
+    Ok(flags(arguments).into_iter().chain(sets).fold(inputs, Inputs::with_overlay))
 }
 
 pub(crate) const COMMAND_LINE: &str = "on the command line";

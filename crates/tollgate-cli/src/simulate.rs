@@ -16,15 +16,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tollgate_daemon::configuration::shown;
+use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::{Environment, Failure};
 use tollgate_sim::log::Tally;
 use tollgate_sim::plot::Chart;
 use tollgate_sim::simulate::{Round, Simulation, arrivals, window};
 
 use crate::arguments::{Picture, Simulate};
-use crate::configuration::shown;
-use crate::environment::Environment;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 use crate::output;
 
 /// The width of a chart if the width of the terminal is unknown.

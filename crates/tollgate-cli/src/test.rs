@@ -17,12 +17,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tollgate::{Clock, SystemClock};
+use tollgate_daemon::Failure;
+use tollgate_daemon::configuration::{LoadPhase, shown};
+use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_policy_test::report::{Detail, FileReport, Report, TestResult};
 
 use crate::arguments::Test;
-use crate::configuration::{LoadPhase, shown};
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 use crate::output;
 use jobs::Jobs;
 

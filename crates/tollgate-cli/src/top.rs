@@ -21,13 +21,12 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use tollgate::Span;
+use tollgate_daemon::{Environment, Failure};
 
 pub(crate) use tollgate_sim::plot::number::count as number;
 
 use crate::arguments::Top;
 use crate::client::Server;
-use crate::environment::Environment;
-use crate::failure::Failure;
 use crate::output;
 use draw::Palette;
 use poll::Poll;

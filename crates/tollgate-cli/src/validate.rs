@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tollgate::policy::{DiagnosticView, Lint};
+use tollgate_daemon::Failure;
+use tollgate_daemon::configuration::{ConfigWarning, Inputs, LoadPhase, Overlay, literal};
 
 use crate::arguments::Validate;
-use crate::configuration::{ConfigWarning, Inputs, LoadPhase, Overlay, literal};
-use crate::failure::Failure;
 use crate::output;
 use crate::serve::{COMMAND_LINE, envoy_config};
 
@@ -63,18 +63,20 @@ fn verdict(file: Option<PathBuf>, arguments: &Validate) -> Verdict {
         path: "gateway.capacity".to_owned(),
         value: literal(rate),
     });
-    let mut inputs = Inputs {
-        config: file,
-        settings: arguments.settings.clone(),
-        overlays: arguments.envoy_config.as_deref().map(envoy_config).into_iter().chain(capacity).collect(),
-        envoy: None,
-    };
+    let overlays = arguments.envoy_config.as_deref().map(envoy_config).into_iter().chain(capacity);
+    let mut inputs = overlays.fold(Inputs::default(), Inputs::with_overlay);
+    if let Some(file) = file {
+        inputs = inputs.with_config(file);
+    }
+    if let Some(file) = &arguments.settings {
+        inputs = inputs.with_settings(file);
+    }
     let found = inputs.load(LoadPhase::First).and_then(|configuration| {
-        inputs.envoy = Some(configuration.envoy.clone());
-        configuration.settings.check_files()?;
+        inputs.pin_envoy_folder(&configuration);
+        configuration.check_files()?;
         let allowed = |lint: Lint| arguments.allow.contains(&lint);
-        let remarks = configuration.remarks.into_iter().filter_map(|it| it.without(allowed)).collect();
-        Ok((configuration.policy.limits().len(), remarks))
+        let remarks = configuration.remarks().iter().cloned().filter_map(|it| it.without(allowed)).collect();
+        Ok((configuration.policy().limits().len(), remarks))
     });
     Verdict { name: inputs.name(), found }
 }

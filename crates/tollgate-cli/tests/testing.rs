@@ -38,7 +38,7 @@ fn with_tests(tests: &str) -> Scratch {
 
 #[test]
 fn the_sample_policy_passes_its_own_tests_and_all_of_it_is_covered() {
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sample = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tollgate-daemon"));
     let finished = ProgramOutput::of(command(sample, &["sample.yaml", "--min-coverage", "100%"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{}", finished.stdout);
     assert!(finished.stdout.contains("coverage of sample.yaml: 100 %"), "{}", finished.stdout);

@@ -8,12 +8,12 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use tollgate::{Clock, Span, SystemClock, Timestamp};
+use tollgate_daemon::Failure;
+use tollgate_daemon::io_error::{Attempt, reason};
 
 use super::server::Question;
 use super::tls::{self, Tls};
 use super::url::Url;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEAD_BYTES: usize = 64 << 10;

@@ -1,9 +1,9 @@
 //! Builds the JSON body of a request from arguments.
 
 use serde_json::{Map, Value, json};
+use tollgate_daemon::Failure;
 
 use crate::arguments::Caller;
-use crate::failure::Failure;
 
 /// Builds the body from `[METHOD] PATH` and the attributes of the caller. Error messages name
 /// `command`.

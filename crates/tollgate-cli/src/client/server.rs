@@ -5,14 +5,13 @@
 
 use serde_json::Value;
 use tollgate::Span;
+use tollgate_daemon::{Environment, Failure};
 
 use super::http::{self, Answer};
 use super::report;
 use super::tls::Tls;
 use super::url::Url;
 use crate::arguments::{self, DEFAULT_API};
-use crate::environment::Environment;
-use crate::failure::Failure;
 
 /// The default timeout of a whole exchange.
 const EXCHANGE_TIMEOUT: Span = Span::from_secs(30);

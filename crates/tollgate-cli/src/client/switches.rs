@@ -8,13 +8,12 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use tollgate::policy::hint;
+use tollgate_daemon::{Environment, Failure};
 
 use super::report::{printable, rows, text};
 use super::server::{ParsedResponse, Question, Server};
 use super::url::segment;
 use crate::arguments::{Changes, Mode, Switch};
-use crate::environment::Environment;
-use crate::failure::Failure;
 use crate::output;
 
 /// `tollgate mode`: shows or changes modes.

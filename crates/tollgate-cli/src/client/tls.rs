@@ -9,12 +9,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error};
+use tollgate_daemon::{Environment, Failure};
 
 use super::report::printable;
 use super::url::Url;
 use crate::arguments::Api;
-use crate::environment::Environment;
-use crate::failure::Failure;
 
 /// A connection under TLS.
 pub(super) type Stream = rustls::StreamOwned<ClientConnection, TcpStream>;

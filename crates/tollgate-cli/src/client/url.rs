@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::failure::Failure;
+use tollgate_daemon::Failure;
 
 /// The URL of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]

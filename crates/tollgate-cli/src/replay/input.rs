@@ -11,14 +11,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
+use tollgate_daemon::Failure;
+use tollgate_daemon::configuration::shown;
+use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_sim::Entry;
 use tollgate_sim::log::{FieldUsage, Fields, Format, Input, Log, ReadOptions, Requests, SkippedLine, Tally};
 
 use crate::arguments::LogReading;
 use crate::client::printable;
-use crate::configuration::shown;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 use crate::output;
 use crate::top::number;
 

@@ -1,12 +1,12 @@
 //! Measures the exactness of each algorithm on a log.
 
+use tollgate_daemon::Failure;
 use tollgate_sim::Entry;
 use tollgate_sim::log::Requests as _;
 use tollgate_sim::simulate::OnLog;
 
 use super::{Report, options};
 use crate::arguments::Simulate;
-use crate::failure::Failure;
 use crate::replay::input;
 
 pub(super) fn report(arguments: &Simulate) -> Result<Report, Failure> {

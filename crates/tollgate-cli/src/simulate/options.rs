@@ -1,13 +1,13 @@
 //! Parses the arguments of `simulate`.
 
 use tollgate::policy::nearest;
+use tollgate_daemon::Failure;
 use tollgate_sim::simulate::{
     About, Choice, Contestant, ContestantError, MAX_NODES, Network, Question, Routing, Stores, length,
 };
 use tollgate_sim::traffic::{By, Retry, Shape, Traffic};
 
 use crate::arguments::{Route, Simulate};
-use crate::failure::Failure;
 
 /// The maximum number of requests of one algorithm: some seconds of work.
 const MAX_EVENTS: u64 = 5_000_000;

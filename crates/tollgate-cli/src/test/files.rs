@@ -9,9 +9,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::configuration::shown;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
+use tollgate_daemon::Failure;
+use tollgate_daemon::configuration::shown;
+use tollgate_daemon::io_error::{Attempt, reason};
 
 /// The suffixes of test files.
 const TEST_SUFFIXES: [&str; 2] = [".test.yaml", ".test.yml"];

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
 use tollgate::policy::Lint;
+use tollgate_daemon::Failure;
+use tollgate_daemon::configuration::{Inputs, LoadPhase, read_file, shown};
 use tollgate_policy_test::{Coverage, Suite, Unprovided};
 
 use super::files::{TestFiles, policy_of, tests_name, tests_of};
-use crate::configuration::{Inputs, LoadPhase, read_file, shown};
-use crate::failure::Failure;
 
 /// All tests to run.
 #[derive(Default)]
@@ -129,15 +129,15 @@ impl Jobs {
             return Ok(at);
         }
         files.push(path.to_owned());
-        let inputs = Inputs { config: Some(path.to_owned()), ..Inputs::default() };
+        let inputs = Inputs::default().with_config(path);
         let configuration = inputs.load(reading)?;
         let unprovided = Unprovided {
             plans: configuration.warns_of(Lint::UnprovidedPlan),
             claims: configuration.warns_of(Lint::UnprovidedClaim),
         };
-        let (name, policy) = (shown(path), configuration.policy);
+        let (name, policy) = (shown(path), configuration.policy().clone());
         let wrong = |it: &_| Failure::about(it, &name);
-        let own = Suite::within(&configuration.document).map_err(|it| wrong(&it))?;
+        let own = Suite::within(configuration.document()).map_err(|it| wrong(&it))?;
         if let Some(own) = &own {
             own.check(&policy).and_then(|()| own.check_identity(unprovided)).map_err(|it| wrong(&it))?;
         }

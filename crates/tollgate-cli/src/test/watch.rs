@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
+use tollgate_daemon::configuration::LoadPhase;
+use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::{Failure, Watch};
 
 use super::files::{self, TestFiles};
 use super::jobs::Jobs;
 use crate::arguments::Test;
-use crate::configuration::LoadPhase;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 use crate::output;
-use crate::reload::Watch;
 
 /// The interval between two polls. A change counts when two consecutive polls agree.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

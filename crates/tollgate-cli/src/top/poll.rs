@@ -5,10 +5,10 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tollgate_daemon::Failure;
 
 use super::data::{Decisions, Limit, Overview, Stats, Top, is_decisions, is_overview, is_stats, is_top};
 use crate::client::{Question, Server, explained, is_explanation, segment};
-use crate::failure::Failure;
 
 /// The number of decisions in one request.
 const MAX_DECISIONS_PER_POLL: u64 = 100;

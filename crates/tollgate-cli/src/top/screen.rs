@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event as Input};
 use tokio::signal::unix::{SignalKind, signal};
+use tollgate_daemon::Failure;
+use tollgate_daemon::io_error::{Attempt, reason};
 
 use super::draw::{Palette, draw};
 use super::poll::{Poll, Snapshot};
 use super::state::{Action, State};
 use super::words;
-use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 

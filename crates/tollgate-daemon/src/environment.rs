@@ -93,7 +93,7 @@ const SHARED_VARIABLES: [&str; 4] = ["USER", "LOGNAME", "NO_COLOR", "TERM"];
 
 /// The variables that are set and not empty.
 #[derive(Debug, Default)]
-pub(crate) struct Environment {
+pub struct Environment {
     /// The `TOLLGATE_` variables, without their prefix.
     own: BTreeMap<String, String>,
     common: BTreeMap<&'static str, String>,
@@ -101,7 +101,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// Reads the variables.
-    pub(crate) fn read() -> Result<Self, Failure> {
+    pub fn read() -> Result<Self, Failure> {
         let mut found = Self::default();
         for (name, value) in std::env::vars_os() {
             if let Some(common) = SHARED_VARIABLES.iter().find(|it| name == **it) {
@@ -121,13 +121,13 @@ impl Environment {
     }
 
     /// Returns a variable without the prefix, such as `USER`.
-    pub(crate) fn common(&self, name: &str) -> Option<&str> {
+    pub fn common(&self, name: &str) -> Option<&str> {
         debug_assert!(SHARED_VARIABLES.contains(&name), "{name} is declared above");
         self.common.get(name).map(String::as_str)
     }
 
     /// Returns a variable that is not a path, such as `CONFIG`.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         debug_assert!(OTHER_VARIABLES.contains(&name), "{name} is declared above");
         self.own.get(name).map(String::as_str)
     }

@@ -58,7 +58,7 @@ pub(crate) enum Level {
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     /// Text for people.
     #[default]
     Human,

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 
 /// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub enum Attempt {
     /// Reading a file.
     Read,
     /// Reading a directory.
@@ -26,7 +26,7 @@ pub(crate) enum Attempt {
 }
 
 /// Returns the reason of a failure, to follow a colon.
-pub(crate) fn reason(error: &io::Error, attempt: Attempt) -> String {
+pub fn reason(error: &io::Error, attempt: Attempt) -> String {
     let known = match (error.kind(), attempt) {
         // A custom message, of this or another crate.
         _ if error.raw_os_error().is_none() && error.get_ref().is_some() => None,
@@ -47,7 +47,7 @@ pub(crate) fn reason(error: &io::Error, attempt: Attempt) -> String {
 }
 
 /// Removes `(os error N)` from a text.
-pub(crate) fn without_numbers(text: &str) -> Cow<'_, str> {
+pub fn without_numbers(text: &str) -> Cow<'_, str> {
     const BEFORE: &str = " (os error ";
     let mut left = Cow::Borrowed(text);
     while let Some(start) = left.find(BEFORE) {

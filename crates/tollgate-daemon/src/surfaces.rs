@@ -26,11 +26,11 @@ use tollgate_http::Tarpit;
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_server::{Api, Caller};
 
+use crate::addresses::Addresses;
 use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::protocols::Protocols;
-use crate::ready::Addresses;
 use crate::store::{AnyStore, in_full};
 
 /// The time in which an idle connection may send one more request at the end.

@@ -23,8 +23,10 @@ use crate::io_error::{Attempt, reason};
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The log of this process.
-#[derive(Clone, Debug)]
-pub(crate) struct Log(Arc<Queue>);
+///
+/// The default writes nothing, for programs that install their own `tracing` subscriber.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Queue>);
 
 impl Log {
     /// Starts the log. Only the first call in a process has an effect.
@@ -56,12 +58,12 @@ impl Log {
     }
 
     /// Writes text in order with the log lines.
-    pub(crate) fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         self.0.add(text.as_bytes());
     }
 
     /// Waits until all lines are written, up to [`FLUSH_TIMEOUT`].
-    pub(crate) fn settle(&self) {
+    pub fn settle(&self) {
         self.0.settle(FLUSH_TIMEOUT);
     }
 

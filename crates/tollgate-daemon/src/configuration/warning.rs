@@ -6,7 +6,7 @@ use tollgate::policy::{DiagnosticView, Diagnostics, Lint, Severity};
 
 /// A warning about a likely mistake.
 #[derive(Clone, Debug)]
-pub(crate) enum ConfigWarning {
+pub enum ConfigWarning {
     /// Warnings with positions in a file.
     Found {
         /// The name of the file.
@@ -34,7 +34,7 @@ impl ConfigWarning {
     }
 
     /// Removes the expected warnings; `None` if no warning remains.
-    pub(crate) fn without(self, expected: impl Fn(Lint) -> bool) -> Option<Self> {
+    pub fn without(self, expected: impl Fn(Lint) -> bool) -> Option<Self> {
         match self {
             Self::Found { file, found } => Self::found(&file, found.without(expected)),
             Self::Plain { code, .. } if expected(code) => None,
@@ -43,7 +43,7 @@ impl ConfigWarning {
     }
 
     /// Returns the warning as text.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Self::Found { file, found } => found.render(file),
             Self::Plain { code, messages, more, help } => {
@@ -69,7 +69,7 @@ impl ConfigWarning {
     }
 
     /// Returns the structured form of each warning.
-    pub(crate) fn views(&self) -> Vec<DiagnosticView> {
+    pub fn views(&self) -> Vec<DiagnosticView> {
         match self {
             Self::Found { file, found } => found.views(file),
             Self::Plain { code, messages, help, .. } => {
@@ -89,7 +89,7 @@ impl ConfigWarning {
     }
 
     /// Returns the number of omitted warnings.
-    pub(crate) fn left_out(&self) -> usize {
+    pub fn left_out(&self) -> usize {
         match self {
             Self::Found { found, .. } => found.left_out(),
             Self::Plain { more, .. } => *more,

@@ -47,17 +47,19 @@ pub(crate) use address::Listen;
 pub(crate) use admin::AdminSettings;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use file_stamp::{FileStamp, stamp};
-pub(crate) use files::{LoadPhase, read as read_file};
+pub use files::{LoadPhase, read as read_file};
 pub(crate) use folder::{Folder, look_at as stamp_folder};
 pub(crate) use observe::{ObserveSettings, Receiver, Refusals, TraceSettings};
-pub(crate) use overlay::{Overlay, literal, yaml};
+pub use overlay::{Overlay, literal, yaml};
 pub(crate) use protocols::{RespSection, RlsSection};
 pub(crate) use served_tls::ServedTls;
-pub(crate) use settings::{Level, LogFormat, Settings};
+pub use settings::LogFormat;
+pub(crate) use settings::{Level, Settings};
 pub(crate) use store::StoreSettings;
 pub(crate) use token::{Token, Tokens, Variables};
-pub(crate) use warning::ConfigWarning;
+pub use warning::ConfigWarning;
 
+use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::store::in_full;
 
@@ -79,7 +81,7 @@ const POLICY_SECTIONS: [&str; 11] = [
 
 /// All arguments and variables that affect the configuration.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inputs {
+pub struct Inputs {
     /// The policy file; `None` for the sample.
     pub(crate) config: Option<PathBuf>,
     /// The separate settings file.
@@ -88,6 +90,10 @@ pub(crate) struct Inputs {
     pub(crate) overlays: Vec<Overlay>,
     /// The directory of Envoy's files in use. Another one takes a restart.
     pub(crate) envoy: Option<EnvoyFolder>,
+    /// The tokens from variables, which override those of files.
+    pub(crate) tokens: Variables,
+    /// Warnings about variables that are not read.
+    pub(crate) unread_variables: Vec<String>,
 }
 
 /// The location of envoyproxy/ratelimit files, if any.
@@ -101,7 +107,7 @@ pub(crate) struct EnvoyFolder {
 
 /// A valid configuration.
 #[derive(Debug)]
-pub(crate) struct Configuration {
+pub struct Configuration {
     /// The policy.
     pub(crate) policy: Policy,
     /// The settings of the server.
@@ -121,8 +127,64 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
+    /// Returns the policy.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns the merged document of all inputs.
+    pub const fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Returns the warnings as text.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns the warnings about likely mistakes in files.
+    pub fn remarks(&self) -> &[ConfigWarning] {
+        &self.remarks
+    }
+
+    /// Returns the format of the log.
+    pub const fn log_format(&self) -> LogFormat {
+        self.settings.format
+    }
+
+    /// Returns the upstreams of the gateway as written.
+    pub fn upstreams(&self) -> &[String] {
+        &self.settings.upstreams
+    }
+
+    /// Returns the address and the deadline of Redis, without its password; `None` for memory.
+    pub fn redis(&self) -> Option<String> {
+        self.settings.store.shown()
+    }
+
+    /// Returns the state directory, if there is one.
+    pub fn state_folder(&self) -> Option<&Path> {
+        self.settings.state.as_deref()
+    }
+
+    /// Whether clients of the Redis protocol need a password.
+    pub const fn has_resp_password(&self) -> bool {
+        self.settings.resp.password_file.is_some()
+    }
+
+    /// Returns the directory of envoyproxy/ratelimit files, and their number.
+    pub fn envoy_folder(&self) -> Option<(&Path, usize)> {
+        let path = self.envoy.path.as_deref()?;
+        Some((path, self.envoy_files.as_ref().map_or(0, |it| it.files.len())))
+    }
+
+    /// Checks the files that the settings name, such as certificates.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        self.settings.check_files()
+    }
+
     /// Whether there is such a warning that the policy does not expect.
-    pub(crate) fn warns_of(&self, code: Lint) -> bool {
+    pub fn warns_of(&self, code: Lint) -> bool {
         self.remarks.iter().flat_map(ConfigWarning::views).any(|it| it.code == Some(code))
     }
 
@@ -133,19 +195,77 @@ impl Configuration {
 }
 
 impl Inputs {
+    /// Returns the inputs that the `TOLLGATE_` variables describe.
+    #[must_use]
+    pub fn from_environment(environment: &Environment) -> Self {
+        let variable = |name| environment.get(name).map(str::to_owned);
+        Self {
+            config: variable("CONFIG").map(Into::into),
+            settings: variable("SETTINGS").map(Into::into),
+            overlays: environment.overlays(),
+            envoy: None,
+            tokens: Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") },
+            unread_variables: environment.warnings(),
+        }
+    }
+
+    /// Reads the policy from this file, which may include settings.
+    #[must_use]
+    pub fn with_config(mut self, file: impl Into<PathBuf>) -> Self {
+        self.config = Some(file.into());
+        self
+    }
+
+    /// Reads settings from a separate file.
+    #[must_use]
+    pub fn with_settings(mut self, file: impl Into<PathBuf>) -> Self {
+        self.settings = Some(file.into());
+        self
+    }
+
+    /// Overrides a value of the files and of earlier overlays.
+    #[must_use]
+    pub fn with_overlay(mut self, overlay: Overlay) -> Self {
+        self.overlays.push(overlay);
+        self
+    }
+
+    /// Overrides the value at a path such as `listen.api` with YAML.
+    #[must_use]
+    pub fn set(self, path: &str, value: &str) -> Self {
+        let typed = format!("{path}: ");
+        let (path, value) = (path.to_owned(), yaml(path, value));
+        self.with_overlay(Overlay { origin: "in the program", typed, path, value })
+    }
+
+    /// Returns the policy file, if there is one.
+    pub fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// Returns the separate settings file, if there is one.
+    pub fn settings(&self) -> Option<&Path> {
+        self.settings.as_deref()
+    }
+
+    /// Keeps the directory of Envoy's files: a reload does not move to another.
+    pub fn pin_envoy_folder(&mut self, configuration: &Configuration) {
+        self.envoy = Some(configuration.envoy.clone());
+    }
+
     /// Returns the files that are read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.config.iter().chain(&self.settings).cloned().collect()
     }
 
     /// Returns the name of the configuration for messages.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let folder = self.envoy.as_ref().and_then(|it| it.path.as_deref());
         self.config.as_deref().or(folder).map_or_else(|| "the sample policy".to_owned(), shown)
     }
 
     /// Reads the configuration, or returns all mistakes.
-    pub(crate) fn load(&self, reading: LoadPhase) -> Result<Configuration, Failure> {
+    pub fn load(&self, reading: LoadPhase) -> Result<Configuration, Failure> {
         let document = self.document(reading)?;
         let mut problems = Problems::default();
         let settings = Settings::read(document.root(), &mut problems);
@@ -248,7 +368,7 @@ impl Inputs {
 }
 
 /// Returns the mistakes of several files.
-pub(crate) fn about_each(mistakes: &[(String, Diagnostics)]) -> Failure {
+pub fn about_each(mistakes: &[(String, Diagnostics)]) -> Failure {
     let failures: Vec<_> = mistakes.iter().map(|(name, wrong)| Failure::about(wrong, name)).collect();
     Failure::all(&failures)
 }
@@ -323,7 +443,7 @@ fn only_settings(document: &Document, name: &str) -> Result<(), Failure> {
 }
 
 /// Returns a path as typed.
-pub(crate) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 

@@ -1,4 +1,4 @@
-//! Errors that end a command with status 2.
+//! Errors that keep a service from starting or a command from running.
 //!
 //! The user of the command may see the file that the error is about. Readers of the log and of
 //! `/readyz` may not: the brief form contains no text of the file.
@@ -11,7 +11,7 @@ use crate::io_error::without_numbers;
 
 /// An error report, ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     text: String,
     brief: String,
     /// The structured form, and the number of omitted entries.
@@ -21,17 +21,17 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Creates an error from one sentence in lower case.
-    pub(crate) fn new(message: impl fmt::Display) -> Self {
+    pub fn new(message: impl fmt::Display) -> Self {
         Self::same(&message, None)
     }
 
     /// Creates an error from one sentence and help.
-    pub(crate) fn with_help(message: impl fmt::Display, help: impl fmt::Display) -> Self {
+    pub fn with_help(message: impl fmt::Display, help: impl fmt::Display) -> Self {
         Self::same(&message, Some(&help))
     }
 
     /// Creates an error from the diagnostics of a file.
-    pub(crate) fn about(diagnostics: &Diagnostics, file: &str) -> Self {
+    pub fn about(diagnostics: &Diagnostics, file: &str) -> Self {
         Self {
             text: diagnostics.render(file),
             brief: diagnostics.brief(file),
@@ -41,7 +41,7 @@ impl Failure {
     }
 
     /// Combines several errors into one.
-    pub(crate) fn all(failures: &[Self]) -> Self {
+    pub fn all(failures: &[Self]) -> Self {
         let texts: Vec<_> = failures.iter().map(|it| it.text.as_str()).collect();
         Self {
             text: texts.join("\n"),
@@ -52,12 +52,12 @@ impl Failure {
     }
 
     /// Returns the report without text of the file.
-    pub(crate) fn brief(&self) -> &str {
+    pub fn brief(&self) -> &str {
         self.brief.trim_end()
     }
 
     /// Returns the structured form and the number of omitted entries.
-    pub(crate) fn views(&self) -> (&[DiagnosticView], usize) {
+    pub fn views(&self) -> (&[DiagnosticView], usize) {
         (&self.told, self.left_out)
     }
 
@@ -83,6 +83,8 @@ impl Failure {
         Self { brief: text.clone(), text, told: vec![told], left_out: 0 }
     }
 }
+
+impl std::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,8 +21,8 @@ fn share_of(all: Option<u64>, workers: usize) -> usize {
     (all / SURFACE_FD_DIVISOR / workers.max(1)).clamp(1, MAX_CONNECTIONS_PER_WORKER)
 }
 
-/// Raises the soft limit to the hard limit.
-pub(crate) fn allow_most() {
+/// Raises the soft limit of open file descriptors to the hard limit, for the whole process.
+pub fn allow_most() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return;

@@ -10,7 +10,7 @@ use crate::configuration::{FileStamp, stamp, stamp_folder};
 
 /// Polls files for changes.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     files: Vec<PathBuf>,
     /// A directory whose configuration files are polled, including new ones.
     folder: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Starts watching. Call it before the files are first read, so that a change in between is
     /// detected.
-    pub(crate) fn new(files: Vec<PathBuf>) -> Self {
+    pub fn new(files: Vec<PathBuf>) -> Self {
         let looks: Vec<_> = files.iter().map(|it| stamp(it)).collect();
         Self { files, folder: None, read: looks.clone(), last: looks }
     }
@@ -36,7 +36,7 @@ impl Watch {
     }
 
     /// Polls; returns true once when a change has settled.
-    pub(crate) fn has_changed(&mut self) -> bool {
+    pub fn has_changed(&mut self) -> bool {
         let now = self.stamp();
         self.settle(now)
     }

@@ -42,6 +42,13 @@ pub(crate) struct Variables {
     pub(crate) read: Option<String>,
 }
 
+/// Hides the tokens.
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Variables(…)")
+    }
+}
+
 impl Tokens {
     /// Returns the tokens of the settings: from variables, else from files. An API that other machines
     /// can reach needs a token or client certificates.

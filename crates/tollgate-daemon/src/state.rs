@@ -12,6 +12,10 @@
 //!
 //! Write access to the directory permits changing modes, so a directory that is writable for everyone
 //! is rejected, and writes follow no links.
+//!
+//! - `restore`: applies the overrides at the start.
+
+mod restore;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -23,6 +27,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tollgate_server::{Change, MAX_CHANGES, SavedOverrides, Switch};
+
+pub(crate) use restore::restore;
 
 use crate::configuration::shown;
 use crate::failure::Failure;

@@ -18,9 +18,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tollgate::{Clock, SystemClock, Timestamp};
 use tollgate_telemetry::Watcher;
 
+use crate::addresses::machine_name;
 use crate::configuration::{ObserveSettings, Settings};
 use crate::failure::Failure;
-use crate::ready::machine_name;
 use crate::refusal_log::RefusalLog;
 use crate::traces::{TraceCounts, Traces};
 use crate::webhook::{Webhook, WebhookCounts};

@@ -8,7 +8,7 @@
 //! - `switched`: mode overrides that stay in force over the new file.
 //! - `watch`: detects changed files.
 //!
-//! Signals and polling are in `serve`.
+//! Signals and polling are in `daemon`.
 
 mod changes;
 mod switched;
@@ -22,7 +22,7 @@ use tollgate_redis::RedisSettings;
 use tollgate_server::{ModeOverrides, Status};
 
 use changes::Changes;
-pub(crate) use watch::Watch;
+pub use watch::Watch;
 
 use crate::configuration::{Configuration, Inputs, LoadPhase, Settings, Tokens, Variables};
 use crate::failure::Failure;
@@ -51,8 +51,6 @@ pub(crate) struct RunningConfig {
     started: Document,
     max_keys: u64,
     secrets: Secrets,
-    /// The tokens from variables, which a reload cannot change.
-    variables: Variables,
 }
 
 /// Secrets that are read from files.
@@ -81,7 +79,7 @@ impl Secrets {
 
 impl RunningConfig {
     /// Creates the state at the start.
-    pub(crate) fn new(configuration: &Configuration, secrets: Secrets, variables: Variables) -> Self {
+    pub(crate) fn new(configuration: &Configuration, secrets: Secrets) -> Self {
         Self {
             policy: configuration.document.clone(),
             names: names(&configuration.policy),
@@ -89,7 +87,6 @@ impl RunningConfig {
             started: configuration.document.clone(),
             max_keys: configuration.policy.max_keys(),
             secrets,
-            variables,
         }
     }
 }
@@ -111,8 +108,13 @@ impl Reloader {
         Self { inputs, switches, status, reloads, running, clock: SystemClock::new() }
     }
 
-    /// Reads all inputs again and puts them into force, or logs the reason why not.
-    pub(crate) fn reload(&mut self, why: &str) {
+    /// Returns the inputs.
+    pub(crate) const fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// Reads all inputs again and puts them into force, or logs and returns the reason why not.
+    pub(crate) fn reload(&mut self, why: &str) -> Result<(), Failure> {
         match self.attempt() {
             Ok((changes, restart)) => {
                 tracing::info!("reloaded {}, {why}: {changes}", self.inputs.name());
@@ -122,6 +124,7 @@ impl Reloader {
                 if !restart.is_empty() {
                     tracing::warn!("changed, and takes a restart: {}", restart.join(", "));
                 }
+                Ok(())
             }
             Err(failure) => {
                 // The brief form, because the file may contain API keys and the log has more readers.
@@ -129,6 +132,7 @@ impl Reloader {
                 tracing::error!("not reloaded, {why}; the old policy stays in force\n{said}");
                 self.reloads.failed();
                 self.status.reload_failed(said);
+                Err(failure)
             }
         }
     }
@@ -136,7 +140,7 @@ impl Reloader {
     /// Returns the changes in force, and the changes that take a restart.
     fn attempt(&mut self) -> Result<(Changes, Vec<String>), Failure> {
         let new = self.inputs.load(LoadPhase::Again)?;
-        let secrets = Secrets::load(&new.settings, &self.running.variables, LoadPhase::Again)?;
+        let secrets = Secrets::load(&new.settings, &self.inputs.tokens, LoadPhase::Again)?;
         let new_names = names(&new.policy);
         let running = &self.running;
         let envoy = new.envoy_texts();
@@ -186,8 +190,7 @@ mod tests {
             crate::store::limiter(configuration.policy.clone(), None, &OutageSettings::default(), None);
         let secrets =
             Secrets::load(&configuration.settings, &Variables::default(), LoadPhase::First).unwrap();
-        let (status, running) =
-            (Arc::new(Status::new()), RunningConfig::new(&configuration, secrets, Variables::default()));
+        let (status, running) = (Arc::new(Status::new()), RunningConfig::new(&configuration, secrets));
         let switches = ModeOverrides::new(limiter.clone());
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), Arc::default(), running);
         (reloader, limiter, status)
@@ -209,12 +212,12 @@ mod tests {
         assert_eq!(left(&limiter), Some(4));
         for bad in ["limits: [{name: a, by: global, bucket: 0/day}]", "listen: {api: 1}\nlimits: []", ""] {
             files.write("policy.yaml", bad);
-            reloader.reload("in a test");
+            assert!(reloader.reload("in a test").is_err(), "{bad}");
             assert_eq!((limiter.load().policy().limits().len(), status.version()), (1, 0), "{bad}");
         }
         assert_eq!(left(&limiter), Some(3));
         files.write("policy.yaml", "limits: [{name: a, by: global, bucket: 50/day}]");
-        reloader.reload("in a test");
+        reloader.reload("in a test").unwrap();
         assert_eq!((left(&limiter), status.version()), (Some(47), 1));
     }
 

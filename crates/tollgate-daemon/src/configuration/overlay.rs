@@ -5,20 +5,20 @@
 
 /// A value from a flag or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Overlay {
+pub struct Overlay {
     /// The origin for messages: `on the command line`.
-    pub(crate) origin: &'static str,
+    pub origin: &'static str,
     /// The text before the value.
-    pub(crate) typed: String,
+    pub typed: String,
     /// The path of the value that it sets.
-    pub(crate) path: String,
+    pub path: String,
     /// The value in YAML.
-    pub(crate) value: String,
+    pub value: String,
 }
 
 /// Returns the YAML of a literal text, which is also valid within a list. Quotes are added only if
 /// needed, so that messages show the text as typed.
-pub(crate) fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "./-_:?&=%@".contains(char);
     let begins = |char: char| char.is_ascii_alphanumeric() || "./:".contains(char);
     if text.starts_with(begins) && text.chars().all(plain) && !text.ends_with(':') {
@@ -28,7 +28,7 @@ pub(crate) fn literal(text: &str) -> String {
 }
 
 /// Returns YAML as typed, but quotes addresses that YAML would parse as lists.
-pub(crate) fn yaml(path: &str, text: &str) -> String {
+pub fn yaml(path: &str, text: &str) -> String {
     if path.starts_with("listen.") && text.trim_start().starts_with('[') {
         return literal(text.trim());
     }

@@ -13,7 +13,7 @@ const MAX_FILE_BYTES: u64 = 9 << 20;
 
 /// The time at which a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadPhase {
+pub enum LoadPhase {
     /// At the start, from any readable path: `/dev/stdin`, `<(make-policy)`.
     First,
     /// While requests are served. The reading thread also handles signals, so it must not block on a
@@ -22,7 +22,7 @@ pub(crate) enum LoadPhase {
 }
 
 /// Reads a file as text.
-pub(crate) fn read(path: &Path, reading: LoadPhase) -> Result<String, Failure> {
+pub fn read(path: &Path, reading: LoadPhase) -> Result<String, Failure> {
     let name = shown(path);
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
     if reading == LoadPhase::Again && fs::metadata(path).is_ok_and(is_other) {

@@ -1,0 +1,250 @@
+//! The running service.
+//!
+//! ```text
+//! read configuration ─► reject mistakes ─► listen ─► serve
+//!                                                      │ SIGHUP, changed file: reload
+//!                                                      │ SIGTERM, SIGINT: drain, end; a second one: end at once
+//! ```
+//!
+//! Sockets and threads are in `surfaces`.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tollgate::{Clock, Policy, SharedLimiter, SystemClock};
+use tollgate_server::{ModeOverrides, Status};
+use tollgate_telemetry::Watcher;
+
+use crate::addresses::Addresses;
+use crate::api::{access, api};
+use crate::configuration::{Configuration, Inputs};
+use crate::failure::Failure;
+use crate::logging::Log;
+use crate::process_metrics::{ProcessMetrics, Reloads};
+use crate::protocols::Protocols;
+use crate::record_consumer::{ConsumerCounts, RecordConsumer};
+use crate::reload::{Reloader, RunningConfig, Watch};
+use crate::signals::{ProcessSignal, Signals};
+use crate::startup::Startup;
+use crate::state::restore;
+use crate::store::{self, AnyStore};
+use crate::surfaces::Surfaces;
+
+/// The interval between two polls of the files.
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The running service: gateway, API, Envoy's rate limit service and the Redis protocol on one policy.
+///
+/// The listeners have their own threads. Dropping a `Daemon` closes them as soon as running requests
+/// have ended; [`shutdown`](Self::shutdown) also waits for that, and saves the rest.
+///
+/// ```
+/// use tollgate_daemon::{Daemon, Inputs};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate_daemon::Failure> {
+/// let inputs = Inputs::default()
+///     .set("limits", "[{name: api, by: ip, bucket: 5/minute}]")
+///     .set("listen", "{gateway: 127.0.0.1:0, api: 127.0.0.1:0, rls: off, resp: off}");
+/// let daemon = Daemon::start(inputs).await?;
+/// println!("forwarding on {:?}", daemon.addresses().gateway_url());
+/// assert_eq!(daemon.policy().limits()[0].name(), "api");
+/// assert_eq!(daemon.addresses().rls, None);
+/// daemon.shutdown().await;
+///
+/// let mistake = Inputs::default().set("listen.api", "nowhere");
+/// assert!(Daemon::start(mistake).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Daemon {
+    configuration: Box<Configuration>,
+    surfaces: Surfaces,
+    limiter: SharedLimiter<AnyStore>,
+    status: Arc<Status>,
+    reloader: Box<Reloader>,
+    watch: Watch,
+    file_polls: Interval,
+    records: RecordConsumer,
+    maintenance: JoinHandle<()>,
+}
+
+impl Daemon {
+    /// Reads the configuration, opens the listeners and starts to serve.
+    ///
+    /// Needs a Tokio runtime, on which periodic work runs: telemetry, and the connection to Redis.
+    /// Messages are `tracing` events. [`Startup`] starts a log, too.
+    pub async fn start(inputs: Inputs) -> Result<Self, Failure> {
+        Startup::read(inputs)?.start(&Log::default()).await
+    }
+
+    pub(crate) async fn open(startup: Startup, log: &Log) -> Result<Self, Failure> {
+        let outage = startup.outage();
+        let Startup { inputs, watch, mut configuration, secrets } = startup;
+        let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
+        let redis = secrets.redis.clone();
+        let limiter = store::limiter(configuration.policy.clone(), redis, &outage, watcher.as_ref());
+        let status = Arc::new(Status::new());
+        if let Some(redis) = limiter.load().store().redis() {
+            status.stored_at(redis.settings().to_string());
+        }
+        let switches = ModeOverrides::new(limiter.clone());
+        let restored =
+            configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
+        configuration.warnings.extend(restored.flatten());
+        let reloads = Arc::new(Reloads::default());
+        let told = ConsumerCounts::new(&configuration.settings.observing);
+        let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
+        let process_metrics =
+            Arc::new(ProcessMetrics::new(reading, seen, reloaded, told.clone(), log.clone()));
+        let access = access(&configuration.settings, &secrets.tokens);
+        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
+        process_metrics.speak(protocols.clone());
+        let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
+        let api = protocols.clone().answer_json(api);
+        let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
+        configuration.warnings.extend(surfaces.warnings().to_vec());
+        process_metrics.hold_back_in(surfaces.tarpit());
+        let records =
+            RecordConsumer::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
+        let now = SystemClock::new().now();
+        status.loaded(now);
+        reloads.worked(now);
+        // Requests are already served, without the store if necessary.
+        configuration.warnings.extend(store::connect(&limiter.load()).await.err());
+        let running = RunningConfig::new(&configuration, secrets);
+        let maintenance = tokio::spawn(store::maintain(limiter.clone()));
+        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
+        let mut file_polls = interval(FILE_POLL_INTERVAL);
+        file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            configuration,
+            surfaces,
+            limiter,
+            status,
+            reloader: Box::new(reloader),
+            watch,
+            file_polls,
+            records,
+            maintenance,
+        })
+    }
+
+    /// Returns the bound addresses.
+    pub const fn addresses(&self) -> Addresses {
+        self.surfaces.addresses()
+    }
+
+    /// Returns the inputs.
+    pub fn inputs(&self) -> &Inputs {
+        self.reloader.inputs()
+    }
+
+    /// Returns the configuration of the start, with all warnings of the start.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Returns the policy in force, with mode overrides applied.
+    pub fn policy(&self) -> Policy {
+        self.limiter.load().policy().clone()
+    }
+
+    /// Reads all inputs again and puts the policy into force. After a mistake, the old policy stays in
+    /// force, and the log and `/readyz` report the mistake.
+    pub fn reload(&mut self) -> Result<(), Failure> {
+        self.reload_because("on request")
+    }
+
+    fn reload_because(&mut self, why: &str) -> Result<(), Failure> {
+        self.watch.reading();
+        self.reloader.reload(why)
+    }
+
+    /// Reloads whenever a file of the configuration changes. Returns only if all listeners have ended.
+    ///
+    /// Dropping the future stops watching; a later call continues.
+    pub async fn watch_files(&mut self) -> Failure {
+        loop {
+            tokio::select! {
+                _ = self.file_polls.tick() => {
+                    if self.watch.has_changed() {
+                        // The log has the mistake.
+                        let _rejected = self.reloader.reload("the file has changed");
+                    }
+                }
+                () = self.surfaces.ended() => {
+                    return Failure::new("nothing listens any more; the log says why");
+                }
+            }
+        }
+    }
+
+    /// Serves until a stop signal, and then shuts down; a second stop signal ends at once. Reloads on
+    /// SIGHUP and when a file changes.
+    pub async fn run(mut self, mut signals: Signals) -> Result<(), Failure> {
+        loop {
+            tokio::select! {
+                failure = self.watch_files() => {
+                    self.maintenance.abort();
+                    return Err(failure);
+                }
+                signal = signals.next() => match signal {
+                    ProcessSignal::Reload => {
+                        let _rejected = self.reload_because("on SIGHUP");
+                    }
+                    ProcessSignal::Stop(name) => {
+                        tracing::info!("{name}: finishing what runs; a second one ends at once");
+                        break;
+                    }
+                }
+            }
+        }
+        let stop = async {
+            let name = signals.next_stop().await;
+            tracing::warn!("{name} again: ending at once");
+        };
+        self.end(stop).await;
+        Ok(())
+    }
+
+    /// Stops accepting, waits for running requests up to `gateway.timeouts.drain`, passes on the
+    /// remaining records, and charges the store for requests that were admitted without it.
+    pub async fn shutdown(self) {
+        self.end(pending()).await;
+    }
+
+    /// Shuts down; `at_once` ends the wait.
+    async fn end(self, at_once: impl Future<Output = ()>) {
+        let Self { surfaces, limiter, status, records, maintenance, .. } = self;
+        status.drain();
+        let (clock, patience) = (SystemClock::new(), surfaces.patience());
+        let started_at = clock.now();
+        let left = tokio::select! {
+            all_done = surfaces.drain() => {
+                if all_done {
+                    tracing::info!("all done");
+                }
+                patience.saturating_sub(Duration::from_micros(clock.now().since(started_at).as_micros()))
+            }
+            () = at_once => Duration::ZERO,
+        };
+        maintenance.abort();
+        let _late = timeout(left, records.end()).await;
+        store::settle_up(&limiter.load(), left).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_can_be_run_by_any_runtime() {
+        const fn is_send<T: Send>() {}
+        is_send::<Daemon>();
+    }
+}

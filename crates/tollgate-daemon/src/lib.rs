@@ -1,0 +1,47 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
+//! - [`Daemon`]: the running service: its addresses, reload and shutdown.
+//! - [`Inputs`], [`configuration`]: where the configuration comes from, and how it is read.
+//! - [`Startup`], [`Log`], [`Signals`]: the steps of a process whose only purpose is the service, such
+//!   as `tollgate serve`.
+//! - [`Failure`]: an error report, ready to print.
+//!
+//! Not here: arguments and output (`tollgate-cli`), decisions (`tollgate`), the protocols
+//! (`tollgate-gateway`, `tollgate-server`, `tollgate-rls`, `tollgate-resp`).
+
+mod addresses;
+mod api;
+pub mod configuration;
+mod daemon;
+mod environment;
+mod failure;
+mod fd_limit;
+mod http_sender;
+pub mod io_error;
+mod logging;
+mod plain;
+mod process_metrics;
+mod protocols;
+mod record_consumer;
+mod refusal_log;
+mod reload;
+mod signals;
+mod startup;
+mod state;
+mod store;
+mod surfaces;
+mod traces;
+mod webhook;
+
+pub use addresses::{Addresses, machine_name};
+pub use configuration::{Configuration, Inputs};
+pub use daemon::Daemon;
+pub use environment::Environment;
+pub use failure::Failure;
+pub use fd_limit::allow_most as raise_fd_limit;
+pub use logging::Log;
+pub use reload::Watch;
+pub use signals::Signals;
+pub use startup::Startup;
