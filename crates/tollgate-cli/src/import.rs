@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tollgate::policy::Diagnostics;
+use tollgate_document::Diagnostics;
 use tollgate_envoy::EnvoyFile;
 use tollgate_import::ImportedPolicy;
 

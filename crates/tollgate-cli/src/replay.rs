@@ -13,8 +13,8 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tollgate::policy::nearest;
 use tollgate::{Limit, Policy};
+use tollgate_document::nearest;
 use tollgate_sim::log::Requests as _;
 use tollgate_sim::page;
 use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tollgate::policy::redacted;
 use tollgate::{Clock, Limit, Mode, SystemClock};
+use tollgate_document::redacted;
 use tollgate_http::SharedLimiter;
 use tollgate_server::{Access, Api, ModeOverrides, SavedOverrides, Status};
 use tollgate_telemetry::Watcher;

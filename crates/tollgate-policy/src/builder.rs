@@ -287,7 +287,7 @@ impl LimitBuilder {
 
     /// Returns the descriptor pattern and the domains of the limit.
     fn described(&mut self) -> Result<(Option<DescriptorPattern>, Vec<Box<str>>), String> {
-        let said = |mistake: crate::mistake::Mistake| mistake.into_message();
+        let said = |mistake: tollgate_document::Mistake| mistake.into_message();
         let entries: Vec<_> = self
             .descriptor
             .iter()

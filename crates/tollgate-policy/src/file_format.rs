@@ -9,20 +9,21 @@
 //! `schema::tests::every_word_is_in_the_schema_and_every_word_of_the_schema_is_read`.
 
 mod expect;
+mod format_words;
 pub(crate) mod limit;
 pub(crate) mod lists;
 pub(crate) mod paths;
 pub(crate) mod privacy;
-pub(crate) mod rate;
 mod schema;
 pub(crate) mod sections;
 
 use schemars::JsonSchema;
 
+pub use format_words::format_words;
 pub use schema::schema;
 
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Document, Kind, Words};
+use tollgate_document::{Document, Kind, Located, Problems, Words};
+
 use crate::lint::Lint;
 use crate::settings::PathSettings;
 

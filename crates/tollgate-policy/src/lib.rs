@@ -4,8 +4,8 @@
 //! its line and a suggestion ([`Diagnostics`]). [`Policy::match_request`] returns the limits that apply to
 //! a request, with their keys and costs.
 //!
-//! Parsing has three steps: a located tree ([`Document`]), typed values, compiled limits. The server reads
-//! its own sections from the same [`Document`]. [`schema`] returns the JSON Schema of the format, [`Lint`]
+//! Parsing has three steps: a tree with positions ([`tollgate_document::Document`]), typed values, compiled
+//! limits. The server reads its own sections from the same document. [`schema`] returns the JSON Schema of the format, [`Lint`]
 //! lists the warnings, and [`path::normal`] returns the form in which paths are matched.
 //!
 //! This crate sees text only: it opens no files or sockets and reads no clock. Counting is in
@@ -17,8 +17,6 @@ mod builder;
 mod compile;
 mod cost;
 mod descriptor;
-mod diagnostic;
-mod document;
 mod envoy_match;
 mod extract;
 mod file_format;
@@ -32,7 +30,6 @@ mod lists;
 mod lookup;
 mod match_request;
 mod matcher;
-mod mistake;
 mod net;
 pub mod path;
 mod pattern;
@@ -42,15 +39,12 @@ mod redact;
 mod request;
 mod settings;
 mod source;
-mod suggest;
 
 pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
-pub use diagnostic::{Diagnostic, DiagnosticView, Diagnostics, Located, Place, Problems, Severity, redacted};
-pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use envoy_match::EnvoyMatch;
-pub use file_format::schema;
+pub use file_format::{format_words, schema};
 pub use identify::{Credential, Identify, OnAmbiguous};
 pub use key::{Key, MAX_PART_BYTES};
 pub use key_display::{KeyDisplay, ShownPart};
@@ -68,4 +62,4 @@ pub use settings::{
     PathSettings, XRateLimit,
 };
 pub use source::KeySource;
-pub use suggest::{hint, nearest};
+pub use tollgate_document::{Diagnostic, Diagnostics, Place, Severity};

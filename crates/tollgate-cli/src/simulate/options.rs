@@ -1,6 +1,6 @@
 //! Parses the arguments of `simulate`.
 
-use tollgate::policy::nearest;
+use tollgate_document::nearest;
 use tollgate_sim::simulate::{
     About, Choice, Contestant, ContestantError, MAX_NODES, Network, Question, Routing, Stores, length,
 };

@@ -3,10 +3,9 @@
 use tollgate_core::{
     Bucket, Calendar, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, SlidingParts, Span, Window,
 };
+use tollgate_document::{Located, Place, Problems, RateText};
 
-use crate::diagnostic::{Located, Place, Problems};
 use crate::file_format::limit::{Algorithm, Align, AllowanceText, Limit};
-use crate::file_format::rate::RateText;
 
 /// The default of `ttl`: long enough for a slow response, short enough after a crash.
 const DEFAULT_TTL: Span = Span::from_secs(60);

@@ -15,6 +15,7 @@ mod words;
 
 use schemars::JsonSchema;
 use tollgate_core::Span;
+use tollgate_document::{Fields, Kind, Located, Node, Place, Problems, RateText, parse_span};
 
 use cost::CostText;
 pub(super) use values::patterns;
@@ -27,15 +28,12 @@ pub(crate) use words::{METHODS, WORDS};
 
 use super::OneOrMany;
 use super::expect;
-use super::rate::{RateText, duration};
 use super::schema::{
     AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
     HeaderMapSchema, LintSchema, NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
 };
 use super::sections::{DialectWord, dialects};
 use crate::descriptor::DescriptorPattern;
-use crate::diagnostic::{Located, Place, Problems};
-use crate::document::{Fields, Kind, Node};
 use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Soft};
 use crate::lint::Lint;
 use crate::pattern::{HostPattern, PathPattern};
@@ -262,7 +260,7 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
         rate,
         windows,
         slots,
-        ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", duration, problems)),
+        ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", parse_span, problems)),
         algorithm,
         align: get("align").and_then(|it| it.choice("`align`", &ALIGNS, problems)),
         timezone: get("timezone").and_then(|it| Some(it.word("`timezone`", problems)?.map(str::to_owned))),

@@ -2,10 +2,10 @@
 
 use schemars::JsonSchema;
 
+use tollgate_document::{Kind, Located, Node, Place, Problems, short};
+
 use super::limit::patterns;
 use super::sections;
-use crate::diagnostic::{Located, Place, Problems};
-use crate::document::{Kind, Node, short};
 use crate::lists::{Condition, ListEntry};
 use crate::net::Net;
 use crate::source::KeySource;

@@ -1,8 +1,8 @@
 //! The `paths` section: how upstream servers interpret paths.
 
+use tollgate_document::{Document, Kind, Located, Node, Problems, Words};
+
 use super::sections::word_schema;
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Document, Kind, Node, Words};
 use crate::settings::{PathReading, PathSettings};
 use schemars::JsonSchema;
 

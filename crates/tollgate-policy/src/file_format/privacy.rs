@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
+use tollgate_document::{Mistake, Node, Problems, Words};
+
 use super::sections::word_schema;
-use crate::diagnostic::Problems;
-use crate::document::{Node, Words};
 use crate::key_display::{KeyDisplay, ShownPart};
-use crate::mistake::Mistake;
 use crate::settings::KeyPrivacy;
 
 /// The maximum length of a label in characters: labels appear in columns and sentences.

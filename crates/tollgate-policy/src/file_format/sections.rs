@@ -4,12 +4,11 @@ use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 
+use tollgate_document::{Located, Mistake, Node, Problems, Words};
+
 use super::OneOrMany;
 use super::schema::{CredentialSchema, NameSchema, NetSchema, PercentSchema, SourceSchema, Whole};
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Node, Words};
 use crate::identify::{Credential, OnAmbiguous};
-use crate::mistake::Mistake;
 use crate::net::Net;
 use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
 use crate::source::KeySource;

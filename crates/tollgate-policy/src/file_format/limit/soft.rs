@@ -1,10 +1,9 @@
 //! The threshold below a limit: `soft: 80%`, or `soft: {at: 80%, tarpit: 250ms}`.
 
 use tollgate_core::Span;
+use tollgate_document::{Kind, Node, Problems, Words};
 
 use super::super::sections::percent;
-use crate::diagnostic::Problems;
-use crate::document::{Kind, Node, Words};
 use crate::limit::Soft;
 
 pub(crate) const WORDS: Words = Words {

@@ -2,9 +2,10 @@
 
 use schemars::JsonSchema;
 
+use tollgate_document::Words;
+
 use super::super::sections::word_schema;
 use super::{Algorithm, Align};
-use crate::document::Words;
 use crate::limit::{Missing, Mode, OnHangup, OnOutage};
 
 pub(crate) const WORDS: Words = Words {
