@@ -2,7 +2,7 @@
 //!
 //! A `Rate` may be invalid. An algorithm checks it and returns a quota or a [`QuotaError`].
 
-use std::fmt;
+use core::fmt;
 
 use crate::time::Span;
 
