@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-policy", &["tollgate-core", "tollgate-document"]),
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
-    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
+    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-redis", "tollgate-store"]),
     ("tollgate-telemetry", &["tollgate"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),

@@ -34,7 +34,6 @@ mod rate;
 mod rule;
 mod time;
 #[cfg(feature = "vectors")]
-#[cfg_attr(docsrs, doc(cfg(feature = "vectors")))]
 pub mod vectors;
 
 pub use advertised::{AdvertisedRate, MAX_UNITS};

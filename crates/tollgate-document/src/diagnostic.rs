@@ -17,6 +17,7 @@ mod view;
 use std::collections::HashSet;
 use std::fmt;
 
+#[cfg(feature = "yaml")]
 pub(crate) use excerpt::source_line;
 pub use passwords::redacted;
 pub(crate) use sources::{Source, Sources};

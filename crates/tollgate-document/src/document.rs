@@ -12,16 +12,24 @@
 //! Readers of a format interpret its sections with the methods of [`Node`].
 
 mod node;
+#[cfg(feature = "yaml")]
 mod overlay;
+#[cfg(feature = "yaml")]
 mod reader;
+#[cfg(feature = "yaml")]
 mod references;
+#[cfg(feature = "yaml")]
 mod syntax;
 
 pub use node::{Fields, Words, byte_count, short, whole_number};
+#[cfg(feature = "yaml")]
 pub use overlay::Setting;
+#[cfg(feature = "yaml")]
 use references::References;
 
-use crate::diagnostic::{Diagnostics, Located, Place, Problems, Sources};
+#[cfg(feature = "yaml")]
+use crate::diagnostic::{Diagnostics, Problems};
+use crate::diagnostic::{Located, Place, Sources};
 
 /// A YAML file as a tree with places.
 ///
@@ -83,6 +91,7 @@ impl Node {
     }
 }
 
+#[cfg(feature = "yaml")]
 impl Document {
     /// Parses YAML, or returns all syntax errors.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
@@ -134,7 +143,9 @@ impl Document {
         let kept = if root.is_none() && text.len() > reader::MAX_FILE_BYTES { "" } else { text };
         (root, problems, Sources::file(kept))
     }
+}
 
+impl Document {
     /// Returns the root node, which is a map in most files.
     pub const fn root(&self) -> &Node {
         &self.root

@@ -23,6 +23,11 @@
 //!
 //! The crate knows no format: the words of the policy file are in `tollgate_policy`, those of the server in
 //! the crates that use them. It opens no files.
+//!
+//! The feature `yaml` (default) parses files. Without it, diagnostics and suggestions are left, for crates
+//! whose values can come from a file.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "yaml"), allow(dead_code, reason = "only the parser uses the rest"))]
 
 mod diagnostic;
 mod document;
@@ -31,7 +36,9 @@ mod rate;
 mod suggest;
 
 pub use diagnostic::{Diagnostic, DiagnosticView, Diagnostics, Located, Place, Problems, Severity, redacted};
-pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words, byte_count, short, whole_number};
+#[cfg(feature = "yaml")]
+pub use document::Setting;
+pub use document::{Document, Entry, Fields, Kind, Node, Words, byte_count, short, whole_number};
 pub use mistake::Mistake;
 pub use rate::{RateText, Unit, parse_span, rate_words};
 pub use suggest::{hint, listed, nearest};

@@ -5,20 +5,31 @@
 //! a request, with their keys and costs.
 //!
 //! Parsing has three steps: a tree with positions ([`tollgate_document::Document`]), typed values, compiled
-//! limits. The server reads its own sections from the same document. [`schema`] returns the JSON Schema of the format, [`Lint`]
-//! lists the warnings, and [`path::normal`] returns the form in which paths are matched.
+//! limits. The server reads its own sections from the same document. `schema` returns the JSON Schema of
+//! the format, [`Lint`] lists the warnings, and [`path::normal`] returns the form in which paths are
+//! matched.
+//!
+//! Features: `yaml` (default) is the policy file; without it, [`LimitBuilder`] builds policies. `schema` is
+//! its JSON Schema. `calendar` are windows of a calendar, with the time zone database.
 //!
 //! This crate sees text only: it opens no files or sockets and reads no clock. Counting is in
 //! `tollgate_core`, deciding is in `tollgate`.
 //!
 #![doc = include_str!("../FORMAT.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "yaml"),
+    allow(dead_code, reason = "the reader of the policy file uses more of the types than the builder does")
+)]
 
 mod builder;
+#[cfg(feature = "yaml")]
 mod compile;
 mod cost;
 mod descriptor;
 mod envoy_match;
 mod extract;
+#[cfg(feature = "yaml")]
 mod file_format;
 mod identify;
 mod key;
@@ -44,6 +55,7 @@ pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
 pub use envoy_match::EnvoyMatch;
+#[cfg(feature = "schema")]
 pub use file_format::{format_words, schema};
 pub use identify::{Credential, Identify, OnAmbiguous};
 pub use key::{Key, MAX_PART_BYTES};

@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use tollgate_core::Rule;
-use tollgate_document::{Diagnostics, Document, Problems};
+use tollgate_document::Diagnostics;
+#[cfg(feature = "yaml")]
+use tollgate_document::{Document, Problems};
 
+#[cfg(feature = "yaml")]
 use crate::compile::compile;
 use crate::descriptor::index::Index;
 use crate::identify::{Identify, View};
@@ -107,6 +110,7 @@ impl Default for Policy {
     }
 }
 
+#[cfg(feature = "yaml")]
 impl Policy {
     /// Parses a policy, or returns all mistakes in the text.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
@@ -118,7 +122,9 @@ impl Policy {
     pub fn from_document(document: &Document) -> Result<Self, Diagnostics> {
         compile(document, Problems::default())
     }
+}
 
+impl Policy {
     /// Builds the indices over names, paths and descriptors.
     pub(crate) fn indexed(mut self) -> Self {
         for (place, limit) in self.limits.iter_mut().enumerate() {

@@ -73,7 +73,6 @@ impl Calendar {
     /// Creates a calendar from the name of its zone (`Europe/Paris`, `UTC`), or returns `None` if
     /// the name is unknown. Needs the feature `calendar`.
     #[cfg(feature = "calendar")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
     pub fn new(unit: CalendarUnit, zone: &str) -> Option<Self> {
         Some(Self { unit, zone: Zone::named(zone)? })
     }

@@ -1,5 +1,6 @@
 //! `allow` and `deny` as written.
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
 use tollgate_document::{Kind, Located, Node, Place, Problems, short};
@@ -12,6 +13,7 @@ use crate::source::KeySource;
 
 /// Conditions on a request, all of which must hold: `ip`, `endpoint`, `user`, `api_key`, `tenant`,
 /// `header:NAME` and so on, each with a value or a list of values.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[schemars(rename = "ListEntry", transparent)]
 #[allow(dead_code, reason = "only its schema is used")]
