@@ -44,6 +44,7 @@ lint: setup ## formatting and clippy, with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	for crate in crates/*; do cargo check --quiet -p $$(basename $$crate) || exit 1; done # each on its own
+	@.ci/features
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 # A commit or branch to compare with; main unless given.

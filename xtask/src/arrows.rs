@@ -10,25 +10,30 @@ use std::{fs, io};
 /// Each crate with its permitted dependencies, as drawn in ARCHITECTURE.md.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
-    ("tollgate-policy", &["tollgate-core"]),
+    ("tollgate-document", &["tollgate-core"]),
+    ("tollgate-policy", &["tollgate-core", "tollgate-document"]),
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
-    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
+    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-redis", "tollgate-store"]),
     ("tollgate-telemetry", &["tollgate"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
-    ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
-    ("tollgate-envoy", &["tollgate"]),
+    ("tollgate-gateway", &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net"]),
+    ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     ("tollgate-rls", &["tollgate", "tollgate-envoy", "tollgate-http"]),
-    ("tollgate-resp", &["tollgate", "tollgate-net"]),
-    ("tollgate-import", &["tollgate", "tollgate-envoy"]),
-    ("tollgate-sim", &["tollgate", "tollgate-telemetry"]),
-    ("tollgate-policy-test", &["tollgate", "tollgate-http"]),
-    ("tollgate-server", &["tollgate", "tollgate-http", "tollgate-sim", "tollgate-telemetry"]),
+    ("tollgate-resp", &["tollgate", "tollgate-document", "tollgate-net"]),
+    ("tollgate-import", &["tollgate", "tollgate-document", "tollgate-envoy"]),
+    ("tollgate-sim", &["tollgate", "tollgate-document", "tollgate-telemetry"]),
+    ("tollgate-policy-test", &["tollgate", "tollgate-document", "tollgate-http"]),
+    (
+        "tollgate-server",
+        &["tollgate", "tollgate-document", "tollgate-http", "tollgate-sim", "tollgate-telemetry"],
+    ),
     (
         "tollgate-daemon",
         &[
             "tollgate",
+            "tollgate-document",
             "tollgate-envoy",
             "tollgate-gateway",
             "tollgate-http",
@@ -45,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "tollgate",
             "tollgate-daemon",
+            "tollgate-document",
             "tollgate-envoy",
             "tollgate-import",
             "tollgate-net",
@@ -58,6 +64,11 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Libraries that a crate must not depend on, with the reason.
 const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-core", &["tokio", "quanta", "rand", "tracing", "log"], "it contains only arithmetic"),
+    (
+        "tollgate-document",
+        &["tokio", "quanta", "rand", "http", "serde_json", "schemars"],
+        "it knows no format",
+    ),
     ("tollgate-policy", &["tokio", "quanta", "rand", "http", "hyper"], "it parses text"),
     ("tollgate-store", &["tokio", "redis", "http"], "a store that needs a socket is a separate crate"),
     ("tollgate", &["http", "hyper", "tonic", "redis"], "wire protocols belong to surfaces"),

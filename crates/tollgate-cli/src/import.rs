@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tollgate::policy::Diagnostics;
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::{LoadPhase, about_each, read_file, shown};
 use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_document::Diagnostics;
 use tollgate_envoy::EnvoyFile;
 use tollgate_import::ImportedPolicy;
 

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use tollgate::policy::redacted;
 use tollgate::{Limit, Mode};
 use tollgate_daemon::configuration::{Inputs, LogFormat, Overlay, literal, shown as path, yaml};
 use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_daemon::{Daemon, Environment, Failure, Log, Signals, Startup, raise_fd_limit};
+use tollgate_document::redacted;
 
 use crate::arguments::Serve;
 use crate::banner::banner;

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tollgate::policy::{DiagnosticView, Lint};
+use tollgate::policy::Lint;
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::{ConfigWarning, Inputs, LoadPhase, Overlay, literal};
+use tollgate_document::DiagnosticView;
 
 use crate::arguments::Validate;
 use crate::output;
@@ -120,7 +121,7 @@ fn one(told: &DiagnosticView) -> Value {
     let mut one = json!({"file": told.file, "line": told.at.map(|it| it.0), "column": told.at.map(|it| it.1),
         "message": told.message, "label": told.label, "help": told.help});
     if let (Some(code), Some(members)) = (told.code, one.as_object_mut()) {
-        members.insert("code".to_owned(), code.code().into());
+        members.insert("code".to_owned(), code.into());
         let others = told.others.iter();
         let others = others.map(|(file, line, column)| json!({"file": file, "line": line, "column": column}));
         members.insert("others".to_owned(), others.collect());

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tollgate::Policy;
-use tollgate::policy::Document;
+use tollgate_document::Document;
 use tollgate_testkit::{ProgramOutput, Scratch};
 
 fn root() -> PathBuf {

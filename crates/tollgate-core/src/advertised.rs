@@ -13,7 +13,7 @@
 //! that a client never learns of a rate higher than its own. Tested by `tests/proof/advertised.rs`
 //! against rational arithmetic.
 
-use std::ops::Range;
+use core::ops::Range;
 
 use crate::algorithm::{Algorithm, Window};
 use crate::quota::Quota;

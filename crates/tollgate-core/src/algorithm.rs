@@ -11,6 +11,7 @@
 //!   step, so that no key waits for the clock to catch up.
 
 mod bucket;
+mod calendar;
 mod concurrency;
 mod fixed_window;
 mod sliding_log;
@@ -19,12 +20,13 @@ mod sliding_window;
 mod window;
 
 pub use bucket::{Bucket, BucketState, TickBucket};
+pub use calendar::{Calendar, CalendarUnit};
 pub use concurrency::{Concurrency, Lease, Leases, Owner};
 pub use fixed_window::{FixedWindow, FixedWindowState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
 pub use sliding_parts::{SlidingParts, SlidingPartsState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState};
-pub use window::{Calendar, CalendarUnit, Window};
+pub use window::Window;
 
 use crate::amount::{Adjustment, Amount};
 use crate::outcome::{Outcome, Verdict};
@@ -50,7 +52,7 @@ pub enum Overdraft {
 /// methods cannot fail and never panic.
 pub trait Algorithm {
     /// The state of one key.
-    type State: Clone + std::fmt::Debug + PartialEq;
+    type State: Clone + core::fmt::Debug + PartialEq;
 
     /// Returns the state of a key that has never been seen.
     fn fresh(&self) -> Self::State;

@@ -4,6 +4,8 @@
 //! bytes. Decoding any input ends in a state that every algorithm accepts, or in an error. It never
 //! panics and never allocates more than the length of the input.
 
+use alloc::vec::Vec;
+
 use crate::algorithm::{
     BucketState, FixedWindowState, Lease, Leases, Owner, SlidingLogState, SlidingPartsState,
     SlidingWindowState,

@@ -9,9 +9,19 @@
 //! - [`Outcome`]: the answer of one limit about one key.
 //! - `vectors/*.json` in the source: the test vectors that every store and script must pass.
 //!
+//! The crate is `no_std` and needs `alloc`. Features:
+//!
+//! - `std` (default): the standard library. Only dependencies use it.
+//! - `calendar`: windows of a calendar ([`Calendar::new`](Calendar)), with a time zone database.
+//! - `vectors`: the test vectors as types.
+//!
 //! Keys and policies are in `tollgate_policy`, atomicity in `tollgate_store`, and decisions over
 //! several limits in `tollgate`.
 #![deny(clippy::float_arithmetic)]
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc;
 
 mod advertised;
 pub mod algorithm;

@@ -3,7 +3,10 @@
 //! A policy names algorithms, so limits need one type that can be any of them. Every method is a
 //! `match` that delegates to the module of the algorithm.
 
-use std::fmt;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::fmt;
 
 use crate::algorithm::{
     Algorithm, Bucket, BucketState, Concurrency, FixedWindow, FixedWindowState, Lease, Leases, SlidingLog,

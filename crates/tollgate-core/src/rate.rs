@@ -2,8 +2,8 @@
 //!
 //! A `Rate` may be invalid. An algorithm checks it and returns a quota or a [`QuotaError`].
 
-use std::fmt;
-use std::time::Duration;
+use core::fmt;
+use core::time::Duration;
 
 use crate::time::Span;
 

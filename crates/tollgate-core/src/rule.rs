@@ -9,6 +9,9 @@
 //! ([`Quota::identity`]). Rules with one id can then have different limits, and a store must not
 //! treat the id as the quota.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use crate::quota::Quota;
 
 /// Identifies the states of a rule, the same on every node.
@@ -107,7 +110,7 @@ impl Rule {
     /// Returns the rules before this one, the latest first and each once. A rule that has returned
     /// to an earlier configuration is not its own predecessor.
     pub fn predecessors(&self) -> impl Iterator<Item = &Predecessor> {
-        std::iter::successors(self.before.as_deref(), |last| last.before.as_deref())
+        core::iter::successors(self.before.as_deref(), |last| last.before.as_deref())
     }
 }
 

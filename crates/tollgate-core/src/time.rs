@@ -8,8 +8,8 @@
 
 mod human;
 
-use std::fmt;
-use std::time::Duration;
+use core::fmt;
+use core::time::Duration;
 
 pub use human::HumanSpan;
 
@@ -77,7 +77,7 @@ impl Timestamp {
     }
 }
 
-impl std::ops::Add<Span> for Timestamp {
+impl core::ops::Add<Span> for Timestamp {
     type Output = Self;
 
     /// Saturates at `u64::MAX` microseconds, half a million years from now.
@@ -141,7 +141,7 @@ impl Span {
     }
 }
 
-impl std::ops::Add for Span {
+impl core::ops::Add for Span {
     type Output = Self;
 
     /// Saturates.

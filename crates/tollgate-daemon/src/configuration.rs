@@ -39,7 +39,8 @@ mod warning;
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::{Diagnostics, Document, Kind, Lint, Node, Problems, Setting, Words};
+use tollgate::policy::Lint;
+use tollgate_document::{Diagnostics, Document, Kind, Node, Problems, Setting, Words};
 use tollgate_envoy::{EnvoyConfig, EnvoyFile};
 use tollgate_telemetry::MAX_NAMED_LIMITS;
 
@@ -185,7 +186,7 @@ impl Configuration {
 
     /// Whether there is such a warning that the policy does not expect.
     pub fn warns_of(&self, code: Lint) -> bool {
-        self.remarks.iter().flat_map(ConfigWarning::views).any(|it| it.code == Some(code))
+        self.remarks.iter().flat_map(ConfigWarning::views).any(|it| it.code == Some(code.code()))
     }
 
     /// Returns the name and the text of each of Envoy's files.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::policy::nearest;
+use tollgate_document::nearest;
 
 use crate::configuration::{Overlay, yaml};
 use crate::failure::Failure;

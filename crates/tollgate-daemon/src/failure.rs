@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use tollgate::policy::{DiagnosticView, Diagnostics, Severity};
+use tollgate::policy::format_words;
+use tollgate_document::{DiagnosticView, Diagnostics, Severity};
 
 use crate::io_error::without_numbers;
 
@@ -34,7 +35,7 @@ impl Failure {
     pub fn about(diagnostics: &Diagnostics, file: &str) -> Self {
         Self {
             text: diagnostics.render(file),
-            brief: diagnostics.brief(file),
+            brief: diagnostics.brief(file, format_words()),
             told: diagnostics.views(file),
             left_out: diagnostics.left_out(),
         }

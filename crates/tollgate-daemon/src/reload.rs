@@ -16,8 +16,8 @@ mod watch;
 
 use std::sync::Arc;
 
-use tollgate::policy::Document;
 use tollgate::{Clock, Policy, SystemClock};
+use tollgate_document::Document;
 use tollgate_redis::RedisSettings;
 use tollgate_server::{ModeOverrides, Status};
 

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::policy::{Diagnostic, Document, Lint, Located, Problems};
-use tollgate::{Limit, Policy, PolicyError as Diagnostics};
+use tollgate::policy::Lint;
+use tollgate::{Limit, Policy};
+use tollgate_document::{Diagnostic, Diagnostics, Document, Located, Problems};
 
 use crate::file_format::{self, Descriptor, shown};
 use crate::section::quoted;

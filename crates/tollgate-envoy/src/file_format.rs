@@ -6,7 +6,8 @@ mod rate_limit;
 
 use std::collections::HashMap;
 
-use tollgate::policy::{Lint, Located, Node, Place, Problems};
+use tollgate::policy::Lint;
+use tollgate_document::{Located, Node, Place, Problems};
 
 use crate::metadata::Metadata;
 use crate::section::{DESCRIPTOR, FILE, Fields, quoted};

@@ -1,6 +1,6 @@
 //! The `metadata` of a limit: any YAML, passed on unchanged.
 
-use tollgate::policy::{Kind, Node};
+use tollgate_document::{Kind, Node};
 
 /// A tree of values in `metadata`. The service passes it to the proxy with its responses.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl Metadata {
             Kind::List(items) => Self::List(items.iter().map(Self::of).collect()),
             Kind::Map(entries) => {
                 let entry =
-                    |it: &tollgate::policy::Entry| (it.name.value.as_str().into(), Self::of(&it.value));
+                    |it: &tollgate_document::Entry| (it.name.value.as_str().into(), Self::of(&it.value));
                 Self::Map(entries.iter().map(entry).collect())
             }
         }
@@ -65,7 +65,7 @@ impl Metadata {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     use super::*;
 

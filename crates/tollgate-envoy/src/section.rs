@@ -6,7 +6,8 @@
 //!
 //! `file_format` interprets the words.
 
-use tollgate::policy::{Entry, Kind, Lint, Located, Node, Place, Problems, nearest};
+use tollgate::policy::Lint;
+use tollgate_document::{Entry, Kind, Located, Node, Place, Problems, nearest};
 
 /// The words of one section.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::Span;
-use tollgate::policy::{Fields, Located, Node, Problems, Words};
+use tollgate_document::{Fields, Located, Node, Problems, Words};
 use tollgate_net::Caps;
 
 use crate::override_headers::{OverrideHeaders, is_override};

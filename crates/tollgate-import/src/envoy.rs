@@ -12,7 +12,7 @@ mod precedence;
 
 use std::collections::HashSet;
 
-use tollgate::policy::{Diagnostic, Diagnostics};
+use tollgate_document::{Diagnostic, Diagnostics};
 use tollgate_envoy::{Allowance, Descriptor, EnvoyConfig, EnvoyFile, RateLimit, Unit};
 
 use crate::ImportedPolicy;

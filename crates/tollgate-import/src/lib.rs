@@ -28,7 +28,7 @@ pub use nginx::nginx;
 /// ")?;
 /// assert!(imported.policy.contains("bucket: 5/minute, burst 5"));
 /// assert!(tollgate::Policy::parse(&imported.policy).is_ok());
-/// # Ok::<(), tollgate::policy::Diagnostics>(())
+/// # Ok::<(), tollgate_document::Diagnostics>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedPolicy {

@@ -14,7 +14,7 @@ mod condition;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::policy::{Diagnostics, Document, Fields, Kind, Node, Problems, Words};
+use tollgate_document::{Diagnostics, Document, Fields, Kind, Node, Problems, Words};
 
 use crate::ImportedPolicy;
 use crate::output::{LimitDraft, Output, quoted};
@@ -51,7 +51,7 @@ struct Limit {
 ///   variables: ["descriptors[0].user_id"]
 /// "#)?;
 /// assert!(imported.policy.contains("descriptor: [method=POST, user_id]"));
-/// # Ok::<(), tollgate::policy::Diagnostics>(())
+/// # Ok::<(), tollgate_document::Diagnostics>(())
 /// ```
 pub fn limitador(name: &str, text: &str) -> Result<ImportedPolicy, Diagnostics> {
     let document = Document::parse(text)?;

@@ -18,7 +18,7 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate::policy::{Diagnostics, Place, Problems};
+use tollgate_document::{Diagnostics, Place, Problems};
 
 use crate::ImportedPolicy;
 use crate::output::{LimitDraft, Output, quoted};

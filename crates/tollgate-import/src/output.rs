@@ -255,7 +255,7 @@ pub(crate) fn scalar(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     #[test]
     fn a_quoted_text_is_read_back_as_it_was() {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::Policy;
-use tollgate::policy::Diagnostics;
+use tollgate_document::Diagnostics;
 use tollgate_import::{ImportedPolicy, limitador, nginx};
 
 #[allow(clippy::disallowed_methods, reason = "a switch for test runs, not for the product")]

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use tollgate::Policy;
-use tollgate::policy::Diagnostics;
+use tollgate_document::Diagnostics;
 use tollgate_import::{ImportedPolicy, limitador, nginx};
 
 const SEED: u64 = 0x0069_6d70_6f72_7401;

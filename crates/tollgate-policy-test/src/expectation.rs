@@ -5,8 +5,9 @@
 //! Not here: parsing (`file_format::expect`).
 
 use http::HeaderName;
-use tollgate::policy::{Glob, Located, Problems, nearest};
+use tollgate::policy::Glob;
 use tollgate::{Policy, Span};
+use tollgate_document::{Located, Problems, nearest};
 
 use crate::answer::{Answer, ClientView};
 use crate::explanation;

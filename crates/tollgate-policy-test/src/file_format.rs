@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use jiff::Timestamp as Instant;
 use jiff::fmt::temporal::Pieces;
 use tollgate::Timestamp;
-use tollgate::policy::{Diagnostics, Kind, Located, Node, Place, Problems, Words};
+use tollgate_document::{Diagnostics, Kind, Located, Node, Place, Problems, Words};
 
 use self::caller::Caller;
 use crate::suite::Test;

@@ -10,8 +10,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use http::request::Parts;
-use tollgate::policy::{Descriptor, Place};
+use tollgate::policy::Descriptor;
 use tollgate::{Policy, Request};
+use tollgate_document::Place;
 use tollgate_http::{HttpRequest, client_address};
 
 /// A request and its caller.

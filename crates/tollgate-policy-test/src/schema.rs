@@ -14,7 +14,7 @@ pub fn schema() -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use tollgate::policy::Words;
+    use tollgate_document::Words;
 
     use crate::file_format::{self, expect, step};
 

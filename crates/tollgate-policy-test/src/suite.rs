@@ -3,7 +3,7 @@
 //! Not here: parsing (`file_format`), running (`run`).
 
 use tollgate::Policy;
-use tollgate::policy::{Diagnostics, Document, Located, Problems};
+use tollgate_document::{Diagnostics, Document, Located, Problems};
 
 use crate::request::{RequestKind, TestRequest};
 use crate::timeline::{Settle, Step};

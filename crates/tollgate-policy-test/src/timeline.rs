@@ -3,8 +3,8 @@
 //! All times of a test are known before it runs: waits, and the distances between the requests of a step. A clock
 //! that would go back is therefore a mistake in the file, reported with its line.
 
-use tollgate::policy::Located;
 use tollgate::{Span, Timestamp};
+use tollgate_document::Located;
 
 use crate::expectation::Expectation;
 use crate::request::TestRequest;

@@ -9,8 +9,7 @@ use crate::cost::{Cost, Settle};
 use crate::descriptor::index::Index;
 use crate::descriptor::{DescriptorPattern, EntryPattern, MAX_ENTRIES, domain};
 use crate::envoy_match::EnvoyMatch;
-use crate::file_format::limit::soft::MAX_TARPIT;
-use crate::limit::{Limit, Missing, Mode, Soft, is_limit_name};
+use crate::limit::{Limit, MAX_TARPIT, Missing, Mode, Soft, is_limit_name};
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
@@ -287,7 +286,7 @@ impl LimitBuilder {
 
     /// Returns the descriptor pattern and the domains of the limit.
     fn described(&mut self) -> Result<(Option<DescriptorPattern>, Vec<Box<str>>), String> {
-        let said = |mistake: crate::mistake::Mistake| mistake.into_message();
+        let said = |mistake: tollgate_document::Mistake| mistake.into_message();
         let entries: Vec<_> = self
             .descriptor
             .iter()

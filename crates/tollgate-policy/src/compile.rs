@@ -15,15 +15,14 @@ mod limit;
 mod lints;
 mod name;
 
-use crate::diagnostic::{Diagnostics, Problems};
-use crate::document::Document;
+use tollgate_document::{Diagnostics, Document, Problems, hint};
+
 use crate::file_format::{File, privacy, sections};
 use crate::identify::Identify;
 use crate::lists::{Condition, List, ListKind};
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
 use crate::settings::{ClientAddress, HeaderSettings};
-use crate::suggest::hint;
 
 /// Compiles a document, or returns all of its problems. `problems` are
 /// the problems found by earlier steps.
@@ -49,7 +48,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         described_limits(file.headers.as_ref(), &names, &mut problems);
     }
     if problems.has_errors() {
-        return Err(problems.errors().about(document.sources()));
+        return Err(problems.errors().into_diagnostics(document));
     }
     let mut limits = Vec::with_capacity(drafts.len());
     for ((live, candidate), name) in drafts.into_iter().zip(names) {
@@ -74,7 +73,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         paths,
         headers: file.headers.map(header_settings).unwrap_or_default(),
         key_display: file.privacy.map(privacy::Privacy::into_display).unwrap_or_default(),
-        warnings: problems.about(document.sources()),
+        warnings: problems.into_diagnostics(document),
         expected,
         ..Policy::default()
     };

@@ -11,8 +11,8 @@ pub(crate) mod index;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::document::short;
-use crate::mistake::Mistake;
+use tollgate_document::{Mistake, short};
+
 use crate::redact::{begun, is_secret_word};
 pub use glob::Glob;
 

@@ -9,24 +9,31 @@
 //! `schema::tests::every_word_is_in_the_schema_and_every_word_of_the_schema_is_read`.
 
 mod expect;
+#[cfg(feature = "schema")]
+mod format_words;
 pub(crate) mod limit;
 pub(crate) mod lists;
 pub(crate) mod paths;
 pub(crate) mod privacy;
-pub(crate) mod rate;
+#[cfg(feature = "schema")]
 mod schema;
 pub(crate) mod sections;
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
+#[cfg(feature = "schema")]
+pub use format_words::format_words;
+#[cfg(feature = "schema")]
 pub use schema::schema;
 
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Document, Kind, Words};
+use tollgate_document::{Document, Kind, Located, Problems, Words};
+
 use crate::lint::Lint;
 use crate::settings::PathSettings;
 
 /// A list, or a single item that stands for a list of one.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -36,39 +43,40 @@ pub(crate) enum OneOrMany<T> {
 }
 
 /// A Tollgate policy: the limits, their keys and their amounts.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(rename = "Policy", deny_unknown_fields)]
+#[derive(Debug, Default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Policy", deny_unknown_fields))]
 pub(crate) struct File {
     /// The limits. Every limit that matches a request is checked; all are charged, or none.
     pub(crate) limits: Vec<limit::Limit>,
     /// The source of a caller's plan.
     pub(crate) plans: Option<sections::Plans>,
     /// Requests that no limit applies to. All conditions of an entry must hold.
-    #[schemars(with = "Option<Vec<lists::EntrySchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<lists::EntrySchema>>"))]
     pub(crate) allow: Vec<lists::Entry>,
     /// Requests that are refused. Takes precedence over `allow`.
-    #[schemars(with = "Option<Vec<lists::EntrySchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<lists::EntrySchema>>"))]
     pub(crate) deny: Vec<lists::Entry>,
     /// The places of users, API keys and tenants in a request.
     pub(crate) identify: Option<sections::Identify>,
     /// How the client address is determined.
     pub(crate) client: Option<sections::Client>,
     /// How upstream servers interpret paths: limits apply under every reading that they may use.
-    #[schemars(with = "Option<paths::PathsSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<paths::PathsSchema>"))]
     pub(crate) paths: Option<PathSettings>,
     /// The rate limit headers of responses.
     pub(crate) headers: Option<sections::Headers>,
     /// How keys appear in logs and records.
     pub(crate) privacy: Option<privacy::Privacy>,
     /// Expected warnings of `tollgate validate`, by their codes.
-    #[schemars(with = "Option<OneOrMany<schema::LintSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<schema::LintSchema>>"))]
     pub(crate) expect: Vec<Located<Lint>>,
     /// The maximum number of keys in the in-memory store. Default 1,000,000.
-    #[schemars(with = "Option<schema::Whole>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<schema::Whole>"))]
     pub(crate) max_keys: Option<Located<u64>>,
 }
 
 /// Sections of the same file that other crates read.
+#[cfg(feature = "schema")]
 pub(crate) const SERVER_SECTIONS: [&str; 12] = [
     "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
     "tests",

@@ -4,23 +4,32 @@
 //! its line and a suggestion ([`Diagnostics`]). [`Policy::match_request`] returns the limits that apply to
 //! a request, with their keys and costs.
 //!
-//! Parsing has three steps: a located tree ([`Document`]), typed values, compiled limits. The server reads
-//! its own sections from the same [`Document`]. [`schema`] returns the JSON Schema of the format, [`Lint`]
-//! lists the warnings, and [`path::normal`] returns the form in which paths are matched.
+//! Parsing has three steps: a tree with positions ([`tollgate_document::Document`]), typed values, compiled
+//! limits. The server reads its own sections from the same document. `schema` returns the JSON Schema of
+//! the format, [`Lint`] lists the warnings, and [`path::normal`] returns the form in which paths are
+//! matched.
+//!
+//! Features: `yaml` (default) is the policy file; without it, [`LimitBuilder`] builds policies. `schema` is
+//! its JSON Schema. `calendar` are windows of a calendar, with the time zone database.
 //!
 //! This crate sees text only: it opens no files or sockets and reads no clock. Counting is in
 //! `tollgate_core`, deciding is in `tollgate`.
 //!
 #![doc = include_str!("../FORMAT.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "yaml"),
+    allow(dead_code, reason = "the reader of the policy file uses more of the types than the builder does")
+)]
 
 mod builder;
+#[cfg(feature = "yaml")]
 mod compile;
 mod cost;
 mod descriptor;
-mod diagnostic;
-mod document;
 mod envoy_match;
 mod extract;
+#[cfg(feature = "yaml")]
 mod file_format;
 mod identify;
 mod key;
@@ -32,7 +41,6 @@ mod lists;
 mod lookup;
 mod match_request;
 mod matcher;
-mod mistake;
 mod net;
 pub mod path;
 mod pattern;
@@ -42,15 +50,13 @@ mod redact;
 mod request;
 mod settings;
 mod source;
-mod suggest;
 
 pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
-pub use diagnostic::{Diagnostic, DiagnosticView, Diagnostics, Located, Place, Problems, Severity, redacted};
-pub use document::{Document, Entry, Fields, Kind, Node, Setting, Words};
 pub use envoy_match::EnvoyMatch;
-pub use file_format::schema;
+#[cfg(feature = "schema")]
+pub use file_format::{format_words, schema};
 pub use identify::{Credential, Identify, OnAmbiguous};
 pub use key::{Key, MAX_PART_BYTES};
 pub use key_display::{KeyDisplay, ShownPart};
@@ -68,4 +74,4 @@ pub use settings::{
     PathSettings, XRateLimit,
 };
 pub use source::KeySource;
-pub use suggest::{hint, nearest};
+pub use tollgate_document::{Diagnostic, Diagnostics, Place, Severity};

@@ -159,6 +159,9 @@ pub enum OnHangup {
     Release,
 }
 
+/// The maximum delay of a [`Soft`] threshold. A caller that waits longer gives up and retries.
+pub(crate) const MAX_TARPIT: Span = Span::from_secs(10);
+
 /// The `soft` threshold of a limit, above which requests are marked or delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soft {

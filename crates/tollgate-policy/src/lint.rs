@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use crate::suggest::nearest;
+use tollgate_document::nearest;
 
 /// The part of the configuration that a lint is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ macro_rules! lints {
         /// ```
         /// # use tollgate_policy::{Policy, Lint};
         /// let policy = Policy::parse("limits: [{by: ip, rate: 10/minute, algorithm: fixed-window}]")?;
-        /// assert_eq!(policy.warnings()[0].code, Some(Lint::FixedWindowAlone));
+        /// assert_eq!(policy.warnings()[0].code, Some(Lint::FixedWindowAlone.code()));
         /// assert_eq!(Lint::FixedWindowAlone.code(), "fixed-window-alone");
         /// # Ok::<(), tollgate_policy::Diagnostics>(())
         /// ```
@@ -141,6 +141,13 @@ impl Lint {
             }
         }
         out
+    }
+}
+
+/// Converts a lint into its code.
+impl From<Lint> for &'static str {
+    fn from(lint: Lint) -> Self {
+        lint.code()
     }
 }
 

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::document::short;
-use crate::mistake::Mistake;
+use tollgate_document::{Mistake, short};
 
 /// An IP network: an address and the length of its prefix.
 ///

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::document::short;
-use crate::mistake::Mistake;
+use tollgate_document::{Mistake, short};
+
 use crate::path;
 
 /// The maximum number of segments of a pattern. It bounds the recursion of the matcher.

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use tollgate_core::Rule;
+use tollgate_document::Diagnostics;
+#[cfg(feature = "yaml")]
+use tollgate_document::{Document, Problems};
 
+#[cfg(feature = "yaml")]
 use crate::compile::compile;
 use crate::descriptor::index::Index;
-use crate::diagnostic::Diagnostics;
-use crate::document::{Document, References};
 use crate::identify::{Identify, View};
 use crate::key::Key;
 use crate::key_display::KeyDisplay;
@@ -108,21 +110,21 @@ impl Default for Policy {
     }
 }
 
+#[cfg(feature = "yaml")]
 impl Policy {
     /// Parses a policy, or returns all mistakes in the text.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
-        let (root, problems, sources) = Document::read(text, References::Refused);
-        match root {
-            Some(root) => compile(&Document::new(root, sources), problems),
-            None => Err(problems.about(&sources)),
-        }
+        let (document, problems) = Document::parse_partial(text)?;
+        compile(&document, problems)
     }
 
     /// Compiles the policy sections of a document that other crates read too.
     pub fn from_document(document: &Document) -> Result<Self, Diagnostics> {
-        compile(document, crate::Problems::default())
+        compile(document, Problems::default())
     }
+}
 
+impl Policy {
     /// Builds the indices over names, paths and descriptors.
     pub(crate) fn indexed(mut self) -> Self {
         for (place, limit) in self.limits.iter_mut().enumerate() {

@@ -4,9 +4,7 @@
 
 use std::fmt;
 
-use crate::document::short;
-use crate::mistake::Mistake;
-use crate::suggest::nearest;
+use tollgate_document::{Mistake, nearest, short};
 
 /// One part of a key: a property of a request that identifies callers.
 ///

@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tollgate_policy::{Call, Checks, Document, Policy};
+use tollgate_document::Document;
+use tollgate_policy::{Call, Checks, Policy};
 
 const SEED: u64 = 0x0070_6f6c_6963_7903;
 const GOOD: [&str; 3] = [

@@ -7,11 +7,12 @@ mod expecting;
 mod never;
 mod pages;
 
-use tollgate_policy::{Document, Policy};
+use tollgate_document::Document;
+use tollgate_policy::Policy;
 
 /// Returns the codes of a policy's warnings, in file order.
 fn codes(text: &str) -> Vec<&'static str> {
     let policy =
         Policy::from_document(&Document::parse(text).unwrap()).unwrap_or_else(|it| panic!("{text}\n{it}"));
-    policy.warnings().iter().map(|it| it.code.unwrap_or_else(|| panic!("{text}\n{it:?}")).code()).collect()
+    policy.warnings().iter().map(|it| it.code.unwrap_or_else(|| panic!("{text}\n{it:?}"))).collect()
 }

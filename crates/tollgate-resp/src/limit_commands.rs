@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::policy::{Grant, Key, hint};
+use tollgate::policy::{Grant, Key};
 use tollgate::store::{Check, Outcomes};
 use tollgate::{
     Adjustment, Amount, Decision, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span,
     Store, advised_wait,
 };
+use tollgate_document::hint;
 
 use crate::command::Command;
 use crate::frame::{Words, integer};

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body::Body;
 use serde::Deserialize;
 use serde_json::error::Category;
-use tollgate::policy::nearest;
+use tollgate_document::nearest;
 
 use crate::problem::Problem;
 

@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use tollgate::policy::{Grant, Key, nearest};
+use tollgate::policy::{Grant, Key};
 use tollgate::store::Check;
 use tollgate::{
     Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
 };
+use tollgate_document::nearest;
 use tollgate_telemetry::blocked;
 
 use crate::access::Role;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use tollgate::policy::nearest;
+use tollgate_document::nearest;
 
 use crate::body::{listed, quoted};
 use crate::problem::Problem;

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Timestamp};
-use tollgate_policy::{Checks, Diagnostics, Matched, Mode, Policy, Request};
+use tollgate_policy::{Checks, Matched, Mode, Policy, Request};
 use tollgate_store::{Answer, Check, Clock, MemoryStore, Outcomes, Store, SystemClock};
 
 use crate::decision::Decision;
@@ -61,7 +61,8 @@ impl Limiter {
     /// Creates a limiter in this process from the text of a policy.
     ///
     /// The error shows every mistake with its line, a caret and a suggestion.
-    pub fn from_policy(text: &str) -> Result<Self, Diagnostics> {
+    #[cfg(feature = "yaml")]
+    pub fn from_policy(text: &str) -> Result<Self, tollgate_policy::Diagnostics> {
         Policy::parse(text).map(Self::new)
     }
 

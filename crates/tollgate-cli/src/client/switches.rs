@@ -7,8 +7,8 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use tollgate::policy::hint;
 use tollgate_daemon::{Environment, Failure};
+use tollgate_document::hint;
 
 use super::report::{printable, rows, text};
 use super::server::{ParsedResponse, Question, Server};

@@ -1,7 +1,7 @@
 //! Parses the arguments of `simulate`.
 
-use tollgate::policy::nearest;
 use tollgate_daemon::Failure;
+use tollgate_document::nearest;
 use tollgate_sim::simulate::{
     About, Choice, Contestant, ContestantError, MAX_NODES, Network, Question, Routing, Stores, length,
 };

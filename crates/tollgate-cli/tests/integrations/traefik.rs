@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use tollgate::policy::Document;
+use tollgate_document::Document;
 use tollgate_testkit::Tollgate;
 
 use super::message::{Ask, Message};

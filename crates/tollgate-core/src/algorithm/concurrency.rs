@@ -7,6 +7,8 @@
 //! A slot is held, not spent, so units do not apply and this type does not implement `Algorithm`.
 //! [`Quota`](crate::Quota) joins the two.
 
+use alloc::vec::Vec;
+
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, QuotaError};
 use crate::time::{Span, Timestamp};

@@ -4,6 +4,8 @@
 //! than that (twice that when overdrawn), and units of one instant share an entry, so memory is
 //! bounded by the limit.
 
+use alloc::vec::Vec;
+
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};

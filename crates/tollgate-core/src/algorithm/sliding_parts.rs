@@ -94,7 +94,7 @@ impl SlidingParts {
         if !(2..=64).contains(&parts) {
             return Err(QuotaError::Parts);
         }
-        let powers = std::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
+        let powers = core::iter::successors(Some(1), |power: &u64| power.checked_mul(10));
         let mut steps = powers.flat_map(|power| [power, power.saturating_mul(2), power.saturating_mul(5)]);
         let fits = |step: &u64| rate.period.as_micros().div_ceil(*step) <= MAX_STEPS;
         let step = steps.find(fits).unwrap_or(u64::MAX);

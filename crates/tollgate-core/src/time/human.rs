@@ -10,7 +10,7 @@
 //! Headers and JSON carry plain numbers instead, and [`Span`]'s own `Display` is the notation of
 //! the policy file (`90s`).
 
-use std::fmt;
+use core::fmt;
 
 use super::Span;
 

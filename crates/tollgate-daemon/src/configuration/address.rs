@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tollgate::policy::{Located, Node, Problems};
+use tollgate_document::{Located, Node, Problems};
 
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]

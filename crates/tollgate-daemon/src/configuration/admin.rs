@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use tollgate::policy::{Node, Problems, Words};
+use tollgate_document::{Node, Problems, Words};
 
 use super::served_tls::{self, ServedTls};
 use super::{LoadPhase, Token};
@@ -69,7 +69,7 @@ impl AdminSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     #[test]
     fn every_mistake_has_a_suggestion() {

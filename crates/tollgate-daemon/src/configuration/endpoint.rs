@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use tollgate::policy::{Node, Problems};
+use tollgate_document::{Node, Problems};
 
 /// The URL of a receiver.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 //! can provide both, so a policy that is served without the gateway has no such warning.
 
 use tollgate::Policy;
-use tollgate::policy::{Credential, Document, KeySource, Limit, Lint, Missing, Mode, Node, Place, Problems};
+use tollgate::policy::{Credential, KeySource, Limit, Lint, Missing, Mode};
+use tollgate_document::{Document, Node, Place, Problems};
 
 use super::Settings;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use rustls::ClientConfig;
 use tollgate::Span;
-use tollgate::policy::{Fields, Node, Problems, Words};
+use tollgate_document::{Fields, Node, Problems, Words};
 use tollgate_telemetry::WatchSettings;
 
 use super::{Endpoint, LoadPhase, files, shown};
@@ -306,7 +306,7 @@ fn ten_thousandths(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     fn read(text: &str) -> (ObserveSettings, Vec<String>) {
         let document = Document::parse(text).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate::policy::{Fields, Node, Problems, Words};
+use tollgate_document::{Fields, Node, Problems, Words};
 use tollgate_rls::Headers;
 
 use super::served_tls::{self, ServedTls};
@@ -146,7 +146,7 @@ impl RespSection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     fn read(text: &str) -> (RlsSection, RespSection, Vec<String>) {
         let document = Document::parse(text).unwrap();

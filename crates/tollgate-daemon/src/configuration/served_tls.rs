@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tollgate::policy::{Node, Problems, Words};
+use tollgate_document::{Node, Problems, Words};
 use tollgate_net::{ClientCertificates, Tls, TlsError};
 
 use super::{LoadPhase, files, shown};

@@ -5,7 +5,8 @@
 
 use std::path::PathBuf;
 
-use tollgate::policy::{Kind, Lint, Located, Node, Problems, Words};
+use tollgate::policy::Lint;
+use tollgate_document::{Kind, Located, Node, Problems, Words};
 use tollgate_gateway::GatewaySettings;
 
 use super::observe::{ObserveSettings, Refusals};
@@ -270,7 +271,7 @@ fn upstreams(root: &Node) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     fn read(text: &str) -> (Settings, Vec<String>) {
         let document = Document::parse(text).unwrap();

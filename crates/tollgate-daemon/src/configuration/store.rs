@@ -11,8 +11,8 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-use tollgate::policy::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate::{OutageSettings, Span};
+use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate_redis::{RedisSettings, SettingsError};
 
 use self::values::{deadline, or_off, prefix, share};
@@ -297,7 +297,7 @@ fn certificates(file: &Path, reading: LoadPhase) -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
     use tollgate_testkit::Scratch;
 
     fn read(text: &str) -> (StoreSettings, Vec<String>, String) {
@@ -306,7 +306,15 @@ mod tests {
         let settings = StoreSettings::read(document.root().get("store").unwrap(), &mut problems);
         let found = problems.into_diagnostics(&document);
         let said = found.iter().map(|it| format!("{} | {}", it.message, it.label)).collect();
-        (settings, said, format!("{}\n{}", found.render("p.yaml"), found.brief("p.yaml")))
+        (
+            settings,
+            said,
+            format!(
+                "{}\n{}",
+                found.render("p.yaml"),
+                found.brief("p.yaml", tollgate::policy::format_words())
+            ),
+        )
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tollgate::policy::{DiagnosticView, Diagnostics, Lint, Severity};
+use tollgate::policy::{Lint, format_words};
+use tollgate_document::{DiagnosticView, Diagnostics, Severity};
 
 /// A warning about a likely mistake.
 #[derive(Clone, Debug)]
@@ -36,7 +37,9 @@ impl ConfigWarning {
     /// Removes the expected warnings; `None` if no warning remains.
     pub fn without(self, expected: impl Fn(Lint) -> bool) -> Option<Self> {
         match self {
-            Self::Found { file, found } => Self::found(&file, found.without(expected)),
+            Self::Found { file, found } => {
+                Self::found(&file, found.without(|code| Lint::find(code).is_some_and(&expected)))
+            }
             Self::Plain { code, .. } if expected(code) => None,
             plain @ Self::Plain { .. } => Some(plain),
         }
@@ -63,7 +66,7 @@ impl ConfigWarning {
     /// Returns the warning as text without quotes of the file.
     pub(crate) fn brief(&self) -> String {
         match self {
-            Self::Found { file, found } => found.brief(file),
+            Self::Found { file, found } => found.brief(file, format_words()),
             Self::Plain { .. } => self.text(),
         }
     }
@@ -75,7 +78,7 @@ impl ConfigWarning {
             Self::Plain { code, messages, help, .. } => {
                 let told = |message: &String| DiagnosticView {
                     severity: Severity::Warning,
-                    code: Some(*code),
+                    code: Some(code.code()),
                     file: String::new(),
                     at: None,
                     message: message.clone(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate::policy::{Document, Kind, Node};
+use tollgate_document::{Document, Kind, Node};
 
 use crate::configuration::SECTIONS;
 

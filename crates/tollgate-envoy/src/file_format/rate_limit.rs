@@ -1,6 +1,7 @@
 //! The `rate_limit` section: the amount and the name of a limit.
 
-use tollgate::policy::{Lint, Located, Node, Place, Problems, nearest};
+use tollgate::policy::Lint;
+use tollgate_document::{Located, Node, Place, Problems, nearest};
 
 use crate::section::{Fields, RATE_LIMIT, REPLACES};
 use crate::unit::Unit;

@@ -199,7 +199,7 @@ fn segments(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Place;
+    use tollgate_document::Place;
 
     fn found(words: &str) -> Result<Endpoints, String> {
         let place = Place { source: 0, line: 1, column: 1, width: 1 };

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate::policy::{Place, Problems, nearest};
+use tollgate_document::{Place, Problems, nearest};
 
 use super::key::{Tables, table};
 use super::location::{Endpoints, endpoints, title};

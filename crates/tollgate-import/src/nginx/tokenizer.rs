@@ -5,7 +5,7 @@
 //!
 //! `tree` interprets the words.
 
-use tollgate::policy::{Place, Problems};
+use tollgate_document::{Place, Problems};
 
 /// A word or a separator.
 #[derive(Clone, Debug, PartialEq, Eq)]

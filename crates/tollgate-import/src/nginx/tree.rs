@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::policy::{Place, Problems};
+use tollgate_document::{Place, Problems};
 
 use super::tokenizer::{Token, tokens};
 use crate::output::quoted;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use tollgate::policy::{Fields, Node, Problems};
+use tollgate_document::{Fields, Node, Problems};
 
 use super::step::MAX_COST;
 use crate::request::{From, Places, RequestKind, TestRequest};

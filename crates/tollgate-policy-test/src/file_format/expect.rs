@@ -1,7 +1,8 @@
 //! Parses the expected outcome: one word, or a map.
 
 use tollgate::Span;
-use tollgate::policy::{Fields, Glob, Kind, Located, Node, Problems, Words};
+use tollgate::policy::Glob;
+use tollgate_document::{Fields, Kind, Located, Node, Problems, Words};
 
 use crate::expectation::{Expectation, Fate, Header, Left, Value};
 use crate::timeline::MAX_DURATION;
@@ -163,7 +164,7 @@ fn status(node: &Node, problems: &mut Problems) -> Option<Located<u16>> {
 
 fn headers(node: &Node, problems: &mut Problems) -> Vec<Header> {
     let entries = node.entries("`headers`", problems).unwrap_or_default();
-    let header = |entry: &tollgate::policy::Entry| {
+    let header = |entry: &tollgate_document::Entry| {
         let Ok(name) = http::HeaderName::try_from(&entry.name.value) else {
             problems
                 .error(entry.name.place, "no header can have this name")

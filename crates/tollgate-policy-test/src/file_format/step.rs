@@ -1,7 +1,7 @@
 //! Parses a step of a test: it moves the clock, then makes a request.
 
-use tollgate::policy::{Fields, Kind, Node, Problems, Words};
 use tollgate::{Span, Timestamp};
+use tollgate_document::{Fields, Kind, Node, Problems, Words};
 
 use super::caller::{self, Caller};
 use super::{expect, instant};

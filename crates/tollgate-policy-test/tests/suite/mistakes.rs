@@ -1,7 +1,7 @@
 //! Mistakes are found before a test runs, each with its line and a suggestion.
 
 use tollgate::Policy;
-use tollgate::policy::Document;
+use tollgate_document::Document;
 use tollgate_policy_test::Suite;
 
 use crate::steps;

@@ -1,12 +1,12 @@
 //! The amount that a limit grants: algorithm, numbers, and the options of the algorithm.
 
 use tollgate_core::{
-    Bucket, Calendar, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, SlidingParts, Span, Window,
+    Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Quota, QuotaError, SlidingLog, SlidingParts,
+    Span, Window,
 };
+use tollgate_document::{Located, Place, Problems, RateText};
 
-use crate::diagnostic::{Located, Place, Problems};
 use crate::file_format::limit::{Algorithm, Align, AllowanceText, Limit};
-use crate::file_format::rate::RateText;
 
 /// The default of `ttl`: long enough for a slow response, short enough after a crash.
 const DEFAULT_TTL: Span = Span::from_secs(60);
@@ -172,16 +172,31 @@ impl<'l> Amount<'l> {
                         .help("`align: epoch` takes any length");
                     return None;
                 };
-                let zone = self.limit.timezone.as_ref();
-                let calendar = Calendar::new(unit, zone.map_or("UTC", |it| &it.value));
-                if let (None, Some(zone)) = (&calendar, zone) {
-                    problems
-                        .error(zone.place, format!("no time zone is called `{}`", zone.value))
-                        .help("names look like Europe/Paris, America/New_York or UTC");
-                }
-                calendar.map(Window::Calendar)
+                self.calendar(unit, rate.place, problems).map(Window::Calendar)
             }
         }
+    }
+
+    #[cfg(feature = "calendar")]
+    fn calendar(&self, unit: CalendarUnit, _: Place, problems: &mut Problems) -> Option<Calendar> {
+        let zone = self.limit.timezone.as_ref();
+        let calendar = Calendar::new(unit, zone.map_or("UTC", |it| &it.value));
+        if let (None, Some(zone)) = (&calendar, zone) {
+            problems
+                .error(zone.place, format!("no time zone is called `{}`", zone.value))
+                .help("names look like Europe/Paris, America/New_York or UTC");
+        }
+        calendar
+    }
+
+    #[cfg(not(feature = "calendar"))]
+    fn calendar(&self, _: CalendarUnit, rate: Place, problems: &mut Problems) -> Option<Calendar> {
+        let place = self.limit.align.as_ref().map_or(rate, |align| align.place);
+        problems
+            .error(place, "this program was built without calendars")
+            .label("needs a time zone database")
+            .help("build it with the feature `calendar` of the crate `tollgate`, or write `align: epoch`");
+        None
     }
 
     fn slots(&self, slots: u64, place: Place, problems: &mut Problems) -> Option<Quota> {

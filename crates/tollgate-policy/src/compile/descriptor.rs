@@ -1,14 +1,13 @@
 //! The keys and overrides of a limit on descriptors.
 
+use tollgate_document::{Located, Problems, nearest, short};
+
 use crate::cost::Cost;
 use crate::descriptor::DescriptorPattern;
-use crate::diagnostic::{Located, Problems};
-use crate::document::short;
 use crate::file_format::limit::Limit;
 use crate::file_format::limit::cost::CostText;
 use crate::key::Key;
 use crate::source::KeySource;
-use crate::suggest::nearest;
 
 /// The key of the descriptor entry that holds the client address.
 const REMOTE_ADDRESS_KEY: &str = "remote_address";

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use tollgate_core::{Quota, Rule, RuleId};
+use tollgate_document::{Located, Place, Problems, short};
 
 use super::amount::{Amount, Grant};
 use crate::cost::Cost;
-use crate::diagnostic::{Located, Place, Problems};
-use crate::document::short;
 use crate::file_format::limit as file_format;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit};
@@ -197,7 +196,7 @@ fn key_of(
     let net = match Net::parse(&name.value) {
         Ok(net) => net,
         Err(mistake) => {
-            mistake.report(&crate::document::Node::scalar(name), problems);
+            mistake.report(&tollgate_document::Node::scalar(name), problems);
             return None;
         }
     };

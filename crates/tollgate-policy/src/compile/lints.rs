@@ -29,8 +29,8 @@ mod same_twice;
 mod unbounded_key;
 mod upstream;
 
-use crate::diagnostic::{Place, Problems};
-use crate::document::Document;
+use tollgate_document::{Document, Place, Problems};
+
 use crate::file_format::File;
 use crate::file_format::limit as file_format;
 use crate::file_format::sections::Client;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::diagnostic::{Located, Place, Problems};
+use tollgate_document::{Located, Place, Problems};
+
 use crate::file_format::limit::Limit;
 use crate::limit::MAX_NAME_BYTES;
 use crate::lint::Lint;

@@ -1,7 +1,7 @@
 //! `expect`: the codes of expected warnings.
 
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Node, short};
+use tollgate_document::{Located, Node, Problems, short};
+
 use crate::lint::{Lint, LintScope};
 
 /// Reads `expect` of the file, which accepts every lint.

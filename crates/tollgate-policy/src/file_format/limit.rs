@@ -13,29 +13,36 @@ pub(crate) mod soft;
 mod values;
 mod words;
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use tollgate_core::Span;
+use tollgate_document::{Fields, Kind, Located, Node, Place, Problems, RateText, parse_span};
 
 use cost::CostText;
 pub(super) use values::patterns;
 use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
+#[cfg(feature = "schema")]
+pub(crate) use words::METHODS;
+pub(crate) use words::WORDS;
 use words::{
-    ALIGNS, AMOUNTS, AlgorithmWord, AlignWord, HANGUPS, HANGUPS_ELSEWHERE, HangupWord, MISSING,
-    MISSING_SYNONYMS, MODE_SYNONYMS, MODES, MissingWord, ModeWord, OUTAGE_SYNONYMS, OUTAGES, OutageWord,
+    ALIGNS, AMOUNTS, HANGUPS, HANGUPS_ELSEWHERE, MISSING, MISSING_SYNONYMS, MODE_SYNONYMS, MODES,
+    OUTAGE_SYNONYMS, OUTAGES,
 };
-pub(crate) use words::{METHODS, WORDS};
+#[cfg(feature = "schema")]
+use words::{AlgorithmWord, AlignWord, HangupWord, MissingWord, ModeWord, OutageWord};
 
+#[cfg(feature = "schema")]
 use super::OneOrMany;
 use super::expect;
-use super::rate::{RateText, duration};
+#[cfg(feature = "schema")]
 use super::schema::{
     AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
     HeaderMapSchema, LintSchema, NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
 };
-use super::sections::{DialectWord, dialects};
+#[cfg(feature = "schema")]
+use super::sections::DialectWord;
+use super::sections::dialects;
 use crate::descriptor::DescriptorPattern;
-use crate::diagnostic::{Located, Place, Problems};
-use crate::document::{Fields, Kind, Node};
 use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Soft};
 use crate::lint::Lint;
 use crate::pattern::{HostPattern, PathPattern};
@@ -43,120 +50,120 @@ use crate::settings::Dialect;
 use crate::source::KeySource;
 
 /// The requests that one limit covers, its key, and its amount.
-#[derive(Debug, Default, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug, Default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
 pub(crate) struct Limit {
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub(crate) place: Place,
     /// The words that set the amount, valid or not.
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub(crate) amounts: Vec<Located<&'static str>>,
     /// Whether algorithm or amount were present and invalid. Then their absence is not
     /// reported.
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub(crate) unreadable: bool,
     /// Shown in responses and metrics; derived from endpoint and key when absent.
-    #[schemars(with = "Option<NameSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<NameSchema>"))]
     pub(crate) name: Option<Located<String>>,
     /// Paths: `/exact`, `/users/{id}`, `/files/**`; `*` is any one segment. Default `/**`, everything.
-    #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<EndpointSchema>>"))]
     pub(crate) endpoint: Vec<Located<PathPattern>>,
     /// Paths of its endpoints that it does not cover: `[/healthz, /metrics/**]`. Default none.
-    #[schemars(with = "Option<OneOrMany<EndpointSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<EndpointSchema>>"))]
     pub(crate) except: Vec<Located<PathPattern>>,
     /// Methods. Default all. `GET` covers `HEAD` too.
-    #[schemars(with = "Option<OneOrMany<String>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<String>>"))]
     pub(crate) method: Vec<Located<String>>,
     /// Hosts: `api.example.com` or `*.example.com`. Default all.
-    #[schemars(with = "Option<OneOrMany<String>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<String>>"))]
     pub(crate) host: Vec<Located<HostPattern>>,
     /// Headers that a request must have for the limit to apply: a value, or `"*"` for any.
-    #[schemars(with = "Option<HeaderMapSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<HeaderMapSchema>"))]
     pub(crate) headers: Vec<HeaderMatch>,
     /// Descriptors that a proxy sends, by their entries in order: `plan=gold`, `user` with any
     /// value, `path=/v1/*`. Such a limit covers only descriptors.
-    #[schemars(with = "Option<OneOrMany<EntrySchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<EntrySchema>>"))]
     pub(crate) descriptor: Option<Located<DescriptorPattern>>,
     /// Domains whose descriptors it covers. Default all.
-    #[schemars(with = "Option<OneOrMany<String>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<String>>"))]
     pub(crate) domain: Vec<Located<Box<str>>>,
     /// The maximum number of additional units that an admitted response grants, for a proxy to admit locally.
-    #[schemars(with = "Option<Whole>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Whole>"))]
     pub(crate) quota: Option<Located<u64>>,
     /// The key: one property of a request, or a list of properties that form the key together. For a
     /// limit on descriptors: `descriptor` (all entries, the default), `descriptor:NAME` or `global`.
-    #[schemars(with = "Option<OneOrMany<SourceSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<SourceSchema>>"))]
     pub(crate) by: Vec<Located<KeySource>>,
     /// The handling of requests that lack the key. Default `ip`: they are counted by client address.
-    #[schemars(with = "Option<MissingWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<MissingWord>"))]
     pub(crate) missing: Option<Located<Missing>>,
     /// The amount: `10/minute`, or `1000/minute, burst 200`.
-    #[schemars(with = "Option<RateSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RateSchema>"))]
     pub(crate) bucket: Option<Located<RateText>>,
     /// The same as `bucket`, for algorithms without a bucket.
-    #[schemars(with = "Option<RateSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RateSchema>"))]
     pub(crate) rate: Option<Located<RateText>>,
     /// Several rates that must all hold: `[10/second, 1000/hour]`.
-    #[schemars(with = "Option<Vec<RateSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<RateSchema>>"))]
     pub(crate) windows: Option<Located<Vec<Located<RateText>>>>,
     /// The number of concurrent requests, for `concurrency`.
-    #[schemars(with = "Option<Whole>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Whole>"))]
     pub(crate) slots: Option<Located<u64>>,
     /// The time after which a slot that was never released is free again. Default `60s`.
-    #[schemars(with = "Option<DurationSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     pub(crate) ttl: Option<Located<Span>>,
     /// The handling of a slot whose caller disconnects. Default `hold`: it is held until the service
     /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
-    #[schemars(with = "Option<HangupWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<HangupWord>"))]
     pub(crate) on_hangup: Option<Located<OnHangup>>,
     /// The algorithm. Default `token-bucket`; `concurrency` with `slots`.
-    #[schemars(with = "Option<AlgorithmWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<AlgorithmWord>"))]
     pub(crate) algorithm: Option<Located<Algorithm>>,
     /// The start of fixed windows. Default `epoch`.
-    #[schemars(with = "Option<AlignWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<AlignWord>"))]
     pub(crate) align: Option<Located<Align>>,
     /// The time zone of the calendar, for `align: calendar`. Default `UTC`.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub(crate) timezone: Option<Located<String>>,
     /// The maximum number of parts in which a sliding window is counted, 1 to 64. Default 1, the
     /// estimate from two counters; 7 is nearly as accurate as the log.
-    #[schemars(with = "Option<Whole>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Whole>"))]
     pub(crate) parts: Option<Located<u64>>,
     /// Whether a sliding window never admits more than its rate in any stretch, and refuses
     /// some requests early instead. Uses 16 parts unless `parts` is set. Default `false`.
-    #[schemars(with = "Option<bool>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub(crate) strict: Option<Located<bool>>,
     /// Whether refused requests are charged. Default `false`.
-    #[schemars(with = "Option<bool>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub(crate) count_denied: Option<Located<bool>>,
     /// The cost of a request: a number, `header:NAME` or `body:1KB`. Default 1. For a cost that is known
     /// afterwards, the reservation and the source of the final cost.
-    #[schemars(with = "Option<CostSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CostSchema>"))]
     pub(crate) cost: Option<Located<CostText>>,
     /// Whether the limit refuses. Default `enforce`; `shadow` only counts, `off` disables the limit.
-    #[schemars(with = "Option<ModeWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ModeWord>"))]
     pub(crate) mode: Option<Located<Mode>>,
     /// Amounts by plan: `{pro: "1000/minute", enterprise: unlimited}`.
-    #[schemars(with = "Option<AllowanceMapSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<AllowanceMapSchema>"))]
     pub(crate) plans: Vec<(Located<String>, Located<AllowanceText>)>,
     /// Amounts for single keys: `{key-123: 5000/minute, bad-key: blocked}`.
-    #[schemars(with = "Option<AllowanceMapSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<AllowanceMapSchema>"))]
     pub(crate) overrides: Vec<(Located<String>, Located<AllowanceText>)>,
     /// The behavior while the store does not answer. Default `local`: each node counts on its own.
-    #[schemars(with = "Option<OutageWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OutageWord>"))]
     pub(crate) on_outage: Option<Located<OnOutage>>,
     /// Response formats of other services, for their clients: used when this limit decides.
-    #[schemars(with = "Option<OneOrMany<DialectWord>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<DialectWord>>"))]
     pub(crate) dialects: Vec<Dialect>,
     /// The threshold from which requests are marked, such as `80%`, or also delayed, such as
     /// `{at: 80%, tarpit: 250ms}`.
-    #[schemars(with = "Option<SoftSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<SoftSchema>"))]
     pub(crate) soft: Option<Soft>,
     /// Expected warnings of `tollgate validate` about this limit, by their codes.
-    #[schemars(with = "Option<OneOrMany<LintSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<LintSchema>>"))]
     pub(crate) expect: Vec<Located<Lint>>,
     /// Numbers that are evaluated beside the limit: counted, never enforced.
-    #[schemars(with = "Option<CandidateSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CandidateSchema>"))]
     pub(crate) candidate: Option<Box<Self>>,
 }
 
@@ -262,7 +269,7 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
         rate,
         windows,
         slots,
-        ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", duration, problems)),
+        ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", parse_span, problems)),
         algorithm,
         align: get("align").and_then(|it| it.choice("`align`", &ALIGNS, problems)),
         timezone: get("timezone").and_then(|it| Some(it.word("`timezone`", problems)?.map(str::to_owned))),

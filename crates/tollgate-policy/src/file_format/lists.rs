@@ -1,17 +1,19 @@
 //! `allow` and `deny` as written.
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
+
+use tollgate_document::{Kind, Located, Node, Place, Problems, short};
 
 use super::limit::patterns;
 use super::sections;
-use crate::diagnostic::{Located, Place, Problems};
-use crate::document::{Kind, Node, short};
 use crate::lists::{Condition, ListEntry};
 use crate::net::Net;
 use crate::source::KeySource;
 
 /// Conditions on a request, all of which must hold: `ip`, `endpoint`, `user`, `api_key`, `tenant`,
 /// `header:NAME` and so on, each with a value or a list of values.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[schemars(rename = "ListEntry", transparent)]
 #[allow(dead_code, reason = "only its schema is used")]

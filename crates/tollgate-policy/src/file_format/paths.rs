@@ -1,9 +1,11 @@
 //! The `paths` section: how upstream servers interpret paths.
 
+use tollgate_document::{Document, Kind, Located, Node, Problems, Words};
+
+#[cfg(feature = "schema")]
 use super::sections::word_schema;
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Document, Kind, Node, Words};
 use crate::settings::{PathReading, PathSettings};
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
 pub(crate) const WORDS: Words = Words {
@@ -88,6 +90,7 @@ fn section(node: &Node, problems: &mut Problems) -> Option<PathSettings> {
 }
 
 /// Either one word or a section.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[schemars(untagged, inline)]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -97,6 +100,7 @@ pub(crate) enum PathsSchema {
 }
 
 /// How upstream servers interpret paths.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, inline)]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -113,6 +117,7 @@ pub(crate) struct Paths {
     case: (),
 }
 
+#[cfg(feature = "schema")]
 word_schema! {
     ShortWord: SHORT;
     ReadingWord: READINGS;

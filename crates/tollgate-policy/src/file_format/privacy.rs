@@ -2,30 +2,31 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
+use tollgate_document::{Mistake, Node, Problems, Words};
+
+#[cfg(feature = "schema")]
 use super::sections::word_schema;
-use crate::diagnostic::Problems;
-use crate::document::{Node, Words};
 use crate::key_display::{KeyDisplay, ShownPart};
-use crate::mistake::Mistake;
 use crate::settings::KeyPrivacy;
 
 /// The maximum length of a label in characters: labels appear in columns and sentences.
 const MAX_LABEL_CHARS: usize = 60;
 
 /// How keys appear in responses, records and logs.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
 pub(crate) struct Privacy {
     /// In plain text, as a keyed hash, or truncated. Default `plain`. API keys, cookies and other credentials are never shown in full.
-    #[schemars(with = "Option<PrivacyWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<PrivacyWord>"))]
     keys: Option<KeyPrivacy>,
     /// The visible characters of a redacted key. Default `prefix`.
-    #[schemars(with = "Option<ShownPartWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ShownPartWord>"))]
     show: Option<ShownPart>,
     /// Labels by key: shown before the key wherever it appears.
-    #[schemars(with = "Option<BTreeMap<String, String>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<BTreeMap<String, String>>"))]
     labels: BTreeMap<String, String>,
 }
 
@@ -44,6 +45,7 @@ const KEYS: [(&str, KeyPrivacy); 3] =
 const SHOW: [(&str, ShownPart); 3] =
     [("prefix", ShownPart::Prefix), ("suffix", ShownPart::Suffix), ("both", ShownPart::Both)];
 
+#[cfg(feature = "schema")]
 word_schema! {
     PrivacyWord: KEYS;
     ShownPartWord: SHOW;

@@ -194,8 +194,8 @@ text_schema! {
 
 #[cfg(test)]
 mod tests {
-    use crate::document::Words;
     use crate::file_format::{self, limit, paths, privacy, sections};
+    use tollgate_document::Words;
 
     #[test]
     fn every_word_is_in_the_schema_and_every_word_of_the_schema_is_read() {

@@ -2,27 +2,29 @@
 
 use std::ops::RangeInclusive;
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
+use tollgate_document::{Located, Mistake, Node, Problems, Words};
+
+#[cfg(feature = "schema")]
 use super::OneOrMany;
+#[cfg(feature = "schema")]
 use super::schema::{CredentialSchema, NameSchema, NetSchema, PercentSchema, SourceSchema, Whole};
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Node, Words};
 use crate::identify::{Credential, OnAmbiguous};
-use crate::mistake::Mistake;
 use crate::net::Net;
 use crate::settings::{Dialect, ForwardedHeader, IetfHeaders, XRateLimit};
 use crate::source::KeySource;
 
 /// The source of a caller's plan.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
 pub(crate) struct Plans {
     /// The plan of callers that name no plan.
-    #[schemars(with = "Option<NameSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<NameSchema>"))]
     pub(crate) default: Option<Located<String>>,
     /// The source of the plan, such as `header:X-Plan`. Only for headers that callers cannot forge.
-    #[schemars(with = "Option<SourceSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<SourceSchema>"))]
     pub(crate) from: Option<Located<KeySource>>,
 }
 
@@ -70,21 +72,21 @@ pub(super) fn source(node: &Node, what: &str, problems: &mut Problems) -> Option
 }
 
 /// The places of users, API keys and tenants in a request, unless the server provides them.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
 pub(crate) struct Identify {
     /// The places of the user. Default `header:X-User-Id`.
-    #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<CredentialSchema>>"))]
     pub(crate) user: Option<Vec<Credential>>,
     /// The places of the API key. Default `[header:X-API-Key, bearer]`.
-    #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<CredentialSchema>>"))]
     pub(crate) api_key: Option<Vec<Credential>>,
     /// The places of the tenant. Default `header:X-Tenant-Id`.
-    #[schemars(with = "Option<OneOrMany<CredentialSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<CredentialSchema>>"))]
     pub(crate) tenant: Option<Vec<Credential>>,
     /// The handling of a request that gives several different values for a credential or another
     /// part of a key: counted by client `address`, or answered 400 (`refuse`). Default `address`.
-    #[schemars(with = "Option<AmbiguousWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<AmbiguousWord>"))]
     pub(crate) ambiguous: Option<OnAmbiguous>,
 }
 
@@ -152,20 +154,20 @@ fn credential(node: &Node, problems: &mut Problems) -> Option<Credential> {
 }
 
 /// How the client address is determined.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
 pub(crate) struct Client {
     /// Proxies whose forwarding header is trusted. Default none: the peer is the client.
-    #[schemars(with = "Option<OneOrMany<NetSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<NetSchema>>"))]
     pub(crate) trusted_proxies: Vec<Located<Net>>,
     /// The header that those proxies write. Default `x-forwarded-for`.
-    #[schemars(with = "Option<ForwardedWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ForwardedWord>"))]
     pub(crate) header: Option<ForwardedHeader>,
     /// The number of leading bits of an IPv4 address that identify a client. Default 32.
-    #[schemars(with = "Option<Whole>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Whole>"))]
     pub(crate) ipv4_prefix: Option<u8>,
     /// The number of leading bits of an IPv6 address that identify a client. Default 64, which one customer owns.
-    #[schemars(with = "Option<Whole>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Whole>"))]
     pub(crate) ipv6_prefix: Option<Located<u8>>,
 }
 
@@ -217,23 +219,23 @@ pub(super) fn net(node: &Node, problems: &mut Problems) -> Option<Located<Net>> 
 }
 
 /// The rate limit headers of responses.
-#[derive(Debug, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(deny_unknown_fields))]
 pub(crate) struct Headers {
     /// The format of `X-RateLimit-Reset`. Default `epoch`.
-    #[schemars(with = "Option<XRateLimitWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<XRateLimitWord>"))]
     pub(crate) x_ratelimit: Option<XRateLimit>,
     /// The version of the IETF `RateLimit` headers. Default `draft-11`.
-    #[schemars(with = "Option<IetfWord>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<IetfWord>"))]
     pub(crate) ietf: Option<IetfHeaders>,
     /// The maximum random extension of `Retry-After`, such as `10%`. Default `0%`.
-    #[schemars(with = "Option<PercentSchema>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<PercentSchema>"))]
     pub(crate) retry_after_jitter: Option<u8>,
     /// Response formats of other services, for their clients.
-    #[schemars(with = "Option<OneOrMany<DialectWord>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<DialectWord>>"))]
     pub(crate) dialects: Vec<Dialect>,
     /// The name of the limit that `X-RateLimit-*` describes if it applies; in a list, the first that applies. Default: the rate closest to refusing.
-    #[schemars(with = "Option<OneOrMany<NameSchema>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<NameSchema>>"))]
     pub(crate) describe: Vec<Located<String>>,
 }
 
@@ -322,6 +324,7 @@ pub(super) fn percent(
 }
 
 /// Implements the schema of a choice from the table that the reader uses.
+#[cfg(feature = "schema")]
 macro_rules! word_schema {
     ($($name:ident: $table:expr;)*) => {$(
         pub(crate) struct $name;
@@ -342,8 +345,10 @@ macro_rules! word_schema {
         }
     )*};
 }
+#[cfg(feature = "schema")]
 pub(super) use word_schema;
 
+#[cfg(feature = "schema")]
 word_schema! {
     AmbiguousWord: AMBIGUOUS;
     ForwardedWord: FORWARDED;

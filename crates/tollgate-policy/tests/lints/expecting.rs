@@ -1,6 +1,6 @@
 //! Expected warnings.
 
-use tollgate_policy::{Lint, Policy};
+use tollgate_policy::{Lint, Policy, format_words};
 
 use super::codes;
 
@@ -80,10 +80,10 @@ fn a_warning_shows_its_code() {
     let policy = Policy::parse(&format!("limits: [{{{FIXED}}}]")).unwrap();
     let said = policy.warnings().render("p.yaml");
     assert!(said.starts_with("warning[fixed-window-alone]: a fixed window"), "{said}");
-    let said = policy.warnings().brief("p.yaml");
+    let said = policy.warnings().brief("p.yaml", format_words());
     assert!(said.starts_with("p.yaml:1:47: warning[fixed-window-alone]: a fixed window"), "{said}");
     let [told] = &policy.warnings().views("p.yaml")[..] else { panic!("{said}") };
-    assert_eq!((told.code, told.at), (Some(Lint::FixedWindowAlone), Some((1, 47))));
+    assert_eq!((told.code, told.at), (Some(Lint::FixedWindowAlone.code()), Some((1, 47))));
     assert!(told.message.starts_with("a fixed window") && told.file == "p.yaml", "{told:?}");
 }
 

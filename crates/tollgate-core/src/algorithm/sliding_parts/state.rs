@@ -7,6 +7,9 @@
 //! newest unit; no part is empty, and a part of a single unit begins where it ends.
 //! [`SlidingPartsState::new`] refuses everything else.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use crate::time::Timestamp;
 
 /// The state of a sliding window in parts: eight bytes, and eight for each part.

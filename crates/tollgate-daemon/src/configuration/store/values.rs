@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tollgate::Span;
-use tollgate::policy::{Node, Problems};
+use tollgate_document::{Node, Problems};
 
 /// The maximum length of the prefix, which is part of every key.
 const MAX_PREFIX_BYTES: usize = 32;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::thread;
 
 use tokio::sync::oneshot;
-use tollgate::policy::{Document, Problems};
 use tollgate::{Call, Limiter, Policy, SharedLimiter};
+use tollgate_document::{Document, Problems};
 use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_http::Tarpit;
 use tollgate_net::{Drain, Drainer, Sockets};

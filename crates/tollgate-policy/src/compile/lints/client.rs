@@ -1,6 +1,7 @@
 //! Lints on trusted proxies, and on IPv6 prefixes that give one customer many addresses.
 
-use crate::diagnostic::Problems;
+use tollgate_document::Problems;
+
 use crate::file_format::sections::Client;
 use crate::lint::Lint;
 

@@ -1,7 +1,7 @@
 //! Lints on descriptor entries that proxies probably never send, and on quotas that expire unused.
 
-use crate::diagnostic::Problems;
-use crate::document::short;
+use tollgate_document::{Problems, short};
+
 use crate::file_format::limit::Limit;
 use crate::lint::Lint;
 

@@ -1,7 +1,8 @@
 //! Lints on redundant endpoints, and on limits that no request matches.
 
+use tollgate_document::Problems;
+
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
-use crate::diagnostic::Problems;
 use crate::file_format::File;
 use crate::file_format::lists::Entry;
 use crate::limit::HeaderMatch;

@@ -5,7 +5,8 @@
 
 use std::collections::HashSet;
 
-use crate::diagnostic::{Diagnostic, Located, Severity};
+use tollgate_document::{Diagnostic, Located, Severity};
+
 use crate::file_format::File;
 use crate::file_format::limit::Limit;
 use crate::lint::{Lint, LintScope};
@@ -25,7 +26,8 @@ pub(super) fn unexpected(
     for warning in warnings {
         let before = limits.partition_point(|limit| limit.place <= warning.place);
         let limit = before.checked_sub(1).map(|at| limits[at]);
-        let words = warning.code.map(|code| expected(file, limit, code)).unwrap_or_default();
+        let words =
+            warning.code.and_then(Lint::find).map(|lint| expected(file, limit, lint)).unwrap_or_default();
         if words.is_empty() {
             left.push(warning);
         }
@@ -39,7 +41,7 @@ pub(super) fn unexpected(
     for word in words.filter(|word| !met.contains(&word.place)) {
         let message = format!("`{}` is expected, but there is no such warning", word.value);
         let mut unused = Diagnostic::new(Severity::Warning, word.place, message);
-        unused.code = Some(Lint::UnusedExpect);
+        unused.code = Some(Lint::UnusedExpect.code());
         unused.label("no warning matches it").help("remove the word");
         left.push(unused);
     }

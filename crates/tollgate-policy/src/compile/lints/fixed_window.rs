@@ -4,11 +4,11 @@
 //! no more. A short and a long window that belong together are both bounded.
 
 use tollgate_core::{Quota, Rule};
+use tollgate_document::{Located, Problems};
 
 use super::cover::{counts_together, covers};
 use super::promise::{is_slower, pace};
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
-use crate::diagnostic::{Located, Problems};
 use crate::file_format::limit::{Algorithm, Align};
 use crate::lint::Lint;
 

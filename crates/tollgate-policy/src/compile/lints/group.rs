@@ -2,7 +2,7 @@
 //!
 //! An imported policy may have hundreds of similar limits.
 
-use crate::diagnostic::Diagnostic;
+use tollgate_document::Diagnostic;
 
 /// The maximum number of different warnings of one kind that are reported separately.
 const MAX_SEPARATE: usize = 3;
@@ -16,7 +16,7 @@ pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
         let alike = out.iter().filter(|it| it.code == warning.code).count();
         let first = out
             .iter_mut()
-            .find(|it| it.code == warning.code && (alike >= MAX_SEPARATE || it.same_words(&warning)));
+            .find(|it| it.code == warning.code && (alike >= MAX_SEPARATE || have_same_words(it, &warning)));
         match first {
             Some(first) if warning.code.is_some() => first.others.push(warning.place),
             _ => out.push(warning),
@@ -42,11 +42,9 @@ pub(super) fn grouped(mut warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     out
 }
 
-impl Diagnostic {
-    /// Whether both warnings have the same text.
-    fn same_words(&self, other: &Self) -> bool {
-        (&self.message, &self.label, &self.help) == (&other.message, &other.label, &other.help)
-            && self.related.is_empty()
-            && other.related.is_empty()
-    }
+/// Whether two warnings have the same text.
+fn have_same_words(one: &Diagnostic, other: &Diagnostic) -> bool {
+    (&one.message, &one.label, &one.help) == (&other.message, &other.label, &other.help)
+        && one.related.is_empty()
+        && other.related.is_empty()
 }

@@ -1,6 +1,7 @@
 //! `missing` on a limit whose key is always present.
 
-use crate::diagnostic::Problems;
+use tollgate_document::Problems;
+
 use crate::file_format::limit::Limit;
 use crate::lint::Lint;
 use crate::source::KeySource;

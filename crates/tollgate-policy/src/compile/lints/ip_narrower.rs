@@ -4,11 +4,11 @@
 //! refuses them for the requests of others, long before they reach their own limit.
 
 use tollgate_core::{Rule, Span};
+use tollgate_document::Problems;
 
 use super::cover::covers;
 use super::promise::{about, is_slower, longest};
 use super::{LintedLimit, pairs};
-use crate::diagnostic::Problems;
 use crate::limit::Allowance;
 use crate::lint::Lint;
 use crate::source::KeySource;

@@ -1,6 +1,7 @@
 //! Entries of `allow` and `deny` that match every caller, or any caller that forges a value.
 
-use crate::diagnostic::Problems;
+use tollgate_document::Problems;
+
 use crate::file_format::File;
 use crate::file_format::lists::Entry;
 use crate::lint::Lint;

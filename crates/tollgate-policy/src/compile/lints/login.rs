@@ -7,10 +7,11 @@
 
 use std::collections::HashSet;
 
+use tollgate_document::{Place, Problems};
+
 use super::cover::covers_sites;
 use super::promise::a_second;
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
-use crate::diagnostic::{Place, Problems};
 use crate::lint::Lint;
 use crate::pattern::{PathPattern, Segment};
 use crate::source::KeySource;

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use tollgate_core::Rule;
+use tollgate_document::Problems;
 
 use super::cover::{counts_together, covers};
 use super::promise::fires_first;
 use super::{LintedLimit, pairs};
 use crate::cost::Cost;
-use crate::diagnostic::Problems;
 use crate::limit::{Allowance, Limit, Missing};
 use crate::lint::Lint;
 

@@ -1,6 +1,7 @@
 //! Lints on the plan of callers that name no plan.
 
-use crate::diagnostic::Problems;
+use tollgate_document::Problems;
+
 use crate::file_format::File;
 use crate::file_format::limit::AllowanceText;
 use crate::lint::Lint;

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tollgate_document::Problems;
+
 use super::LintedLimit;
-use crate::diagnostic::Problems;
 use crate::lint::Lint;
 
 /// Reports pairs. `idle` are the indices of limits that were reported never to fire, which is

@@ -1,9 +1,10 @@
 //! A key that callers can forge, without a second limit on a key that they cannot forge.
 
+use tollgate_document::Problems;
+
 use super::cover::covers;
 use super::promise::a_second;
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
-use crate::diagnostic::Problems;
 use crate::limit::{Limit, Missing};
 use crate::lint::Lint;
 use crate::source::KeySource;

@@ -3,14 +3,12 @@
 //! The gateway reads the section and reports its mistakes.
 
 use tollgate_core::{Quota, Rate, Rule};
+use tollgate_document::{Document, Located, Problems, RateText};
 
 use super::cover::{counts_together, covers};
 use super::promise::{at_once, pace};
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
 use crate::cost::Cost;
-use crate::diagnostic::{Located, Problems};
-use crate::document::Document;
-use crate::file_format::rate::RateText;
 use crate::key::Key;
 use crate::limit::Allowance;
 use crate::lint::Lint;

@@ -4,9 +4,9 @@
 //! limit: two limits that count different things cannot be
 //! compared request by request.
 
+use tollgate_document::{Kind, Located, Node, Problems, Words};
+
 use super::{Algorithm, Limit, RateText, how_much, words};
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Kind, Node, Words};
 use crate::limit::Mode;
 
 pub(crate) const WORDS: Words = Words {

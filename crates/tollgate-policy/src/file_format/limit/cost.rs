@@ -4,15 +4,13 @@
 use std::num::NonZeroU64;
 
 use tollgate_core::Span;
+use tollgate_document::{
+    Kind, Located, Mistake, Node, Problems, Words, byte_count, nearest, parse_span, short, whole_number,
+};
 
-use super::super::rate::duration;
 use super::values::parsed;
 use crate::cost::{Cost, Settle};
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Kind, Node, Words, byte_count, short, whole_number};
-use crate::mistake::Mistake;
 use crate::source::header_name;
-use crate::suggest::nearest;
 
 pub(crate) const WORDS: Words = Words {
     section: "`cost`",
@@ -41,7 +39,7 @@ pub(crate) struct CostText {
 }
 
 const COSTS: &str = "a whole number, `header:NAME` or `body:1KB`";
-const SETTLES: &str = "it can be response:NAME (a header of the response), json:NAME.NAME (a number in its JSON) or time:10ms (its duration)";
+const SETTLES: &str = "it can be response:NAME (a header of the response), json:NAME.NAME (a number in its JSON) or time:10ms (its parse_span)";
 /// The maximum depth of a JSON path to a cost.
 const MAX_MEMBERS: usize = 16;
 const MAX_MEMBER_BYTES: usize = 64;
@@ -184,7 +182,7 @@ fn time(text: &str) -> Result<Span, Mistake> {
     let is_zero = unit != text && !unit.starts_with(|it: char| it.is_ascii_digit());
     let wrong =
         |message: String, label: &str| Err(Mistake::new(message).at(0..text.len()).label(label).help(help));
-    match duration(text) {
+    match parse_span(text) {
         Ok(each) if each <= MAX_SETTLE_TIME => Ok(each),
         Ok(_) => wrong(format!("`{}` is too long to count a cost by", short(text)), "at most 1h"),
         Err(_) if is_zero => wrong(format!("`{}` is zero", short(text)), "at least 1ms"),

@@ -1,10 +1,9 @@
 //! The descriptors of a limit, and words that only such a limit has: `descriptor`, `domain`, `quota`.
 
-use super::super::rate::RateText;
+use tollgate_document::{Entry, Fields, Kind, Located, Node, Problems, RateText, short, whole_number};
+
 use super::values::parsed;
 use crate::descriptor::{DescriptorPattern, EntryPattern, MAX_ENTRIES, domain};
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
 use crate::source::KeySource;
 
 /// Words that select requests and conflict with `descriptor`.

@@ -1,11 +1,10 @@
 //! The threshold below a limit: `soft: 80%`, or `soft: {at: 80%, tarpit: 250ms}`.
 
 use tollgate_core::Span;
+use tollgate_document::{Kind, Node, Problems, Words};
 
 use super::super::sections::percent;
-use crate::diagnostic::Problems;
-use crate::document::{Kind, Node, Words};
-use crate::limit::Soft;
+use crate::limit::{MAX_TARPIT, Soft};
 
 pub(crate) const WORDS: Words = Words {
     section: "`soft`",
@@ -19,9 +18,6 @@ pub(crate) const WORDS: Words = Words {
         ("sleep", "tarpit"),
     ],
 };
-
-/// The maximum delay. A caller that waits longer gives up and retries.
-pub(crate) const MAX_TARPIT: Span = Span::from_secs(10);
 
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Soft> {
     if !matches!(node.kind, Kind::Map(_)) {

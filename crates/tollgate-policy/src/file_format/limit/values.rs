@@ -1,14 +1,14 @@
 //! The values of a limit, each read from its node.
 
-use super::super::rate::RateText;
+use tollgate_document::{
+    Entry, Fields, Kind, Located, Mistake, Node, Problems, RateText, short, whole_number,
+};
+
 use super::super::sections::source;
 use super::words::{ALGORITHMS, METHODS};
 use super::{Algorithm, AllowanceText};
-use crate::diagnostic::{Located, Problems};
-use crate::document::{Entry, Fields, Kind, Node, short, whole_number};
 use crate::limit::{HeaderMatch, MAX_NAME_BYTES, is_in_limit_name, is_limit_name};
 use crate::lint::Lint;
-use crate::mistake::Mistake;
 use crate::pattern::PathPattern;
 use crate::source::{KeySource, header_name, is_token};
 
@@ -106,7 +106,7 @@ pub(super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<Str
             node.place,
             format!("`{}` is not a common method", short(&upper)),
         );
-        if let Some(meant) = crate::suggest::nearest(&upper, METHODS) {
+        if let Some(meant) = tollgate_document::nearest(&upper, METHODS) {
             problem.label(format!("did you mean `{meant}`?"));
         }
     }
@@ -212,7 +212,7 @@ pub(super) fn algorithm(node: &Node, problems: &mut Problems) -> Option<Located<
         "fixed" => Some("fixed-window"),
         "sliding" => Some("sliding-window"),
         "log" => Some("sliding-log"),
-        other => crate::suggest::nearest(other, names()),
+        other => tollgate_document::nearest(other, names()),
     };
     let problem = problems.error(node.place, format!("unknown algorithm `{}`", short(word.value)));
     if let Some(meant) = meant {
@@ -246,7 +246,7 @@ pub(super) fn allowance(node: &Node, name: &str, problems: &mut Problems) -> Opt
         number if whole_number(number).is_some() => AllowanceText::Slots(whole_number(number)?),
         other if other.chars().all(|char| char.is_ascii_alphabetic()) => {
             let problem = problems.error(node.place, format!("{what} cannot be {}", node.describe()));
-            if let Some(meant) = crate::suggest::nearest(other, ["unlimited", "blocked"]) {
+            if let Some(meant) = tollgate_document::nearest(other, ["unlimited", "blocked"]) {
                 problem.label(format!("did you mean `{meant}`?"));
             }
             problem.help("it can be a rate such as 1000/minute, `unlimited` or `blocked`");

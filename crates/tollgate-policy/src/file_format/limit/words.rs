@@ -1,10 +1,13 @@
 //! The words of a limit: its own, those of its choices, and their names in other tools.
 
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
+use tollgate_document::Words;
+
+#[cfg(feature = "schema")]
 use super::super::sections::word_schema;
 use super::{Algorithm, Align};
-use crate::document::Words;
 use crate::limit::{Missing, Mode, OnHangup, OnOutage};
 
 pub(crate) const WORDS: Words = Words {
@@ -172,6 +175,7 @@ pub(crate) const METHODS: [&str; 19] = [
     "PURGE",
 ];
 
+#[cfg(feature = "schema")]
 word_schema! {
     AlgorithmWord: ALGORITHMS;
     AlignWord: ALIGNS;

@@ -13,28 +13,39 @@ use crate::document::{short, whole_number};
 use crate::mistake::Mistake;
 use crate::suggest::nearest;
 
-/// A rate as written.
+/// A rate as written: `1000/minute, burst 200`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RateText {
-    pub(crate) count: u64,
-    pub(crate) times: u64,
-    pub(crate) unit: Unit,
-    pub(crate) burst: Option<u64>,
+pub struct RateText {
+    /// The number before the `/`.
+    pub count: u64,
+    /// The number of units after the `/`.
+    pub times: u64,
+    /// The unit of time.
+    pub unit: Unit,
+    /// The number after `burst`.
+    pub burst: Option<u64>,
     /// The bytes of `burst N`, for messages.
-    pub(crate) burst_at: Range<usize>,
+    pub burst_at: Range<usize>,
     /// The place of those bytes, once it is known.
-    pub(crate) burst_place: Place,
+    pub burst_place: Place,
 }
 
-/// A unit of time.
+/// A unit of time in a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
+    /// 1 ms.
     Millisecond,
+    /// 1,000 ms.
     Second,
+    /// 60 seconds.
     Minute,
+    /// 60 minutes.
     Hour,
+    /// 24 hours.
     Day,
+    /// 7 days.
     Week,
+    /// 30 days, or a month of the calendar in aligned windows.
     Month,
 }
 
@@ -70,12 +81,13 @@ const UNIT_WORDS: &str =
     "the units are ms, second, minute, hour, day, week and month; s, m, h, d and w for short";
 
 /// Returns the words of rates and lengths of time.
-pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+pub fn rate_words() -> impl Iterator<Item = &'static str> {
     UNITS.iter().map(|(unit, _)| *unit).chain(["burst"])
 }
 
 impl RateText {
-    pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
+    /// Parses a rate, or returns the mistake in the text.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
         if let Some(mistake) = foreign_form(text).or_else(|| fraction(text)) {
             return Err(mistake);
         }
@@ -90,12 +102,12 @@ impl RateText {
     }
 
     /// Returns the rate. A month outside of calendars has 30 days.
-    pub(crate) fn rate(&self) -> Rate {
+    pub fn rate(&self) -> Rate {
         Rate::new(self.count, self.unit.times(self.times))
     }
 
     /// Returns the calendar unit of this rate, if it has one.
-    pub(crate) fn calendar_unit(&self) -> Option<CalendarUnit> {
+    pub fn calendar_unit(&self) -> Option<CalendarUnit> {
         match self.unit {
             _ if self.times != 1 => None,
             Unit::Hour => Some(CalendarUnit::Hour),
@@ -135,8 +147,8 @@ impl Unit {
     }
 }
 
-/// Parses `30s`, `5 minutes`, `500ms`.
-pub(crate) fn duration(text: &str) -> Result<Span, Mistake> {
+/// Parses a length of time: `30s`, `5 minutes`, `500ms`.
+pub fn parse_span(text: &str) -> Result<Span, Mistake> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();
     if digits == 0 || digits == text.len() {
         let meant = if digits == 0 { "30s".to_owned() } else { format!("{text}s") };
@@ -374,7 +386,7 @@ mod tests {
             ["/", ",", "1/", "/s", "é/é, é", "1/s,", "1/s, burst", "1e99/s", "k/s", "1e/s", "9 per", " / , "]
         {
             assert!(RateText::parse(text).is_err(), "{text}");
-            assert!(duration(text).is_err(), "{text}");
+            assert!(parse_span(text).is_err(), "{text}");
         }
     }
 }

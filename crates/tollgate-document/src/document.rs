@@ -9,31 +9,37 @@
 //! duplicate keys. [`Document::parse_expanded`] reads other formats that have aliases and merge
 //! keys, and expands them within bounds (`references`).
 //!
-//! `file_format` interprets the sections of the policy, and the server interprets its own
-//! sections, both with the methods of [`Node`].
+//! Readers of a format interpret its sections with the methods of [`Node`].
 
 mod node;
+#[cfg(feature = "yaml")]
 mod overlay;
+#[cfg(feature = "yaml")]
 mod reader;
+#[cfg(feature = "yaml")]
 mod references;
+#[cfg(feature = "yaml")]
 mod syntax;
 
-pub use node::{Fields, Words};
-pub(crate) use node::{byte_count, short, whole_number};
+pub use node::{Fields, Words, byte_count, short, whole_number};
+#[cfg(feature = "yaml")]
 pub use overlay::Setting;
-pub(crate) use references::References;
+#[cfg(feature = "yaml")]
+use references::References;
 
-use crate::diagnostic::{Diagnostics, Located, Place, Problems, Sources};
+#[cfg(feature = "yaml")]
+use crate::diagnostic::{Diagnostics, Problems};
+use crate::diagnostic::{Located, Place, Sources};
 
 /// A YAML file as a tree with places.
 ///
 /// ```
-/// # use tollgate_policy::Document;
+/// # use tollgate_document::Document;
 /// let doc = Document::parse("listen:\n  api: off\n")?;
 /// let api = doc.root().get("listen").and_then(|listen| listen.get("api")).unwrap();
 /// assert_eq!((api.text(), api.place.line, api.place.column), (Some("off"), 2, 8));
 /// assert!(Document::parse("a: 1\na: 2\n").is_err());
-/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// # Ok::<(), tollgate_document::Diagnostics>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -78,13 +84,14 @@ pub struct Entry {
 }
 
 impl Node {
-    /// Converts a name into a node, for functions that read nodes.
-    pub(crate) fn scalar(name: &Located<String>) -> Self {
+    /// Converts the name of an entry into a node, for functions that read nodes.
+    pub fn scalar(name: &Located<String>) -> Self {
         let quoted = name.value.chars().count() != name.place.width as usize;
         Self { place: name.place, kind: Kind::Scalar { text: name.value.clone(), quoted } }
     }
 }
 
+#[cfg(feature = "yaml")]
 impl Document {
     /// Parses YAML, or returns all syntax errors.
     pub fn parse(text: &str) -> Result<Self, Diagnostics> {
@@ -95,14 +102,14 @@ impl Document {
     /// within bounds.
     ///
     /// ```
-    /// # use tollgate_policy::Document;
+    /// # use tollgate_document::Document;
     /// let text = "a: &few {unit: day, count: 5}\nb: {<<: *few, count: 6}\n";
     /// let doc = Document::parse_expanded(text)?;
     /// let b = doc.root().get("b").unwrap();
     /// assert_eq!(b.get("unit").and_then(|it| it.text()), Some("day"));
     /// assert_eq!(b.get("count").and_then(|it| it.text()), Some("6"));
     /// assert!(Document::parse(text).is_err());
-    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// # Ok::<(), tollgate_document::Diagnostics>(())
     /// ```
     pub fn parse_expanded(text: &str) -> Result<Self, Diagnostics> {
         Self::parse_with(text, References::Expanded)
@@ -116,9 +123,19 @@ impl Document {
         }
     }
 
-    /// Reads a tree. It may come with problems after which reading can continue, so that
-    /// they are reported together with those of later steps.
-    pub(crate) fn read(text: &str, references: References) -> (Option<Node>, Problems, Sources) {
+    /// Parses YAML and returns the document with the problems after which reading can continue,
+    /// such as a name that is written twice. The caller adds its own problems and reports all of them
+    /// together. Returns an error if no tree can be built.
+    pub fn parse_partial(text: &str) -> Result<(Self, Problems), Diagnostics> {
+        let (root, problems, sources) = Self::read(text, References::Refused);
+        match root {
+            Some(root) => Ok((Self { root, sources }, problems)),
+            None => Err(problems.about(&sources)),
+        }
+    }
+
+    /// Reads a tree, and the problems after which reading can continue.
+    fn read(text: &str, references: References) -> (Option<Node>, Problems, Sources) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut problems = Problems::default();
         let root = reader::read(text, references, &mut problems);
@@ -126,12 +143,10 @@ impl Document {
         let kept = if root.is_none() && text.len() > reader::MAX_FILE_BYTES { "" } else { text };
         (root, problems, Sources::file(kept))
     }
+}
 
-    pub(crate) const fn new(root: Node, sources: Sources) -> Self {
-        Self { root, sources }
-    }
-
-    /// Returns the root node, which is a map in any valid policy.
+impl Document {
+    /// Returns the root node, which is a map in most files.
     pub const fn root(&self) -> &Node {
         &self.root
     }

@@ -313,20 +313,22 @@ fn no_port(text: &str) -> Option<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use crate::{Document, Problems};
 
     /// Returns the displayed last line of a file, for a diagnostic that points into it.
     fn shown(text: &str) -> (String, String) {
         let Ok(document) = Document::parse(text) else {
             let wrong = Document::parse(text).unwrap_err();
-            return (wrong.render("p.yaml"), wrong.brief("p.yaml"));
+            return (wrong.render("p.yaml"), wrong.brief("p.yaml", &HashSet::new()));
         };
         let (mut problems, mut place) = (Problems::default(), document.root().place);
         place.line = u32::try_from(text.lines().count()).unwrap();
         place.column = 1;
         problems.error(place, "wrong");
         let found = problems.into_diagnostics(&document);
-        (found.render("p.yaml"), found.brief("p.yaml"))
+        (found.render("p.yaml"), found.brief("p.yaml", &HashSet::new()))
     }
 
     #[test]

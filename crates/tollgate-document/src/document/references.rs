@@ -19,7 +19,7 @@ const MAX_COPIED_BYTES: usize = 32 << 20;
 
 /// Whether a file may contain aliases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum References {
+pub(super) enum References {
     /// Aliases are refused, so that each mistake has one place.
     Refused,
     /// Aliases are expanded, and `<<` in a map merges the entries of another map.

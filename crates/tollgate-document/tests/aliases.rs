@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tollgate_policy::{Document, Kind, Node};
+use tollgate_document::{Document, Kind, Node};
 
 /// Formats a node in one line, for comparison.
 fn shown(node: &Node) -> String {

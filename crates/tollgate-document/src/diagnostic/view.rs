@@ -3,15 +3,14 @@
 use super::excerpt::printable;
 use super::store::said;
 use super::{Diagnostic, Severity, Source, Sources};
-use crate::lint::Lint;
 
 /// A diagnostic without passwords and control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnosticView {
     /// The severity.
     pub severity: Severity,
-    /// The lint of a warning.
-    pub code: Option<Lint>,
+    /// The stable code of a warning.
+    pub code: Option<&'static str>,
     /// The file, or the name of the argument.
     pub file: String,
     /// Line and column, counted from one; `None` outside of files.

@@ -22,7 +22,7 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
 }
 
 /// Formats a list for help texts: `a, b and c`.
-pub(crate) fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+pub fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<_> = words.into_iter().collect();
     match words.split_last() {
         None => String::new(),
@@ -37,7 +37,7 @@ const MAX_LISTED: usize = 8;
 /// Returns a hint for an unknown name: the nearest known name, or the list of known names.
 ///
 /// ```
-/// # use tollgate_policy::hint;
+/// # use tollgate_document::hint;
 /// let known = ["search", "login"];
 /// assert_eq!(hint("serach", "limits", known), "did you mean `search`?");
 /// assert_eq!(hint("typo", "limits", known), "the limits are `search` and `login`");

@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Located, Place, Problems, redacted};
-use crate::file_format::rate::{RateText, duration};
+use crate::rate::{RateText, parse_span};
 use crate::suggest::{listed, nearest};
 use tollgate_core::{Rate, Span};
 
@@ -219,7 +219,7 @@ impl Node {
         problems: &mut Problems,
     ) -> Option<Located<Span>> {
         let word = self.word(what, problems)?;
-        match duration(word.value) {
+        match parse_span(word.value) {
             Ok(span) if range.contains(&span) => return Some(word.map(|_| span)),
             Ok(_) => {
                 self.is_not(&format!("{what} is between {} and {}", range.start(), range.end()), problems);
@@ -318,8 +318,8 @@ impl Node {
     }
 }
 
-/// Parses digits with `_` between them.
-pub(crate) fn whole_number(text: &str) -> Option<u64> {
+/// Parses digits with `_` between them: `1_000_000`.
+pub fn whole_number(text: &str) -> Option<u64> {
     let apart = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
     let digits = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
     if text.is_empty() || !apart || !digits {
@@ -329,7 +329,7 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
 }
 
 /// Parses a whole number with `B`, `KiB`, `MiB` or `GiB`, in any case, or without a unit.
-pub(crate) fn byte_count(text: &str) -> Option<u64> {
+pub fn byte_count(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic() || it == ' ');
     let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -354,7 +354,7 @@ fn burst_cut_off(entries: &[Entry], at: usize) -> Option<String> {
 }
 
 /// Shortens a text for a message and hides passwords in it.
-pub(crate) fn short(text: &str) -> String {
+pub fn short(text: &str) -> String {
     // Hides before cutting: a password without its `@` is not recognized.
     let text = redacted(text);
     if text.chars().count() <= 60 {

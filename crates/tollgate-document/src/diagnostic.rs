@@ -17,14 +17,13 @@ mod view;
 use std::collections::HashSet;
 use std::fmt;
 
+#[cfg(feature = "yaml")]
 pub(crate) use excerpt::source_line;
 pub use passwords::redacted;
 pub(crate) use sources::{Source, Sources};
 pub use view::DiagnosticView;
 
-use crate::lint::Lint;
-
-/// The maximum number of reported diagnostics. A file with more is probably not a policy.
+/// The maximum number of reported diagnostics. A file with more is probably of another format.
 const MAX_REPORTED: usize = 100;
 /// The maximum number of diagnostics kept before sorting: a file of a million mistakes
 /// must not use gigabytes of memory.
@@ -93,8 +92,8 @@ pub enum Severity {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The lint. Every warning has one, and no error has one.
-    pub code: Option<Lint>,
+    /// The stable code of a warning, such as `never-fires`. Errors have none.
+    pub code: Option<&'static str>,
     /// The message, in one line.
     pub message: String,
     /// The place of the mistake.
@@ -155,12 +154,12 @@ impl Diagnostic {
 /// Collects diagnostics while a file is read.
 ///
 /// ```
-/// # use tollgate_policy::{Document, Problems};
+/// # use tollgate_document::{Document, Problems};
 /// let doc = Document::parse("listen: 8080\n")?;
 /// let mut problems = Problems::default();
 /// problems.error(doc.root().place, "no limits").help("add a `limits` section");
 /// assert_eq!(problems.into_diagnostics(&doc).len(), 1);
-/// # Ok::<(), tollgate_policy::Diagnostics>(())
+/// # Ok::<(), tollgate_document::Diagnostics>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Problems {
@@ -177,9 +176,17 @@ impl Problems {
         self.push(Diagnostic::new(Severity::Error, place, message))
     }
 
-    /// Adds a warning. Label and help can be set on the result.
-    pub fn warning(&mut self, code: Lint, place: Place, message: impl Into<String>) -> &mut Diagnostic {
-        self.push(Diagnostic { code: Some(code), ..Diagnostic::new(Severity::Warning, place, message) })
+    /// Adds a warning with a stable code. Label and help can be set on the result.
+    pub fn warning(
+        &mut self,
+        code: impl Into<&'static str>,
+        place: Place,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.push(Diagnostic {
+            code: Some(code.into()),
+            ..Diagnostic::new(Severity::Warning, place, message)
+        })
     }
 
     /// Adds a diagnostic.
@@ -202,7 +209,7 @@ impl Problems {
     }
 
     /// Removes and returns the warnings found so far, to be filtered as a whole.
-    pub(crate) fn take_warnings(&mut self) -> Vec<Diagnostic> {
+    pub fn take_warnings(&mut self) -> Vec<Diagnostic> {
         let (warnings, others) =
             std::mem::take(&mut self.found).into_iter().partition(|it| it.severity == Severity::Warning);
         self.found = others;
@@ -210,7 +217,8 @@ impl Problems {
     }
 
     /// Keeps the errors only: warnings are reported once the errors are fixed.
-    pub(crate) fn errors(mut self) -> Self {
+    #[must_use]
+    pub fn errors(mut self) -> Self {
         self.found.retain(|it| it.severity == Severity::Error);
         self.left_out.1 = 0;
         self
@@ -251,10 +259,10 @@ impl Problems {
 /// All diagnostics of one file, in file order.
 ///
 /// ```
-/// # use tollgate_policy::Policy;
-/// let wrong = Policy::parse("limits:\n  - by: ip\n    bucket: 10/minuet\n").unwrap_err();
-/// assert_eq!((wrong[0].place.line, wrong[0].place.column), (3, 16));
-/// assert!(wrong.render("policy.yaml").contains("did you mean `minute`?"));
+/// # use tollgate_document::Document;
+/// let wrong = Document::parse("limits:\n  - by: ip\n    by: user\n").unwrap_err();
+/// assert_eq!((wrong[0].place.line, wrong[0].place.column), (3, 5));
+/// assert!(wrong.render("policy.yaml").contains("`by` is written twice"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
@@ -271,9 +279,9 @@ impl Diagnostics {
         self
     }
 
-    /// Removes warnings that are expected.
+    /// Removes the warnings with an expected code.
     #[must_use]
-    pub fn without(mut self, expected: impl Fn(Lint) -> bool) -> Self {
+    pub fn without(mut self, expected: impl Fn(&str) -> bool) -> Self {
         self.items.retain(|it| !it.code.is_some_and(&expected));
         self
     }
@@ -305,8 +313,11 @@ impl Diagnostics {
 
     /// Renders one line per diagnostic, without lines of the file and with shortened quotes from
     /// it, for readers who may know that something is wrong but may not see the file.
-    pub fn brief(&self, file: &str) -> String {
-        let (brief, mut out) = (brief::Brief::new(&self.sources), String::new());
+    ///
+    /// `words` are the words of the format, which are shown in full; any other text of the file may be
+    /// a secret.
+    pub fn brief(&self, file: &str, words: &HashSet<String>) -> String {
+        let (brief, mut out) = (brief::Brief::new(&self.sources, words), String::new());
         self.items.iter().for_each(|item| brief.render(item, &self.sources, file, &mut out));
         if self.left_out > 0 {
             out.extend(["and ", &self.left_out.to_string(), " more\n"]);
