@@ -13,10 +13,10 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, RuleId};
-use tollgate_store::{Answer, Check};
+use tollgate_store::{AdjustmentId, Answer, Check};
 
 use crate::failure::Failure;
-use crate::names::write_name;
+use crate::names::{marker_name, write_name};
 
 /// The maximum number of keys in a call: the stack of a script holds some thousands.
 const MAX_BATCH_KEYS: usize = 1_000;
@@ -37,6 +37,8 @@ pub(crate) struct BatchBuilder {
     /// The names of the keys, concatenated.
     names: Vec<u8>,
     ends: Vec<usize>,
+    /// The names of the markers of changes with an id; they follow the names of the keys.
+    markers: Vec<Vec<u8>>,
     pub(crate) items: Vec<Item>,
     /// The waiters of each item.
     pub(crate) waiters: Waiters,
@@ -74,6 +76,8 @@ pub(crate) enum Item {
         key: usize,
         /// The change.
         adjustment: Adjustment,
+        /// The index of its marker, if it is applied once.
+        marker: Option<usize>,
     },
 }
 
@@ -131,12 +135,23 @@ pub(crate) struct DecisionReply {
 impl BatchBuilder {
     /// Whether the batch should not grow further.
     pub(crate) fn is_full(&self) -> bool {
-        self.ends.len() >= MAX_BATCH_KEYS || self.items.len() >= MAX_BATCH_ITEMS
+        self.ends.len() + self.markers.len() >= MAX_BATCH_KEYS || self.items.len() >= MAX_BATCH_ITEMS
     }
 
-    /// Iterates over all names in the order of the keys, including names under replaced rules.
-    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.ends.iter().enumerate().map(|(at, _)| self.name(at))
+    /// Iterates over all names: in the order of the keys, including names under replaced rules, then
+    /// the markers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|at| self.name(at)).chain(self.markers.iter().map(Vec::as_slice))
+    }
+
+    /// Returns the number of names.
+    pub(crate) const fn name_count(&self) -> usize {
+        self.ends.len() + self.markers.len()
+    }
+
+    /// Returns the index of a marker among all names.
+    pub(crate) const fn marker_at(&self, marker: usize) -> usize {
+        self.ends.len() + marker
     }
 
     fn name(&self, at: usize) -> &[u8] {
@@ -212,18 +227,22 @@ impl BatchBuilder {
         self.waiters.0.push(ItemWaiters::Requests(waiters));
     }
 
-    /// Adds a change.
+    /// Adds a change; with an id, it is applied once.
     pub(crate) fn change(
         &mut self,
         prefix: &str,
         (rule, key): (&Rule, &[u8]),
-        adjustment: Adjustment,
+        (adjustment, id): (Adjustment, Option<AdjustmentId>),
         waiting: ReplySender<Outcome>,
     ) {
         self.asked += 1;
+        let marker = id.map(|id| {
+            self.markers.push(marker_name(prefix, key, id));
+            self.markers.len() - 1
+        });
         let key = self.key(prefix, rule, key);
         self.keys[key].last = self.items.len();
-        self.items.push(Item::Change { key, adjustment });
+        self.items.push(Item::Change { key, adjustment, marker });
         self.waiters.0.push(ItemWaiters::Change(waiting));
     }
 

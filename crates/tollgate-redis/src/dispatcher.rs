@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
-use tollgate_store::{Check, Clock as _};
+use tollgate_store::{AdjustmentId, Check, Clock as _};
 
 use crate::batch::{BatchBuilder, DecisionReply};
 use crate::encoding::{encode, quota_of};
@@ -119,15 +119,15 @@ impl Dispatcher {
         answer
     }
 
-    /// Queues a change.
+    /// Queues a change; with an id, it is applied once.
     pub(crate) fn change(
         self: &Arc<Self>,
         queue: usize,
         key: (&Rule, &[u8]),
-        adjustment: Adjustment,
+        change: (Adjustment, Option<AdjustmentId>),
     ) -> oneshot::Receiver<Result<Outcome, Failure>> {
         let (waiting, answer) = oneshot::channel();
-        let add = |batch: &mut BatchBuilder, prefix: &str| batch.change(prefix, key, adjustment, waiting);
+        let add = |batch: &mut BatchBuilder, prefix: &str| batch.change(prefix, key, change, waiting);
         self.add(queue, |batch| batch.clashes([key]), add);
         answer
     }
@@ -218,7 +218,7 @@ impl Dispatcher {
         for (key, adjustment) in take_back(&batch, reply) {
             // The connection may have been closed in the meantime; unsent changes are tried again.
             for _ in 0..MAX_RELEASE_ATTEMPTS {
-                let answer = self.change(queue, (&batch.rule_of(key), batch.bare(key)), adjustment);
+                let answer = self.change(queue, (&batch.rule_of(key), batch.bare(key)), (adjustment, None));
                 if !matches!(answer.await, Ok(Err(Failure::Refused(_)))) {
                     break;
                 }
@@ -347,10 +347,9 @@ impl Drop for SenderTask<'_> {
 }
 
 fn command(word: &str, script: &str, batch: &BatchBuilder, request: &[u8]) -> Cmd {
-    let names = batch.names();
     let mut command = Cmd::new();
-    command.arg(word).arg(script).arg(names.len());
-    for name in names {
+    command.arg(word).arg(script).arg(batch.name_count());
+    for name in batch.names() {
         command.arg(name);
     }
     command.arg(request);
