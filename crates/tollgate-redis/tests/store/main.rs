@@ -8,6 +8,7 @@ mod deny_cache;
 mod differential;
 mod late_replies;
 mod model;
+mod once;
 mod outage_charges;
 mod questions;
 mod servers;
