@@ -159,7 +159,15 @@ fn costing_when_told(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<(
 
 #[test]
 fn a_cost_known_during_an_outage_is_settled_afterwards() {
-    for (used, left) in [(250, 750), (20, 980)] {
+    // Killed, frozen and continued, frozen and killed.
+    for (used, left, is_frozen, is_restarted) in [
+        (250, 750, false, true),
+        (20, 980, false, true),
+        (250, 750, true, false),
+        (20, 980, true, false),
+        (250, 750, true, true),
+        (20, 980, true, true),
+    ] {
         // The reservation survives the restart.
         let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
         let ((go_on, told), (begin, began)) = (mpsc::channel(), mpsc::channel());
@@ -180,16 +188,48 @@ fn a_cost_known_during_an_outage_is_settled_afterwards() {
             (degraded, [0, 1].map(|at| answer["limits"][at]["remaining"].as_u64()))
         };
         assert_eq!(stood(), (false, [Some(900), Some(0)]));
-        redis.kill();
+        if is_frozen {
+            redis.pause()
+        } else {
+            redis.kill()
+        }
         go_on.send(()).unwrap();
         assert_eq!(caller.join().unwrap(), 200);
         tollgate.program.wait_until("keeping the cost and the slot", || {
             counted("tollgate_ledger_keys", &metrics(api)) == 2
         });
-        redis.restart();
+        if is_restarted {
+            redis.restart()
+        } else {
+            redis.resume()
+        }
         tollgate.program.wait_until("settling", || stood() == (false, [Some(left), Some(1)]));
         assert_eq!(counted("tollgate_ledger_keys", &metrics(api)), 0);
     }
+}
+
+#[test]
+fn a_settlement_during_a_freeze_is_kept_and_a_repetition_changes_nothing() {
+    let redis = Redis::start();
+    let policy = format!(
+        "store: {{deadline: 1s, url: '{}'}}\nlimits: [{{name: tokens, by: global, bucket: 1000/day}}]\n",
+        redis.url()
+    );
+    let mut tollgate = Tollgate::start(BINARY, &policy);
+    let api = tollgate.api;
+    let id = asked(api, "/v1/check", r#"{"path":"/","cost":10}"#)["id"].clone();
+    let settle = || asked(api, "/v1/settle", &format!(r#"{{"id":{id},"cost":300}}"#))["cost"].as_u64();
+    redis.pause();
+    assert_eq!((settle(), settle()), (Some(300), Some(300)), "kept");
+    redis.resume();
+    let left = || {
+        let answer = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#);
+        (answer["degraded"] == true, answer["limits"][0]["remaining"].as_u64())
+    };
+    tollgate.program.wait_until("settling", || {
+        left() == (false, Some(700)) && counted("tollgate_ledger_keys", &metrics(api)) == 0
+    });
+    assert_eq!((settle(), left()), (Some(300), (false, Some(700))), "once");
 }
 
 #[test]

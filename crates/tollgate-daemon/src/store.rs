@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::store::{Answer, Check, Outcomes};
+use tollgate::store::{AdjustmentId, Answer, Check, Outcomes};
 use tollgate::{
     Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Outcome, Policy, Rate, Rule, SharedLimiter,
     Store, StoreError, Timestamp,
@@ -73,6 +73,26 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.adjust(rule, key, adjustment).await,
             Self::Redis(store) => store.adjust(rule, key, adjustment).await,
+        }
+    }
+
+    async fn adjust_once(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+        id: AdjustmentId,
+    ) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Memory(store) => store.adjust_once(rule, key, adjustment, id).await,
+            Self::Redis(store) => store.adjust_once(rule, key, adjustment, id).await,
+        }
+    }
+
+    fn recognizes_adjustments(&self) -> bool {
+        match self {
+            Self::Memory(store) => store.recognizes_adjustments(),
+            Self::Redis(store) => store.recognizes_adjustments(),
         }
     }
 

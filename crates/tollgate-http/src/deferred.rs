@@ -155,7 +155,7 @@ async fn pay<S: Store>(
     }
     if !costs.is_empty() {
         let costs: Vec<_> = costs.iter().map(|(name, cost)| (&**name, *cost)).collect();
-        // If the store fails here, the charge stays at the reserved amount.
+        // If the store fails here, the limiter applies the cost when the store is back.
         let _outage = in_force.load().settle_limits(&receipt, &costs).await;
     }
 }

@@ -4,12 +4,15 @@
 --   rules: count, then for each rule: count of numbers, and the numbers
 --   keys:  count, then for each key: its rule, the count of rules that its rule replaced, and for
 --          each of those, latest first, the rule and whether (1) the present rule is a raise of it.
---          KEYS has the same order; the names under the replaced rules follow each key.
+--          KEYS has the same order; the names under the replaced rules follow each key, and the
+--          markers follow all keys.
 --   items: count, then for each item:
 --     0 (identical requests): count of requests, count of checks, and for each check:
 --         key, manner, and the arguments of its kind (`arguments`)
 --     1 to 6 (refund, grant, charge, charge with overdraft, reset, release):
 --         key, and the arguments of its kind
+--     7 (once): index of a marker in KEYS and its lifetime in milliseconds, then one of 1 to 6. If the
+--         marker exists, the change was applied before and is skipped.
 -- manner: sum of 1 binding, 2 counts refusals, 4 takes up to, 8 only peeks.
 -- `at` is the index of the last number that was read.
 --
@@ -325,7 +328,15 @@ local function change_past(k, what, units, taken_at)
     changed[k] = true
 end
 
+-- The lifetimes of the markers to write, by name: a call may contain a change twice.
+local markers = {}
+
 local function change(what)
+    local marker, lifetime
+    if what == 7 then
+        marker, lifetime, what = a[at + 1], a[at + 2], a[at + 3]
+        at = at + 3
+    end
     local k, taken_at, owner = place[a[at + 1]], nil, nil
     local rule = rule_of[k]
     local kind = kinds[rule[1]]
@@ -342,6 +353,10 @@ local function change(what)
     if foreign[k] then
         out[#out + 1] = -1
         return
+    end
+    if marker then
+        if texts[marker] or markers[KEYS[marker]] then return kind.state(k, out, rule) end
+        markers[KEYS[marker]] = lifetime
     end
     if what == 5 then
         kind.reset(k, rule)
@@ -382,4 +397,7 @@ for k in pairs(changed) do
         if rule[1] == LOG then log.save_mark(k) else call('APPEND', KEYS[k], '~' .. marked[k]) end
     end
 end
+
+-- After the states: if the script fails in between, a repetition charges twice rather than never.
+for name, lifetime in pairs(markers) do call('SET', name, '1', 'PX', lifetime) end
 return out

@@ -28,6 +28,8 @@ pub(crate) struct Batch {
     names: Vec<u8>,
     /// The end of each name in `names`.
     name_ends: Vec<usize>,
+    /// The names of the markers of changes with an id; they follow the names of the keys.
+    markers: Vec<Vec<u8>>,
     pub(crate) items: Vec<Item>,
 }
 
@@ -62,6 +64,8 @@ pub(crate) enum Item {
         key: usize,
         /// The change.
         adjustment: Adjustment,
+        /// The index of its marker, if it is applied once.
+        marker: Option<usize>,
     },
 }
 
@@ -75,9 +79,20 @@ pub(crate) struct CheckRequest {
 }
 
 impl Batch {
-    /// Iterates over all names in the order of the keys, including names under replaced rules.
-    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.name_ends.iter().enumerate().map(|(at, _)| self.name(at))
+    /// Iterates over all names: in the order of the keys, including names under replaced rules, then
+    /// the markers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.name_ends.len()).map(|at| self.name(at)).chain(self.markers.iter().map(Vec::as_slice))
+    }
+
+    /// The number of names.
+    pub(crate) const fn name_count(&self) -> usize {
+        self.name_ends.len() + self.markers.len()
+    }
+
+    /// The index of a marker among all names.
+    pub(crate) const fn marker_at(&self, marker: usize) -> usize {
+        self.name_ends.len() + marker
     }
 
     fn name(&self, at: usize) -> &[u8] {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 use tollgate_core::{Adjustment, Outcome, Rule};
-use tollgate_store::Check;
+use tollgate_store::{AdjustmentId, Check};
 
 use crate::apply::apply;
 use crate::batch::Request;
@@ -65,15 +65,15 @@ impl Dispatcher {
         reply
     }
 
-    /// Queues a change.
+    /// Queues a change; with an id, it is applied once.
     pub(crate) fn change(
         self: &Arc<Self>,
         queue: usize,
         (rule, key): (&Rule, &[u8]),
-        adjustment: Adjustment,
+        (adjustment, id): (Adjustment, Option<AdjustmentId>),
     ) -> ReplyReceiver<Outcome> {
         let (waiter, reply) = oneshot::channel();
-        self.enqueue(queue, Request::Change { rule, key, adjustment, waiter });
+        self.enqueue(queue, Request::Change { rule, key, adjustment, id, waiter });
         reply
     }
 
@@ -108,7 +108,7 @@ impl Dispatcher {
         for (key, adjustment) in undo_call(&batch, reply) {
             // The connection may have been closed in the meantime; unsent changes are tried again.
             for _ in 0..MAX_UNDO_ATTEMPTS {
-                let reply = self.change(queue, (&batch.rule(key), batch.bare_key(key)), adjustment);
+                let reply = self.change(queue, (&batch.rule(key), batch.bare_key(key)), (adjustment, None));
                 if !matches!(reply.await, Ok(Err(Failure::Refused(_)))) {
                     break;
                 }

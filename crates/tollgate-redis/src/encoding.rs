@@ -6,8 +6,9 @@
 //! and the call is repeated.
 
 use tollgate_core::{
-    Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, TickBucket, Timestamp, Window,
+    Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, Span, TickBucket, Timestamp, Window,
 };
+use tollgate_store::ADJUSTMENT_ID_LIFETIME;
 
 use crate::batch::{Batch, CheckRequest, Item};
 use crate::script::{Script, Scripts};
@@ -15,6 +16,9 @@ use crate::script::{Script, Scripts};
 /// The maximum number of units: more than any limit holds or owes, so larger numbers are
 /// equivalent.
 const MAX_UNITS: u64 = 1 << 50;
+
+/// How much longer a marker is kept than its adjustment counts: clocks and deadlines differ.
+const MARKER_MARGIN: Span = Span::from_secs(10);
 
 /// The shortest epoch, in microseconds.
 const MIN_EPOCH: u64 = 1_000_000;
@@ -106,7 +110,14 @@ fn encode_general(batch: &Batch, now: Timestamp) -> Vec<u8> {
                 out.number(checks.len() as u64);
                 checks.iter().for_each(|check| write_check(&mut out, batch, check));
             }
-            Item::Change { key, adjustment } => write_change(&mut out, batch, *key, *adjustment),
+            Item::Change { key, adjustment, marker } => {
+                if let Some(marker) = marker {
+                    out.number(7);
+                    out.number(batch.marker_at(*marker) as u64 + 1);
+                    out.number(marker_lifetime(batch, *key, *adjustment).as_millis_ceil());
+                }
+                write_change(&mut out, batch, *key, *adjustment);
+            }
         }
     }
     out.finish()
@@ -173,6 +184,19 @@ fn write_check(out: &mut Writer, batch: &Batch, check: &CheckRequest) {
             write_units(out, quota, units.min(if tally { MAX_UNITS } else { quota.capacity() + 1 }));
         }
     }
+}
+
+/// Returns how long the marker of an adjustment is kept: as long as a repetition could change
+/// anything, and at most [`ADJUSTMENT_ID_LIFETIME`]. Units are forgotten after at most two periods,
+/// except for a grant, which returns the newest units.
+fn marker_lifetime(batch: &Batch, key: usize, adjustment: Adjustment) -> Span {
+    if let Adjustment::Grant { .. } = adjustment {
+        return ADJUSTMENT_ID_LIFETIME;
+    }
+    let key = &batch.keys[key];
+    let periods = key.before.iter().chain([&key.rule]).map(|&rule| batch.rules[rule].1.period());
+    let longest = periods.max().unwrap_or(ADJUSTMENT_ID_LIFETIME).min(ADJUSTMENT_ID_LIFETIME);
+    (longest + longest + MARKER_MARGIN).min(ADJUSTMENT_ID_LIFETIME)
 }
 
 fn write_change(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustment) {

@@ -8,6 +8,12 @@
 //! └ the version of this format, after the prefix of the settings if there is one
 //! ```
 //!
+//! The id of an adjustment is kept in a marker beside the key, in the same partition:
+//!
+//! ```text
+//! tg1:{48}:once:00c0ffee00c0ffee0000000000000000
+//! ```
+//!
 //! The partition depends on the key and not on the rule: the states of one caller under several
 //! rules, and under the predecessors of a rule, are in one partition and are decided in one call.
 //! Partitions divide the 16,384 slots of a cluster evenly, so every node gets its share.
@@ -18,6 +24,7 @@
 use std::sync::LazyLock;
 
 use tollgate_core::RuleId;
+use tollgate_store::AdjustmentId;
 
 /// The version of the format; it increases when the meaning of names or values changes.
 const VERSION: &str = "tg1";
@@ -63,14 +70,28 @@ pub(crate) fn slot_of(partition: usize) -> u16 {
     slot(HASH_TAGS[partition].to_string().as_bytes())
 }
 
-/// Appends the name of a key.
-pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u8>) {
+/// Appends the start of a name: version and partition.
+fn write_start(prefix: &str, key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(prefix.as_bytes());
     out.extend_from_slice(VERSION.as_bytes());
     out.extend_from_slice(b":{");
     let mut digits = [0; 10];
     out.extend_from_slice(decimal(HASH_TAGS[partition(key)], &mut digits));
     out.extend_from_slice(b"}:");
+}
+
+/// Returns the name of the marker of an adjustment of a key. It does not depend on the rule: a
+/// repetition after a reload may be for the rule that replaced it.
+pub(crate) fn marker_name(prefix: &str, key: &[u8], id: AdjustmentId) -> Vec<u8> {
+    let mut name = Vec::with_capacity(prefix.len() + 64);
+    write_start(prefix, key, &mut name);
+    name.extend_from_slice(format!("once:{:032x}", id.0).as_bytes());
+    name
+}
+
+/// Appends the name of a key.
+pub(crate) fn write_name(prefix: &str, rule: RuleId, key: &[u8], out: &mut Vec<u8>) {
+    write_start(prefix, key, out);
     for at in 0..16 {
         out.push(b"0123456789abcdef"[(rule.0 >> (60 - 4 * at) & 15) as usize]);
     }
@@ -140,6 +161,15 @@ mod tests {
             String::from_utf8_lossy(&name).replace('\0', "0"),
             "eu.tg1:{48}:000000000000009f:i\x04�0q\t"
         );
+    }
+
+    #[test]
+    fn a_marker_is_in_the_partition_of_its_key() {
+        let (key, mut name) = (b"i\x04\xcb\x00q\t", Vec::new());
+        write_name("eu.", RuleId(0x9f), key, &mut name);
+        let marker = marker_name("eu.", key, AdjustmentId(0xc0ff_ee00 << 64 | 3));
+        assert_eq!(marker[..12], name[..12]);
+        assert_eq!(marker, b"eu.tg1:{48}:once:00000000c0ffee000000000000000003");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Reservation {
                 if let Some(undo) = undo_check(owned.amount, outcome, renewed, decided.answer.at) {
                     changes.push((
                         owned.at,
-                        self.dispatcher.change(part.queue, (&owned.rule, &owned.key), undo),
+                        self.dispatcher.change(part.queue, (&owned.rule, &owned.key), (undo, None)),
                     ));
                 }
             }

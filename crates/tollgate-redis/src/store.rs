@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 
 use tokio::time::timeout;
 use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Rate, Rule, Timestamp};
-use tollgate_store::{Answer, Check, Clock as _, Outcomes, Store, StoreError};
+use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
 use crate::batch::clash;
 use crate::counters::{Counters, Counts};
@@ -115,6 +115,17 @@ impl RedisStore {
         if matches!(self.shared.settings.topology, Topology::Cluster(_)) { partition(key) } else { 0 }
     }
 
+    async fn change(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        change: (Adjustment, Option<AdjustmentId>),
+    ) -> Result<Outcome, StoreError> {
+        self.shared.deny_cache.forget(rule.id, key, self.shared.clock.now());
+        let outcome = self.dispatcher().change(self.queue(key), (rule, key), change).await;
+        Ok(outcome.map_err(|_| ended())??)
+    }
+
     fn recall(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<Timestamp> {
         let at = self.shared.deny_cache.recall(checks, self.shared.clock.now(), outcomes)?;
         Counts::add(&self.shared.counters.remembered, 1);
@@ -158,9 +169,21 @@ impl Store for RedisStore {
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.shared.deny_cache.forget(rule.id, key, self.shared.clock.now());
-        let outcome = self.dispatcher().change(self.queue(key), (rule, key), adjustment).await;
-        Ok(outcome.map_err(|_| ended())??)
+        self.change(rule, key, (adjustment, None)).await
+    }
+
+    async fn adjust_once(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+        id: AdjustmentId,
+    ) -> Result<Outcome, StoreError> {
+        self.change(rule, key, (adjustment, Some(id))).await
+    }
+
+    fn recognizes_adjustments(&self) -> bool {
+        true
     }
 
     /// Resets an unused key: a replica or a read-only server refuses that. Each probe uses another

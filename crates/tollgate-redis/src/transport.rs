@@ -133,10 +133,9 @@ impl Transport {
 }
 
 fn command(word: &str, script: &str, batch: &Batch, arguments: &[u8]) -> Cmd {
-    let names = batch.names();
     let mut command = Cmd::new();
-    command.arg(word).arg(script).arg(names.len());
-    for name in names {
+    command.arg(word).arg(script).arg(batch.name_count());
+    for name in batch.names() {
         command.arg(name);
     }
     command.arg(arguments);

@@ -131,7 +131,7 @@ impl<S: Store> Session<S> {
             let release = Adjustment::Release { owner: Owner(owner) };
             for rule in rules_of(limiter.policy(), &name, &key) {
                 if matches!(rule.quota, Quota::Concurrency(_))
-                    && limiter.store().adjust(rule, key.as_bytes(), release).await.is_err()
+                    && limiter.adjust(&name, rule, &key, release).await.is_err()
                 {
                     let result = wrong(&mut out, NO_STORE);
                     return (out, result);

@@ -277,10 +277,11 @@ impl<S: Store> Session<S> {
                 let answer = async move {
                     let mut out = Vec::with_capacity(64);
                     let result = match limiter.throttle_refund(&rule, &key, units).await {
-                        Ok(throttled) => {
+                        Ok(Some(throttled)) => {
                             dialect.write(&throttled, &mut out);
                             CommandResult::Allowed
                         }
+                        Ok(None) => wrong(&mut out, DEFERRED),
                         Err(_) => wrong(&mut out, NO_STORE),
                     };
                     (out, result)
@@ -324,6 +325,10 @@ impl<S> Drop for Session<S> {
 fn key_in(database: u8, name: &[u8]) -> Key {
     if database == 0 { Key::named(name) } else { Key::named_in(database, name) }
 }
+
+/// The error if the store does not answer and a refund is deferred.
+pub(crate) const DEFERRED: &[u8] =
+    b"ERR the store gave no answer; the refund is kept and applied when it does, so do not repeat it";
 
 /// The error if the store does not answer and no decision was made.
 pub(crate) const NO_STORE: &[u8] = b"ERR the store gave no answer; nothing is known to have changed";

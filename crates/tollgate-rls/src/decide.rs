@@ -197,7 +197,7 @@ impl<S: Store> Inner<S> {
         let (requests, unit) = (instead.requests, instead.unit()?);
         let rule = upstream::rule(None, requests, unit)?;
         let key = upstream::override_key(asked.domain, descriptor);
-        let outcome = upstream::refund(limiter, &rule, &key, cost).await;
+        let outcome = upstream::refund(limiter, limiter.policy().ad_hoc().name(), &rule, &key, cost).await;
         let met = ResolvedDescriptor::Override { leaf: None, rule: Box::new(rule), requests, unit };
         Ok(upstream::status(&met, &outcome))
     }

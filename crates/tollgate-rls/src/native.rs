@@ -278,7 +278,7 @@ pub(crate) fn status<'d>(limit: &LimitOutcome<'d>) -> Status<'d> {
 }
 
 /// Refunds the cost of a request to every limit that applies, and returns the status of the limit
-/// with the least left. A store that does not answer is no reason to refuse.
+/// with the least left. If the store does not answer, the refund is deferred.
 pub(crate) async fn refund<'l, S: Store>(
     limiter: &'l Limiter<S>,
     request: &(impl Request + Sync),
@@ -290,9 +290,8 @@ pub(crate) async fn refund<'l, S: Store>(
     let mut status = Status { remaining: u32::MAX, ..Status::default() };
     for check in checks.iter().filter(|it| !matches!(it.rule.quota, Quota::Concurrency(_))) {
         let grant = Adjustment::Grant { units: check.cost };
-        let Ok(outcome) = limiter.store().adjust(check.rule, check.key.as_bytes(), grant).await else {
-            continue;
-        };
+        let refunded = limiter.adjust(check.limit.name(), check.rule, &check.key, grant).await;
+        let Ok(Some(outcome)) = refunded else { continue };
         if status.limit.is_none() || saturate_u32(outcome.remaining) < status.remaining {
             let (requests, unit) = rate(&check.rule.quota);
             status = Status {

@@ -237,10 +237,10 @@ pub(crate) async fn decide<S: Store>(
     let decision = match met {
         ResolvedDescriptor::Limit { limit, .. } if descriptor.gives_back => {
             let Some(rule) = limit.rules().first() else { return DescriptorOutcome::default() };
-            return refund(limiter, rule, &key, hits).await;
+            return refund(limiter, limit.name(), rule, &key, hits).await;
         }
         ResolvedDescriptor::Override { rule, .. } if descriptor.gives_back => {
-            return refund(limiter, rule, &key, hits).await;
+            return refund(limiter, limiter.policy().ad_hoc().name(), rule, &key, hits).await;
         }
         ResolvedDescriptor::Limit { limit, .. } => limiter.decide_named(limit, key, None, Some(hits)).await,
         ResolvedDescriptor::Override { rule, .. } => limiter.decide_rule(rule, key, hits).await,
@@ -251,23 +251,21 @@ pub(crate) async fn decide<S: Store>(
     DescriptorOutcome::of(limiter, &decision, headers)
 }
 
-/// Refunds hits and returns the state of the key. A store that does not answer is no reason to
-/// refuse.
+/// Refunds hits and returns the state of the key. If the store does not answer, the refund is
+/// deferred.
 pub(crate) async fn refund<S: Store>(
     limiter: &Limiter<S>,
+    limit: &str,
     rule: &Rule,
     key: &Key,
     units: u64,
 ) -> DescriptorOutcome {
-    let adjusted = limiter.store().adjust(rule, key.as_bytes(), Adjustment::Grant { units }).await;
-    adjusted.map_or_else(
-        |_gone| DescriptorOutcome::default(),
-        |it| DescriptorOutcome {
-            remaining: it.remaining,
-            back_for: Some(it.reset_after),
-            ..DescriptorOutcome::default()
-        },
-    )
+    let adjusted = limiter.adjust(limit, rule, key, Adjustment::Grant { units }).await;
+    adjusted.ok().flatten().map_or_else(DescriptorOutcome::default, |it| DescriptorOutcome {
+        remaining: it.remaining,
+        back_for: Some(it.reset_after),
+        ..DescriptorOutcome::default()
+    })
 }
 
 /// Counts the outcomes for the statistics, except for refunds and hits that could not be counted.

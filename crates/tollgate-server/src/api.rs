@@ -359,7 +359,7 @@ impl<S: Store> Inner<S> {
     /// Stores the receipt of a decision, if it charged anything.
     pub(crate) fn keep(&self, id: DecisionId, decision: &Decision<'_>) {
         if let Some(receipt) = decision.receipt() {
-            self.receipts.keep(id, receipt);
+            self.receipts.keep(id, receipt.with_id(id));
         }
     }
 }

@@ -120,8 +120,13 @@ impl<S: Store> Inner<S> {
             // is soon detected again.
             watcher.forget_key(limit, &named.key);
         }
-        let outcomes = outcomes.map_err(|error| Problem::outage_of_key(&error))?;
-        Ok(self.told_standing(policy, &named, operation, rules, &outcomes))
+        match outcomes.map_err(|error| match operation {
+            Operation::Grant | Operation::Refund => Problem::changed_in_doubt(&error),
+            Operation::Check | Operation::Peek | Operation::Reset => Problem::outage_of_key(&error),
+        })? {
+            Some(outcomes) => Ok(self.told_standing(policy, &named, operation, rules, &outcomes)),
+            None => Ok(deferred(name)),
+        }
     }
 
     async fn check_named(&self, limiter: &Limiter<S>, named: NamedKey<'_>) -> Reply {
@@ -173,31 +178,60 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// Applies an operation, and returns the resulting state of each window.
+/// Applies an operation, and returns the resulting state of each window, or `None` if the store gave no
+/// answer and the change is deferred.
 async fn adjusted<S: Store>(
     limiter: &Limiter<S>,
     named: &NamedKey<'_>,
     rules: &[Rule],
     operation: Operation,
-) -> Result<Vec<Outcome>, StoreError> {
+) -> Result<Option<Vec<Outcome>>, StoreError> {
     let (store, key) = (limiter.store(), named.key.as_bytes());
     let units = named.cost.unwrap_or(1);
     let adjustment = match operation {
         Operation::Check | Operation::Peek => {
             let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
-            return Ok(store.decide(&checks).await?.outcomes.to_vec());
+            return Ok(Some(store.decide(&checks).await?.outcomes.to_vec()));
         }
-        // The time of the refunded charge is unknown, so a refund cannot target it: like a grant, it
-        // returns the newest charges that still count.
-        Operation::Grant | Operation::Refund => Adjustment::Grant { units },
+        Operation::Grant | Operation::Refund => {
+            // The time of the refunded charge is unknown, so a refund cannot target it: like a grant,
+            // it returns the newest charges that still count.
+            let grant = Adjustment::Grant { units };
+            let (mut outcomes, mut is_deferred, mut failure) = (Vec::new(), false, None);
+            for rule in rules {
+                match limiter.adjust(named.limit.name(), rule, &named.key, grant).await {
+                    Ok(Some(outcome)) => outcomes.push(outcome),
+                    Ok(None) => is_deferred = true,
+                    Err(error) => failure = failure.or(Some(error)),
+                }
+            }
+            return failure.map_or(Ok((!is_deferred).then_some(outcomes)), Err);
+        }
         Operation::Reset => Adjustment::Reset,
     };
     let mut outcomes = Vec::with_capacity(rules.len());
     for rule in rules {
         outcomes.push(store.adjust(rule, key, adjustment).await?);
     }
-    Ok(outcomes)
+    Ok(Some(outcomes))
 }
+
+/// Returns the reply for a change that this node keeps until the store answers.
+fn deferred(limit: &str) -> Reply {
+    let told = DecisionView {
+        id: None,
+        allowed: true,
+        limit: Some(limit),
+        retry_after_ms: None,
+        degraded: true,
+        soft: Vec::new(),
+        reason: Some(DEFERRED.into()),
+        limits: NoLimits::default(),
+    };
+    json_of(&told)
+}
+
+const DEFERRED: &str = "the store gives no answer: the change is kept on this node and made when it answers, so do not repeat it";
 
 const UNLIMITED: &str = "unlimited: this limit does not count this key";
 

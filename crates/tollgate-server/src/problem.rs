@@ -105,9 +105,54 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// 503: the store did not answer. 409 if the store holds data that Tollgate did not write, which is
-    /// permanent.
+    /// 503: the store did not answer an operation that may be repeated. 409 if the store holds data that
+    /// Tollgate did not write, which is permanent.
     pub(crate) fn outage(error: &StoreError) -> Self {
+        Self::without_store(
+            error,
+            "the store gives no answer at the moment, and this cannot be done without it; it is safe to \
+             repeat: try again shortly",
+        )
+    }
+
+    /// 503: a final cost was neither confirmed by the store nor kept for later, because too many changes
+    /// wait. 409 as for `outage`.
+    pub(crate) fn not_settled(error: &StoreError) -> Self {
+        Self::without_store(
+            error,
+            "the store gives no answer at the moment, and this node keeps as many changes for it as it can \
+             hold, so the cost is not settled; send the same id and cost again shortly: it is counted once",
+        )
+    }
+
+    /// 503: units were to be returned, and it is unknown whether the store did so. They are not returned
+    /// again. 409 as for `outage`.
+    pub(crate) fn settled_in_doubt(error: &StoreError) -> Self {
+        Self::without_store(
+            error,
+            "the store did not say whether it returned the unused units; they are not returned again, \
+             because that could be twice, and the decision stays settled at this cost: do not repeat it",
+        )
+    }
+
+    /// 503: units were to be returned to a key, and it is unknown whether the store did so. 409 as for
+    /// `outage`.
+    pub(crate) fn changed_in_doubt(error: &StoreError) -> Self {
+        match error {
+            StoreError::Failed(_) => Self::without_store(
+                error,
+                "the store did not say whether it made this change, and it is not kept for later; look with \
+                 `peek` before you repeat it",
+            ),
+            _ => Self::without_store(
+                error,
+                "the store gives no answer at the moment, and this change was not made; try again shortly",
+            ),
+        }
+        .of_key(error)
+    }
+
+    fn without_store(error: &StoreError, detail: &'static str) -> Self {
         if let StoreError::Foreign(_) = error {
             tracing::debug!(error = error as &dyn std::error::Error, "foreign data in the store");
             return Self::conflict(
@@ -118,8 +163,6 @@ impl Problem {
         // Debug level, because this occurs for each request; `Limiter::health` logs outages.
         tracing::debug!(error = error as &dyn std::error::Error, "no answer from the store");
         let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
-        let detail = "the store gives no answer at the moment, and this cannot be done without it; \
-                      try again shortly";
         Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
@@ -140,9 +183,14 @@ impl Problem {
 
     /// Like `outage`, for a key that the caller named; includes its name in the store.
     pub(crate) fn outage_of_key(error: &StoreError) -> Self {
+        Self::outage(error).of_key(error)
+    }
+
+    /// Includes the name of the key in the store, if the store holds foreign data there.
+    fn of_key(self, error: &StoreError) -> Self {
         match error {
-            StoreError::Foreign(name) => Self::outage(error).about(&format!("`{name}` in the store")),
-            _ => Self::outage(error),
+            StoreError::Foreign(name) => self.about(&format!("`{name}` in the store")),
+            _ => self,
         }
     }
 

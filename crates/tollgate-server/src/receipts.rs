@@ -3,8 +3,9 @@
 //! Clients send only the id of a decision, so its receipt is kept here. Clients may never settle, so
 //! the number of receipts is bounded.
 //!
-//! Invariant: a decision is settled once. It is marked before the store is called, so only one of two
-//! concurrent calls proceeds; the mark is removed if the store does not answer.
+//! Invariant: a decision is settled once, at its first cost. It is marked before the store is called,
+//! so only one of two concurrent calls proceeds. If the settlement is incomplete, it may be repeated at
+//! the same cost: limits that are settled already may not be settled at another.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -49,12 +50,14 @@ struct Entry {
     receipt: Receipt,
     /// The final cost, once it is known.
     settled: Option<u64>,
+    /// Whether the settlement is incomplete and may be repeated.
+    may_repeat: bool,
 }
 
 /// Whether a decision can be settled.
 pub(crate) enum SettleState {
-    /// It can, and is now marked as settled.
-    First(Box<Receipt>),
+    /// It can, for the first time or again, and is now marked as settled.
+    Open(Box<Receipt>),
     /// It was settled at this cost.
     Already(u64),
     /// The id is unknown.
@@ -72,25 +75,27 @@ impl Receipts {
             _oldest = kept.by_id.remove(&oldest);
         }
         kept.order.push_back(id);
-        kept.by_id.insert(id, Entry { receipt, settled: None });
+        kept.by_id.insert(id, Entry { receipt, settled: None, may_repeat: false });
     }
 
     /// Marks a decision as settled, unless it is already.
     pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> SettleState {
         match self.kept().by_id.get_mut(&id) {
             None => SettleState::Unknown,
-            Some(Entry { settled: Some(cost), .. }) => SettleState::Already(*cost),
+            Some(Entry { settled: Some(settled), may_repeat, .. }) if *settled != cost || !*may_repeat => {
+                SettleState::Already(*settled)
+            }
             Some(entry) => {
-                entry.settled = Some(cost);
-                SettleState::First(Box::new(entry.receipt.clone()))
+                (entry.settled, entry.may_repeat) = (Some(cost), false);
+                SettleState::Open(Box::new(entry.receipt.clone()))
             }
         }
     }
 
-    /// Removes the mark, because the store did not answer.
-    pub(crate) fn unsettle(&self, id: DecisionId) {
+    /// Permits a repetition at the same cost, because the settlement is incomplete.
+    pub(crate) fn reopen(&self, id: DecisionId) {
         if let Some(entry) = self.kept().by_id.get_mut(&id) {
-            entry.settled = None;
+            entry.may_repeat = true;
         }
     }
 

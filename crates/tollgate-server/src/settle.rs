@@ -3,15 +3,18 @@
 //! A request may be charged before its cost is known. Its final cost replaces the charge: settling
 //! again at the same cost changes nothing, at another cost it is an error. Settling releases the slots
 //! of the request.
+//!
+//! A store that gives no answer is no error: the limiter keeps the change and applies it later. Only a
+//! change that cannot be kept is refused, and then the caller may repeat it at the same cost.
 
 use serde::{Deserialize, Serialize};
-use tollgate::{DecisionId, Store};
+use tollgate::{DecisionId, Store, StoreError};
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
-use crate::receipts::{MAX_RECEIPTS, SettleState};
+use crate::receipts::{MAX_RECEIPTS, Receipts, SettleState};
 use crate::reply::{Reply, json};
 
 #[derive(Deserialize)]
@@ -53,12 +56,18 @@ impl<S: Store> Inner<S> {
                     "decision `{id}` is already settled as {final_cost}, and that is final"
                 )));
             }
-            SettleState::First(receipt) => {
+            SettleState::Open(receipt) => {
                 let limiter = self.limiter.load();
+                let incomplete = IncompleteSettlement { receipts: &self.receipts, id };
                 if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
-                    self.receipts.unsettle(id);
-                    return Err(Problem::outage(&error));
+                    let in_doubt = matches!(error, StoreError::Failed(_));
+                    if in_doubt && !limiter.store().recognizes_adjustments() {
+                        incomplete.close();
+                        return Err(Problem::settled_in_doubt(&error));
+                    }
+                    return Err(Problem::not_settled(&error));
                 }
+                incomplete.close();
                 // A slot that is not released expires with its lease.
                 let _outage = limiter.release_receipt(&receipt).await;
             }
@@ -73,6 +82,26 @@ impl<S: Store> Inner<S> {
         self.limiter.load().release_receipt(&receipt).await.map_err(|error| Problem::outage(&error))?;
         let released = ReleaseResponse { id: id.to_string(), slots: receipt.slots() };
         Ok(json(serde_json::to_vec(&released).unwrap_or_default()))
+    }
+}
+
+/// A settlement in progress. If dropped, because it failed or the caller stopped waiting, the caller
+/// may repeat it.
+struct IncompleteSettlement<'r> {
+    receipts: &'r Receipts,
+    id: DecisionId,
+}
+
+impl IncompleteSettlement<'_> {
+    /// Ends the settlement: it is not repeated.
+    fn close(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for IncompleteSettlement<'_> {
+    fn drop(&mut self) {
+        self.receipts.reopen(self.id);
     }
 }
 

@@ -16,4 +16,4 @@ mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
-pub use store::{Answer, BoxError, Check, Outcomes, Store, StoreError};
+pub use store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Outcomes, Store, StoreError};

@@ -14,7 +14,7 @@
 use std::future::Future;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Amount, Outcome, Rule, Timestamp};
+use tollgate_core::{Adjustment, Amount, Outcome, Rule, Span, Timestamp};
 
 /// The amount to acquire from one key under one rule.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,17 @@ pub struct Answer {
     pub outcomes: Outcomes,
 }
 
+/// The id of an adjustment, by which a store recognizes a repetition.
+///
+/// Ids are unique among all adjustments of all nodes that share a store: they contain a random
+/// number, such as the id of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AdjustmentId(pub u128);
+
+/// How long a store recognizes the id of an adjustment. A shorter time is sufficient for an
+/// adjustment that no longer changes anything by then.
+pub const ADJUSTMENT_ID_LIFETIME: Span = Span::from_minutes(10);
+
 /// A store: keeps the state of every key.
 ///
 /// Implementations make [`Quota::step`](tollgate_core::Quota::step) atomic and durable; they do no
@@ -79,6 +90,30 @@ pub trait Store: Send + Sync + 'static {
         key: &[u8],
         adjustment: Adjustment,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Adjusts one key once: a repetition with the same id changes nothing, and returns the state.
+    /// It may therefore be repeated after any error, for [`ADJUSTMENT_ID_LIFETIME`].
+    ///
+    /// The default implementation ignores the id, which is right for a store in this process: it
+    /// never fails. A store that may apply an adjustment and fail to report it should recognize
+    /// ids, and say so in [`recognizes_adjustments`](Self::recognizes_adjustments).
+    fn adjust_once(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+        id: AdjustmentId,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
+        let _ = id;
+        self.adjust(rule, key, adjustment)
+    }
+
+    /// Returns whether [`adjust_once`](Self::adjust_once) recognizes repetitions. Without that, an
+    /// adjustment in doubt is repeated only if it charges: a key may then pay twice, but never too
+    /// little.
+    fn recognizes_adjustments(&self) -> bool {
+        false
+    }
 
     /// Checks whether the store answers, without changing anything.
     ///

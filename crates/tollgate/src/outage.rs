@@ -11,7 +11,8 @@
 //!
 //! Limits that count are charged all or none, as always. Admitted usage is recorded (`ledger`) and
 //! charged to the store when it is back ([`Limiter::reconcile`](crate::Limiter::reconcile)).
-//! Settlements of decisions that the store made are deferred in the same way (`corrections`).
+//! Settlements of decisions that the store made are deferred in the same way (`corrections`), also if
+//! the store may have applied them: it recognizes them by an id.
 //!
 //! After several consecutive failures the store is no longer called (`breaker`). A store that finds
 //! foreign data under a key ([`StoreError::Foreign`]) has answered: the request is decided as
@@ -57,7 +58,7 @@ pub(crate) use self::ledger::{Name, Pass};
 use self::log::{Log, REMINDER_INTERVAL};
 pub(crate) use self::share::Share;
 use self::share::Shares;
-use crate::id::DecisionIds;
+use crate::id::{DecisionId, DecisionIds};
 
 /// The longest text of an error, in characters.
 const MAX_ERROR_CHARS: usize = 500;
@@ -173,6 +174,11 @@ impl Outage {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Returns a random id for adjustments that belong to no decision with an id.
+    pub(crate) fn next_id(&self) -> DecisionId {
+        self.rng.next()
     }
 
     /// Returns the microseconds that the wall clock is ahead of this node's clock.

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Owner, Quota, Rule, RuleId, Timestamp};
+use tollgate_core::{Adjustment, Owner, Quota, Rule, RuleId, Span, Timestamp};
 use tollgate_policy::{Key, Limit, OnHangup, Policy};
+use tollgate_store::AdjustmentId;
 
 use crate::decision::Decision;
 use crate::id::DecisionId;
-use crate::outage::{ChargeStatus, LocalDecision, Share};
+use crate::outage::{Change, ChargeStatus, LocalDecision, Share};
 
 /// The charge of an admitted request, for a later settlement.
 ///
@@ -147,7 +148,7 @@ impl Receipt {
         self.owner?;
         let mut longest = None;
         let mut holds = false;
-        for (charge, rule) in self.slots_in(policy).filter(|(charge, _)| charge.units > 0) {
+        for (_, charge, rule) in self.slots_in(policy).filter(|(_, charge, _)| charge.units > 0) {
             let Quota::Concurrency(slots) = &rule.quota else { continue };
             longest = longest.max(Some(slots.ttl()));
             holds |= policy.limit(charge.limit()).is_some_and(|it| it.on_hangup() == OnHangup::Hold);
@@ -155,14 +156,32 @@ impl Receipt {
         longest.filter(|_| holds).map(Duration::from)
     }
 
-    /// Returns the charges of units, with the rules in force.
-    pub(crate) fn units_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (&'r Charge, &'r Rule)> {
-        self.charges.iter().filter(|it| !it.is_slot).filter_map(|it| Some((it, it.rule_in(policy)?)))
+    /// Sets the id of the decision, for a caller that gave out an id of its own
+    /// ([`Limiter::id_of`](crate::Limiter::id_of) without an observer). A store recognizes a repeated
+    /// settlement by it.
+    #[must_use]
+    pub fn with_id(self, id: DecisionId) -> Self {
+        Self { id: Some(id), ..self }
     }
 
-    /// Returns the charges of slots, with the rules in force.
-    pub(crate) fn slots_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (&'r Charge, &'r Rule)> {
-        self.charges.iter().filter(|it| it.is_slot).filter_map(|it| Some((it, it.rule_in(policy)?)))
+    /// Returns the charges of units, with their indices and the rules in force.
+    pub(crate) fn units_in<'r>(
+        &'r self,
+        policy: &'r Policy,
+    ) -> impl Iterator<Item = (usize, &'r Charge, &'r Rule)> {
+        self.charges_in(policy).filter(|(_, it, _)| !it.is_slot)
+    }
+
+    /// Returns the charges of slots, with their indices and the rules in force.
+    pub(crate) fn slots_in<'r>(
+        &'r self,
+        policy: &'r Policy,
+    ) -> impl Iterator<Item = (usize, &'r Charge, &'r Rule)> {
+        self.charges_in(policy).filter(|(_, it, _)| it.is_slot)
+    }
+
+    fn charges_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (usize, &'r Charge, &'r Rule)> {
+        self.charges.iter().enumerate().filter_map(|(at, it)| Some((at, it, it.rule_in(policy)?)))
     }
 }
 
@@ -175,6 +194,16 @@ impl Charge {
     /// Returns the name of the charged limit.
     pub(crate) fn limit(&self) -> &str {
         &self.limit
+    }
+
+    /// Returns a change of this charge, which was made at this time.
+    pub(crate) fn change<'c>(
+        &'c self,
+        taken_at: Timestamp,
+        rule: &'c Rule,
+        (adjustment, id): (Adjustment, AdjustmentId),
+    ) -> Change<'c> {
+        Change { limit: &self.limit, rule, key: &self.key, adjustment, id, reserve: self.units, taken_at }
     }
 
     fn rule_in<'p>(&self, policy: &'p Policy) -> Option<&'p Rule> {

@@ -192,15 +192,17 @@ impl<S: Store> Limiter<S> {
         ThrottleReply::of(&decision, rule, quantity)
     }
 
-    /// Refunds units to a key, up to its limit, and returns its state after that.
+    /// Refunds units to a key, up to its limit, and returns its state after that, or `None` if the
+    /// store gave no answer and [`reconcile`](Limiter::reconcile) applies the refund later.
     pub async fn throttle_refund(
         &self,
         rule: &Rule,
         key: &Key,
         units: u64,
-    ) -> Result<ThrottleReply, StoreError> {
-        let outcome = self.store().adjust(rule, key.as_bytes(), Adjustment::Grant { units }).await?;
-        Ok(ThrottleReply::counted(outcome, true, rule, 0))
+    ) -> Result<Option<ThrottleReply>, StoreError> {
+        let limit = self.policy().ad_hoc().name();
+        let outcome = self.adjust(limit, rule, key, Adjustment::Grant { units }).await?;
+        Ok(outcome.map(|outcome| ThrottleReply::counted(outcome, true, rule, 0)))
     }
 }
 

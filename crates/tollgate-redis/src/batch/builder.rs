@@ -5,10 +5,10 @@
 use hashbrown::HashTable;
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, RuleId};
-use tollgate_store::Check;
+use tollgate_store::{AdjustmentId, Check};
 
 use super::{Batch, CheckRequest, Item, Key, hash, shares_states};
-use crate::names::write_name;
+use crate::names::{marker_name, write_name};
 use crate::waiters::{DecisionReply, ItemWaiters, ReplySender, Waiters};
 
 /// The maximum number of keys in a call: the stack of a script holds some thousands.
@@ -21,8 +21,14 @@ const MAX_BATCH_ITEMS: usize = 2_000;
 pub(crate) enum Request<'r> {
     /// Decides these checks together.
     Decision { checks: &'r [Check<'r>], waiter: ReplySender<DecisionReply> },
-    /// Changes a key.
-    Change { rule: &'r Rule, key: &'r [u8], adjustment: Adjustment, waiter: ReplySender<Outcome> },
+    /// Changes a key; with an id, the change is applied once.
+    Change {
+        rule: &'r Rule,
+        key: &'r [u8],
+        adjustment: Adjustment,
+        id: Option<AdjustmentId>,
+        waiter: ReplySender<Outcome>,
+    },
 }
 
 /// A batch under construction.
@@ -43,7 +49,7 @@ impl BatchBuilder {
 
     /// Whether the batch should not grow further.
     pub(crate) const fn is_full(&self) -> bool {
-        self.batch.name_ends.len() >= MAX_BATCH_KEYS || self.batch.items.len() >= MAX_BATCH_ITEMS
+        self.batch.name_count() >= MAX_BATCH_KEYS || self.batch.items.len() >= MAX_BATCH_ITEMS
     }
 
     /// Whether the batch has a key of this request with a different quota. A call reads and writes a
@@ -69,10 +75,14 @@ impl BatchBuilder {
         self.batch.requests += 1;
         match request {
             Request::Decision { checks, waiter } => self.add_decision(prefix, checks, waiter),
-            Request::Change { rule, key, adjustment, waiter } => {
+            Request::Change { rule, key, adjustment, id, waiter } => {
+                let marker = id.map(|id| {
+                    self.batch.markers.push(marker_name(prefix, key, id));
+                    self.batch.markers.len() - 1
+                });
                 let key = self.add_key(prefix, rule, key);
                 self.batch.keys[key].last = self.batch.items.len();
-                self.batch.items.push(Item::Change { key, adjustment });
+                self.batch.items.push(Item::Change { key, adjustment, marker });
                 self.waiters.0.push(ItemWaiters::Change(waiter));
             }
         }

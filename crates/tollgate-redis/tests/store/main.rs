@@ -9,6 +9,7 @@ mod differential;
 mod examples;
 mod late_replies;
 mod model;
+mod once;
 mod outage_charges;
 mod questions;
 mod servers;

@@ -140,7 +140,7 @@ fn an_outage_is_not_an_error() {
     client.ask("TG.PEEK api ann", "-ERR the store gave no answer; nothing is known to have changed\r\n");
     client.ask(
         "CL.THROTTLE v 1 1 3600 -1",
-        "-ERR the store gave no answer; nothing is known to have changed\r\n",
+        "-ERR the store gave no answer; the refund is kept and applied when it does, so do not repeat it\r\n",
     );
     client.ask("PING", "+PONG\r\n");
 }

@@ -1,7 +1,7 @@
 //! Responses while the store does not answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tollgate::store::{Answer, Check, ManualClock};
@@ -23,8 +23,8 @@ impl Store for UnreachableStore {
     }
 }
 
-/// A store that fails the first adjustment.
-struct FailOnceStore(MemoryStore<ManualClock>, AtomicBool);
+/// A store that fails the first adjustment with this error.
+struct FailOnceStore(MemoryStore<ManualClock>, Mutex<Option<StoreError>>);
 
 impl Store for FailOnceStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
@@ -32,22 +32,67 @@ impl Store for FailOnceStore {
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        if self.1.swap(false, Ordering::Relaxed) {
-            return Err(StoreError::Failed("gone".into()));
+        if let Some(error) = self.1.lock().unwrap().take() {
+            return Err(error);
         }
         self.0.adjust(rule, key, adjustment).await
     }
 }
 
-#[test]
-fn a_failed_settlement_can_be_retried() {
+/// Settles a charge of 50 at `cost` twice and then at another cost, with a store that fails first.
+/// Returns the two answers and the remaining units after the store is back.
+fn settle_twice(error: StoreError, cost: u64) -> [(u16, String); 2] {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
-    let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), AtomicBool::new(true));
+    let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), Mutex::new(Some(error)));
     let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
     let told = subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
-    let settle = |cost: u64| format!(r#"{{"id":{},"cost":{cost}}}"#, told["id"]);
-    assert_eq!(subject.post("/v1/settle", settle(20)).status, 503);
-    subject.ask("/v1/settle", &settle(30));
+    let settle = |cost: u64| {
+        let answer = subject.post("/v1/settle", format!(r#"{{"id":{},"cost":{cost}}}"#, told["id"]));
+        (answer.status.as_u16(), answer.text().to_owned())
+    };
+    let answers = [settle(cost), settle(cost)];
+    assert_eq!(settle(cost + 1).0, 409, "the first cost is final");
+    pollster::block_on(subject.limiter.load().reconcile());
+    let left = subject.ask("/v1/limits/a/peek", "{}")["limits"][0]["remaining"].as_u64();
+    let refused = answers[1].0 == 200 && answers[0].1.contains("do not repeat");
+    assert_eq!(left, Some(if refused { 50 } else { 100 - cost }), "{answers:?}");
+    answers
+}
+
+#[test]
+fn a_settlement_that_the_store_does_not_confirm_is_kept_and_counted_once() {
+    for cost in [20, 70] {
+        let refused = settle_twice(StoreError::Refused("full".into()), cost);
+        assert_eq!((refused[0].0, refused[1].0), (200, 200), "{refused:?}");
+    }
+    let in_doubt = settle_twice(StoreError::Failed("gone".into()), 70);
+    assert_eq!((in_doubt[0].0, in_doubt[1].0), (200, 200), "{in_doubt:?}");
+}
+
+#[test]
+fn a_refund_in_doubt_that_the_store_does_not_recognize_is_not_repeated() {
+    let in_doubt = settle_twice(StoreError::Failed("gone".into()), 20);
+    assert_eq!((in_doubt[0].0, in_doubt[1].0), (503, 200), "{in_doubt:?}");
+    assert!(in_doubt[0].1.contains("the decision stays settled at this cost"), "{in_doubt:?}");
+}
+
+#[test]
+fn a_settlement_that_cannot_be_kept_may_be_sent_again() {
+    let foreign = settle_twice(StoreError::Foreign("tg1:x".into()), 20);
+    assert_eq!((foreign[0].0, foreign[1].0), (409, 200), "{foreign:?}");
+}
+
+#[test]
+fn a_refund_by_name_is_kept_until_the_store_answers() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
+    let refused = Mutex::new(Some(StoreError::Refused("full".into())));
+    let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), refused);
+    let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
+    subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
+    let told = subject.ask("/v1/limits/a/refund", r#"{"cost":20}"#);
+    assert_eq!((&told["degraded"], &told["limits"]), (&true.into(), &json!([])), "{told}");
+    assert!(told["reason"].as_str().unwrap().contains("do not repeat it"), "{told}");
+    pollster::block_on(subject.limiter.load().reconcile());
     assert_eq!(subject.ask("/v1/limits/a/peek", "{}")["limits"][0]["remaining"], 70);
 }
 

@@ -5,10 +5,12 @@
 //! requests.
 
 use tollgate_core::{Adjustment, Overdraft, Rule};
+use tollgate_policy::Key;
 use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
-use crate::outage::{ChargeStatus, Health, Name, Pass, Share};
+use super::settle::nth;
+use crate::outage::{Change, ChargeStatus, Health, Name, Pass};
 
 /// A pass ends after this many consecutive failures, since each may take a whole deadline.
 const MAX_CONSECUTIVE_FAILURES: u32 = 8;
@@ -27,9 +29,10 @@ impl<S: Store> Limiter<S> {
     /// While the breaker is open, nothing happens except a probe when it is due, so that a node
     /// without traffic detects the recovery if it has usage to replay.
     ///
-    /// A charge with an unknown result is not repeated, and dropping the future charges nothing
-    /// twice: the key in progress counts as lost. It is therefore safe to call at shutdown under a
-    /// timeout; the remaining keys are in [`Health::ledger_keys`].
+    /// A change with an unknown result is repeated by the next call, and the store recognizes it by
+    /// its id ([`Store::adjust_once`]). If the future is dropped, the correction in progress is
+    /// repeated as well, and the charge of a key in progress counts as lost. It is therefore safe to
+    /// call at shutdown under a timeout; the remaining keys are in [`Health::ledger_keys`].
     pub async fn reconcile(&self) -> usize {
         let (mut charged, mut in_a_row) = (0, 0);
         // As many as there are now: a failed one goes to the end and is not retried in this pass.
@@ -80,28 +83,31 @@ impl<S: Store> Limiter<S> {
         self.outage.health()
     }
 
-    /// Returns the rule to charge a debt under: the rule that counts the key now. A debt of a rule
-    /// that is in no policy keeps its own rule.
-    fn rule_of<'d>(&'d self, share: &'d Share, name: &Name) -> Option<&'d Rule> {
-        if *share.limit == *self.policy.ad_hoc().name() {
-            return Some(&share.whole);
+    /// Returns the rule that counts a key now that was counted under `rule`. A rule that is in no
+    /// policy stays.
+    fn rule_now<'d>(&'d self, limit: &str, rule: &'d Rule, key: &Key) -> Option<&'d Rule> {
+        if *limit == *self.policy.ad_hoc().name() {
+            return Some(rule);
         }
-        self.policy.limit(&share.limit)?.rule_after(name.0, &name.1)
+        self.policy.limit(limit)?.rule_after(rule.id, key)
     }
 
     /// Applies the oldest correction that the store has not taken.
     async fn apply_correction(&self) -> Replay {
         let Some(attempt) = self.outage.attempt() else { return Replay::BreakerOpen };
-        let Some(pending) = self.outage.take_correction() else { return Replay::Nothing };
+        let pending = self.outage.take_correction(self.store.recognizes_adjustments());
+        let Some(pending) = pending else { return Replay::Nothing };
         let Some(correction) = pending.get() else { return Replay::Nothing };
-        let rule = self.policy.limit(&correction.limit);
-        let rule = rule.and_then(|limit| limit.rule_after(correction.rule.id, &correction.key));
-        let (Some(rule), Some(adjustment)) = (rule, correction.adjustment(self.outage.now())) else {
-            // The limit no longer exists, or the change has expired.
+        let Some(rule) = self.rule_now(&correction.limit, &correction.rule, &correction.key) else {
+            // The limit no longer exists.
             pending.finish();
             return Replay::Nothing;
         };
-        match self.store.adjust(rule, correction.key.as_bytes(), adjustment).await {
+        let Some(adjustment) = correction.adjustment(self.outage.now()) else {
+            pending.expire();
+            return Replay::Nothing;
+        };
+        match self.adjust_once(rule, &correction.key, adjustment, correction.id).await {
             Ok(_) => {
                 attempt.succeeded();
                 pending.finish();
@@ -121,23 +127,36 @@ impl<S: Store> Limiter<S> {
             debt.settle(0);
             return Replay::Nothing;
         };
-        let Some(rule) = debt.share().and_then(|share| self.rule_of(share, name)) else {
+        let rule = debt
+            .share()
+            .and_then(|share| Some((&*share.limit, self.rule_now(&share.limit, &share.whole, &name.1)?)));
+        let Some((limit, rule)) = rule else {
             // The limit no longer exists: the debt is dropped and counted as lost.
             return Replay::Nothing;
         };
-        let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
-        match self.store.adjust(rule, name.1.as_bytes(), charge).await {
+        let adjustment = Adjustment::Charge { units, overdraft: Overdraft::None };
+        let (key, id, taken_at) = (&name.1, nth(self.outage.next_id(), 0), self.outage.now());
+        match self.adjust_once(rule, key, adjustment, id).await {
             Ok(_) => {
                 attempt.succeeded();
                 debt.settle(units);
                 Replay::Charged
             }
             Err(error) => {
-                let is_about_this_key = matches!(error, StoreError::Foreign(_));
-                if attempt.failed(&error) == ChargeStatus::NotCharged && !is_about_this_key {
-                    debt.put_back(pass);
+                let status = attempt.failed(&error);
+                if let StoreError::Foreign(_) = error {
+                    return Replay::Nothing;
                 }
-                if is_about_this_key { Replay::Nothing } else { Replay::Failed }
+                if status == ChargeStatus::NotCharged {
+                    debt.put_back(pass);
+                } else {
+                    // In doubt: from now on it is a correction with an id of its own.
+                    let change = Change { limit, rule, key, adjustment, id, reserve: 0, taken_at };
+                    let recognized = self.store.recognizes_adjustments();
+                    self.outage.start_change(change, recognized).failed(&error);
+                    debt.settle(0);
+                }
+                Replay::Failed
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Deferred corrections of keys: final costs, refunds, released slots.
 //!
 //! A decision that the store made is corrected in the store. While the store gives no answer, the
-//! correction waits here, and `Limiter::reconcile` applies it when the store is back. A correction
-//! that may have reached the store is not repeated, as for charges (`ledger`): repeating it could
-//! charge a key for usage that it never had, or refund too much. Releasing a slot is idempotent, so
-//! it is repeated.
+//! correction waits here, and `Limiter::reconcile` applies it when the store is back.
+//!
+//! A correction is in doubt if the store may have applied it. It is repeated under the same
+//! [`AdjustmentId`], by which the store recognizes that it has applied it. A store that recognizes
+//! no ids is charged again, so a key may pay twice but never too little; a refund in doubt is then
+//! lost. So is a refund in doubt that is older than the store recognizes ids. Releasing a slot is
+//! idempotent and needs no id.
 //!
 //! A deferred charge decays: the part that time has given back by the end of the outage is not
 //! applied. A refund carries the time at which its units were taken.
@@ -16,11 +19,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Adjustment, Overdraft, Quota, Rule, State, Timestamp};
+use tollgate_core::{Adjustment, Overdraft, Quota, Rule, Span, State, Timestamp};
 use tollgate_policy::Key;
-use tollgate_store::StoreError;
+use tollgate_store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, StoreError};
 
 use super::Outage;
+
+/// How long a refund in doubt is repeated. Half the time for which the store recognizes its id,
+/// because this node learns of the doubt later than the store may have applied it.
+const MAX_DOUBT: Span = Span::from_micros(ADJUSTMENT_ID_LIFETIME.as_micros() / 2);
 
 /// A change of one key that the store has not taken.
 #[derive(Debug)]
@@ -30,27 +37,64 @@ pub(crate) struct Correction {
     /// The rule that counted the key.
     pub(crate) rule: Rule,
     pub(crate) key: Key,
+    pub(crate) id: AdjustmentId,
     adjustment: Adjustment,
     /// A key with only the reserved charge, and the same key after this charge.
     reserved: State,
     settled: State,
     since: Timestamp,
+    /// The first time at which the store may have applied it.
+    in_doubt_since: Option<Timestamp>,
 }
 
 /// A change of a key that a decision charged.
+#[derive(Clone, Copy)]
 pub(crate) struct Change<'c> {
     pub(crate) limit: &'c str,
     pub(crate) rule: &'c Rule,
     pub(crate) key: &'c Key,
     pub(crate) adjustment: Adjustment,
+    pub(crate) id: AdjustmentId,
     /// The units that the decision charged, and the time of the charge.
     pub(crate) reserve: u64,
     pub(crate) taken_at: Timestamp,
 }
 
+/// Whether the store applied a change that it did not confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// It did not, and may take it later.
+    NotApplied,
+    /// It is unknown.
+    InDoubt,
+    /// It did not, and never will.
+    Refused,
+}
+
+impl Doubt {
+    fn of(error: &StoreError) -> Self {
+        match error {
+            StoreError::Refused(_) | StoreError::TimedOut(_) => Self::NotApplied,
+            StoreError::Foreign(_) => Self::Refused,
+            _ => Self::InDoubt,
+        }
+    }
+
+    /// Returns whether the adjustment may be repeated. `recognized`: the store recognizes ids.
+    const fn may_repeat(self, adjustment: Adjustment, recognized: bool) -> bool {
+        match self {
+            Self::NotApplied => true,
+            Self::InDoubt => {
+                recognized || matches!(adjustment, Adjustment::Charge { .. } | Adjustment::Release { .. })
+            }
+            Self::Refused => false,
+        }
+    }
+}
+
 impl Correction {
-    fn new(change: &Change<'_>, now: Timestamp) -> Self {
-        let &Change { limit, rule, key, adjustment, reserve, taken_at } = change;
+    fn new(change: &Change<'_>, doubt: Doubt, now: Timestamp) -> Self {
+        let &Change { limit, rule, key, adjustment, id, reserve, taken_at } = change;
         let mut reserved = rule.quota.fresh();
         let mut settled = reserved.clone();
         if let Adjustment::Charge { .. } = adjustment {
@@ -61,30 +105,24 @@ impl Correction {
             rule.quota.adjust(&mut settled, adjustment, now);
         }
         let (limit, rule, key) = (limit.into(), rule.clone(), key.clone());
-        Self { limit, rule, key, adjustment, reserved, settled, since: now }
+        let in_doubt_since = (doubt == Doubt::InDoubt).then_some(now);
+        Self { limit, rule, key, id, adjustment, reserved, settled, since: now, in_doubt_since }
     }
 
     /// Returns the part of the change that is left, if any.
     pub(crate) fn adjustment(&self, now: Timestamp) -> Option<Adjustment> {
         match (self.adjustment, &self.rule.quota) {
-            (Adjustment::Charge { .. }, quota) => {
+            (Adjustment::Charge { overdraft, .. }, quota) => {
                 let units = quota.used(&self.settled, now).saturating_sub(quota.used(&self.reserved, now));
-                let overdraft = Overdraft::OneCapacity;
                 (units > 0).then_some(Adjustment::Charge { units, overdraft })
             }
             (release @ Adjustment::Release { .. }, Quota::Concurrency(slots)) => {
                 (now.since(self.since) < slots.ttl()).then_some(release)
             }
-            (other, _) => Some(other),
-        }
-    }
-
-    /// Returns whether the adjustment may be repeated after this error.
-    fn may_repeat(adjustment: Adjustment, error: &StoreError) -> bool {
-        match error {
-            StoreError::Refused(_) | StoreError::TimedOut(_) => true,
-            StoreError::Failed(_) => matches!(adjustment, Adjustment::Release { .. }),
-            _ => false,
+            (other, _) => {
+                let is_recognized = |since: Timestamp| now.since(since) < MAX_DOUBT;
+                self.in_doubt_since.is_none_or(is_recognized).then_some(other)
+            }
         }
     }
 }
@@ -135,19 +173,18 @@ impl Corrections {
 }
 
 impl Outage {
-    /// Defers a correction until the store is back. Returns whether it is kept: it is not if the
-    /// store may have applied it or will always refuse it.
-    pub(crate) fn correct_later(&self, change: &Change<'_>, error: Option<&StoreError>) -> bool {
-        let may_repeat = error.is_none_or(|error| Correction::may_repeat(change.adjustment, error));
-        let now = self.now();
-        let kept = may_repeat && self.corrections.push(Correction::new(change, now));
-        if !kept {
-            self.ledger.count_lost();
-            if may_repeat {
-                self.warn_of_loss(now);
-            }
-        }
-        kept
+    /// Defers a change until the store is back. Returns whether there was room.
+    pub(crate) fn defer(&self, change: &Change<'_>) -> bool {
+        self.corrections.push(Correction::new(change, Doubt::NotApplied, self.now()))
+    }
+
+    /// Starts a change in the store. `recognized`: the store recognizes the ids of adjustments.
+    pub(crate) const fn start_change<'o>(
+        &'o self,
+        change: Change<'o>,
+        recognized: bool,
+    ) -> PendingChange<'o> {
+        PendingChange { outage: self, change: Some(change), recognized }
     }
 
     /// Returns the number of deferred corrections.
@@ -155,18 +192,64 @@ impl Outage {
         self.corrections.len()
     }
 
-    /// Removes the oldest correction from the queue.
-    pub(crate) fn take_correction(&self) -> Option<PendingCorrection<'_>> {
+    /// Removes the oldest correction from the queue. `recognized`: the store recognizes the ids of
+    /// adjustments.
+    pub(crate) fn take_correction(&self, recognized: bool) -> Option<PendingCorrection<'_>> {
         let correction = self.corrections.pop()?;
-        Some(PendingCorrection { outage: self, correction: Some(correction) })
+        Some(PendingCorrection { outage: self, correction: Some(correction), recognized })
+    }
+
+    /// Counts a correction that could not be kept, and warns if the queue is full.
+    fn lose_correction(&self, may_repeat: bool) {
+        self.ledger.count_lost();
+        if may_repeat {
+            self.warn_of_loss(self.now());
+        }
     }
 }
 
-/// A correction that is being applied. If dropped before its end, it is lost: the store may have
-/// applied it.
+/// A change that is being applied for the first time. If dropped before its end, the change is in
+/// doubt.
+pub(crate) struct PendingChange<'o> {
+    outage: &'o Outage,
+    change: Option<Change<'o>>,
+    recognized: bool,
+}
+
+impl PendingChange<'_> {
+    /// Ends the change: it was applied.
+    pub(crate) fn finish(mut self) {
+        self.change = None;
+    }
+
+    /// Records that the store did not confirm the change. Returns whether it is deferred.
+    pub(crate) fn failed(mut self, error: &StoreError) -> bool {
+        self.defer(Doubt::of(error))
+    }
+
+    fn defer(&mut self, doubt: Doubt) -> bool {
+        let Some(change) = self.change.take() else { return false };
+        let may_repeat = doubt.may_repeat(change.adjustment, self.recognized);
+        let correction = may_repeat.then(|| Correction::new(&change, doubt, self.outage.now()));
+        let kept = correction.is_some_and(|it| self.outage.corrections.push(it));
+        if !kept {
+            self.outage.lose_correction(may_repeat);
+        }
+        kept
+    }
+}
+
+impl Drop for PendingChange<'_> {
+    fn drop(&mut self) {
+        self.defer(Doubt::InDoubt);
+    }
+}
+
+/// A correction that is being applied. If dropped before its end, it is in doubt.
 pub(crate) struct PendingCorrection<'o> {
     outage: &'o Outage,
     correction: Option<Correction>,
+    recognized: bool,
 }
 
 impl PendingCorrection<'_> {
@@ -179,26 +262,37 @@ impl PendingCorrection<'_> {
         self.correction = None;
     }
 
-    /// Records that the store gave no answer. Returns whether the correction will be repeated.
-    pub(crate) fn failed(mut self, error: &StoreError) -> bool {
-        let may_repeat = |it: &Correction| Correction::may_repeat(it.adjustment, error);
-        match self.correction.take_if(|it| may_repeat(it)) {
-            Some(correction) => {
-                let kept = self.outage.corrections.push(correction);
-                if !kept {
-                    self.outage.ledger.count_lost();
-                }
-                kept
-            }
-            None => false,
+    /// Ends a correction of which nothing is left to apply. A refund that was in doubt for too long
+    /// is lost.
+    pub(crate) fn expire(self) {
+        let is_charge = |it: &Correction| matches!(it.adjustment, Adjustment::Charge { .. });
+        if self.get().is_some_and(|it| it.in_doubt_since.is_some() && !is_charge(it)) {
+            self.outage.ledger.count_lost();
         }
+        self.finish();
+    }
+
+    /// Records that the store did not confirm the correction. Returns whether it will be repeated.
+    pub(crate) fn failed(mut self, error: &StoreError) -> bool {
+        self.put_back(Doubt::of(error))
+    }
+
+    fn put_back(&mut self, doubt: Doubt) -> bool {
+        let Some(mut correction) = self.correction.take() else { return false };
+        if doubt == Doubt::InDoubt {
+            correction.in_doubt_since.get_or_insert_with(|| self.outage.now());
+        }
+        let may_repeat = doubt.may_repeat(correction.adjustment, self.recognized);
+        let kept = may_repeat && self.outage.corrections.push(correction);
+        if !kept {
+            self.outage.lose_correction(may_repeat);
+        }
+        kept
     }
 }
 
 impl Drop for PendingCorrection<'_> {
     fn drop(&mut self) {
-        if self.correction.is_some() {
-            self.outage.ledger.count_lost();
-        }
+        self.put_back(Doubt::InDoubt);
     }
 }

@@ -9,7 +9,8 @@
 //! refuses too much is worse than one that forgets a call in doubt. Such a call counts as lost.
 //!
 //! For the same reason an entry is removed before it is charged, not after: a process or a future
-//! that ends in between has lost it, and never charges twice.
+//! that ends in between has lost it, and never charges twice. A charge with an unknown result becomes a
+//! correction with an id (`corrections`).
 //!
 //! Slots are not recorded: they are held, and their leases expire.
 //!

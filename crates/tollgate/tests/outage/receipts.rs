@@ -1,8 +1,11 @@
 //! Settlement, refund and release of decisions made without the store.
 
-use tollgate::Span;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
-use super::support::{Mood, Subject, ann, standing, subject};
+use tollgate::{Adjustment, OutageSettings, Span};
+
+use super::support::{Mood, Subject, ann, standing, subject, with_settings};
 
 const POLICY: &str = "limits: [{name: api, by: user, rate: 100/day, algorithm: fixed-window}]";
 const ALLOW: &str =
@@ -201,15 +204,114 @@ fn while_the_breaker_is_open_a_final_cost_is_deferred_without_a_call() {
 }
 
 #[test]
-fn a_final_cost_that_may_have_reached_the_store_is_not_repeated() {
-    for (mood, left) in [(Mood::Mute, 70), (Mood::Broken, 90)] {
+fn a_final_cost_in_doubt_is_repeated_and_counted_once() {
+    for mood in [Mood::Mute, Mood::Broken] {
+        for algorithm in ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
+            for (cost, left) in [(0, 100), (4, 96), (30, 70)] {
+                let subject = subject(&POLICY.replace("fixed-window", algorithm));
+                let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+                subject.store.turn(mood);
+                pollster::block_on(subject.limiter.settle_receipt(&receipt, cost)).unwrap();
+                // The correction fails again, and is still kept.
+                assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 1));
+                recover(&subject);
+                assert_eq!(
+                    (subject.reconcile(), subject.left()),
+                    (1, left),
+                    "{mood:?} {algorithm} at {cost}"
+                );
+                assert_eq!((subject.reconcile(), subject.left()), (0, left), "once");
+                assert_eq!(subject.limiter.health().lost_entries, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_recognition_a_cost_in_doubt_is_charged_at_most_twice_and_refunded_at_most_once() {
+    for (mood, cost, left) in
+        [(Mood::Mute, 30, 50), (Mood::Broken, 30, 70), (Mood::Mute, 4, 96), (Mood::Broken, 4, 90)]
+    {
         let subject = subject(POLICY);
+        subject.store.ignore_ids();
         let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
         subject.store.turn(mood);
-        assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).is_err());
+        let settled = pollster::block_on(subject.limiter.settle_receipt(&receipt, cost));
+        assert_eq!(settled.is_ok(), cost > 10, "{mood:?} at {cost}");
         recover(&subject);
-        assert_eq!((subject.reconcile(), subject.left()), (0, left), "{mood:?}");
-        assert_eq!(subject.limiter.health().lost_entries, 1);
+        subject.reconcile();
+        assert_eq!((subject.reconcile(), subject.left()), (0, left), "{mood:?} at {cost}");
+        assert_eq!(subject.limiter.health().lost_entries, u64::from(cost < 10));
+    }
+}
+
+#[test]
+fn a_refund_in_doubt_expires_before_the_store_forgets_its_id() {
+    let subject = subject(POLICY);
+    let receipts: Vec<_> = (0..2).map(|_| subject.decide(&ann().cost(10)).receipt().unwrap()).collect();
+    for (receipt, mood) in receipts.iter().zip([Mood::Mute, Mood::Refusing]) {
+        subject.store.turn(mood);
+        pollster::block_on(subject.limiter.refund_receipt(receipt)).unwrap();
+    }
+    subject.store.turn(Mood::Well);
+    subject.clock.advance(Span::from_minutes(5));
+    assert_eq!((subject.reconcile(), subject.left()), (1, 100), "the second was certainly not applied");
+    assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (0, 1));
+}
+
+#[test]
+fn a_dropped_settlement_is_repeated_and_counted_once() {
+    for (cost, left) in [(4, 96), (30, 70)] {
+        let subject = subject(POLICY);
+        let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+        subject.store.turn(Mood::Stuck);
+        {
+            let settling = pin!(subject.limiter.settle_receipt(&receipt, cost));
+            assert!(settling.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        assert_eq!(subject.limiter.health().ledger_keys, 1);
+        // So is a pass that is dropped.
+        {
+            let pass = pin!(subject.limiter.reconcile());
+            assert!(pass.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        recover(&subject);
+        assert_eq!((subject.reconcile(), subject.left()), (1, left));
+        assert_eq!(subject.limiter.health().lost_entries, 0);
+    }
+}
+
+#[test]
+fn a_full_queue_is_an_error_and_the_same_receipt_may_be_settled_again() {
+    let policy = POLICY.replace('}', "}, {name: b, by: user, rate: 50/hour, algorithm: sliding-log}");
+    let settings = OutageSettings { keys: 1, ..OutageSettings::default() };
+    let subject = with_settings(&policy, &settings);
+    let decision = subject.decide(&ann().cost(10));
+    let receipt = decision.receipt().unwrap().with_id(subject.limiter.id_of(&decision));
+    subject.store.turn(Mood::Mute);
+    // One of two limits finds room, and the store has applied both.
+    for _ in 0..3 {
+        assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).is_err());
+    }
+    recover(&subject);
+    pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).unwrap();
+    subject.reconcile();
+    assert_eq!(standing(&subject.decide(&ann().cost(0))), [("api", 100, 70), ("b", 50, 20)]);
+}
+
+#[test]
+fn a_refund_by_key_is_deferred_and_counted_once() {
+    for mood in [Mood::Refusing, Mood::TimingOut, Mood::Mute, Mood::Broken] {
+        let subject = subject(POLICY);
+        let decision = subject.decide(&ann().cost(10));
+        let check = decision.limits().next().unwrap();
+        let refund = Adjustment::Grant { units: 4 };
+        subject.store.turn(mood);
+        let refunded = subject.limiter.adjust(check.name(), check.rule(), check.key(), refund);
+        assert_eq!(pollster::block_on(refunded).unwrap(), None, "{mood:?}");
+        recover(&subject);
+        assert_eq!((subject.reconcile(), subject.left()), (1, 94), "{mood:?}");
+        assert_eq!((subject.reconcile(), subject.left()), (0, 94), "{mood:?}");
     }
 }
 

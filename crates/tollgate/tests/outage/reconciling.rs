@@ -171,8 +171,8 @@ fn a_store_that_fails_again_opens_the_breaker_and_loses_nothing() {
 }
 
 #[test]
-fn a_charge_in_doubt_is_lost_and_not_repeated() {
-    for mood in [Mood::Mute, Mood::Broken, Mood::Foreign] {
+fn a_charge_in_doubt_is_repeated_and_counted_once() {
+    for (mood, lost) in [(Mood::Mute, 0), (Mood::Broken, 0), (Mood::Foreign, 1)] {
         let subject = subject("limits: [{name: api, by: user, bucket: 100/day}]");
         open(&subject);
         subject.admits(&ann());
@@ -180,9 +180,11 @@ fn a_charge_in_doubt_is_lost_and_not_repeated() {
         assert!(!subject.decide(&ann().cost(0)).is_degraded());
         subject.store.turn(mood);
         assert_eq!(subject.reconcile(), 0);
-        subject.store.turn(Mood::Well);
-        assert_eq!((subject.reconcile(), subject.limiter.health().lost_entries), (0, 1), "{mood:?}");
-        assert_eq!(subject.left(), if mood == Mood::Mute { 99 } else { 100 }, "{mood:?}");
+        recover(&subject);
+        let kept = usize::from(lost == 0);
+        assert_eq!((subject.reconcile(), subject.limiter.health().lost_entries), (kept, lost), "{mood:?}");
+        assert_eq!(subject.left(), 99 + lost, "{mood:?}");
+        assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 0), "{mood:?}");
     }
 }
 

@@ -1,12 +1,13 @@
 //! A store with scripted failures, and a limiter on it.
 
+use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Check};
+use tollgate::store::{AdjustmentId, Answer, Check};
 use tollgate::{
     Adjustment, Call, Decision, Limiter, ManualClock, MemoryStore, OutageSettings, Outcome, Policy, Rule,
     Store, StoreError, Timestamp,
@@ -37,6 +38,9 @@ pub(crate) struct Script {
     probes: AtomicU64,
     /// Keys that contain this text are on a failed part of the store.
     gone: Mutex<Option<&'static str>>,
+    /// The adjustments that were applied, and whether they are recognized.
+    applied: Mutex<HashSet<AdjustmentId>>,
+    recognizes: AtomicBool,
 }
 
 impl Script {
@@ -49,6 +53,16 @@ impl Script {
         let gone = self.gone.lock().unwrap().map(str::as_bytes);
         let is_gone = gone.is_some_and(|gone| key.windows(gone.len()).any(|part| part == gone));
         if is_gone { Mood::TimingOut } else { self.mood() }
+    }
+
+    /// Makes the store ignore the ids of adjustments.
+    pub(crate) fn ignore_ids(&self) {
+        self.recognizes.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns whether an adjustment is to be applied.
+    fn is_new(&self, id: AdjustmentId) -> bool {
+        !self.recognizes.load(Ordering::SeqCst) || self.applied.lock().unwrap().insert(id)
     }
 
     /// Returns the number of probes.
@@ -122,6 +136,22 @@ impl Store for ScriptedStore {
         }
     }
 
+    async fn adjust_once(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+        id: AdjustmentId,
+    ) -> Result<Outcome, StoreError> {
+        let applies = self.script.mood_of(key).does_it() && self.script.is_new(id);
+        let nothing = Adjustment::Grant { units: 0 };
+        self.adjust(rule, key, if applies { adjustment } else { nothing }).await
+    }
+
+    fn recognizes_adjustments(&self) -> bool {
+        self.script.recognizes.load(Ordering::SeqCst)
+    }
+
     async fn probe(&self) -> Result<(), StoreError> {
         self.script.probes.fetch_add(1, Ordering::SeqCst);
         self.script.mood().fail().await.map_or(Ok(()), Err)
@@ -153,6 +183,8 @@ pub(crate) fn with_settings(policy: &str, settings: &OutageSettings) -> Subject 
         adjustments: AtomicU64::new(0),
         probes: AtomicU64::new(0),
         gone: Mutex::new(None),
+        applied: Mutex::default(),
+        recognizes: AtomicBool::new(true),
     });
     let moody = ScriptedStore {
         memory: MemoryStore::with_seed(10_000, clock.clone(), 7),
