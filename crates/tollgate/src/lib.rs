@@ -1,43 +1,12 @@
-//! Rate limiting with exact counts, bounded memory and explained decisions.
+#![doc = include_str!("../README.md")]
 //!
-//! A policy in YAML defines the limits:
+//! # Overview
 //!
-//! ```
-//! use std::time::Duration;
-//! use tollgate::{Call, Limiter};
-//!
-//! let limiter = Limiter::from_policy("
-//! limits:
-//!   - endpoint: /api/v1/login
-//!     by: ip
-//!     bucket: 2/minute
-//! ")?;
-//!
-//! let login = Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]);
-//! assert!(limiter.check(&login).is_allowed());
-//! assert!(limiter.check(&login).is_allowed());
-//! let refused = limiter.check(&login);
-//! assert!(!refused.is_allowed());
-//! assert_eq!(refused.limiting().map(|limit| limit.name()), Some("api-v1-login-by-ip"));
-//! assert!(refused.retry_after().is_some_and(|wait| wait <= Duration::from_secs(30)));
-//! # Ok::<(), tollgate::PolicyError>(())
-//! ```
-//!
-//! A single limit needs no policy:
-//!
-//! ```
-//! use tollgate::{Bucket, Gate, Rate};
-//!
-//! let gate = Gate::new("exports", Bucket::new(Rate::per_hour(5))?);
-//! assert!(gate.take("alice", 4).is_admitted());
-//! assert!(!gate.take("alice", 2).is_admitted());      // one is left, and the refusal took nothing
-//! assert_eq!(gate.peek("alice").remaining, 1);
-//! # Ok::<(), tollgate::QuotaError>(())
-//! ```
-//!
+//! - [`Gate`] is a single limit without a policy, [`Admission`], [`Refusal`] and [`GatePermit`] are its
+//!   answers.
 //! - [`Limiter`] checks requests against every limit that applies, and charges all of them or none.
-//! - [`Decision`] is its answer, with the outcome of every limit.
-//! - [`Gate`] is a single limit without a policy.
+//! - [`Decision`] is its answer, with the outcome of every limit; [`Permit`] is an admitted request that
+//!   releases its slots on drop.
 //! - [`Observer`] is notified of every decision.
 //! - [`throttle`] serves callers that pass the numbers of the limit with each call.
 //! - [`outage`] defines the behavior while a store gives no answer.
@@ -51,16 +20,20 @@ mod id;
 mod limiter;
 mod observer;
 pub mod outage;
+mod permit;
 mod receipt;
 pub mod throttle;
+mod timer;
 
 pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
-pub use gate::Gate;
+pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
 pub use id::{DecisionId, ParseDecisionIdError};
 pub use limiter::Limiter;
 pub use observer::{Event, Observer, Settlement, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
+pub use permit::Permit;
 pub use receipt::Receipt;
+pub use timer::{SleepFuture, Sleeper};
 pub use tollgate_core::{
     Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow,
     MAX_UNITS, Outcome, Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts,

@@ -14,6 +14,7 @@ mod consider;
 mod entry_points;
 mod reconcile;
 mod settle;
+mod try_settle;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -400,7 +401,7 @@ impl<S> Clone for Limiter<S> {
 
 /// Generates owners of slots: a counter, hashed with keys of this process. A caller that knows the
 /// owners of its own slots cannot guess others and release their slots.
-struct Owners {
+pub(crate) struct Owners {
     hashers: [RandomState; 2],
     next: AtomicU64,
 }
@@ -412,7 +413,7 @@ impl Default for Owners {
 }
 
 impl Owners {
-    fn next(&self) -> Owner {
+    pub(crate) fn next(&self) -> Owner {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let [high, low] = &self.hashers;
         // `RandomState::new` increments its keys, so the two halves also hash different values.
