@@ -115,6 +115,15 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Adjusts one key without waiting, if possible, and returns its state after that. `None`:
+    /// nothing was done, and the caller must use [`adjust`](Self::adjust).
+    ///
+    /// A store that answers one adjustment without waiting answers all of them so.
+    fn try_adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Option<Outcome> {
+        let _ = (rule, key, adjustment);
+        None
+    }
+
     /// Checks whether the store answers, without changing anything.
     ///
     /// It serves nodes without traffic, which would otherwise not notice an outage. A condition

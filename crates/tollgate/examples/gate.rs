@@ -5,10 +5,12 @@
 use tollgate::{Bucket, Gate, QuotaError, Rate};
 
 fn main() -> Result<(), QuotaError> {
-    let gate = Gate::new("exports", Bucket::new(Rate::per_hour(5))?.with_burst(2)?);
+    let exports = Gate::new("exports", Bucket::new(Rate::per_hour(5))?.with_burst(2)?);
     for customer in ["ann", "ann", "ann", "bob"] {
-        let outcome = gate.take(customer, 1);
-        println!("{customer}: {:?}, {} left", outcome.verdict, outcome.remaining);
+        match exports.check(customer) {
+            Ok(admission) => println!("{customer}: exporting, {} left", admission.remaining),
+            Err(refusal) => println!("{customer}: {refusal}"),
+        }
     }
     Ok(())
 }

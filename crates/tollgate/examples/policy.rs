@@ -16,7 +16,7 @@ fn main() -> Result<(), PolicyError> {
     for attempt in 1..=4 {
         let decision = limiter.check(&Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]));
         let Some(limit) = decision.limiting() else { continue };
-        let (name, left) = (limit.name(), limit.outcome().remaining);
+        let (name, left) = (limit.name(), limit.remaining());
         match decision.retry_after() {
             None => println!("attempt {attempt}: go ahead, {left} left of {name}"),
             Some(wait) => {

@@ -1,44 +1,13 @@
-//! Rate limiting with exact counts, bounded memory and explained decisions.
+#![doc = include_str!("../README.md")]
 //!
-//! One limit, and keys that you choose:
+//! # Overview
 //!
-//! ```
-//! use tollgate::{Bucket, Gate, Rate};
-//!
-//! let gate = Gate::new("exports", Bucket::new(Rate::per_hour(5))?);
-//! assert!(gate.take("alice", 4).is_admitted());
-//! assert!(!gate.take("alice", 2).is_admitted());      // one is left, and the refusal took nothing
-//! assert_eq!(gate.peek("alice").remaining, 1);
-//! # Ok::<(), tollgate::QuotaError>(())
-//! ```
-//!
-//! Several limits over one request, from a policy in YAML (feature `yaml`):
-//!
-//! ```
-//! use std::time::Duration;
-//! use tollgate::{Call, Limiter};
-//!
-//! let limiter = Limiter::from_policy("
-//! limits:
-//!   - endpoint: /api/v1/login
-//!     by: ip
-//!     bucket: 2/minute
-//! ")?;
-//!
-//! let login = Call::new("POST", "/api/v1/login").ip([203, 0, 113, 9]);
-//! assert!(limiter.check(&login).is_allowed());
-//! assert!(limiter.check(&login).is_allowed());
-//! let refused = limiter.check(&login);
-//! assert!(!refused.is_allowed());
-//! assert_eq!(refused.limiting().map(|limit| limit.name()), Some("api-v1-login-by-ip"));
-//! assert!(refused.retry_after().is_some_and(|wait| wait <= Duration::from_secs(30)));
-//! # Ok::<(), tollgate::PolicyError>(())
-//! ```
-//!
+//! - [`Gate`] is a single limit without a policy, [`Admission`], [`Refusal`] and [`GatePermit`] are its
+//!   answers.
 //! - [`Limiter`] checks requests against every limit that applies, and charges all of them or none.
 //! - [`SharedLimiter`] is a limiter whose policy can be replaced at runtime.
-//! - [`Decision`] is its answer, with the outcome of every limit.
-//! - [`Gate`] is a single limit without a policy.
+//! - [`Decision`] is its answer, with the outcome of every limit; [`Permit`] is an admitted request that
+//!   releases its slots on drop.
 //! - [`Observer`] is notified of every decision.
 //! - [`throttle`] serves callers that pass the numbers of the limit with each call.
 //! - [`outage`] defines the behavior while a store gives no answer.
@@ -69,16 +38,20 @@ mod limiter;
 mod observer;
 #[cfg(feature = "policy")]
 pub mod outage;
+mod owners;
+#[cfg(feature = "policy")]
+mod permit;
 #[cfg(feature = "policy")]
 mod receipt;
 #[cfg(feature = "policy")]
 mod shared;
 #[cfg(feature = "policy")]
 pub mod throttle;
+mod timer;
 
 #[cfg(feature = "policy")]
 pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
-pub use gate::Gate;
+pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
 #[cfg(feature = "policy")]
 pub use id::{DecisionId, ParseDecisionIdError};
 #[cfg(feature = "policy")]
@@ -88,9 +61,12 @@ pub use observer::{Event, Observer, Settlement, Watch};
 #[cfg(feature = "policy")]
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 #[cfg(feature = "policy")]
+pub use permit::Permit;
+#[cfg(feature = "policy")]
 pub use receipt::Receipt;
 #[cfg(feature = "policy")]
 pub use shared::SharedLimiter;
+pub use timer::{SleepFuture, Sleeper};
 pub use tollgate_core::{
     Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow,
     MAX_UNITS, Outcome, Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts,

@@ -14,10 +14,9 @@ mod consider;
 mod entry_points;
 mod reconcile;
 mod settle;
+mod try_settle;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Timestamp};
@@ -28,6 +27,7 @@ use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
 use crate::observer::{ActiveObserver, Observer};
 use crate::outage::{ChargeStatus, Health, Outage, OutageSettings};
+use crate::owners::Owners;
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -396,27 +396,5 @@ impl<S> Clone for Limiter<S> {
             version: self.version,
             watched: self.watched.clone(),
         }
-    }
-}
-
-/// Generates owners of slots: a counter, hashed with keys of this process. A caller that knows the
-/// owners of its own slots cannot guess others and release their slots.
-struct Owners {
-    hashers: [RandomState; 2],
-    next: AtomicU64,
-}
-
-impl Default for Owners {
-    fn default() -> Self {
-        Self { hashers: [RandomState::new(), RandomState::new()], next: AtomicU64::new(0) }
-    }
-}
-
-impl Owners {
-    fn next(&self) -> Owner {
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let [high, low] = &self.hashers;
-        // `RandomState::new` increments its keys, so the two halves also hash different values.
-        Owner(u128::from(high.hash_one(count)) << 64 | u128::from(low.hash_one((1u8, count))))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Owner, Quota, Rule, RuleId, Span, Timestamp};
+use tollgate_core::{Adjustment, Owner, Quota, Rule, RuleId, Timestamp};
 use tollgate_policy::{Key, Limit, OnHangup, Policy};
 use tollgate_store::AdjustmentId;
 

@@ -6,6 +6,8 @@ mod advisory;
 mod decisions;
 mod entry_points;
 mod exceeding;
+mod gate;
 mod hostile;
 mod outage;
+mod permits;
 mod reloads;

@@ -136,7 +136,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Notifies the observer of the final cost of a charge.
-    fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
+    pub(super) fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
         if let (Some(watched), Some(id)) = (&self.watched, receipt.id) {
             let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
             watched.settled(&Settlement { id, rule, key, reserved, cost });
