@@ -2,9 +2,9 @@
 //!
 //! One binary instead of many, because linking each takes seconds.
 
-mod aliases;
 mod ambiguous;
 mod beside;
+mod brief;
 mod descriptors;
 mod gallery;
 mod hostile;
@@ -12,4 +12,5 @@ mod keys;
 mod lints;
 mod match_request;
 mod matching;
+mod overlay;
 mod readings;
