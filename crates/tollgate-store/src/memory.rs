@@ -447,4 +447,8 @@ impl<C: Clock> Store for MemoryStore<C> {
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
         std::future::ready(Ok(self.adjust_now(rule, key, adjustment)))
     }
+
+    fn try_adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Option<Outcome> {
+        Some(self.adjust_now(rule, key, adjustment))
+    }
 }
