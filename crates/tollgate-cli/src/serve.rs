@@ -90,9 +90,10 @@ fn work(
         let signals = Signals::new()?;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
         let (redis, outage) = (secrets.redis.clone(), configuration.settings.store.outage());
-        let limiter = store::limiter(configuration.policy.clone(), redis, &outage, watcher.as_ref());
+        let store = store::open(&configuration.policy, redis);
+        let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
-        if let Some(redis) = limiter.load().store().redis() {
+        if let Some(redis) = store.redis() {
             status.stored_at(redis.settings().to_string());
         }
         let switches = ModeOverrides::new(limiter.clone());
@@ -103,7 +104,8 @@ fn work(
         arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
         let reloads = Arc::new(Reloads::default());
         let told = ConsumerCounts::new(&configuration.settings.observing);
-        let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
+        let (seen, reloaded) = (watcher.clone(), Arc::clone(&reloads));
+        let reading = (limiter.clone(), Arc::clone(&store));
         let process_metrics =
             Arc::new(ProcessMetrics::new(reading, seen, reloaded, told.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
@@ -121,7 +123,7 @@ fn work(
         reloads.worked(now);
         let addresses = surfaces.addresses();
         // Requests are already served, without the store if necessary.
-        configuration.warnings.extend(store::connect(&limiter.load()).await.err());
+        configuration.warnings.extend(store::connect(&limiter.load(), &store).await.err());
         // Printed before the ready file exists, so that a process that waits for the file finds all
         // messages.
         match configuration.settings.format {
@@ -151,7 +153,7 @@ fn work(
         let ready = arguments.ready_file.as_deref().map(|file| ReadyFile::write(file, &addresses));
         let ready = ready.transpose()?;
         let running = RunningConfig::new(&configuration, secrets, variables);
-        let maintenance = tokio::spawn(store::maintain(limiter.clone()));
+        let maintenance = tokio::spawn(store::maintain(limiter.clone(), store));
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
         let end = serve(surfaces, signals, watch, reloader, &status).await;
         maintenance.abort();

@@ -11,7 +11,7 @@ use tollgate::store::{Answer, Check};
 use tollgate::{
     Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
 };
-use tollgate_http::{LimitLayer, SharedLimiter, SoftNotice, soft_limits, soft_value};
+use tollgate_http::{LimitLayer, SoftNotice, soft_limits, soft_value};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 /// `search` is marked from 75 % on; one window of `both` is marked from the first request on.
@@ -27,7 +27,7 @@ fn memory() -> MemoryStore<ManualClock> {
 
 fn limited<S: Store>(policy: &str, store: S) -> LimitLayer<S> {
     let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}"));
-    LimitLayer::new(SharedLimiter::from(Limiter::with_store(policy, store)))
+    LimitLayer::spawning(Limiter::with_store(policy, store), |work| drop(tokio::spawn(work)))
 }
 
 /// Echoes the lines of the header, then the names of the extension.

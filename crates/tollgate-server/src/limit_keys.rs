@@ -8,10 +8,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use tollgate::policy::{Grant, Key, nearest};
-use tollgate::store::Check;
-use tollgate::{
-    Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
-};
+use tollgate::{KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError};
 use tollgate_telemetry::blocked;
 
 use crate::access::Role;
@@ -179,21 +176,18 @@ async fn adjusted<S: Store>(
     rules: &[Rule],
     operation: Operation,
 ) -> Result<Vec<Outcome>, StoreError> {
-    let (store, key) = (limiter.store(), named.key.as_bytes());
-    let units = named.cost.unwrap_or(1);
-    let adjustment = match operation {
-        Operation::Check | Operation::Peek => {
-            let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
-            return Ok(store.decide(&checks).await?.outcomes.to_vec());
-        }
-        // The time of the refunded charge is unknown, so a refund cannot target it: like a grant, it
-        // returns the newest charges that still count.
-        Operation::Grant | Operation::Refund => Adjustment::Grant { units },
-        Operation::Reset => Adjustment::Reset,
-    };
+    let (key, units) = (&named.key, named.cost.unwrap_or(1));
     let mut outcomes = Vec::with_capacity(rules.len());
     for rule in rules {
-        outcomes.push(store.adjust(rule, key, adjustment).await?);
+        outcomes.push(match operation {
+            Operation::Check | Operation::Peek => {
+                return Ok(limiter.peek(rules, key, 0).await?.to_vec());
+            }
+            // The time of the refunded charge is unknown, so a refund cannot target it: like a grant,
+            // it returns the newest charges that still count.
+            Operation::Grant | Operation::Refund => limiter.grant(rule, key, units).await?,
+            Operation::Reset => limiter.reset(rule, key).await?,
+        });
     }
     Ok(outcomes)
 }

@@ -56,7 +56,7 @@ pub mod throttle;
 pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
 pub use gate::Gate;
 pub use id::{DecisionId, ParseDecisionIdError};
-pub use limiter::Limiter;
+pub use limiter::{DetachedPending, Limiter, Pending};
 pub use observer::{Event, Observer, Settlement, Watch};
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 pub use receipt::Receipt;

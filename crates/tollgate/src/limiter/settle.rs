@@ -5,6 +5,8 @@
 //! is. While a replayed charge is in progress, a refund may arrive before it and find nothing to
 //! refund: the key then misses that refund.
 
+use std::cmp::Ordering;
+
 use tollgate_core::{Adjustment, Overdraft, Quota, Rule, Timestamp};
 use tollgate_store::{Store, StoreError};
 
@@ -49,24 +51,18 @@ impl<S: Store> Limiter<S> {
 
     /// Refunds as [`refund`](Self::refund) does, by receipt.
     pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
-        for (charge, rule) in receipt.units_in(&self.policy) {
-            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
-            self.correct(receipt.at, charge, rule, adjustment).await?;
-            self.notify_settled(receipt, charge, 0);
+        for correction in self.refunds(receipt) {
+            self.apply(receipt, &correction).await?;
         }
-        self.release_receipt(receipt).await
+        Ok(())
     }
 
     /// Settles as [`settle`](Self::settle) does, by receipt. Call it once: the keeper of the
     /// receipts tracks which are settled. Units that came back later are indistinguishable from the
     /// usage of other requests, so a second cost could not be corrected.
     pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
-        let settles = |name: &str| self.policy.limit(name).is_some_and(|it| it.settle().is_some());
-        let only_some = self.policy.settles() && receipt.limits().any(settles);
-        for (charge, rule) in receipt.units_in(&self.policy) {
-            if !only_some || settles(charge.limit()) {
-                self.settle_charge(receipt, charge, rule, cost).await?;
-            }
+        for correction in self.settlement(receipt, cost) {
+            self.apply(receipt, &correction).await?;
         }
         Ok(())
     }
@@ -76,59 +72,134 @@ impl<S: Store> Limiter<S> {
     /// fails for one limit, the others are still settled.
     pub async fn settle_limits(&self, receipt: &Receipt, costs: &[(&str, u64)]) -> Result<(), StoreError> {
         let mut settled = Ok(());
-        for (charge, rule) in receipt.units_in(&self.policy) {
-            if let Some((_, cost)) = costs.iter().find(|(name, _)| *name == charge.limit()) {
-                let of_this = self.settle_charge(receipt, charge, rule, *cost).await;
-                settled = settled.and(of_this);
-            }
+        for correction in self.settlement_of_limits(receipt, costs) {
+            let of_this = self.apply(receipt, &correction).await;
+            settled = settled.and(of_this);
         }
         settled
     }
 
-    /// Corrects a charge and notifies the observer.
-    async fn settle_charge(
-        &self,
-        receipt: &Receipt,
-        charge: &Charge,
-        rule: &Rule,
-        cost: u64,
-    ) -> Result<(), StoreError> {
-        if cost == charge.units {
-            return Ok(());
+    /// Releases slots as [`release`](Self::release) does, by receipt. Idempotent.
+    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
+        for correction in self.releases(receipt) {
+            self.apply(receipt, &correction).await?;
         }
-        let adjustment = if cost < charge.units {
-            Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
-        } else {
-            Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
-        };
-        self.correct(receipt.at, charge, rule, adjustment).await?;
-        self.notify_settled(receipt, charge, cost);
         Ok(())
     }
 
+    /// Settles as [`settle_receipt`](Self::settle_receipt) does, if the store answers without
+    /// waiting, as a store in memory always does. Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_settle_receipt(&self, receipt: &Receipt, cost: u64) -> bool {
+        self.try_apply(receipt, self.settlement(receipt, cost))
+    }
+
+    /// Settles as [`settle_limits`](Self::settle_limits) does, if the store answers without waiting.
+    /// Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_settle_limits(&self, receipt: &Receipt, costs: &[(&str, u64)]) -> bool {
+        self.try_apply(receipt, self.settlement_of_limits(receipt, costs))
+    }
+
+    /// Releases as [`release_receipt`](Self::release_receipt) does, if the store answers without
+    /// waiting. Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_release_receipt(&self, receipt: &Receipt) -> bool {
+        self.try_apply(receipt, self.releases(receipt))
+    }
+
+    fn refunds<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
+        let units = receipt.units_in(&self.policy).map(|(charge, rule)| {
+            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
+            Correction { charge, rule, adjustment, cost: Some(0) }
+        });
+        units.chain(self.releases(receipt))
+    }
+
+    fn releases<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
+        let slots = receipt.owner.map(|owner| (owner, receipt.slots_in(&self.policy)));
+        slots.into_iter().flat_map(|(owner, slots)| {
+            let adjustment = Adjustment::Release { owner };
+            slots.map(move |(charge, rule)| Correction { charge, rule, adjustment, cost: None })
+        })
+    }
+
+    /// The corrections to one cost for all limits, or for the limits that say `settle`.
+    fn settlement<'r>(&'r self, receipt: &'r Receipt, cost: u64) -> impl Iterator<Item = Correction<'r>> {
+        let settles = |name: &str| self.policy.limit(name).is_some_and(|it| it.settle().is_some());
+        let only_some = self.policy.settles() && receipt.limits().any(settles);
+        let charges = receipt.units_in(&self.policy);
+        let charges = charges.filter(move |(charge, _)| !only_some || settles(charge.limit()));
+        charges.filter_map(move |(charge, rule)| Correction::to_cost(receipt, charge, rule, cost))
+    }
+
+    fn settlement_of_limits<'r>(
+        &'r self,
+        receipt: &'r Receipt,
+        costs: &'r [(&str, u64)],
+    ) -> impl Iterator<Item = Correction<'r>> {
+        receipt.units_in(&self.policy).filter_map(move |(charge, rule)| {
+            let (_, cost) = costs.iter().find(|(name, _)| *name == charge.limit())?;
+            Correction::to_cost(receipt, charge, rule, *cost)
+        })
+    }
+
+    /// Makes a correction and notifies the observer.
+    async fn apply(&self, receipt: &Receipt, correction: &Correction<'_>) -> Result<(), StoreError> {
+        let Correction { charge, rule, adjustment, .. } = *correction;
+        if matches!(adjustment, Adjustment::Release { .. }) {
+            self.release_charge(receipt.at, charge, rule, adjustment).await?;
+        } else {
+            self.correct(receipt.at, charge, rule, adjustment).await?;
+        }
+        self.notify_settled(receipt, correction);
+        Ok(())
+    }
+
+    /// Makes all corrections without waiting. Returns `false` if nothing was done: the store has to
+    /// be awaited, or the charge is not in the store.
+    fn try_apply<'r>(
+        &'r self,
+        receipt: &'r Receipt,
+        corrections: impl Iterator<Item = Correction<'r>>,
+    ) -> bool {
+        if receipt.is_degraded() {
+            return false;
+        }
+        for correction in corrections {
+            let Correction { charge, rule, adjustment, .. } = correction;
+            if self.store.try_adjust(rule, charge.key.as_bytes(), adjustment).is_none() {
+                return false;
+            }
+            self.notify_settled(receipt, &correction);
+        }
+        true
+    }
+
     /// Notifies the observer of the final cost of a charge.
-    fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
-        if let (Some(watched), Some(id)) = (&self.watched, receipt.id) {
+    fn notify_settled(&self, receipt: &Receipt, correction: &Correction<'_>) {
+        if let (Some(watched), Some(id), Some(cost)) = (&self.watched, receipt.id, correction.cost) {
+            let charge = correction.charge;
             let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
             watched.settled(&Settlement { id, rule, key, reserved, cost });
         }
     }
 
-    /// Releases slots as [`release`](Self::release) does, by receipt. Idempotent.
-    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
-        let Some(owner) = receipt.owner else { return Ok(()) };
-        let release = Adjustment::Release { owner };
-        for (charge, rule) in receipt.slots_in(&self.policy) {
-            let Some(in_outage) = &charge.in_outage else {
-                self.adjust_or_defer(receipt.at, charge, rule, release).await?;
-                continue;
-            };
-            self.outage.adjust_local(&in_outage.share, &charge.key, release);
-            if in_outage.charge_status == ChargeStatus::Unknown {
-                // The local slot is free. If the store holds one as well and does not answer now,
-                // that slot ends with its lease.
-                let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
-            }
+    async fn release_charge(
+        &self,
+        at: Timestamp,
+        charge: &Charge,
+        rule: &Rule,
+        release: Adjustment,
+    ) -> Result<(), StoreError> {
+        let Some(in_outage) = &charge.in_outage else {
+            return self.adjust_or_defer(at, charge, rule, release).await;
+        };
+        self.outage.adjust_local(&in_outage.share, &charge.key, release);
+        if in_outage.charge_status == ChargeStatus::Unknown {
+            // The local slot is free. If the store holds one as well and does not answer now, that
+            // slot ends with its lease.
+            let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
         }
         Ok(())
     }
@@ -187,6 +258,29 @@ impl<S: Store> Limiter<S> {
             self.outage.adjust_local(share, key, adjustment);
         }
         Ok(())
+    }
+}
+
+/// A change of one charge.
+struct Correction<'r> {
+    charge: &'r Charge,
+    rule: &'r Rule,
+    adjustment: Adjustment,
+    /// The final cost, for the observer. A released slot has none.
+    cost: Option<u64>,
+}
+
+impl<'r> Correction<'r> {
+    /// Corrects a charge to its final cost. `None`: it was charged exactly.
+    fn to_cost(receipt: &Receipt, charge: &'r Charge, rule: &'r Rule, cost: u64) -> Option<Self> {
+        let adjustment = match cost.cmp(&charge.units) {
+            Ordering::Equal => return None,
+            Ordering::Less => Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at },
+            Ordering::Greater => {
+                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
+            }
+        };
+        Some(Self { charge, rule, adjustment, cost: Some(cost) })
     }
 }
 

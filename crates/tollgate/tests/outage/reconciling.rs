@@ -1,10 +1,9 @@
 //! The charges to the store after an outage.
 
-use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Waker};
 
 use tollgate::{BreakerState, OutageSettings, Span};
+use tollgate_testkit::poll_once;
 
 use crate::support::{Mood, Subject, ann, parse, subject, with_settings};
 
@@ -197,7 +196,7 @@ fn a_dropped_pass_charges_nothing_twice() {
     subject.store.turn(Mood::Stuck);
     {
         let pass = pin!(subject.limiter.reconcile());
-        assert!(pass.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll_once(pass).is_pending());
     }
     let health = subject.limiter.health();
     assert_eq!((health.ledger_keys, health.lost_entries), (2, 1));
