@@ -85,10 +85,10 @@ impl Daemon {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
-        let redis = secrets.redis.clone();
-        let limiter = store::limiter(configuration.policy.clone(), redis, &outage, watcher.as_ref());
+        let store = store::open(&configuration.policy, secrets.redis.clone());
+        let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
-        if let Some(redis) = limiter.load().store().redis() {
+        if let Some(redis) = store.redis() {
             status.stored_at(redis.settings().to_string());
         }
         let switches = ModeOverrides::new(limiter.clone());
@@ -97,7 +97,8 @@ impl Daemon {
         configuration.warnings.extend(restored.flatten());
         let reloads = Arc::new(Reloads::default());
         let told = ConsumerCounts::new(&configuration.settings.observing);
-        let (reading, seen, reloaded) = (limiter.clone(), watcher.clone(), Arc::clone(&reloads));
+        let (seen, reloaded) = (watcher.clone(), Arc::clone(&reloads));
+        let reading = (limiter.clone(), Arc::clone(&store));
         let process_metrics =
             Arc::new(ProcessMetrics::new(reading, seen, reloaded, told.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
@@ -114,9 +115,9 @@ impl Daemon {
         status.loaded(now);
         reloads.worked(now);
         // Requests are already served, without the store if necessary.
-        configuration.warnings.extend(store::connect(&limiter.load()).await.err());
+        configuration.warnings.extend(store::connect(&limiter.load(), &store).await.err());
         let running = RunningConfig::new(&configuration, secrets);
-        let maintenance = tokio::spawn(store::maintain(limiter.clone()));
+        let maintenance = tokio::spawn(store::maintain(limiter.clone(), store));
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -51,6 +51,7 @@ impl Reloads {
 /// Writes the metrics of the process.
 pub(crate) struct ProcessMetrics {
     limiter: SharedLimiter<AnyStore>,
+    store: Arc<AnyStore>,
     watcher: Option<Watcher>,
     reloads: Arc<Reloads>,
     told: ConsumerCounts,
@@ -71,7 +72,7 @@ struct StoreUsage {
 
 impl ProcessMetrics {
     pub(crate) fn new(
-        limiter: SharedLimiter<AnyStore>,
+        (limiter, store): (SharedLimiter<AnyStore>, Arc<AnyStore>),
         watcher: Option<Watcher>,
         reloads: Arc<Reloads>,
         told: ConsumerCounts,
@@ -79,6 +80,7 @@ impl ProcessMetrics {
     ) -> Self {
         Self {
             limiter,
+            store,
             watcher,
             reloads,
             told,
@@ -94,7 +96,7 @@ impl ProcessMetrics {
     pub(crate) fn write(&self, out: &mut String) {
         let limiter = self.limiter.load();
         self.write_process(limiter.version(), &mut Exposition::new(out));
-        if let Some((keys, evictions)) = self.usage(limiter.store()) {
+        if let Some((keys, evictions)) = self.usage() {
             let mut to = Exposition::new(out);
             let help = "Keys in the memory store, as last counted.";
             to.one("tollgate_store_keys", Gauge, help, keys);
@@ -105,7 +107,7 @@ impl ProcessMetrics {
         if let Some(protocols) = self.protocols.get() {
             protocols.metrics(out);
         }
-        counters(limiter.store(), out);
+        counters(&self.store, out);
         if let Some(watcher) = &self.watcher {
             watcher.metrics(self.clock.now(), out);
             self.write_told(&mut Exposition::new(out));
@@ -114,12 +116,11 @@ impl ProcessMetrics {
 
     /// Returns the values that the dashboard shows.
     pub(crate) fn gauges(&self) -> Gauges {
-        let limiter = self.limiter.load();
-        let used = self.usage(limiter.store());
+        let used = self.usage();
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let tarpit = self.tarpit.get();
         Gauges {
-            store: if limiter.store().redis().is_some() { "redis" } else { "memory" },
+            store: if self.store.redis().is_some() { "redis" } else { "memory" },
             keys: used.map(|(keys, _)| count(keys)),
             evictions: used.map(|(_, evictions)| evictions),
             tarpit_waiting: tarpit.map_or(0, |it| count(it.waiting())),
@@ -183,8 +184,8 @@ impl ProcessMetrics {
     }
 
     /// Returns the number of keys and evictions of the memory store; `None` for Redis.
-    pub(crate) fn usage(&self, store: &AnyStore) -> Option<(usize, u64)> {
-        let AnyStore::Memory(store) = store else { return None };
+    pub(crate) fn usage(&self) -> Option<(usize, u64)> {
+        let AnyStore::Memory(store) = &*self.store else { return None };
         let now = self.clock.now();
         // The state is plain data, so a poisoned lock is usable.
         let mut known = self.used.lock().unwrap_or_else(PoisonError::into_inner);

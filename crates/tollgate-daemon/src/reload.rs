@@ -186,8 +186,9 @@ mod tests {
     fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter<AnyStore>, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
         let configuration = inputs.load(LoadPhase::First).unwrap();
+        let store = crate::store::open(&configuration.policy, None);
         let limiter =
-            crate::store::limiter(configuration.policy.clone(), None, &OutageSettings::default(), None);
+            crate::store::limiter(configuration.policy.clone(), &store, &OutageSettings::default(), None);
         let secrets =
             Secrets::load(&configuration.settings, &Variables::default(), LoadPhase::First).unwrap();
         let (status, running) = (Arc::new(Status::new()), RunningConfig::new(&configuration, secrets));

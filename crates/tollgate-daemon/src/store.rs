@@ -69,6 +69,13 @@ impl Store for AnyStore {
         }
     }
 
+    async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        match self {
+            Self::Memory(store) => store.decide_uncached(checks).await,
+            Self::Redis(store) => store.decide_uncached(checks).await,
+        }
+    }
+
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(store) => store.adjust(rule, key, adjustment).await,
@@ -93,6 +100,21 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.recognizes_adjustments(),
             Self::Redis(store) => store.recognizes_adjustments(),
+        }
+    }
+
+    fn try_adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Option<Outcome> {
+        match self {
+            Self::Memory(store) => store.try_adjust(rule, key, adjustment),
+            Self::Redis(store) => store.try_adjust(rule, key, adjustment),
+        }
+    }
+
+    #[inline]
+    fn wall_ahead(&self, at: Timestamp) -> i64 {
+        match self {
+            Self::Memory(store) => store.wall_ahead(at),
+            Self::Redis(store) => store.wall_ahead(at),
         }
     }
 
@@ -126,23 +148,27 @@ impl AnyStore {
     }
 }
 
-/// Creates a limiter on the configured store (`None`: in memory), observed by this watcher.
+/// Opens the configured store (`None`: in memory).
+pub(crate) fn open(policy: &Policy, redis: Option<RedisSettings>) -> Arc<AnyStore> {
+    Arc::new(match redis {
+        None => AnyStore::memory(policy),
+        Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
+    })
+}
+
+/// Creates a limiter on a store, observed by this watcher.
 pub(crate) fn limiter(
     policy: Policy,
-    redis: Option<RedisSettings>,
+    store: &Arc<AnyStore>,
     outage: &OutageSettings,
     watcher: Option<&Watcher>,
 ) -> SharedLimiter<AnyStore> {
-    let store = match redis {
-        None => AnyStore::memory(&policy),
-        Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
-    };
     // During an outage this node counts alone, and records outstanding charges for at most as many
     // keys as the policy allows.
     let most = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
     let keys = most.min(outage.keys);
     let outage = OutageSettings { keys, ..outage.clone() };
-    let limiter = Limiter::with_store(policy, store).with_outage(&outage);
+    let limiter = Limiter::with_shared_store(policy, Arc::clone(store)).with_outage(&outage);
     match watcher {
         Some(watcher) => limiter.with_observer(watcher.clone()).into(),
         None => limiter.into(),
@@ -150,8 +176,8 @@ pub(crate) fn limiter(
 }
 
 /// Connects, or returns a warning. Afterwards the limiter knows the state of the store.
-pub(crate) async fn connect(limiter: &Limiter<AnyStore>) -> Result<(), String> {
-    let Some(redis) = limiter.store().redis() else { return Ok(()) };
+pub(crate) async fn connect(limiter: &Limiter<AnyStore>, store: &AnyStore) -> Result<(), String> {
+    let Some(redis) = store.redis() else { return Ok(()) };
     let mut why = format!("no answer within {START_TIMEOUT:?}");
     let connected = timeout(START_TIMEOUT, try_until_it_works(redis, &mut why)).await.is_ok();
     // A slower probe is left to `maintain`.
@@ -196,8 +222,8 @@ async fn warm_up(store: &RedisStore) -> Result<(), StoreError> {
 }
 
 /// Runs the periodic work until dropped.
-pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>) {
-    let Some(redis) = limiter.load().store().redis().cloned() else { return };
+pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>, store: Arc<AnyStore>) {
+    let Some(redis) = store.redis() else { return };
     tokio::join!(redis.announce(), look(limiter.clone()), reconcile(limiter));
 }
 

@@ -7,7 +7,6 @@
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::SocketAddr;
-use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -66,18 +65,9 @@ fn main() -> Result<(), tollgate::PolicyError> {
             request
         };
         measure("  a request, for comparison", request);
-        measure(what, || block_on(service.call(request())));
+        measure(what, || pollster::block_on(service.call(request())));
     }
     Ok(())
-}
-
-/// Polls once: no future of this example is pending.
-fn block_on<F: Future>(future: F) -> Option<F::Output> {
-    let mut context = Context::from_waker(Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
 }
 
 /// The headers of an upstream response.

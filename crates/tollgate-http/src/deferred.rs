@@ -2,9 +2,8 @@
 //!
 //! A request ends when its response has been sent or when the caller stops waiting. The deferred
 //! work therefore travels with the response body and runs once, when it is dropped. `Drop` cannot
-//! wait: a store in this process finishes immediately, and the unfinished work of a remote store
-//! goes to the hook of [`LimitLayer::with_spawn`](crate::LimitLayer::with_spawn). Without a hook,
-//! the slot ends with its lease and the charge stays at the reserved amount.
+//! wait: a store in memory finishes immediately, and the work of a store that waits goes to the hook
+//! of [`LimitLayer::spawning`](crate::LimitLayer::spawning).
 //!
 //! Not here: acquiring slots and reserves (`tollgate`), measuring costs (`meter`), slots that
 //! outlive their caller (`slot_guard`).
@@ -12,8 +11,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Waker};
 
+use smallvec::SmallVec;
 use tollgate::{Clock, Decision, Limiter, Policy, Receipt, SharedLimiter, Store};
 
 use crate::meter::{Costs, Meters};
@@ -22,8 +21,14 @@ use crate::slot_guard::SlotGuard;
 /// A future that outlives its request.
 pub(crate) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A hook that runs a future in the background.
-pub(crate) type Spawn = Arc<dyn Fn(Background) + Send + Sync>;
+/// Runs the deferred work of a store that waits.
+#[derive(Clone)]
+pub(crate) enum Spawn {
+    /// No work is left: the store is in memory.
+    Unneeded,
+    /// A hook that runs a future in the background.
+    Hook(Arc<dyn Fn(Background) + Send + Sync>),
+}
 
 /// Deferred work for a store of any type, run on drop.
 pub(crate) struct Deferred(Box<dyn DeferredWork>);
@@ -43,7 +48,7 @@ struct DeferredFor<S: Store> {
     in_force: SharedLimiter<S>,
     receipt: Option<Receipt>,
     meters: Meters,
-    spawn: Option<Spawn>,
+    spawn: Spawn,
     /// Whether the slots are kept until their `ttl` instead of being released.
     leaves_slots: bool,
 }
@@ -72,7 +77,7 @@ impl Deferred {
     pub(crate) fn of<S: Store>(
         limiter: &Arc<Limiter<S>>,
         decision: &Decision<'_>,
-        (in_force, clock, spawn): (&SharedLimiter<S>, &Arc<dyn Clock>, Option<&Spawn>),
+        (in_force, clock, spawn): (&SharedLimiter<S>, &Arc<dyn Clock>, &Spawn),
         outer: Option<&SlotGuard>,
     ) -> Option<Owing> {
         if decision.owner().is_none() && !may_settle(limiter.policy(), decision) {
@@ -84,7 +89,7 @@ impl Deferred {
             return None;
         }
         let ttl = receipt.hold_on_hangup(limiter.policy());
-        let (limiter, in_force, spawn) = (Arc::clone(limiter), in_force.clone(), spawn.cloned());
+        let (limiter, in_force, spawn) = (Arc::clone(limiter), in_force.clone(), spawn.clone());
         let receipt = Some(receipt);
         let deferred =
             Self(Box::new(DeferredFor { limiter, in_force, receipt, meters, spawn, leaves_slots: false }));
@@ -142,33 +147,46 @@ impl Detached {
 #[derive(Clone, Copy, Debug)]
 pub struct NotForwarded;
 
-async fn pay<S: Store>(
+/// The receipt of a request that has ended, and its final costs.
+struct EndedRequest<S> {
     limiter: Arc<Limiter<S>>,
-    in_force: SharedLimiter<S>,
+    in_force: Arc<Limiter<S>>,
     receipt: Receipt,
     costs: Costs,
-    leaves_slots: bool,
-) {
-    if receipt.slots() > 0 && !leaves_slots {
-        // If the store fails here, the slot ends with its lease.
-        let _outage = limiter.release_receipt(&receipt).await;
+    releases_slots: bool,
+}
+
+impl<S: Store> EndedRequest<S> {
+    fn costs(&self) -> SmallVec<[(&str, u64); 2]> {
+        self.costs.iter().map(|(name, cost)| (&**name, *cost)).collect()
     }
-    if !costs.is_empty() {
-        let costs: Vec<_> = costs.iter().map(|(name, cost)| (&**name, *cost)).collect();
-        // If the store fails here, the limiter applies the cost when the store is back.
-        let _outage = in_force.load().settle_limits(&receipt, &costs).await;
+
+    /// Releases and settles without waiting. Returns `false` if nothing was done.
+    fn try_pay(&self) -> bool {
+        (!self.releases_slots || self.limiter.try_release_receipt(&self.receipt))
+            && (self.costs.is_empty() || self.in_force.try_settle_limits(&self.receipt, &self.costs()))
+    }
+
+    async fn pay(self) {
+        if self.releases_slots {
+            // If the store fails here, the limiter releases the slot when the store is back.
+            let _outage = self.limiter.release_receipt(&self.receipt).await;
+        }
+        if !self.costs.is_empty() {
+            // If the store fails here, the limiter applies the cost when the store is back.
+            let _outage = self.in_force.settle_limits(&self.receipt, &self.costs()).await;
+        }
     }
 }
 
 impl<S: Store> Drop for DeferredFor<S> {
     fn drop(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
-        let (limiter, in_force) = (Arc::clone(&self.limiter), self.in_force.clone());
-        let mut paying: Background =
-            Box::pin(pay(limiter, in_force, receipt, self.meters.costs(), self.leaves_slots));
-        let done = paying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        if let (false, Some(spawn)) = (done, &self.spawn) {
-            spawn(paying);
+        let (limiter, in_force) = (Arc::clone(&self.limiter), self.in_force.load());
+        let releases_slots = receipt.slots() > 0 && !self.leaves_slots;
+        let ended = EndedRequest { limiter, in_force, receipt, costs: self.meters.costs(), releases_slots };
+        if let (false, Spawn::Hook(spawn)) = (ended.try_pay(), &self.spawn) {
+            spawn(Box::pin(ended.pay()));
         }
     }
 }

@@ -41,8 +41,8 @@ pub(crate) use self::described::{Kind, is_primary};
 pub(crate) use self::dialects::{covers_everything, spoken};
 use self::header_writer::HeaderWriter;
 pub(crate) use self::header_writer::PreparedHeaders;
+pub use self::retry_after::RetryAfter;
 use self::retry_after::until_change;
-pub use self::retry_after::{RetryAfter, limiting};
 
 static TOLLGATE_DECISION: HeaderName = HeaderName::from_static("tollgate-decision");
 static TOLLGATE_DEGRADED: HeaderName = HeaderName::from_static("tollgate-degraded");

@@ -71,22 +71,54 @@ pub(crate) struct Wiring<S> {
     /// `None`: [`Rejection::response`].
     pub(crate) word: Option<RejectionResponse>,
     pub(crate) rng: Rng,
-    pub(crate) spawn: Option<Spawn>,
+    pub(crate) spawn: Spawn,
     pub(crate) tarpit: Option<Tarpit>,
     /// Measures the response time for costs that are settled by time.
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+impl<C: Clock> LimitLayer<MemoryStore<C>> {
+    /// Creates a layer for a limiter in memory. Keep a clone of the [`SharedLimiter`] to replace its
+    /// policy at runtime.
+    ///
+    /// A limiter on a store that waits needs [`spawning`](Self::spawning):
+    ///
+    /// ```compile_fail
+    /// # fn layer(limiter: tollgate::Limiter<impl tollgate::Store>) {
+    /// tollgate_http::LimitLayer::new(limiter);
+    /// # }
+    /// ```
+    pub fn new(limiter: impl Into<SharedLimiter<MemoryStore<C>>>) -> Self {
+        Self::wiring(limiter.into(), Spawn::Unneeded)
+    }
+}
+
 impl<S> LimitLayer<S> {
-    /// Creates a layer for a limiter. Keep a clone of the [`SharedLimiter`] to replace its policy
-    /// at runtime.
-    pub fn new(limiter: impl Into<SharedLimiter<S>>) -> Self {
+    /// Creates a layer for a limiter on any store, with a hook that runs a future in the background.
+    ///
+    /// Requests end without waiting, but a store in another process has to be awaited to release
+    /// their slots and to settle their costs. The hook runs that work:
+    ///
+    /// ```
+    /// # use tollgate_http::LimitLayer;
+    /// # fn layer(limiter: tollgate::Limiter<impl tollgate::Store>) {
+    /// let layer = LimitLayer::spawning(limiter, |work| drop(tokio::spawn(work)));
+    /// # }
+    /// ```
+    pub fn spawning(
+        limiter: impl Into<SharedLimiter<S>>,
+        spawn: impl Fn(Background) + Send + Sync + 'static,
+    ) -> Self {
+        Self::wiring(limiter.into(), Spawn::Hook(Arc::new(spawn)))
+    }
+
+    fn wiring(limiter: SharedLimiter<S>, spawn: Spawn) -> Self {
         let wiring = Wiring {
-            limiter: limiter.into(),
+            limiter,
             find_peer: Arc::new(Peer::of),
             word: None,
             rng: Arc::new(|| fastrand::u32(..)),
-            spawn: None,
+            spawn,
             tarpit: None,
             clock: Arc::new(SystemClock::new()),
         };
@@ -117,14 +149,6 @@ impl<S> LimitLayer<S> {
     #[must_use]
     pub fn with_rng(self, rng: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
         self.wired(|wiring| wiring.rng = Arc::new(rng))
-    }
-
-    /// Sets the hook that runs deferred work of a remote store, such as `|work| {
-    /// tokio::spawn(work); }`. The work releases slots and settles costs. A store in memory does
-    /// not need the hook.
-    #[must_use]
-    pub fn with_spawn(self, spawn: impl Fn(Background) + Send + Sync + 'static) -> Self {
-        self.wired(|wiring| wiring.spawn = Some(Arc::new(spawn)))
     }
 
     /// Sets the tarpit that delays requests over a soft threshold with `tarpit`. Without it such

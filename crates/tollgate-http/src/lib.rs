@@ -35,7 +35,7 @@ pub use body::LimitBody;
 pub use client_address::{client_address, client_address_behind};
 pub use deferred::{Detached, NotForwarded};
 pub use future::LimitFuture;
-pub use headers::{RetryAfter, limiting, write_headers};
+pub use headers::{RetryAfter, write_headers};
 pub use identity::Identity;
 pub use layer::LimitLayer;
 pub use peer::Peer;

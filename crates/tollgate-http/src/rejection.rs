@@ -34,7 +34,7 @@ use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 pub use self::words::promise;
-use crate::headers::{Kind, RetryAfter, covers_everything, is_primary, limiting, spoken, write_headers};
+use crate::headers::{Kind, RetryAfter, covers_everything, is_primary, spoken, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -139,7 +139,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     fn by_quota(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
         let refusing = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().is_admitted();
-        let limiting = limiting(decision);
+        let limiting = decision.limiting();
         let detail = match &limiting {
             Some(limiting) => words::quota(limiting, retry_after),
             None => "too many requests".to_owned(),
@@ -205,12 +205,12 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     /// Whether the refusal affects every request of the caller, not only one endpoint.
     fn is_global(&self) -> bool {
-        limiting(self.decision).is_some_and(|limiting| covers_everything(&limiting))
+        self.decision.limiting().is_some_and(|limiting| covers_everything(&limiting))
     }
 
     /// The unit of the limit that refused.
     fn kind(&self) -> Option<Kind> {
-        limiting(self.decision).map(|limiting| Kind::of(&limiting))
+        self.decision.limiting().map(|limiting| Kind::of(&limiting))
     }
 
     /// Whether the main quota of the caller is used up.

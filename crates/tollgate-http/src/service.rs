@@ -16,6 +16,7 @@
 //! called, because a decision is too large to keep with the request. A future is boxed only if the
 //! store has to be awaited or the request is delayed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, Limiter, MemoryStore, Store};
+use tollgate::{Decision, DetachedPending, Limiter, MemoryStore, Store};
 use tower_service::Service;
 
 use crate::body::LimitBody;
@@ -78,68 +79,54 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Calls the instance that was polled ready; a clone may not be ready.
         let fresh = self.inner.clone();
-        let mut ready = std::mem::replace(&mut self.inner, fresh);
+        let ready = std::mem::replace(&mut self.inner, fresh);
         let (limiter, (mut parts, body)) = (self.wiring.limiter.load(), request.into_parts());
         // Removed before the decision, so that no limit counts by a header that the service will
         // not see.
         remove_client_marks(&mut parts);
-        let view = self.wiring.view(&limiter, &parts);
-        let concluded =
-            limiter.try_decide(&view, |decision| self.wiring.conclude(&limiter, decision, &parts));
+        let client = self.wiring.client(&limiter, &parts);
+        let view = HttpRequest::new(&parts, client);
+        let concluded = limiter
+            .try_decide(&view, |decision| self.wiring.conclude(&limiter, decision, &parts))
+            .map_err(|pending| Box::new(pending.detach()));
         match concluded {
-            Some(Conclusion::Passes(mut passing)) => {
-                passing.prepare(&mut parts);
-                LimitFuture::admitted_context(ready.call(Request::from_parts(parts, body)), passing)
-            }
-            Some(Conclusion::SoftDelayed(softened)) => {
-                let (mut passing, soft) = *softened;
-                passing.prepare(&mut parts);
-                let waiting = self.wiring.soften(soft, &mut parts);
-                let request = Request::from_parts(parts, body);
-                match waiting {
-                    None => LimitFuture::admitted_context(ready.call(request), passing),
-                    Some(waiting) => LimitFuture::waiting(Box::pin(held(waiting, ready, request, passing))),
-                }
-            }
-            Some(Conclusion::Refused(refusal)) => LimitFuture::refused(refusal),
-            None => {
-                let request = Request::from_parts(parts, body);
-                LimitFuture::waiting(Box::pin(serve(Arc::clone(&self.wiring), limiter, ready, request)))
+            Ok(conclusion) => self.wiring.proceed(conclusion, ready, parts, body),
+            Err(pending) => {
+                let wiring = Arc::clone(&self.wiring);
+                let waiting = Waiting { wiring, limiter, pending, client };
+                LimitFuture::waiting(Box::pin(waiting.serve(ready, Request::from_parts(parts, body))))
             }
         }
     }
 }
 
-/// Serves a request when the store has to be awaited.
-async fn serve<Inner, S, B, R>(
+/// A request whose store has to be awaited.
+struct Waiting<S> {
     wiring: Arc<Wiring<S>>,
     limiter: Arc<Limiter<S>>,
-    mut inner: Inner,
-    request: Request<B>,
-) -> Result<Response<LimitBody<R>>, Inner::Error>
-where
-    Inner: Service<Request<B>, Response = Response<R>>,
-    S: Store,
-{
-    let (mut parts, body) = request.into_parts();
-    let view = wiring.view(&limiter, &parts);
-    let decision = limiter.decide(&view).await;
-    let concluded = wiring.conclude(&limiter, &decision, &parts);
-    drop(decision);
-    match concluded {
-        Conclusion::Passes(mut passing) => {
-            passing.prepare(&mut parts);
-            LimitFuture::admitted_context(inner.call(Request::from_parts(parts, body)), passing).await
-        }
-        Conclusion::SoftDelayed(softened) => {
-            let (mut passing, soft) = *softened;
-            passing.prepare(&mut parts);
-            if let Some(waiting) = wiring.soften(soft, &mut parts) {
-                waiting.over().await;
-            }
-            LimitFuture::admitted_context(inner.call(Request::from_parts(parts, body)), passing).await
-        }
-        Conclusion::Refused(refusal) => Ok(refusal.map(LimitBody::refused)),
+    pending: Box<DetachedPending<S>>,
+    client: Option<IpAddr>,
+}
+
+impl<S: Store> Waiting<S> {
+    async fn serve<Inner, B, R>(
+        mut self,
+        inner: Inner,
+        request: Request<B>,
+    ) -> Result<Response<LimitBody<R>>, Inner::Error>
+    where
+        Inner: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        Inner::Future: Send,
+        B: Send + 'static,
+        R: 'static,
+    {
+        let (parts, body) = request.into_parts();
+        let conclusion = {
+            let view = HttpRequest::new(&parts, self.client);
+            let decision = self.pending.finish(Some(&view)).await;
+            self.wiring.conclude(&self.limiter, &decision, &parts)
+        };
+        self.wiring.proceed(conclusion, inner, parts, body).await
     }
 }
 
@@ -172,7 +159,7 @@ impl<S: Store> Wiring<S> {
             deferred: Deferred::of(
                 limiter,
                 decision,
-                (&self.limiter, &self.clock, self.spawn.as_ref()),
+                (&self.limiter, &self.clock, &self.spawn),
                 parts.extensions.get(),
             ),
         };
@@ -184,9 +171,37 @@ impl<S: Store> Wiring<S> {
 }
 
 impl<S> Wiring<S> {
-    fn view<'r>(&self, limiter: &Limiter<S>, parts: &'r Parts) -> HttpRequest<'r> {
+    fn client(&self, limiter: &Limiter<S>, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.find_peer)(parts);
-        HttpRequest::new(parts, client_address(peer, &parts.headers, limiter.policy().client()))
+        client_address(peer, &parts.headers, limiter.policy().client())
+    }
+
+    /// Calls the inner service, or returns the refusal.
+    fn proceed<Inner, B, R>(
+        &self,
+        conclusion: Conclusion,
+        mut inner: Inner,
+        mut parts: Parts,
+        body: B,
+    ) -> LimitFuture<Inner::Future, R, Inner::Error>
+    where
+        Inner: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        Inner::Future: Send,
+        B: Send + 'static,
+        R: 'static,
+    {
+        let (mut passing, soft) = match conclusion {
+            Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
+            Conclusion::Passes(passing) => (passing, None),
+            Conclusion::SoftDelayed(softened) => (softened.0, Some(softened.1)),
+        };
+        passing.prepare(&mut parts);
+        let waiting = soft.and_then(|soft| self.soften(soft, &mut parts));
+        let request = Request::from_parts(parts, body);
+        match waiting {
+            None => LimitFuture::admitted_context(inner.call(request), passing),
+            Some(waiting) => LimitFuture::waiting(Box::pin(held(waiting, inner, request, passing))),
+        }
     }
 
     /// Marks a request and enters the tarpit if it is to be delayed.

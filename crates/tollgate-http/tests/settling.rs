@@ -4,10 +4,10 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::{Future as _, pending};
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::ACCEPT_ENCODING;
@@ -20,7 +20,7 @@ use tollgate::{
     StoreError, Timestamp,
 };
 use tollgate_http::{Detached, LimitBody, LimitLayer, NotForwarded, Tarpit};
-use tollgate_testkit::{CountingAllocator, allocations};
+use tollgate_testkit::{CountingAllocator, allocations, poll_once};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
 #[global_allocator]
@@ -208,7 +208,7 @@ fn a_disconnect_before_the_response_settles_the_known_costs() {
         let stuck = |_: Request<()>| pending::<Result<Response<Frames>, Infallible>>();
         let mut service = subject.layer().layer(service_fn(stuck));
         let mut waiting = Box::pin(service.call(Request::new(())));
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll_once(waiting.as_mut()).is_pending());
         subject.clock.advance(Span::from_millis(61));
         drop(waiting);
         assert_eq!(subject.left(), [left], "{settle}");
@@ -257,7 +257,7 @@ fn a_request_canceled_in_the_tarpit_is_refunded() {
         |_: Request<()>| -> std::future::Ready<Result<Response<Frames>, Infallible>> { panic!("called") };
     let mut service = subject.layer().with_tarpit(Tarpit::new(1, |_| pending())).layer(service_fn(never));
     let mut waiting = Box::pin(service.call(Request::new(())));
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(poll_once(waiting.as_mut()).is_pending());
     assert_eq!(subject.left(), [900]);
     drop(waiting);
     assert_eq!(subject.left(), [1_000]);
@@ -368,7 +368,7 @@ async fn a_remote_store_settles_in_the_background() {
     let limiter: SharedLimiter<Remote> = Limiter::with_store(Policy::parse(policy).unwrap(), store).into();
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
-    let layer = LimitLayer::new(limiter.clone()).with_spawn(move |work| later.lock().unwrap().push(work));
+    let layer = LimitLayer::spawning(limiter.clone(), move |work| later.lock().unwrap().push(work));
     let service = layer.layer(service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(answer(&[("x-used", "250")], [data("hello")]))
     }));
@@ -395,9 +395,7 @@ fn allocations_under(policy: &str) -> u64 {
         let request = Request::get("/plain").body(()).unwrap();
         allocations(|| {
             let mut answer = Box::pin(service.call(request));
-            let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
-                panic!("nothing waits here")
-            };
+            let Poll::Ready(answer) = poll_once(answer.as_mut()) else { panic!("nothing waits here") };
             drop(answer.unwrap());
         })
     };

@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -16,6 +15,7 @@ use tollgate::{
     Timestamp,
 };
 use tollgate_http::LimitLayer;
+use tollgate_testkit::poll_once;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
 const POLICY: &str = "limits: [{name: at-once, by: global, slots: 1}]";
@@ -77,7 +77,7 @@ async fn a_slot_is_released_when_the_caller_stops_waiting() {
     let limiter = shared(memory());
     let mut service = LimitLayer::new(limiter.clone()).layer(service_fn(stuck));
     let mut waiting = Box::pin(service.ready().await.unwrap().call(request()));
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(poll_once(waiting.as_mut()).is_pending());
     let others = LimitLayer::new(limiter).layer(service_fn(hello));
     assert_eq!(others.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     drop(waiting);
@@ -112,8 +112,8 @@ impl Store for Remote {
 async fn unfinished_work_of_a_remote_store_goes_to_the_spawn_hook() {
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
-    let layer = LimitLayer::new(shared(Remote(memory())))
-        .with_spawn(move |work| later.lock().expect("the lock is not poisoned").push(work));
+    let spawn = move |work| later.lock().expect("the lock is not poisoned").push(work);
+    let layer = LimitLayer::spawning(shared(Remote(memory())), spawn);
     let service = layer.layer(service_fn(hello));
     drop(service.clone().oneshot(request()).await.unwrap());
     assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);

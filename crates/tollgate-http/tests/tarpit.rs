@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use http_body_util::Full;
 use tokio::sync::oneshot;
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_http::{LimitBody, LimitLayer, SoftNotice, Tarpit};
+use tollgate_testkit::poll_once;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
 /// Every request is over the threshold. Its delay is the longest of its limits.
@@ -65,7 +66,7 @@ struct PendingResponse(Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>
 
 impl PendingResponse {
     fn now(&mut self) -> Option<Answer> {
-        match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match poll_once(self.0.as_mut()) {
             Poll::Ready(answer) => Some(answer.unwrap()),
             Poll::Pending => None,
         }

@@ -29,7 +29,7 @@ impl<S> Answer<'_, '_, S> {
     pub(crate) fn limiting(&self) -> Option<(&str, &str)> {
         match self.decision.fate() {
             Fate::Blocked(block) => Some((block.limit.name(), block.limit.name())),
-            _ => tollgate_http::limiting(self.decision).map(|it| (it.limit().name(), it.name())),
+            _ => self.decision.limiting().map(|it| (it.limit().name(), it.name())),
         }
     }
 

@@ -182,7 +182,7 @@ impl Left {
     /// least.
     fn found<S>(&self, answer: &Answer<'_, '_, S>) -> (String, Option<u64>) {
         let Some(of) = &self.of else {
-            let limiting = tollgate_http::limiting(answer.decision);
+            let limiting = answer.decision.limiting();
             return (String::new(), limiting.map(|it| it.outcome().remaining));
         };
         let named =

@@ -49,7 +49,7 @@ fn blocked<S>(answer: &Answer<'_, '_, S>) -> String {
 }
 
 fn each(decision: &Decision<'_>) -> Vec<String> {
-    let limiting = tollgate_http::limiting(decision).map(|it| it.rule().id);
+    let limiting = decision.limiting().map(|it| it.rule().id);
     let is_refusal = !decision.is_allowed();
     decision.limits().map(|it| one(&it, is_refusal && limiting == Some(it.rule().id))).collect()
 }

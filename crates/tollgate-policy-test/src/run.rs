@@ -7,9 +7,6 @@
 //! it ends.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use serde::Serialize;
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Receipt, Request, Timestamp};
@@ -154,16 +151,17 @@ impl Run {
         {
             let ((at, _), (receipt, settle)) = entry.remove_entry();
             self.clock.set(at);
-            match settle {
-                None => {}
-                Some(Settle::All(cost)) => drop(at_once(self.limiter.settle_receipt(&receipt, cost))),
+            // The store is in memory, so neither waits.
+            let _always = match settle {
+                None => true,
+                Some(Settle::All(cost)) => self.limiter.try_settle_receipt(&receipt, cost),
                 Some(Settle::Limits(costs)) => {
                     let costs: Vec<_> =
                         costs.iter().map(|(name, cost)| (name.value.as_str(), *cost)).collect();
-                    at_once(self.limiter.settle_limits(&receipt, &costs));
+                    self.limiter.try_settle_limits(&receipt, &costs)
                 }
-            }
-            at_once(self.limiter.release_receipt(&receipt));
+            };
+            let _always = self.limiter.try_release_receipt(&receipt);
         }
     }
 }
@@ -183,12 +181,4 @@ fn mismatches<S>(step: &Step, answer: &Answer<'_, '_, S>, last: Option<u64>) -> 
 fn described(step: &Step, view: &impl Request) -> String {
     let from = view.client().map_or_else(String::new, |it| format!(" from {it}"));
     format!("{}{from}", step.asked)
-}
-
-/// Polls a future once: the in-memory store answers without waiting.
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
-    }
 }

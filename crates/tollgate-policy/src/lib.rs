@@ -63,7 +63,7 @@ pub use key_display::{KeyDisplay, ShownPart};
 pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, Soft};
 pub use lint::{Lint, LintScope};
 pub use lists::ListEntry;
-pub use match_request::{Block, BlockReason, Check, Checks, Grant, Matched, RuleCheck};
+pub use match_request::{Block, BlockReason, Check, Checks, DetachedChecks, Grant, Matched, RuleCheck};
 pub use net::{Net, NetSet};
 pub use pattern::{HostPattern, PathPattern, without_port};
 pub use policy::Policy;

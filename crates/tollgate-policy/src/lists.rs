@@ -113,6 +113,16 @@ impl List {
         self.entries.len()
     }
 
+    /// Returns the entry with this index.
+    pub(crate) fn entry(&self, index: usize) -> Option<&ListEntry> {
+        self.entries.get(index)
+    }
+
+    /// Returns the index of an entry of this list.
+    pub(crate) fn position(&self, entry: &ListEntry) -> Option<usize> {
+        self.entries.iter().position(|it| std::ptr::eq(it, entry))
+    }
+
     /// Returns the properties that the entries read.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &KeySource> {
         let compound = self.compound.iter().flat_map(|(_, tests)| tests).filter_map(|test| match test {

@@ -9,6 +9,7 @@
 //! The store decides whether the allowance suffices: it receives the checks as one batch.
 
 mod ambiguous;
+mod detached;
 mod readings;
 
 use std::cell::OnceCell;
@@ -29,6 +30,8 @@ use crate::path;
 use crate::policy::{PlanName, Policy};
 use crate::request::Request;
 use crate::source::KeySource;
+
+pub use detached::DetachedChecks;
 
 /// One charge against one window of a limit.
 #[derive(Clone, Debug)]

@@ -148,8 +148,12 @@ impl Store for RedisStore {
         if let Some(at) = self.recall(checks, &mut outcomes) {
             return Ok(Answer { admitted: false, at, outcomes });
         }
+        self.decide_uncached(checks).await
+    }
+
+    async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         let Some(first) = checks.first() else {
-            return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes });
+            return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes: Outcomes::new() });
         };
         let queue = self.queue(first.key);
         // A caller that cancels while its slot is being acquired could not release it.

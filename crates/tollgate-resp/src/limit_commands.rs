@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::policy::{Grant, Key};
-use tollgate::store::{Check, Outcomes};
 use tollgate::{
-    Adjustment, Amount, Decision, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span,
-    Store, advised_wait,
+    Decision, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span, Store, advised_wait,
 };
 use tollgate_document::hint;
 
@@ -101,8 +99,16 @@ impl<S: Store> Session<S> {
             write_decision(limiter, decision, is_slot, protocol, waiting.end(out));
             decision_result(decision.is_allowed())
         });
-        immediate.ok_or_else(|| {
-            waiting.push(command, later(limiter, named, cost, is_slot, protocol));
+        immediate.map_err(|pending| {
+            let (limiter, mut pending) = (Arc::clone(limiter), pending.detach());
+            let answer = async move {
+                let mut out = Vec::with_capacity(96);
+                let decision = pending.finish(None).await;
+                write_decision(&limiter, &decision, is_slot, protocol, &mut out);
+                let result = decision_result(decision.is_allowed());
+                (out, result)
+            };
+            waiting.push(command, Box::pin(answer));
             Flow::On
         })
     }
@@ -128,10 +134,9 @@ impl<S: Store> Session<S> {
         let name: Box<str> = named.limit.name().into();
         let answer = async move {
             let mut out = Vec::new();
-            let release = Adjustment::Release { owner: Owner(owner) };
             for rule in rules_of(limiter.policy(), &name, &key) {
                 if matches!(rule.quota, Quota::Concurrency(_))
-                    && limiter.adjust(&name, rule, &key, release).await.is_err()
+                    && limiter.release_slot(&name, rule, &key, Owner(owner)).await.is_err()
                 {
                     let result = wrong(&mut out, NO_STORE);
                     return (out, result);
@@ -144,8 +149,7 @@ impl<S: Store> Session<S> {
         Err(Flow::Alone)
     }
 
-    /// Returns the answer of a check without charging. Each window is checked together with an
-    /// amount that can never be met: the batch is refused and charges nothing.
+    /// Returns the answer of a check without charging.
     fn peek(
         named: &NamedKey<'_>,
         limiter: &Arc<Limiter<S>>,
@@ -162,22 +166,18 @@ impl<S: Store> Session<S> {
             return Err(Flow::NotYet);
         }
         let answer = async move {
-            let mut tightest: Option<(Outcome, &Rule)> = None;
-            for rule in rules_of(limiter.policy(), &name, &key) {
-                let Some(outcome) = look(limiter.store(), rule, &key, cost).await else {
-                    let mut out = Vec::new();
-                    let result = wrong(&mut out, NO_STORE);
-                    return (out, result);
-                };
-                let order = |it: &Outcome| (it.is_admitted(), it.remaining);
-                if tightest.as_ref().is_none_or(|(other, _)| order(&outcome) < order(other)) {
-                    tightest = Some((outcome, rule));
-                }
-            }
+            let rules = rules_of(limiter.policy(), &name, &key);
+            let Ok(outcomes) = limiter.peek(rules, &key, cost).await else {
+                let mut out = Vec::new();
+                let result = wrong(&mut out, NO_STORE);
+                return (out, result);
+            };
+            let windows = outcomes.iter().zip(rules);
+            let tightest = windows.min_by_key(|(outcome, _)| (outcome.is_admitted(), outcome.remaining));
             let granted = limiter.policy().limit(&name).map(|it| limiter.policy().granted(it, &key, None));
             let is_open = !matches!(granted, Some(Grant::Blocked(_)));
-            let (outcome, mut out) = (tightest.as_ref().map(|it| &it.0), Vec::with_capacity(64));
-            let wait = tightest.as_ref().and_then(|(outcome, rule)| advised_wait(rule, outcome));
+            let (outcome, mut out) = (tightest.map(|(outcome, _)| outcome), Vec::with_capacity(64));
+            let wait = tightest.and_then(|(outcome, rule)| advised_wait(rule, outcome));
             reply::array(&mut out, 5);
             let allowed = outcome.map_or(is_open, Outcome::is_admitted);
             write_outcome(outcome, allowed, wait, &mut out);
@@ -186,44 +186,6 @@ impl<S: Store> Session<S> {
         waiting.push(Command::Peek, Box::pin(answer));
         Err(Flow::Alone)
     }
-}
-
-/// Returns the outcome of one window, if the store answers.
-async fn look<S: Store>(store: &S, rule: &Rule, key: &Key, cost: u64) -> Option<Outcome> {
-    let (amount, never) = match rule.quota {
-        Quota::Concurrency(_) => (Amount::Slot(Owner(0)), Amount::Exactly(1)),
-        _ => (Amount::Exactly(cost), Amount::Slot(Owner(0))),
-    };
-    let asked = Check { amount, ..Check::new(rule, key.as_bytes(), cost) };
-    let batch = [asked, Check { amount: never, ..asked }];
-    let mut outcomes = Outcomes::new();
-    if store.try_decide(&batch, &mut outcomes).is_none() {
-        outcomes = store.decide(&batch).await.ok()?.outcomes;
-    }
-    outcomes.first().copied()
-}
-
-/// Creates the reply of a store that has to be awaited.
-fn later<S: Store>(
-    limiter: &Arc<Limiter<S>>,
-    named: &NamedKey<'_>,
-    cost: Option<u64>,
-    is_slot: bool,
-    protocol: Protocol,
-) -> crate::pending::Answer {
-    let (limiter, key) = (Arc::clone(limiter), named.key.clone());
-    let name: Box<str> = named.limit.name().into();
-    Box::pin(async move {
-        let mut out = Vec::with_capacity(96);
-        // The limiter keeps its policy alive, so the limit exists.
-        let Some(limit) = limiter.policy().limit(&name) else {
-            let result = wrong(&mut out, NO_STORE);
-            return (out, result);
-        };
-        let decision = limiter.decide_named(limit, key, None, cost).await;
-        write_decision(&limiter, &decision, is_slot, protocol, &mut out);
-        (out, decision_result(decision.is_allowed()))
-    })
 }
 
 /// The rules of a limit for a key.
@@ -302,7 +264,7 @@ fn write_decision<S: Store>(
 ) {
     reply::array(out, 6);
     let tightest = || decision.limits().min_by_key(|it| (it.outcome().is_admitted(), it.outcome().remaining));
-    let described = decision.limiting_for_retry().or_else(tightest);
+    let described = decision.limiting().or_else(tightest);
     let wait = match decision.fate() {
         Fate::Refused => described.and_then(|it| it.advised_wait()),
         _ => decision.advised_wait(),

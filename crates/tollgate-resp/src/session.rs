@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tollgate::policy::Key;
-use tollgate::throttle::ThrottleRules;
+use tollgate::throttle::{ThrottleReply, ThrottleRules};
 use tollgate::{Limiter, Store};
 
 use crate::command::Command;
@@ -290,14 +290,16 @@ impl<S: Store> Session<S> {
                 return Err(Flow::Alone);
             }
         };
-        if let Some(throttled) = limiter.try_throttle(rule, key_in(database, name), units) {
-            dialect.write(&throttled, waiting.end(out));
-            return Ok(decision_result(throttled.allowed));
-        }
-        let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
-        let key = key_in(database, name);
+        let mut pending = match limiter.try_throttle(rule, key_in(database, name), units) {
+            Ok(throttled) => {
+                dialect.write(&throttled, waiting.end(out));
+                return Ok(decision_result(throttled.allowed));
+            }
+            Err(pending) => pending.detach(),
+        };
+        let rule = Arc::clone(rule);
         let answer = async move {
-            let throttled = limiter.throttle(&rule, key, units).await;
+            let throttled = ThrottleReply::of(&pending.finish(None).await, &rule, units);
             let mut out = Vec::with_capacity(64);
             dialect.write(&throttled, &mut out);
             (out, decision_result(throttled.allowed))

@@ -100,7 +100,7 @@ impl fmt::Debug for RlsBody {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
+    use std::future::poll_fn;
 
     use super::*;
 
@@ -110,8 +110,8 @@ mod tests {
             let whole: Vec<u8> = (0..=255).cycle().take(length).collect();
             let mut body = RlsBody::message(Bytes::from(whole.clone()));
             let (mut sent, mut frames) = (Vec::new(), 0);
-            let mut cx = Context::from_waker(Waker::noop());
-            while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) {
+            let mut next = || pollster::block_on(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)));
+            while let Some(Ok(frame)) = next() {
                 match frame.into_data() {
                     Ok(data) => {
                         sent.extend_from_slice(&data);

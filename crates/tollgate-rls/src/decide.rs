@@ -1,9 +1,15 @@
 //! Decides a request: selects the semantics of its domain, and avoids waiting if the store permits
 //! it.
+//!
+//! A request is read and its descriptors are resolved once. If the store has to be awaited, they move
+//! into the [`PendingCall`] with the decisions so far.
+
+use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tollgate::{Decision, Limiter, Store};
+use smallvec::SmallVec;
+use tollgate::{Decision, Limiter, Pending, Request, Store};
 use tollgate_envoy::Domains;
 
 use crate::grpc::{Refusal, framed};
@@ -14,7 +20,7 @@ use crate::request_descriptor::{self, describe};
 use crate::response::{Answer, Status};
 use crate::response_headers;
 use crate::service::Inner;
-use crate::upstream::{self, DescriptorOutcomes, ResolvedDescriptor};
+use crate::upstream::{self, DescriptorOutcomes, ResolvedDescriptor, ResolvedDescriptors};
 
 /// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,119 +47,163 @@ impl Form {
     }
 }
 
-/// The result of an attempt to decide without waiting.
-pub(crate) enum TryDecision {
-    Answered(EncodedResponse),
-    /// The store has to be awaited; contains the outcomes so far.
-    Waits(DescriptorOutcomes),
+/// A call whose store has to be awaited. Boxed: it is large, and a store in this process never needs
+/// it.
+pub(crate) type PendingCall<'c> = Pin<Box<dyn Future<Output = Result<EncodedResponse, Refusal>> + Send + 'c>>;
+
+/// The part of a batch that was decided without waiting.
+enum Started<'c, S> {
+    /// Nothing: descriptors that only peek, overrides and refunds need more than one step.
+    Nothing,
+    /// The limits are known, and the store has to be awaited.
+    Matched(Pending<'c, S>),
+    /// The decision, before hits are granted in advance.
+    Decided(Box<Decision<'c>>),
 }
 
 impl<S: Store> Inner<S> {
-    /// Decides without waiting, if the store permits it.
-    pub(crate) fn try_decide(
-        &self,
-        limiter: &Limiter<S>,
-        asked: &RateLimitRequest<'_>,
+    /// Decides without waiting, if the store permits it. Otherwise returns the call that waits: its
+    /// descriptors are not resolved again.
+    pub(crate) fn try_decide<'c, 'm: 'c>(
+        &'c self,
+        limiter: &'c Limiter<S>,
+        mut asked: RateLimitRequest<'m>,
         form: Form,
-    ) -> Result<TryDecision, Refusal> {
+    ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
         if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
-            let met = upstream::resolve(limiter, domains, asked)?;
-            let mut outcomes = upstream::try_decide(limiter, asked, &met, self.headers_upstream());
-            if outcomes.iter().any(Option::is_none) {
-                return Ok(TryDecision::Waits(outcomes));
-            }
-            upstream::count(&self.statistics, limiter, asked, &met, &outcomes);
-            return Ok(TryDecision::Answered(form.write(&upstream::answer(asked, &met, &mut outcomes))));
+            let met = upstream::resolve(limiter, domains, &asked)?;
+            return Ok(self.try_upstream(limiter, asked, met, form));
         }
         self.statistics.count_domain(limiter, asked.domain);
-        let answered = if asked.domain == request_descriptor::DOMAIN {
-            self.try_batch(limiter, asked, &Batch::described(asked)?, form)
+        Ok(if asked.domain == request_descriptor::DOMAIN {
+            let batch = Batch::described(&asked)?;
+            self.try_batch(limiter, asked, batch, form)
         } else {
-            self.try_batch(limiter, asked, &self.native(limiter, asked)?, form)
-        };
-        Ok(answered.map_or_else(|| TryDecision::Waits(DescriptorOutcomes::new()), TryDecision::Answered))
-    }
-
-    /// Returns the descriptors that are decided together. If Envoy files are loaded, an override in
-    /// an unknown domain counts nothing, as in envoyproxy/ratelimit.
-    fn native<'m>(
-        &self,
-        limiter: &Limiter<S>,
-        asked: &'m RateLimitRequest<'_>,
-    ) -> Result<Batch<DescriptorRequest<'m>>, Refusal> {
-        let knows_files = Domains::of(limiter.policy()).is_some();
-        Batch::of(asked, !knows_files || self.statistics.is_covered(limiter, asked.domain))
-    }
-
-    fn try_batch<R: WithCost>(
-        &self,
-        limiter: &Limiter<S>,
-        asked: &RateLimitRequest<'_>,
-        batch: &Batch<R>,
-        form: Form,
-    ) -> Option<EncodedResponse> {
-        if asked.descriptors.iter().any(|it| it.gives_back) || !batch.looks().is_empty() {
-            return None;
-        }
-        limiter.try_decide_together_with(&batch.parts, batch.overrides(), |decision| {
-            let (mut ahead, mut after) = (Ahead::new(), None);
-            for (part, units, valid) in native::wishes(decision, batch.parts.len()) {
-                let more = [batch.parts[part].costing(units)];
-                let hand_out = |more: &Decision<'_>| {
-                    let quota = native::handed_out(limiter, more, units, valid)?;
-                    after
-                        .get_or_insert_with(|| decision.clone())
-                        .follow(native::saturate_u32(part as u64), more);
-                    Some((part, quota))
-                };
-                ahead.extend(limiter.try_decide_batch(&more, hand_out).flatten());
-            }
-            let decision = after.as_ref().unwrap_or(decision);
-            let mut answer = batch.answer(decision, asked.descriptors.len(), &ahead);
-            response_headers::add(&mut answer, limiter, decision, self.headers_native());
-            form.write(&answer)
+            let counts_overrides = self.counts_overrides(limiter, asked.domain);
+            let batch = Batch::of(&mut asked, counts_overrides)?;
+            self.try_batch(limiter, asked, batch, form)
         })
     }
 
-    /// Decides the descriptors that have no outcome yet.
-    pub(crate) async fn decide(
+    /// Whether an override counts in a domain of the policy. If Envoy files are loaded, an override
+    /// in an unknown domain counts nothing, as in envoyproxy/ratelimit.
+    fn counts_overrides(&self, limiter: &Limiter<S>, domain: &str) -> bool {
+        Domains::of(limiter.policy()).is_none() || self.statistics.is_covered(limiter, domain)
+    }
+
+    fn try_upstream<'c, 'm: 'c>(
+        &'c self,
+        limiter: &'c Limiter<S>,
+        asked: RateLimitRequest<'m>,
+        met: ResolvedDescriptors<'c>,
+        form: Form,
+    ) -> Result<EncodedResponse, PendingCall<'c>> {
+        let headers = self.headers_upstream();
+        let decide = |(met, descriptor)| upstream::try_decide(limiter, &asked, met, descriptor, headers);
+        let tried: SmallVec<[_; 2]> = met.iter().zip(&asked.descriptors).map(decide).collect();
+        if tried.iter().all(Result::is_ok) {
+            let outcomes = tried.into_iter().flatten().collect();
+            return Ok(self.answer_upstream(limiter, &asked, &met, outcomes, form));
+        }
+        Err(Box::pin(async move {
+            let asked = &asked;
+            let each = met.iter().zip(&asked.descriptors).zip(tried);
+            let each = each.map(|((met, descriptor), tried)| async move {
+                match tried {
+                    Ok(outcome) => outcome,
+                    Err(pending) => pending.finish(limiter, asked, met, descriptor, headers).await,
+                }
+            });
+            let outcomes = join_all(each).await.into();
+            Ok(self.answer_upstream(limiter, asked, &met, outcomes, form))
+        }))
+    }
+
+    fn answer_upstream(
         &self,
         limiter: &Limiter<S>,
         asked: &RateLimitRequest<'_>,
-        outcomes: DescriptorOutcomes,
+        met: &ResolvedDescriptors<'_>,
+        mut outcomes: DescriptorOutcomes,
         form: Form,
-    ) -> Result<EncodedResponse, Refusal> {
-        if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
-            let met = upstream::resolve(limiter, domains, asked)?;
-            let each = met.iter().zip(&asked.descriptors).zip(outcomes);
-            let headers = self.headers_upstream();
-            let all = each.map(|((met, descriptor), outcome)| async move {
-                match outcome {
-                    Some(outcome) => Some(outcome),
-                    None => Some(upstream::decide(limiter, asked, met, descriptor, headers).await),
-                }
-            });
-            let mut outcomes = join_all(all).await.into();
-            upstream::count(&self.statistics, limiter, asked, &met, &outcomes);
-            return Ok(form.write(&upstream::answer(asked, &met, &mut outcomes)));
-        }
-        if asked.domain == request_descriptor::DOMAIN {
-            self.batch(limiter, asked, &Batch::described(asked)?, form).await
-        } else {
-            self.batch(limiter, asked, &self.native(limiter, asked)?, form).await
-        }
+    ) -> EncodedResponse {
+        upstream::count(&self.statistics, limiter, asked, met, &outcomes);
+        form.write(&upstream::answer(asked, met, &mut outcomes))
     }
 
-    async fn batch<R: WithCost>(
+    fn try_batch<'c, 'm: 'c, R: WithCost + 'c>(
+        &'c self,
+        limiter: &'c Limiter<S>,
+        asked: RateLimitRequest<'m>,
+        batch: Batch<R>,
+        form: Form,
+    ) -> Result<EncodedResponse, PendingCall<'c>> {
+        let refunds = asked.descriptors.iter().any(|it| it.gives_back);
+        let started = if refunds || !batch.overrides().is_empty() || !batch.looks().is_empty() {
+            Started::Nothing
+        } else {
+            let tried = limiter.try_decide_batch(&batch.parts, |decision| {
+                if native::wishes(decision, batch.parts.len()).is_empty() {
+                    let answer = self.answer_batch(limiter, &asked, &batch, decision, &Ahead::new());
+                    Ok(form.write(&answer))
+                } else {
+                    Err(Box::new(decision.clone()))
+                }
+            });
+            match tried {
+                Ok(Ok(answered)) => return Ok(answered),
+                Ok(Err(decision)) => Started::Decided(decision),
+                Err(pending) => Started::Matched(pending),
+            }
+        };
+        Err(Box::pin(self.finish_batch(limiter, asked, batch, started, form)))
+    }
+
+    fn answer_batch<'d, R: WithCost>(
         &self,
         limiter: &Limiter<S>,
         asked: &RateLimitRequest<'_>,
         batch: &Batch<R>,
+        decision: &'d Decision<'_>,
+        ahead: &Ahead,
+    ) -> Answer<'d> {
+        let mut answer = batch.answer(decision, asked.descriptors.len(), ahead);
+        response_headers::add(&mut answer, limiter, decision, self.headers_native());
+        answer
+    }
+
+    async fn finish_batch<R: WithCost>(
+        &self,
+        limiter: &Limiter<S>,
+        asked: RateLimitRequest<'_>,
+        batch: Batch<R>,
+        started: Started<'_, S>,
         form: Form,
     ) -> Result<EncodedResponse, Refusal> {
-        let headers = self.headers_native();
-        let peeked = batch.peeked_overrides();
-        let mut decision = batch.decide(limiter, &peeked).await;
+        match started {
+            Started::Nothing => {
+                let peeked = batch.peeked_overrides();
+                let decision = batch.decide(limiter, &peeked).await;
+                self.conclude_batch(limiter, &asked, &batch, decision, form).await
+            }
+            Started::Matched(pending) => {
+                let first = batch.parts.first().map(|it| it as &(dyn Request + Sync));
+                let decision = pending.finish(first).await;
+                self.conclude_batch(limiter, &asked, &batch, decision, form).await
+            }
+            Started::Decided(decision) => self.conclude_batch(limiter, &asked, &batch, *decision, form).await,
+        }
+    }
+
+    /// Grants hits in advance, refunds hits, and writes the answer.
+    async fn conclude_batch<R: WithCost>(
+        &self,
+        limiter: &Limiter<S>,
+        asked: &RateLimitRequest<'_>,
+        batch: &Batch<R>,
+        mut decision: Decision<'_>,
+        form: Form,
+    ) -> Result<EncodedResponse, Refusal> {
         let mut ahead = Ahead::new();
         for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
             let more = [batch.parts[part].costing(units)];
@@ -163,8 +213,7 @@ impl<S: Store> Inner<S> {
                 ahead.push((part, quota));
             }
         }
-        let mut answer = batch.answer(&decision, asked.descriptors.len(), &ahead);
-        response_headers::add(&mut answer, limiter, &decision, headers);
+        let mut answer = self.answer_batch(limiter, asked, batch, &decision, &ahead);
         for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| it.gives_back) {
             let status = self.refund_descriptor(limiter, asked, descriptor).await?;
             if let Some(slot) = answer.statuses.get_mut(place) {
@@ -175,23 +224,23 @@ impl<S: Store> Inner<S> {
     }
 
     /// Refunds the hits of a descriptor that is not part of a batch.
-    async fn refund_descriptor<'l>(
+    async fn refund_descriptor<'l, 'm>(
         &self,
         limiter: &'l Limiter<S>,
-        asked: &RateLimitRequest<'_>,
-        descriptor: &Descriptor<'_>,
+        asked: &RateLimitRequest<'m>,
+        descriptor: &Descriptor<'m>,
     ) -> Result<Status<'l>, Refusal> {
         let cost = upstream::hits(asked, descriptor);
         if asked.domain == request_descriptor::DOMAIN {
             return Ok(native::refund(limiter, &describe(&descriptor.entries)?.cost(cost)).await);
         }
         let Some(instead) = descriptor.instead else {
-            let (domain, entries) = (asked.domain, &descriptor.entries[..]);
+            let (domain, entries) = (asked.domain, descriptor.entries.clone());
             return Ok(
                 native::refund(limiter, &DescriptorRequest { domain, entries, cost: Some(cost) }).await
             );
         };
-        if Domains::of(limiter.policy()).is_some() && !self.statistics.is_covered(limiter, asked.domain) {
+        if !self.counts_overrides(limiter, asked.domain) {
             return Ok(Status::default());
         }
         let (requests, unit) = (instead.requests, instead.unit()?);

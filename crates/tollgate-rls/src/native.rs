@@ -15,21 +15,20 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate::policy::{Checks, Descriptor, Matched, RuleCheck};
 use tollgate::{
-    Adjustment, CalendarUnit, Decision, Fate, LimitOutcome, Limiter, Quota, Rate, Request, Span, Store,
-    Window,
+    CalendarUnit, Decision, Fate, LimitOutcome, Limiter, Quota, Rate, Request, Span, Store, Window,
 };
 
 use crate::grpc::Refusal;
-use crate::request::RateLimitRequest;
+use crate::request::{Entries, RateLimitRequest};
 use crate::response::{self, Answer, CurrentLimit, Status};
 use crate::unit::Unit;
 use crate::upstream;
 
 /// A descriptor as the policy reads it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DescriptorRequest<'m> {
     pub(crate) domain: &'m str,
-    pub(crate) entries: &'m [(&'m str, &'m str)],
+    pub(crate) entries: Entries<'m>,
     pub(crate) cost: Option<u64>,
 }
 
@@ -47,7 +46,7 @@ impl Request for DescriptorRequest<'_> {
     }
 
     fn descriptor(&self) -> Option<Descriptor<'_>> {
-        Some(Descriptor { domain: self.domain, entries: self.entries })
+        Some(Descriptor { domain: self.domain, entries: &self.entries })
     }
 }
 
@@ -58,7 +57,7 @@ pub(crate) trait WithCost: Request + Clone + Sync + Send {
 
 impl WithCost for DescriptorRequest<'_> {
     fn costing(&self, cost: u64) -> Self {
-        Self { cost: Some(cost), ..*self }
+        Self { cost: Some(cost), ..self.clone() }
     }
 }
 
@@ -80,26 +79,26 @@ impl<R> Default for Batch<R> {
 }
 
 impl<'m> Batch<DescriptorRequest<'m>> {
-    /// Creates the batch of a request. `counts_overrides`: whether overrides count in this domain.
-    pub(crate) fn of(asked: &'m RateLimitRequest<'_>, counts_overrides: bool) -> Result<Self, Refusal> {
+    /// Creates the batch of a request, and takes the entries of its parts from the request.
+    /// `counts_overrides`: whether overrides count in this domain.
+    pub(crate) fn of(asked: &mut RateLimitRequest<'m>, counts_overrides: bool) -> Result<Self, Refusal> {
         let mut batch = Self::default();
         let mut places = SmallVec::<[usize; 1]>::new();
-        for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| !it.gives_back) {
+        let (domain, hits) = (asked.domain, asked.hits);
+        let all = asked.descriptors.iter_mut().enumerate();
+        for (place, descriptor) in all.filter(|(_, it)| !it.gives_back) {
+            let cost = descriptor.cost(hits);
             let Some(instead) = descriptor.instead else {
                 batch.places.push(place);
-                let cost = asked.cost(descriptor);
-                batch.parts.push(DescriptorRequest {
-                    domain: asked.domain,
-                    entries: &descriptor.entries,
-                    cost,
-                });
+                let entries = std::mem::take(&mut descriptor.entries);
+                batch.parts.push(DescriptorRequest { domain, entries, cost });
                 continue;
             };
             if counts_overrides {
                 let (requests, unit) = (instead.requests, instead.unit()?);
                 let rule = upstream::rule(None, requests, unit)?;
-                let key = upstream::override_key(asked.domain, descriptor);
-                batch.overrides.push(RuleCheck { rule, key, cost: upstream::hits(asked, descriptor) });
+                let key = upstream::override_key(domain, descriptor);
+                batch.overrides.push(RuleCheck { rule, key, cost: cost.unwrap_or(1) });
                 batch.units.push((requests, unit));
                 places.push(place);
             }
@@ -289,8 +288,7 @@ pub(crate) async fn refund<'l, S: Store>(
     }
     let mut status = Status { remaining: u32::MAX, ..Status::default() };
     for check in checks.iter().filter(|it| !matches!(it.rule.quota, Quota::Concurrency(_))) {
-        let grant = Adjustment::Grant { units: check.cost };
-        let refunded = limiter.adjust(check.limit.name(), check.rule, &check.key, grant).await;
+        let refunded = limiter.grant(check.limit.name(), check.rule, &check.key, check.cost).await;
         let Ok(Some(outcome)) = refunded else { continue };
         if status.limit.is_none() || saturate_u32(outcome.remaining) < status.remaining {
             let (requests, unit) = rate(&check.rule.quota);

@@ -30,10 +30,13 @@ pub(crate) struct RateLimitRequest<'m> {
     pub(crate) hits: u32,
 }
 
+/// Keys and values of a descriptor.
+pub(crate) type Entries<'m> = SmallVec<[(&'m str, &'m str); 4]>;
+
 /// The entries of a descriptor, and how it counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Descriptor<'m> {
-    pub(crate) entries: SmallVec<[(&'m str, &'m str); 4]>,
+    pub(crate) entries: Entries<'m>,
     pub(crate) instead: Option<Override>,
     /// Zero only peeks.
     pub(crate) hits: Option<u64>,
@@ -140,11 +143,16 @@ impl<'m> RateLimitRequest<'m> {
 
     /// The cost of a descriptor, if it is given.
     pub(crate) fn cost(&self, descriptor: &Descriptor<'_>) -> Option<u64> {
-        descriptor.hits.or_else(|| (self.hits > 0).then_some(u64::from(self.hits)))
+        descriptor.cost(self.hits)
     }
 }
 
 impl<'m> Descriptor<'m> {
+    /// The cost, if it is given: its own hits, or those of the request.
+    pub(crate) fn cost(&self, hits: u32) -> Option<u64> {
+        self.hits.or_else(|| (hits > 0).then_some(u64::from(hits)))
+    }
+
     #[inline]
     fn read(&mut self, message: &'m [u8]) -> Result<(), Refusal> {
         let mut fields = Reader::new(message);

@@ -9,13 +9,12 @@ use tollgate::{Limiter, SharedLimiter, Store};
 
 use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};
-use crate::decide::{EncodedResponse, Form, TryDecision};
+use crate::decide::{EncodedResponse, Form, PendingCall};
 use crate::grpc::{self, Refusal, read_message, reject_non_grpc};
 use crate::health::ServingStatus;
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
-use crate::upstream::DescriptorOutcomes;
 use crate::{health, json, reflection, throttle};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -126,7 +125,7 @@ impl<S: Store> Rls<S> {
         let inner = &*self.0;
         let answered = async {
             let written = json::JsonRequest::read(body)?;
-            inner.decide_now(&written.asked()?, Form::Json, Surface::Json).await
+            inner.decide_now(written.asked()?, Form::Json, Surface::Json).await
         };
         match Box::pin(answered).await {
             Ok(EncodedResponse { over: false, bytes }) => (StatusCode::OK, bytes),
@@ -161,12 +160,12 @@ impl<S: Store> Inner<S> {
     #[inline]
     async fn should_rate_limit<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
-        let framed = match self.try_limit(&message)? {
-            Ok(framed) => framed,
-            // Boxed: it is large, and a store in this process never needs it.
-            Err(waiting) => Box::pin(self.limit(message, waiting)).await?,
+        let (place, limiter) = (OnceLock::new(), self.in_force());
+        let answered = match self.try_limit(&limiter, &message, &place)? {
+            Ok(answered) => answered,
+            Err(pending) => pending.await?,
         };
-        Ok(grpc::response(RlsBody::message(framed)))
+        Ok(grpc::response(RlsBody::message(self.counted(Surface::Envoy, answered).bytes)))
     }
 
     /// Reads a call and removes the parts that its caller is not permitted to request.
@@ -185,23 +184,13 @@ impl<S: Store> Inner<S> {
 
     /// A separate function, so that its state is not kept while a body is awaited.
     #[inline(never)]
-    fn try_limit(&self, message: &[u8]) -> Result<Result<Bytes, Box<PendingRequest<S>>>, Refusal> {
-        let place = OnceLock::new();
-        let asked = self.read(message, &place)?;
-        let limiter = self.in_force();
-        Ok(match self.try_decide(&limiter, &asked, Form::Framed)? {
-            TryDecision::Answered(answered) => Ok(self.counted(Surface::Envoy, answered).bytes),
-            TryDecision::Waits(outcomes) => Err(Box::new(PendingRequest { limiter, outcomes })),
-        })
-    }
-
-    /// Completes a pending request with the outcomes so far, which are not counted again.
-    async fn limit(&self, message: Bytes, waiting: Box<PendingRequest<S>>) -> Result<Bytes, Refusal> {
-        let place = OnceLock::new();
-        let asked = self.read(&message, &place)?;
-        let PendingRequest { limiter, outcomes } = *waiting;
-        let answered = self.decide(&limiter, &asked, outcomes, Form::Framed).await?;
-        Ok(self.counted(Surface::Envoy, answered).bytes)
+    fn try_limit<'c>(
+        &'c self,
+        limiter: &'c Limiter<S>,
+        message: &'c [u8],
+        place: &'c OnceLock<Vec<u8>>,
+    ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
+        self.try_decide(limiter, self.read(message, place)?, Form::Framed)
     }
 
     fn counted(&self, surface: Surface, answered: EncodedResponse) -> EncodedResponse {
@@ -212,14 +201,14 @@ impl<S: Store> Inner<S> {
     /// Decides, and waits for the store if necessary.
     async fn decide_now(
         &self,
-        asked: &RateLimitRequest<'_>,
+        asked: RateLimitRequest<'_>,
         form: Form,
         surface: Surface,
     ) -> Result<EncodedResponse, Refusal> {
         let limiter = self.in_force();
         let answered = match self.try_decide(&limiter, asked, form)? {
-            TryDecision::Answered(answered) => answered,
-            TryDecision::Waits(outcomes) => self.decide(&limiter, asked, outcomes, form).await?,
+            Ok(answered) => answered,
+            Err(pending) => pending.await?,
         };
         Ok(self.counted(surface, answered))
     }
@@ -228,10 +217,7 @@ impl<S: Store> Inner<S> {
         let message = read_message(body).await?;
         let asked = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
-        let throttled = match throttle::try_throttle(&limiter, &asked)? {
-            Some(throttled) => throttled,
-            None => Box::pin(throttle::wait(&limiter, &asked)).await?,
-        };
+        let throttled = throttle::throttle(&limiter, &asked).await?;
         self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
         Ok(grpc::response(RlsBody::message(throttle::framed(&throttled))))
     }
@@ -257,10 +243,4 @@ impl<S: Store> Inner<S> {
             _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
         }))
     }
-}
-
-/// A request whose store has to be awaited.
-struct PendingRequest<S> {
-    limiter: Arc<Limiter<S>>,
-    outcomes: DescriptorOutcomes,
 }

@@ -67,22 +67,17 @@ impl<'m> ThrottleRequest<'m> {
     }
 }
 
-/// Decides without waiting, if the store permits it.
-pub(crate) fn try_throttle<S: Store>(
-    limiter: &Limiter<S>,
-    asked: &ThrottleRequest<'_>,
-) -> Result<Option<ThrottleReply>, Refusal> {
-    let (rule, quantity) = (asked.rule()?, asked.quantity()?);
-    Ok(limiter.try_throttle(&rule, Key::named(asked.key.as_bytes()), quantity))
-}
-
-/// Decides when the store has to be awaited.
-pub(crate) async fn wait<S: Store>(
+/// Decides, and waits for the store if necessary.
+pub(crate) async fn throttle<S: Store>(
     limiter: &Limiter<S>,
     asked: &ThrottleRequest<'_>,
 ) -> Result<ThrottleReply, Refusal> {
     let (rule, quantity) = (asked.rule()?, asked.quantity()?);
-    Ok(limiter.throttle(&rule, Key::named(asked.key.as_bytes()), quantity).await)
+    Ok(match limiter.try_throttle(&rule, Key::named(asked.key.as_bytes()), quantity) {
+        Ok(throttled) => throttled,
+        // Boxed: it is large, and a store in this process never needs it.
+        Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),
+    })
 }
 
 /// Encodes a `ThrottleResponse` with its prefix.

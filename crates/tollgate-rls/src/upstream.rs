@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use tollgate::policy::Key;
 use tollgate::{
-    Adjustment, Decision, FixedWindow, Limit, Limiter, Quota, Rule, Span, Store, Timestamp, Window,
+    Decision, DetachedPending, FixedWindow, Limit, Limiter, Quota, Rule, Span, Store, Timestamp, Window,
 };
 use tollgate_envoy::{DescriptorMatch, Domains, Leaf, Metadata};
 
@@ -67,8 +67,7 @@ pub(crate) struct DescriptorOutcome {
 }
 
 pub(crate) type ResolvedDescriptors<'p> = SmallVec<[ResolvedDescriptor<'p>; 2]>;
-/// `None`: not decided yet.
-pub(crate) type DescriptorOutcomes = SmallVec<[Option<DescriptorOutcome>; 2]>;
+pub(crate) type DescriptorOutcomes = SmallVec<[DescriptorOutcome; 2]>;
 
 /// Resolves the limits of all descriptors of a request.
 pub(crate) fn resolve<'p, S>(
@@ -198,57 +197,62 @@ impl DescriptorOutcome {
     }
 }
 
-/// Decides the descriptors that can be decided without waiting.
-pub(crate) fn try_decide<S: Store>(
-    limiter: &Limiter<S>,
-    asked: &RateLimitRequest<'_>,
-    met: &ResolvedDescriptors<'_>,
-    headers: Headers,
-) -> DescriptorOutcomes {
-    let each = met.iter().zip(&asked.descriptors).map(|(met, descriptor)| {
-        if !met.is_counted() {
-            return Some(DescriptorOutcome::default());
-        }
-        if descriptor.gives_back {
-            return None;
-        }
-        let (key, hits) = (met.key(asked.domain, descriptor), hits(asked, descriptor));
-        let tell = |decision: &Decision<'_>| DescriptorOutcome::of(limiter, decision, headers);
-        match met {
-            ResolvedDescriptor::Limit { limit, .. } => {
-                limiter.try_decide_named(limit, key, None, Some(hits), tell)
-            }
-            ResolvedDescriptor::Override { rule, .. } => limiter.try_decide_rule(rule, key, hits, tell),
-            ResolvedDescriptor::Nothing | ResolvedDescriptor::Unlimited(_) => None,
-        }
-    });
-    each.collect()
+/// The decision about a descriptor that has to be awaited.
+pub(crate) enum PendingDescriptor<S> {
+    Decision(Box<DetachedPending<S>>),
+    Refund,
 }
 
-/// Decides one descriptor and waits for the store.
-pub(crate) async fn decide<S: Store>(
+/// Decides one descriptor without waiting, if possible.
+pub(crate) fn try_decide<S: Store>(
     limiter: &Limiter<S>,
     asked: &RateLimitRequest<'_>,
     met: &ResolvedDescriptor<'_>,
     descriptor: &Descriptor<'_>,
     headers: Headers,
-) -> DescriptorOutcome {
-    let (key, hits) = (met.key(asked.domain, descriptor), hits(asked, descriptor));
-    let decision = match met {
-        ResolvedDescriptor::Limit { limit, .. } if descriptor.gives_back => {
-            let Some(rule) = limit.rules().first() else { return DescriptorOutcome::default() };
-            return refund(limiter, limit.name(), rule, &key, hits).await;
+) -> Result<DescriptorOutcome, PendingDescriptor<S>> {
+    if met.is_counted() && descriptor.gives_back {
+        return Err(PendingDescriptor::Refund);
+    }
+    let (key, hits) = (|| met.key(asked.domain, descriptor), hits(asked, descriptor));
+    let tell = |decision: &Decision<'_>| DescriptorOutcome::of(limiter, decision, headers);
+    let tried = match met {
+        ResolvedDescriptor::Limit { limit, .. } => {
+            limiter.try_decide_named(limit, key(), None, Some(hits), tell)
         }
-        ResolvedDescriptor::Override { rule, .. } if descriptor.gives_back => {
-            return refund(limiter, limiter.policy().ad_hoc().name(), rule, &key, hits).await;
-        }
-        ResolvedDescriptor::Limit { limit, .. } => limiter.decide_named(limit, key, None, Some(hits)).await,
-        ResolvedDescriptor::Override { rule, .. } => limiter.decide_rule(rule, key, hits).await,
+        ResolvedDescriptor::Override { rule, .. } => limiter.try_decide_rule(rule, key(), hits, tell),
         ResolvedDescriptor::Nothing | ResolvedDescriptor::Unlimited(_) => {
-            return DescriptorOutcome::default();
+            return Ok(DescriptorOutcome::default());
         }
     };
-    DescriptorOutcome::of(limiter, &decision, headers)
+    tried.map_err(|pending| PendingDescriptor::Decision(Box::new(pending.detach())))
+}
+
+impl<S: Store> PendingDescriptor<S> {
+    /// Waits for the store.
+    pub(crate) async fn finish(
+        self,
+        limiter: &Limiter<S>,
+        asked: &RateLimitRequest<'_>,
+        met: &ResolvedDescriptor<'_>,
+        descriptor: &Descriptor<'_>,
+        headers: Headers,
+    ) -> DescriptorOutcome {
+        let refunded = match (self, met) {
+            (Self::Decision(mut pending), _) => {
+                return DescriptorOutcome::of(limiter, &pending.finish(None).await, headers);
+            }
+            (Self::Refund, ResolvedDescriptor::Limit { limit, .. }) => {
+                limit.rules().first().map(|rule| (limit.name(), rule))
+            }
+            (Self::Refund, ResolvedDescriptor::Override { rule, .. }) => {
+                Some((limiter.policy().ad_hoc().name(), &**rule))
+            }
+            (Self::Refund, _) => None,
+        };
+        let Some((limit, rule)) = refunded else { return DescriptorOutcome::default() };
+        refund(limiter, limit, rule, &met.key(asked.domain, descriptor), hits(asked, descriptor)).await
+    }
 }
 
 /// Refunds hits and returns the state of the key. If the store does not answer, the refund is
@@ -260,8 +264,8 @@ pub(crate) async fn refund<S: Store>(
     key: &Key,
     units: u64,
 ) -> DescriptorOutcome {
-    let adjusted = limiter.adjust(limit, rule, key, Adjustment::Grant { units }).await;
-    adjusted.ok().flatten().map_or_else(DescriptorOutcome::default, |it| DescriptorOutcome {
+    let granted = limiter.grant(limit, rule, key, units).await;
+    granted.ok().flatten().map_or_else(DescriptorOutcome::default, |it| DescriptorOutcome {
         remaining: it.remaining,
         back_for: Some(it.reset_after),
         ..DescriptorOutcome::default()
@@ -282,7 +286,7 @@ pub(crate) fn count<S>(
         else {
             continue;
         };
-        if let Some(outcome) = outcome.as_ref().filter(|outcome| outcome.at.is_some()) {
+        if outcome.at.is_some() {
             let remaining = (!outcome.exceeded).then_some(outcome.remaining);
             let (hits, limit, binding) = (hits(asked, descriptor), outcome.limit, outcome.binding);
             let stood = HitState { hits, limit, remaining, binding };
@@ -300,7 +304,6 @@ pub(crate) fn answer<'p>(
     let mut answer = Answer::default();
     let mut quotas = (0, 0);
     for (met, outcome) in met.iter().zip(outcomes.iter()) {
-        let Some(outcome) = outcome else { continue };
         answer.statuses.push(status(met, outcome));
         if matches!(met, ResolvedDescriptor::Limit { leaf, .. } if leaf.quota_mode()) {
             quotas = (quotas.0 + 1, quotas.1 + u32::from(outcome.is_over()));
@@ -344,7 +347,7 @@ pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, outcome: &DescriptorOutco
 /// left.
 fn add_words(answer: &mut Answer<'_>, outcomes: &mut DescriptorOutcomes) {
     let over = answer.over;
-    let candidates = outcomes.iter_mut().flatten().filter(|it| it.words.is_some() && it.is_over() == over);
+    let candidates = outcomes.iter_mut().filter(|it| it.words.is_some() && it.is_over() == over);
     let chosen = candidates
         .max_by_key(|it| if over { (it.wait, 0) } else { (Duration::ZERO, u64::MAX - it.remaining) });
     if let Some(outcome) = chosen {
@@ -369,7 +372,7 @@ fn metadata(
 ) -> Option<Map<String, Value>> {
     let mut merged = Map::new();
     for (met, outcome) in met.iter().zip(outcomes.iter()) {
-        let passed = outcome.as_ref().is_some_and(|outcome| !outcome.is_over());
+        let passed = !outcome.is_over();
         if let Some(Metadata::Map(entries)) = met.leaf().filter(|_| passed).and_then(Leaf::metadata) {
             merged.extend(entries.iter().map(|(name, value)| (name.to_string(), json_of(value))));
         }

@@ -44,7 +44,7 @@ async fn main() {
     let counted = limiter.clone();
     let api = Api::new(limiter.clone(), status, Access::open()).with_watcher(watcher.clone()).with_gauges(
         move || {
-            let usage = counted.load().store().usage();
+            let usage = counted.load().usage();
             Gauges {
                 keys: u64::try_from(usage.keys).ok(),
                 evictions: Some(usage.evictions),

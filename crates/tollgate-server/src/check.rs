@@ -152,12 +152,12 @@ impl<S: Store> Inner<S> {
 
     /// Decides, and writes the decision.
     async fn decide(&self, limiter: &Limiter<S>, call: &Call<'_>, out: &mut Vec<u8>) {
-        // An in-process store answers immediately, without a future.
-        if limiter.try_decide(call, |decision| self.write_decision(limiter, decision, out)).is_some() {
-            return;
+        // A store in this process answers immediately, without a future.
+        if let Err(pending) = limiter.try_decide(call, |decision| self.write_decision(limiter, decision, out))
+        {
+            // Boxed, so that the futures of other routes do not carry its size.
+            let decision = Box::pin(pending.finish(Some(call))).await;
+            self.write_decision(limiter, &decision, out);
         }
-        // Boxed, so that the futures of other routes do not carry its size.
-        let decision = Box::pin(limiter.decide(call)).await;
-        self.write_decision(limiter, &decision, out);
     }
 }

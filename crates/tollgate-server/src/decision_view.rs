@@ -9,7 +9,7 @@ use std::hash::RandomState;
 use serde::{Serialize, Serializer};
 use tollgate::policy::{Key, KeyPrivacy};
 use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule};
-use tollgate_http::{RetryAfter, limiting, soft_limits};
+use tollgate_http::{RetryAfter, soft_limits};
 use tollgate_telemetry::reason;
 
 use crate::access::Role;
@@ -102,7 +102,7 @@ impl ViewContext<'_> {
         let told = DecisionView {
             id: Some(id),
             allowed: decision.is_allowed(),
-            limit: limiting(decision).map(|it| it.limit().name()).or(refusing),
+            limit: decision.limiting().map(|it| it.limit().name()).or(refusing),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
             degraded: decision.is_degraded(),
             soft: soft_limits(decision).collect(),

@@ -8,10 +8,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use tollgate::policy::{Grant, Key};
-use tollgate::store::Check;
-use tollgate::{
-    Adjustment, KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError,
-};
+use tollgate::{KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError};
 use tollgate_document::nearest;
 use tollgate_telemetry::blocked;
 
@@ -186,20 +183,18 @@ async fn adjusted<S: Store>(
     rules: &[Rule],
     operation: Operation,
 ) -> Result<Option<Vec<Outcome>>, StoreError> {
-    let (store, key) = (limiter.store(), named.key.as_bytes());
-    let units = named.cost.unwrap_or(1);
-    let adjustment = match operation {
+    let (key, units) = (&named.key, named.cost.unwrap_or(1));
+    let mut outcomes = Vec::with_capacity(rules.len());
+    match operation {
         Operation::Check | Operation::Peek => {
-            let checks: Vec<_> = rules.iter().map(|rule| Check::new(rule, key, 0)).collect();
-            return Ok(Some(store.decide(&checks).await?.outcomes.to_vec()));
+            return Ok(Some(limiter.peek(rules, key, 0).await?.to_vec()));
         }
         Operation::Grant | Operation::Refund => {
             // The time of the refunded charge is unknown, so a refund cannot target it: like a grant,
             // it returns the newest charges that still count.
-            let grant = Adjustment::Grant { units };
-            let (mut outcomes, mut is_deferred, mut failure) = (Vec::new(), false, None);
+            let (mut is_deferred, mut failure) = (false, None);
             for rule in rules {
-                match limiter.adjust(named.limit.name(), rule, &named.key, grant).await {
+                match limiter.grant(named.limit.name(), rule, key, units).await {
                     Ok(Some(outcome)) => outcomes.push(outcome),
                     Ok(None) => is_deferred = true,
                     Err(error) => failure = failure.or(Some(error)),
@@ -207,11 +202,11 @@ async fn adjusted<S: Store>(
             }
             return failure.map_or(Ok((!is_deferred).then_some(outcomes)), Err);
         }
-        Operation::Reset => Adjustment::Reset,
-    };
-    let mut outcomes = Vec::with_capacity(rules.len());
-    for rule in rules {
-        outcomes.push(store.adjust(rule, key, adjustment).await?);
+        Operation::Reset => {
+            for rule in rules {
+                outcomes.push(limiter.reset(rule, key).await?);
+            }
+        }
     }
     Ok(Some(outcomes))
 }

@@ -208,7 +208,7 @@ impl<S: Store> Inner<S> {
                     BreakerState::HalfOpen => "half-open",
                 },
                 health: self.status.store(&health),
-                nodes: limiter.store().nodes(),
+                nodes: limiter.nodes(),
                 keys,
                 evictions,
                 outages: self.outages.list().into_iter().map(OutageView::from).collect(),

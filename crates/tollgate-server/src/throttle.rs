@@ -58,11 +58,11 @@ impl<S: Store> Inner<S> {
     async fn throttle_asked(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: ThrottleRequest<'_> = read(body, FIELDS)?;
         let (rule, quantity) = asked.rule()?;
-        let (limiter, key) = (self.limiter.load(), || Key::named(asked.key.as_str().as_bytes()));
-        let throttled = match limiter.try_throttle(&rule, key(), quantity) {
-            Some(throttled) => throttled,
+        let (limiter, key) = (self.limiter.load(), Key::named(asked.key.as_str().as_bytes()));
+        let throttled = match limiter.try_throttle(&rule, key, quantity) {
+            Ok(throttled) => throttled,
             // Boxed, so that the futures of other routes do not carry its size.
-            None => Box::pin(limiter.throttle(&rule, key(), quantity)).await,
+            Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),
         };
         Ok(json(told(&throttled)))
     }

@@ -77,10 +77,20 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a batch without waiting, if possible. Appends an outcome per check, and returns
     /// whether all were admitted and the time.
     ///
-    /// `None` is not a refusal: nothing was done, and the caller must use [`decide`](Self::decide).
+    /// `None` is not a refusal: nothing was done, and the caller must use
+    /// [`decide_uncached`](Self::decide_uncached).
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let _ = (checks, outcomes);
         None
+    }
+
+    /// Decides a batch as [`decide`](Self::decide) does, after [`try_decide`](Self::try_decide) gave
+    /// no answer. A store with a cache of refusals does not search it again.
+    fn decide_uncached(
+        &self,
+        checks: &[Check<'_>],
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
+        self.decide(checks)
     }
 
     /// Adjusts one key, and returns its state after that.

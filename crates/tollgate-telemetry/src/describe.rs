@@ -48,7 +48,7 @@ impl Describer<'_> {
         at: Timestamp,
         key_hash: impl Fn(&LimitOutcome<'_>) -> u64,
     ) -> Record {
-        let limiting = decision.limiting_for_retry();
+        let limiting = decision.limiting();
         let place = limiting.and_then(|limiting| {
             decision.limits().position(|it| std::ptr::eq(it.outcome(), limiting.outcome()))
         });

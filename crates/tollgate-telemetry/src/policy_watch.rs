@@ -131,7 +131,7 @@ impl PolicyWatch {
         let (all, describer) = (&self.all, self.describer());
         match event.decision.fate() {
             Fate::Refused => {
-                let Some(limiting) = event.decision.limiting_for_retry() else { return 0 };
+                let Some(limiting) = event.decision.limiting() else { return 0 };
                 let key_hash = all.key_hashes.hash_one((limiting.limit().name(), limiting.key().as_bytes()));
                 all.top.refused(key_hash, event.at, || {
                     (describer.name_of(&limiting), describer.key(&limiting), describer.tag(&limiting))

@@ -8,6 +8,7 @@
 mod counting;
 mod netns;
 mod output;
+mod polling;
 mod program;
 mod redis;
 mod redis_cluster;
@@ -18,6 +19,7 @@ mod tollgate;
 pub use counting::{CountingAllocator, allocations};
 pub use netns::Lan;
 pub use output::ProgramOutput;
+pub use polling::poll_once;
 pub use program::{Program, free_port, wait_for_port};
 pub use redis::{Redis, wait_until};
 pub use redis_cluster::RedisCluster;

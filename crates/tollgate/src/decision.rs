@@ -202,11 +202,12 @@ impl<'l> Decision<'l> {
         self.checks.shadowed()
     }
 
-    /// Returns the limit that matters most to the caller.
+    /// Returns the limit that decides.
     ///
-    /// For a refusal, it is the limit with the longest wait: after that wait, all limits have room.
-    /// Otherwise it is the limit with the least remaining, since it refuses first. Limits in shadow
-    /// mode are ignored.
+    /// For a refusal, it is the limit with the longest wait to advise
+    /// ([`LimitOutcome::advised_wait`]): a lease that ends late does not outrank a limit with a
+    /// longer actual wait. Otherwise it is the limit with the least remaining, since it refuses first.
+    /// Limits in shadow mode are ignored.
     pub fn limiting(&self) -> Option<LimitOutcome<'_>> {
         // Tested once instead of per limit: every answer needs the limiting limit.
         if self.degraded.is_some() {
@@ -220,10 +221,7 @@ impl<'l> Decision<'l> {
     fn limiting_among<'d>(&self, limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
         let binding = limits.filter(LimitOutcome::is_binding);
         if self.fate == Fate::Refused {
-            binding.filter(|it| !it.outcome.is_admitted()).max_by_key(|it| match it.outcome.retry_after() {
-                Some(wait) => (false, wait),
-                None => (true, Span::ZERO),
-            })
+            binding.filter(|it| !it.outcome.is_admitted()).max_by_key(|it| wait_order(it.advised_wait()))
         } else {
             binding.min_by_key(LimitOutcome::closeness)
         }
@@ -234,20 +232,6 @@ impl<'l> Decision<'l> {
     pub fn closest_among(&self, is_meant: impl Fn(&LimitOutcome<'_>) -> bool) -> Option<LimitOutcome<'_>> {
         let meant = self.limits().filter(|it| it.is_binding() && is_meant(it));
         meant.min_by_key(LimitOutcome::closeness)
-    }
-
-    /// Returns the limit that matters most to the caller, as [`limiting`](Self::limiting) does, but
-    /// by the advised waits: a lease that ends late does not outrank a limit with a longer actual
-    /// wait.
-    pub fn limiting_for_retry(&self) -> Option<LimitOutcome<'_>> {
-        if self.fate != Fate::Refused {
-            return self.limiting();
-        }
-        let refusing = self.limits().filter(|it| it.is_binding() && !it.outcome.is_admitted());
-        refusing.max_by_key(|it| match it.advised_wait() {
-            Some(wait) => (false, wait),
-            None => (true, Duration::ZERO),
-        })
     }
 
     /// Returns the wait to advise to callers, before jitter. `None` if the request is allowed or
@@ -267,7 +251,7 @@ impl<'l> Decision<'l> {
     /// ```
     pub fn advised_wait(&self) -> Option<Duration> {
         match self.fate {
-            Fate::Refused => self.limiting_for_retry()?.advised_wait(),
+            Fate::Refused => self.limiting()?.advised_wait(),
             // The end of the outage is unknown, but the store is probed every second.
             Fate::Uncountable => Some(DEFAULT_RETRY_AFTER),
             _ => None,
@@ -277,8 +261,17 @@ impl<'l> Decision<'l> {
     /// Returns the wait after which the same request can pass if no other request spends. `None` if
     /// the request is allowed or waiting does not help.
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.fate == Fate::Refused { self.limiting()?.retry_after() } else { None }
+        if self.fate != Fate::Refused {
+            return None;
+        }
+        let refusing = self.limits().filter(|it| it.is_binding() && !it.outcome.is_admitted());
+        refusing.map(|it| it.retry_after()).max_by_key(|wait| wait_order(*wait)).flatten()
     }
+}
+
+/// The sort key of a wait. A refusal without a wait, which never ends, is the longest.
+fn wait_order(wait: Option<Span>) -> (bool, Span) {
+    (wait.is_none(), wait.unwrap_or(Span::ZERO))
 }
 
 /// The limits of a decision. A hand-written iterator, because every answer iterates several times

@@ -55,7 +55,7 @@ pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
 #[cfg(feature = "policy")]
 pub use id::{DecisionId, ParseDecisionIdError};
 #[cfg(feature = "policy")]
-pub use limiter::Limiter;
+pub use limiter::{DetachedPending, Limiter, Pending};
 #[cfg(feature = "policy")]
 pub use observer::{Event, Observer, Settlement, Watch};
 #[cfg(feature = "policy")]

@@ -6,28 +6,35 @@
 //!
 //! Every request is decided. If the store gives no answer, `outage` decides.
 //!
-//! Batches, limits by name and ad hoc rules are in `entry_points`; operations after a request are
-//! in `settle`, after an outage in `reconcile`; decisions without a charge are in `consider`.
+//! The path of a decision is in `pending`. Batches, limits by name and ad hoc rules are in
+//! `entry_points`; operations after a request are in `settle`, after an outage in `reconcile`;
+//! decisions without a charge are in `consider`, operations on one key
+//! in `keys`.
 
 mod candidates;
 mod consider;
 mod entry_points;
+mod keys;
+mod pending;
 mod reconcile;
 mod settle;
-mod try_settle;
+mod settle_now;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Timestamp};
 use tollgate_policy::{Checks, Matched, Mode, Policy, Request};
-use tollgate_store::{Answer, Check, Clock, MemoryStore, Outcomes, Store, SystemClock};
+use tollgate_store::memory::Usage;
+use tollgate_store::{Check, Clock, MemoryStore, Store, SystemClock};
 
 use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
 use crate::observer::{ActiveObserver, Observer};
-use crate::outage::{ChargeStatus, Health, Outage, OutageSettings};
+use crate::outage::{Health, Outage, OutageSettings};
 use crate::owners::Owners;
+
+pub use pending::{DetachedPending, Pending};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
@@ -76,9 +83,14 @@ impl Limiter {
 impl<S> Limiter<S> {
     /// Creates a limiter on the given store.
     pub fn with_store(policy: Policy, store: S) -> Self {
+        Self::with_shared_store(policy, Arc::new(store))
+    }
+
+    /// Creates a limiter on a store that the caller keeps too, such as to read its counters.
+    pub fn with_shared_store(policy: Policy, store: Arc<S>) -> Self {
         Self {
             policy: Arc::new(policy),
-            store: Arc::new(store),
+            store,
             owners: Arc::default(),
             ids: Arc::default(),
             outage: Arc::default(),
@@ -135,11 +147,6 @@ impl<S> Limiter<S> {
     /// Returns the policy in force.
     pub fn policy(&self) -> &Policy {
         &self.policy
-    }
-
-    /// Returns the store.
-    pub fn store(&self) -> &S {
-        &self.store
     }
 
     /// Returns the id of a decision: the id that the observer saw, or a new one. Decisions get no
@@ -218,169 +225,70 @@ fn ask_denied<'b>(checks: &'b Checks<'_>) -> Batch<'b> {
 }
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
+    /// Returns the memory use of the store. Scans its tables, so it is for metrics and not for
+    /// requests.
+    pub fn usage(&self) -> Usage {
+        self.store.usage()
+    }
+
+    /// Returns the clock of the store.
+    pub fn clock(&self) -> &C {
+        self.store.clock()
+    }
+
     /// Decides about a request synchronously, for a store in this process.
     pub fn check<R: Request + ?Sized>(&self, request: &R) -> Decision<'_> {
         let mut decision = Decision::undecided();
-        self.decide_into(request, &mut decision);
+        let matching = |it: &mut _| self.match_request(request, it);
+        // A store in memory never waits.
+        let _decided = self.decide_into(Some(&request), matching, &mut decision);
         decision
     }
 }
 
 impl<S: Store> Limiter<S> {
+    /// Returns the last known number of nodes that share the store, including this one.
+    pub fn nodes(&self) -> usize {
+        self.store.nodes()
+    }
+
     /// Decides about a request without waiting and passes the decision to `then`, if the store can
-    /// answer at once or the breaker is open. Returns `None` if nothing was done and the caller
-    /// must use [`decide`](Self::decide).
+    /// answer immediately or the breaker is open. Otherwise nothing was charged, and the error
+    /// continues the decision.
     ///
     /// The decision is borrowed, not returned: it has kilobytes, and moving it costs more than
     /// making it.
+    ///
+    /// ```
+    /// # use tollgate::{Call, Limiter};
+    /// # pollster::block_on(async {
+    /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
+    /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+    /// let allowed = match limiter.try_decide(&call, |decision| decision.is_allowed()) {
+    ///     Ok(allowed) => allowed,
+    ///     Err(pending) => pending.finish(Some(&call)).await.is_allowed(),
+    /// };
+    /// assert!(allowed);
+    /// # });
+    /// ```
     #[inline]
-    pub fn try_decide<R: Request + ?Sized, T>(
-        &self,
+    pub fn try_decide<'l, R: Request + ?Sized, T>(
+        &'l self,
         request: &R,
-        then: impl FnOnce(&Decision<'_>) -> T,
-    ) -> Option<T> {
-        let mut decision = Decision::undecided();
-        self.decide_into(request, &mut decision).then(|| then(&decision))
-    }
-
-    /// A separate function, so that the large decision is made in place and not copied. Returns
-    /// whether it was made.
-    #[inline(never)]
-    fn decide_into<'l, R: Request + ?Sized>(&'l self, request: &R, decision: &mut Decision<'l>) -> bool {
-        let started_at = self.started_at();
-        let matched = self.match_request(request, decision);
-        let decided = self.try_conclude(matched, decision);
-        if decided {
-            self.notify(Some(&request), decision, started_at);
-        }
-        decided
-    }
-
-    /// Runs the part of a decision that needs the store, if the store can answer at once. Returns
-    /// whether it did.
-    #[inline]
-    fn try_conclude<'l>(&'l self, matched: Matched<'l>, decision: &mut Decision<'l>) -> bool {
-        match matched {
-            Matched::Applies if decision.checks.is_empty() => {}
-            Matched::Applies => {
-                let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
-                let answer = match &decision.checks[..] {
-                    [check] => self.store.try_decide(&[ask(check, owner)], outcomes),
-                    _ => self.store.try_decide(&ask_all(&decision.checks, owner), outcomes),
-                };
-                let Some((admitted, at)) = answer else { return self.decide_alone(decision) };
-                if !self.try_compensate(decision, admitted, at) {
-                    decision.outcomes.clear();
-                    return false;
-                }
-                decision.count(admitted, at, self.store.wall_ahead(at));
-            }
-            matched => {
-                let denied = ask_denied(&decision.checks);
-                let counted =
-                    denied.is_empty() || self.store.try_decide(&denied, &mut Outcomes::new()).is_some();
-                drop(denied);
-                if !counted {
-                    if !self.outage.is_breaker_open() {
-                        return false;
-                    }
-                    self.outage.charge_denied(&decision.checks, ChargeStatus::NotCharged, self.store.nodes());
-                }
-                decision.settle_uncounted(matched);
-            }
-        }
-        true
-    }
-
-    /// Decides without the store if the breaker is open. Returns whether it did.
-    #[cold]
-    fn decide_alone(&self, decision: &mut Decision<'_>) -> bool {
-        let is_breaker_open = self.outage.is_breaker_open();
-        if is_breaker_open {
-            let nodes = self.store.nodes();
-            let found = self.outage.decide(&decision.checks, decision.owner, ChargeStatus::NotCharged, nodes);
-            decision.degrade(found, self.outage.wall_ahead());
-        }
-        is_breaker_open
+        then: impl FnOnce(&Decision<'l>) -> T,
+    ) -> Result<T, Pending<'l, S>> {
+        self.try_decide_matched(Some(&request), |it| self.match_request(request, it), then)
     }
 
     /// Decides about a request.
     pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        let started_at = self.started_at();
-        let mut decision = Decision::undecided();
-        let matched = self.match_request(request, &mut decision);
-        let mut decision = self.conclude(matched, decision).await;
-        self.notify(Some(&request), &mut decision, started_at);
-        decision
+        self.decide_matched(Some(&request), |it| self.match_request(request, it)).await
     }
 
     /// Decides about a request whose end is not observed: slots are read and not taken, because
     /// they would be held until their leases end.
     pub async fn decide_without_slots<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        let started_at = self.started_at();
-        let mut decision = Decision::undecided();
-        let matched = self.policy.match_request(request, &mut decision.checks);
-        let mut decision = self.conclude(matched, decision).await;
-        self.notify(Some(&request), &mut decision, started_at);
-        decision
-    }
-
-    /// Runs the part of a decision that needs the store, or falls back without it.
-    async fn conclude<'l>(&'l self, matched: Matched<'l>, mut decision: Decision<'l>) -> Decision<'l> {
-        match matched {
-            Matched::Applies if decision.checks.is_empty() => {}
-            Matched::Applies => {
-                let batch = ask_all(&decision.checks, decision.owner);
-                let answer = self.ask_store(&batch).await;
-                drop(batch);
-                match answer {
-                    Ok(answer) => {
-                        decision.outcomes = answer.outcomes;
-                        self.compensate(&mut decision, answer.admitted, answer.at).await;
-                        decision.count(answer.admitted, answer.at, self.store.wall_ahead(answer.at));
-                    }
-                    Err(charge_status) => {
-                        let nodes = self.store.nodes();
-                        let found =
-                            self.outage.decide(&decision.checks, decision.owner, charge_status, nodes);
-                        decision.degrade(found, self.outage.wall_ahead());
-                    }
-                }
-            }
-            matched => {
-                let denied = ask_denied(&decision.checks);
-                let counted =
-                    if denied.is_empty() { Ok(()) } else { self.ask_store(&denied).await.map(drop) };
-                drop(denied);
-                if let Err(charge_status) = counted {
-                    self.outage.charge_denied(&decision.checks, charge_status, self.store.nodes());
-                }
-                decision.settle_uncounted(matched);
-            }
-        }
-        decision
-    }
-
-    /// Asks the store, unless the breaker is open.
-    async fn ask_store(&self, batch: &[Check<'_>]) -> Result<Answer, ChargeStatus> {
-        // Answers from the store's cache carry no information about its health.
-        let mut outcomes = Outcomes::new();
-        if let Some((admitted, at)) = self.store.try_decide(batch, &mut outcomes) {
-            return Ok(Answer { admitted, at, outcomes });
-        }
-        let Some(attempt) = self.outage.attempt() else { return Err(ChargeStatus::NotCharged) };
-        let started_at = self.started_at();
-        let answer = self.store.decide(batch).await;
-        if let Some(watched) = &self.watched {
-            watched.store_called(started_at, answer.is_ok());
-        }
-        match answer {
-            Ok(answer) => {
-                attempt.succeeded();
-                Ok(answer)
-            }
-            Err(error) => Err(attempt.failed(&error)),
-        }
+        self.decide_matched(Some(&request), |it| self.policy.match_request(request, &mut it.checks)).await
     }
 }
 

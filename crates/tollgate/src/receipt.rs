@@ -141,6 +141,11 @@ impl Receipt {
         }
     }
 
+    /// Returns whether a charge was made without the store.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.charges.iter().any(|it| it.in_outage.is_some())
+    }
+
     /// Returns the longest time that a slot may outlive its caller: the longest `ttl` of the slots,
     /// if the limit of any of them says `on_hangup: hold`. That limit decides for all, because it
     /// keeps the request to the service open.

@@ -11,12 +11,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Adjustment, Bucket, Outcome, Quota, QuotaError, Rate, Rule, Span, Verdict};
+use tollgate_core::{Bucket, Outcome, Quota, QuotaError, Rate, Rule, Span, Verdict};
 use tollgate_policy::{Key, Mode};
 use tollgate_store::{Store, StoreError};
 
 use crate::decision::Decision;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Pending};
 
 /// The name of such limits in records.
 const THROTTLE_NAME: &str = "throttle";
@@ -108,7 +108,8 @@ pub struct ThrottleReply {
 }
 
 impl ThrottleReply {
-    fn of(decision: &Decision<'_>, rule: &Rule, quantity: u64) -> Self {
+    /// Converts a decision by `rule` about `quantity` units.
+    pub fn of(decision: &Decision<'_>, rule: &Rule, quantity: u64) -> Self {
         let allowed = decision.is_allowed();
         if let Some(counted) = decision.limits().next() {
             let throttled = Self::counted(*counted.outcome(), allowed, rule, quantity);
@@ -164,11 +165,15 @@ fn worth(rule: &Rule, units: u64) -> Span {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Answers a throttle call without waiting, if the store can answer at once or the breaker is
-    /// open. Returns `None` if nothing was done and the caller must use
-    /// [`throttle`](Self::throttle). Zero units are a read.
+    /// Answers a throttle call without waiting, or returns the decision that waits for the store:
+    /// pass it to [`ThrottleReply::of`]. Zero units are a read.
     #[inline]
-    pub fn try_throttle(&self, rule: &Rule, key: Key, quantity: u64) -> Option<ThrottleReply> {
+    pub fn try_throttle<'l>(
+        &'l self,
+        rule: &'l Rule,
+        key: Key,
+        quantity: u64,
+    ) -> Result<ThrottleReply, Pending<'l, S>> {
         self.try_decide_rule(rule, key, quantity, |decision| ThrottleReply::of(decision, rule, quantity))
     }
 
@@ -200,8 +205,7 @@ impl<S: Store> Limiter<S> {
         key: &Key,
         units: u64,
     ) -> Result<Option<ThrottleReply>, StoreError> {
-        let limit = self.policy().ad_hoc().name();
-        let outcome = self.adjust(limit, rule, key, Adjustment::Grant { units }).await?;
+        let outcome = self.grant(self.policy().ad_hoc().name(), rule, key, units).await?;
         Ok(outcome.map(|outcome| ThrottleReply::counted(outcome, true, rule, 0)))
     }
 }

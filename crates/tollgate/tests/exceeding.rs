@@ -19,7 +19,7 @@ fn burst_behind_one(options: &str) -> usize {
     let burst = [(56_000, 1), (56_100, 94), (116_099, 100)];
     let mut within_a_minute = 0;
     for (at, requests) in schedule.into_iter().chain(burst) {
-        limiter.store().clock().set(START + Span::from_millis(at));
+        limiter.clock().set(START + Span::from_millis(at));
         let passed = (0..requests).filter(|_| limiter.check(&call).is_allowed()).count();
         within_a_minute += if at > 56_099 { passed } else { 0 };
     }
@@ -53,7 +53,7 @@ limits:
         let drained = |limit: usize| (0..200).flat_map(move |user| (0..limit).map(move |_| user));
         assert_eq!(drained(10).filter(|&user| passes("/d", user)).count(), 2_000, "{how}");
         for second in 1..20_u32 {
-            limiter.store().clock().set(START + Span::from_secs(second.into()));
+            limiter.clock().set(START + Span::from_secs(second.into()));
             for user in 0..3_000 {
                 passes("/f", (second as usize * 1_500 + user) % users.len());
             }

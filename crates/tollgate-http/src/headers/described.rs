@@ -15,8 +15,6 @@
 use tollgate::policy::{Cost, HeaderSettings, Limit};
 use tollgate::{Decision, Fate, LimitOutcome, Quota};
 
-use super::limiting;
-
 /// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -50,7 +48,7 @@ pub(super) fn described<'d>(
     settings: &HeaderSettings,
 ) -> Option<LimitOutcome<'d>> {
     if decision.fate() == Fate::Refused {
-        return limiting(decision);
+        return decision.limiting();
     }
     named(decision, settings).or_else(|| decision.closest_among(|it| Kind::of(it) != Kind::Slots))
 }
@@ -66,7 +64,7 @@ fn named<'d>(decision: &'d Decision<'_>, settings: &HeaderSettings) -> Option<Li
 ///
 /// The main quota is the limit that the policy names, else the rate with the longest window.
 pub(crate) fn is_primary(decision: &Decision<'_>, settings: &HeaderSettings) -> bool {
-    let (Some(refusing), Some(at)) = (limiting(decision), decision.wall_at()) else { return false };
+    let (Some(refusing), Some(at)) = (decision.limiting(), decision.wall_at()) else { return false };
     if Kind::of(&refusing) == Kind::Slots || refusing.outcome().remaining > 0 {
         return false;
     }

@@ -79,15 +79,6 @@ impl RetryAfter {
     }
 }
 
-/// Returns the limit that refused with the longest advertised wait, else the limit closest to
-/// refusing.
-///
-/// Unlike [`Decision::limiting`], it compares advertised waits: a slot whose lease ends late does
-/// not outrank a limit with a longer real wait.
-pub fn limiting<'d>(decision: &'d Decision<'_>) -> Option<LimitOutcome<'d>> {
-    decision.limiting_for_retry()
-}
-
 /// The time for which the header values of a limit hold: until the limit admits the refused
 /// request, or until it is nearly unused.
 pub(super) fn until_change(limit: &LimitOutcome<'_>) -> Span {

@@ -1,7 +1,8 @@
 //! Calls of every kind: health, reflection, throttlecrab, and invalid calls.
 
+use std::future::poll_fn;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -43,12 +44,12 @@ enum Next {
 }
 
 fn next(body: &mut RlsBody) -> Next {
-    let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(frame) = pin!(&mut *body).poll_frame(&mut cx) else { return Next::Nothing };
+    let mut poll = || pollster::block_on(poll_fn(|cx| Poll::Ready(pin!(&mut *body).poll_frame(cx))));
+    let Poll::Ready(frame) = poll() else { return Next::Nothing };
     match frame.expect("the stream goes on").unwrap().into_data() {
         Ok(data) => Next::Message(data.slice(5..)),
         Err(trailers) => {
-            assert!(matches!(pin!(body).poll_frame(&mut cx), Poll::Ready(None)), "trailers are the end");
+            assert!(matches!(poll(), Poll::Ready(None)), "trailers are the end");
             let trailers = trailers.into_trailers().unwrap();
             Next::End(trailers["grpc-status"].to_str().unwrap().to_owned())
         }

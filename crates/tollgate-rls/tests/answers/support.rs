@@ -56,7 +56,7 @@ pub(crate) fn with_settings(policy: Policy, settings: RlsSettings) -> Service {
 
 impl Service {
     pub(crate) fn pass(&self, seconds: u64) {
-        self.rls.limiter().load().store().clock().advance(Span::from_secs(seconds));
+        self.rls.limiter().load().clock().advance(Span::from_secs(seconds));
     }
 
     /// Sends a request and returns the response message.

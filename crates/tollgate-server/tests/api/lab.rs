@@ -1,7 +1,7 @@
 //! The Lab: results and rejected requests.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::future::poll_fn;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::Request;
@@ -86,11 +86,10 @@ fn a_simulation_yields_and_a_third_one_is_rejected() {
         let request = Request::post(LAB).body(Full::<Bytes>::from(body)).unwrap();
         Box::pin(subject.api.answer(request, PEER))
     };
-    let mut context = Context::from_waker(Waker::noop());
     let (mut first, mut second) = (ask(), ask());
-    assert!(first.as_mut().poll(&mut context).is_pending(), "it yields");
-    assert!(second.as_mut().poll(&mut context).is_pending());
-    let Poll::Ready(third) = pin!(ask()).poll(&mut context) else { panic!("rejected at once") };
+    assert!(pollster::block_on(poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx)))).is_pending(), "it yields");
+    assert!(pollster::block_on(poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx)))).is_pending());
+    let third = pollster::block_on(ask());
     assert_eq!((third.status().as_u16(), &third.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     assert_eq!(subject.get("/healthz").status, 200);
     // A dropped or finished simulation releases its permit.

@@ -2,10 +2,7 @@
 //!
 //! Not here: counting per limit (`tally`), comparing policies (`compare`).
 
-use std::future::Future as _;
 use std::hash::RandomState;
-use std::pin::pin;
-use std::task::{Context, Waker};
 
 use tollgate::policy::{BlockReason, Checks, Mode};
 use tollgate::{
@@ -137,12 +134,12 @@ impl Run {
     pub(super) fn request(&mut self, entry: &Entry) -> Verdict {
         let at = entry.at().max(self.last);
         if self.epoch.is_over(at) {
-            self.evictions += self.limiter.store().evictions();
+            self.evictions += self.limiter.usage().evictions;
             let replayed = self.limiter.policy().clone();
             self.limiter = Limiter::with_store(replayed, store(&self.policy, at));
         }
         self.last = at;
-        self.limiter.store().clock().set(at);
+        self.limiter.clock().set(at);
         let Self { limiter, tallies, shown, policy, counts, .. } = self;
         let reserved = reserved(limiter.policy(), entry);
         let costs = match &reserved {
@@ -158,8 +155,7 @@ impl Run {
             .try_decide(reserved.as_ref().unwrap_or(entry), &mut then)
             .unwrap_or((Verdict::Admitted, None));
         if let Some((receipt, cost)) = open {
-            let settling = pin!(limiter.settle_receipt(&receipt, cost));
-            let _done = settling.poll(&mut Context::from_waker(Waker::noop()));
+            let _always = limiter.try_settle_receipt(&receipt, cost);
         }
         let refused = !verdict.is_admitted();
         self.counts.requests += 1;
@@ -180,7 +176,7 @@ impl Run {
 
     /// Returns the report, and notes on its accuracy.
     pub(super) fn finish(self) -> (PolicyReport, Vec<String>) {
-        let evictions = self.evictions + self.limiter.store().evictions();
+        let evictions = self.evictions + self.limiter.usage().evictions;
         let clients = self.clients.keys();
         let facts = notes::Facts {
             policy: &self.policy,

@@ -3,10 +3,7 @@
 //! Redis uses its own clock, so it cannot run in virtual time. A shared store is simulated by the in-memory store,
 //! which decides as Redis does, to the microsecond (`tollgate-redis/tests/store`). Network delays are not simulated.
 
-use std::future::Future;
 use std::hash::{DefaultHasher, Hasher};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use serde::Serialize;
 use tollgate::store::{Answer, Check};
@@ -140,20 +137,17 @@ impl Nodes {
     /// Returns the number of evicted keys.
     pub(super) fn evictions(&self) -> u64 {
         match &self.limiters {
-            Limiters::Answering(all) => all.iter().map(|it| it.store().usage().evictions).sum(),
+            Limiters::Answering(all) => all.iter().map(|it| it.usage().evictions).sum(),
             Limiters::Cut(_) => 0,
         }
     }
 }
 
 fn ask<S: Store, R: Request + Sync>(limiter: &Limiter<S>, request: &R) -> Option<NodeDecision> {
-    if let Some(decided) = limiter.try_decide(request, told) {
-        return decided;
-    }
-    // Neither store waits, so the future is ready at the first poll.
-    match pin!(limiter.decide(request)).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(decision) => told(&decision),
-        Poll::Pending => None,
+    match limiter.try_decide(request, told) {
+        Ok(decided) => decided,
+        // The unreachable store fails without waiting, so this does not block.
+        Err(pending) => told(&pollster::block_on(pending.finish(Some(request)))),
     }
 }
 

@@ -15,9 +15,6 @@
 //!
 //! Tested by `tests/advisory/candidates.rs`: state and answers equal those of a limit in force.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Outcome, Quota, Timestamp, Verdict};
 use tollgate_policy::{Check, Limit};
@@ -30,12 +27,13 @@ use crate::decision::Decision;
 type Places = SmallVec<[usize; 4]>;
 
 /// The corrections to make after a batch.
-#[derive(Default)]
-struct Compensation {
+pub(super) struct Compensation {
     /// Checks that were charged and must be refunded.
     refund: Places,
     /// Checks that were not charged and must be.
     charge: Places,
+    /// The time of the batch.
+    taken_at: Timestamp,
 }
 
 /// Returns whether a correction may be needed. Runs on every request.
@@ -48,9 +46,8 @@ fn is_possible(decision: &Decision<'_>, admitted: bool) -> bool {
     }
 }
 
-#[cold]
-fn compensation(decision: &Decision<'_>, admitted: bool) -> Compensation {
-    let mut compensation = Compensation::default();
+fn compensation(decision: &Decision<'_>, admitted: bool, taken_at: Timestamp) -> Compensation {
+    let mut compensation = Compensation { refund: Places::new(), charge: Places::new(), taken_at };
     let refuses = |limit: &Limit| {
         let counted = decision.checks.iter().zip(&decision.outcomes);
         counted
@@ -83,99 +80,109 @@ fn compensation(decision: &Decision<'_>, admitted: bool) -> Compensation {
     compensation
 }
 
-/// Builds the batch of checks to charge. A store counts refusals only for checks that refuse, so
-/// checks that count refusals must refuse here.
-fn batch<'b>(decision: &'b Decision<'_>, compensation: &Compensation) -> Batch<'b> {
-    let chosen = compensation.charge.iter().filter_map(|&at| decision.checks.get(at));
-    chosen
-        .map(|check| {
-            let query = ask(check, decision.owner);
-            tollgate_store::Check { binding: query.count_denied, ..query }
-        })
-        .collect()
+/// The next correction to make.
+enum Correction<'d> {
+    /// Charges checks that were not charged.
+    Charge(Batch<'d>),
+    /// Refunds the units that one window was charged.
+    Refund(&'d Check<'d>, Adjustment),
 }
 
-/// Replaces the outcomes of the limits with those after the charge.
-fn apply_outcomes(decision: &mut Decision<'_>, compensation: &Compensation, charged: Outcomes) {
-    for (&at, outcome) in compensation.charge.iter().zip(charged) {
-        if let Some(outcome_slot) = decision.outcomes.get_mut(at) {
-            *outcome_slot = outcome;
+impl Compensation {
+    /// Returns the next correction: first all charges as one batch, then one refund after the other.
+    fn next<'d>(&self, decision: &'d Decision<'_>) -> Option<Correction<'d>> {
+        if !self.charge.is_empty() {
+            return Some(Correction::Charge(self.charges(decision)));
         }
+        let place = *self.refund.first()?;
+        let (check, outcome) = (decision.checks.get(place)?, decision.outcomes.get(place)?);
+        let refund = Adjustment::Refund { units: outcome.units(), taken_at: self.taken_at };
+        Some(Correction::Refund(check, refund))
     }
-}
 
-/// Returns the refund of the units that one window was charged.
-fn refund(decision: &Decision<'_>, place: usize, taken_at: Timestamp) -> Option<Adjustment> {
-    let units = decision.outcomes.get(place)?.units();
-    Some(Adjustment::Refund { units, taken_at })
-}
-
-fn apply_refund(decision: &mut Decision<'_>, place: usize, refunded: Outcome) {
-    if let Some(outcome_slot) = decision.outcomes.get_mut(place) {
-        *outcome_slot = Outcome { verdict: Verdict::admitted(0), ..refunded };
+    /// Builds the batch of checks to charge. A store counts refusals only for checks that refuse, so
+    /// checks that count refusals must refuse here.
+    fn charges<'d>(&self, decision: &'d Decision<'_>) -> Batch<'d> {
+        let chosen = self.charge.iter().filter_map(|&at| decision.checks.get(at));
+        chosen
+            .map(|check| {
+                let query = ask(check, decision.owner);
+                tollgate_store::Check { binding: query.count_denied, ..query }
+            })
+            .collect()
     }
-}
 
-/// Polls a store in this process, which is always ready.
-fn ready<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
+    /// Removes the correction that [`next`](Self::next) returned last, and replaces the outcomes of its
+    /// limits. Without an answer, they stay as they are.
+    fn apply(&mut self, decision: &mut Decision<'_>, outcomes: Outcomes) {
+        if self.charge.is_empty() {
+            let refunded = decision.outcomes.get_mut(self.refund.remove(0));
+            if let (Some(slot), Some(&outcome)) = (refunded, outcomes.first()) {
+                *slot = Outcome { verdict: Verdict::admitted(0), ..outcome };
+            }
+            return;
+        }
+        for (at, outcome) in std::mem::take(&mut self.charge).into_iter().zip(outcomes) {
+            if let Some(slot) = decision.outcomes.get_mut(at) {
+                *slot = outcome;
+            }
+        }
     }
 }
 
 impl<S: Store> Limiter<S> {
-    /// Corrects the charges of candidates without waiting. Returns `false` if the store would have
-    /// to wait; nothing was done then.
+    /// Corrects the charges of candidates without waiting. The error holds the corrections that the
+    /// store has to be awaited for.
     #[inline]
-    pub(super) fn try_compensate(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) -> bool {
-        if !is_possible(decision, admitted) {
-            return true;
+    pub(super) fn try_compensate(
+        &self,
+        decision: &mut Decision<'_>,
+        admitted: bool,
+        at: Timestamp,
+    ) -> Result<(), Compensation> {
+        if is_possible(decision, admitted) { self.try_correct(decision, admitted, at) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn try_correct(
+        &self,
+        decision: &mut Decision<'_>,
+        admitted: bool,
+        at: Timestamp,
+    ) -> Result<(), Compensation> {
+        let mut missing = compensation(decision, admitted, at);
+        loop {
+            let answer = match missing.next(decision) {
+                None => return Ok(()),
+                Some(Correction::Charge(batch)) => {
+                    let mut outcomes = Outcomes::new();
+                    self.store.try_decide(&batch, &mut outcomes).map(|_| outcomes)
+                }
+                Some(Correction::Refund(check, refund)) => {
+                    let refunded = self.store.try_adjust(check.rule, check.key.as_bytes(), refund);
+                    refunded.map(|outcome| Outcomes::from_iter([outcome]))
+                }
+            };
+            let Some(outcomes) = answer else { return Err(missing) };
+            missing.apply(decision, outcomes);
         }
-        let compensation = compensation(decision, admitted);
-        let mut charged = Outcomes::new();
-        if !compensation.charge.is_empty() {
-            let batch = batch(decision, &compensation);
-            if self.store.try_decide(&batch, &mut charged).is_none() {
-                // Only refusals are answered without a call: an admitted batch was charged here.
-                return admitted;
-            }
-            drop(batch);
-            apply_outcomes(decision, &compensation, charged);
-        }
-        for &place in &compensation.refund {
-            let check = &decision.checks[place];
-            let refunded = refund(decision, place, at)
-                .and_then(|refund| ready(self.store.adjust(check.rule, check.key.as_bytes(), refund)));
-            if let Some(Ok(refunded)) = refunded {
-                apply_refund(decision, place, refunded);
-            }
-        }
-        true
     }
 
     /// Corrects the charges of candidates on a store that waits. If the store gives no answer, the
     /// charges stay as they are, since candidates refuse no request.
-    pub(super) async fn compensate(&self, decision: &mut Decision<'_>, admitted: bool, at: Timestamp) {
-        if !is_possible(decision, admitted) {
-            return;
-        }
-        let compensation = compensation(decision, admitted);
-        if !compensation.charge.is_empty() {
-            let batch = batch(decision, &compensation);
-            let answer = self.ask_store(&batch).await;
-            drop(batch);
-            if let Ok(answer) = answer {
-                apply_outcomes(decision, &compensation, answer.outcomes);
-            }
-        }
-        for &place in &compensation.refund {
-            let Some(refund) = refund(decision, place, at) else { continue };
-            let check = &decision.checks[place];
-            let refunded = self.store.adjust(check.rule, check.key.as_bytes(), refund).await;
-            if let Ok(refunded) = refunded {
-                apply_refund(decision, place, refunded);
-            }
+    pub(super) async fn compensate(&self, decision: &mut Decision<'_>, mut missing: Compensation) {
+        loop {
+            let answer = match missing.next(decision) {
+                None => return,
+                Some(Correction::Charge(batch)) => {
+                    self.call_store(&batch).await.map(|answer| answer.outcomes)
+                }
+                Some(Correction::Refund(check, refund)) => {
+                    let refunding = self.store.adjust(check.rule, check.key.as_bytes(), refund);
+                    self.observe_call(refunding).await.map(|outcome| Outcomes::from_iter([outcome]))
+                }
+            };
+            missing.apply(decision, answer.unwrap_or_default());
         }
     }
 }

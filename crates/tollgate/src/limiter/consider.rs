@@ -16,7 +16,8 @@ use crate::decision::{Decision, LimitOutcome};
 
 impl<S: Store> Limiter<S> {
     /// Returns the decision that a request would get now, without charging or notifying the
-    /// observer. Fails if the store gives no answer: outage rules are not applied.
+    /// observer. Fails if the store gives no answer, and while the breaker is open: a request would
+    /// then be decided by the outage rules.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
@@ -42,7 +43,7 @@ impl<S: Store> Limiter<S> {
         for check in decision.checks.iter() {
             let query = Check { count_denied: false, ..ask(check, decision.owner) };
             let batch = [query, Check { amount: never(&check.rule.quota), binding: true, ..query }];
-            let answer = self.store.decide(&batch).await?;
+            let answer = self.query(&batch).await.map_err(|it| it.error)?;
             let Some(outcome) = answer.outcomes.first().copied() else { continue };
             admitted &= !query.binding || outcome.is_admitted();
             at.get_or_insert(answer.at);
@@ -97,7 +98,7 @@ impl<S: Store> Limiter<S> {
         let mut batch: Batch<'_> = query.collect();
         let first = *batch.first()?;
         batch.push(Check { amount: never(&first.rule.quota), binding: true, ..first });
-        let mut answer = self.ask_store(&batch).await.ok()?;
+        let mut answer = self.query(&batch).await.ok()?;
         drop(batch);
         answer.outcomes.truncate(decision.checks.len());
         decision.outcomes = answer.outcomes;
@@ -115,7 +116,7 @@ impl<S: Store> Limiter<S> {
 
 /// Returns an amount that no key of the rule ever has: units for slots, a slot for units. Stores do
 /// not cache its refusal, so the answer is always current.
-const fn never(quota: &Quota) -> Amount {
+pub(super) const fn never(quota: &Quota) -> Amount {
     match quota {
         Quota::Concurrency(_) => Amount::Exactly(1),
         _ => Amount::Slot(Owner(0)),

@@ -1,13 +1,13 @@
 //! Decisions other than about a single request: batches, a limit by name, an ad hoc rule.
 //!
-//! Each has two forms: one that waits for the store, and a `try_` form that returns `None` where it
-//! would have to wait.
+//! Each has two forms: one that waits for the store, and a `try_` form that returns a [`Pending`]
+//! where it would have to wait.
 
 use tollgate_core::Rule;
 use tollgate_policy::{Key, Limit, Matched, Request, RuleCheck};
 use tollgate_store::Store;
 
-use super::Limiter;
+use super::{Limiter, Pending};
 use crate::decision::Decision;
 
 impl<S: Store> Limiter<S> {
@@ -25,34 +25,33 @@ impl<S: Store> Limiter<S> {
         rules: &'l [RuleCheck],
     ) -> Decision<'l> {
         let first = requests.first().map(|it| it as &(dyn Request + Sync));
-        let matched =
+        let matching =
             |it: &mut Decision<'l>| self.policy.match_requests_with_rules(requests, rules, &mut it.checks);
-        self.decide_matched(first, matched).await
+        self.decide_matched(first, matching).await
     }
 
-    /// Decides a batch without waiting, if the store can answer at once or the breaker is open.
-    /// Returns `None` if nothing was done and the caller must use
-    /// [`decide_batch`](Self::decide_batch).
-    pub fn try_decide_batch<R: Request, T>(
-        &self,
+    /// Decides as [`decide_batch`](Self::decide_batch) without waiting, or returns the decision that
+    /// waits, as [`try_decide`](Self::try_decide) does.
+    pub fn try_decide_batch<'l, R: Request, T>(
+        &'l self,
         requests: &[R],
-        then: impl FnOnce(&Decision<'_>) -> T,
-    ) -> Option<T> {
+        then: impl FnOnce(&Decision<'l>) -> T,
+    ) -> Result<T, Pending<'l, S>> {
         self.try_decide_together_with(requests, &[], then)
     }
 
-    /// Decides as [`decide_together_with`](Self::decide_together_with) without waiting, if the
-    /// store can answer at once or the breaker is open.
+    /// Decides as [`decide_together_with`](Self::decide_together_with) without waiting, or returns
+    /// the decision that waits.
     pub fn try_decide_together_with<'l, R: Request, T>(
         &'l self,
         requests: &[R],
         rules: &'l [RuleCheck],
         then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Option<T> {
+    ) -> Result<T, Pending<'l, S>> {
         let first = requests.first().map(|it| it as &dyn Request);
-        let matched =
+        let matching =
             |it: &mut Decision<'l>| self.policy.match_requests_with_rules(requests, rules, &mut it.checks);
-        self.try_decide_matched(first, matched, then)
+        self.try_decide_matched(first, matching, then)
     }
 
     /// Decides about a key by one limit, on the given plan or the default one. A limit that is off
@@ -67,9 +66,8 @@ impl<S: Store> Limiter<S> {
         self.decide_matched(None, |it| self.match_named(limit, key, plan, cost, it)).await
     }
 
-    /// Decides about a key by one limit without waiting, if the store can answer at once or the
-    /// breaker is open. Returns `None` if nothing was done and the caller must use
-    /// [`decide_named`](Self::decide_named).
+    /// Decides as [`decide_named`](Self::decide_named) without waiting, or returns the decision that
+    /// waits.
     pub fn try_decide_named<'l, T>(
         &'l self,
         limit: &'l Limit,
@@ -77,7 +75,7 @@ impl<S: Store> Limiter<S> {
         plan: Option<&str>,
         cost: Option<u64>,
         then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Option<T> {
+    ) -> Result<T, Pending<'l, S>> {
         self.try_decide_matched(None, |it| self.match_named(limit, key, plan, cost, it), then)
     }
 
@@ -87,9 +85,8 @@ impl<S: Store> Limiter<S> {
         self.decide_matched(None, |it| self.policy.match_rule(rule, key, cost, &mut it.checks)).await
     }
 
-    /// Decides by a rule without waiting, if the store can answer at once or the breaker is open.
-    /// Returns `None` if nothing was done and the caller must use
-    /// [`decide_rule`](Self::decide_rule).
+    /// Decides as [`decide_rule`](Self::decide_rule) without waiting, or returns the decision that
+    /// waits.
     #[inline]
     pub fn try_decide_rule<'l, T>(
         &'l self,
@@ -97,9 +94,9 @@ impl<S: Store> Limiter<S> {
         key: Key,
         cost: u64,
         then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Option<T> {
-        let matched = |it: &mut Decision<'l>| self.policy.match_rule(rule, key, cost, &mut it.checks);
-        self.try_decide_matched(None, matched, then)
+    ) -> Result<T, Pending<'l, S>> {
+        let matching = |it: &mut Decision<'l>| self.policy.match_rule(rule, key, cost, &mut it.checks);
+        self.try_decide_matched(None, matching, then)
     }
 
     fn match_named<'l>(
@@ -113,34 +110,5 @@ impl<S: Store> Limiter<S> {
         let matched = self.policy.match_limit(limit, key, plan, cost, &mut decision.checks);
         self.name_owner(decision);
         matched
-    }
-
-    async fn decide_matched<'l>(
-        &'l self,
-        request: Option<&(dyn Request + Sync)>,
-        matched: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
-    ) -> Decision<'l> {
-        let started_at = self.started_at();
-        let mut decision = Decision::undecided();
-        let matched = matched(&mut decision);
-        let mut decision = self.conclude(matched, decision).await;
-        self.notify(request.map(|it| it as &dyn Request), &mut decision, started_at);
-        decision
-    }
-
-    #[inline]
-    fn try_decide_matched<'l, T>(
-        &'l self,
-        request: Option<&dyn Request>,
-        matched: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
-        then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Option<T> {
-        let started_at = self.started_at();
-        let mut decision = Decision::undecided();
-        let matched = matched(&mut decision);
-        self.try_conclude(matched, &mut decision).then(|| {
-            self.notify(request, &mut decision, started_at);
-            then(&decision)
-        })
     }
 }

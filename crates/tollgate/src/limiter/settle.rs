@@ -10,6 +10,8 @@
 //! the store applies it once ([`Store::adjust_once`]). A caller may therefore repeat a call that
 //! returned an error.
 
+use std::cmp::Ordering;
+
 use tollgate_core::{Adjustment, Outcome, Overdraft, Quota, Rule, Timestamp};
 use tollgate_policy::Key;
 use tollgate_store::{AdjustmentId, Store, StoreError};
@@ -58,17 +60,7 @@ impl<S: Store> Limiter<S> {
 
     /// Refunds as [`refund`](Self::refund) does, by receipt.
     pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
-        let base = self.base_id(receipt);
-        let mut refunded = Ok(());
-        for (at, charge, rule) in receipt.units_in(&self.policy) {
-            let refund = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
-            let of_this = self.correct(receipt.at, charge, rule, (refund, nth(base, at))).await;
-            if of_this.is_ok() {
-                self.notify_settled(receipt, charge, 0);
-            }
-            refunded = refunded.and(of_this);
-        }
-        refunded.and(self.release_receipt(receipt).await)
+        self.apply(receipt, self.refunds(receipt)).await
     }
 
     /// Settles as [`settle`](Self::settle) does, by receipt. Call it once: the keeper of the
@@ -76,49 +68,149 @@ impl<S: Store> Limiter<S> {
     /// usage of other requests, so a second cost could not be corrected. If the store fails for one
     /// limit, the others are still settled; after an error, call it again with the same cost.
     pub async fn settle_receipt(&self, receipt: &Receipt, cost: u64) -> Result<(), StoreError> {
-        let settles = |name: &str| self.policy.limit(name).is_some_and(|it| it.settle().is_some());
-        let only_some = self.policy.settles() && receipt.limits().any(settles);
-        self.settle_each(receipt, |limit| (!only_some || settles(limit)).then_some(cost)).await
+        self.apply(receipt, self.settlement(receipt, cost)).await
     }
 
     /// Settles as [`settle_receipt`](Self::settle_receipt) does, per limit: `costs` are the names
     /// of limits with the cost for each. Limits that are not named keep their charge. If the store
     /// fails for one limit, the others are still settled.
     pub async fn settle_limits(&self, receipt: &Receipt, costs: &[(&str, u64)]) -> Result<(), StoreError> {
-        let cost_of = |limit: &str| costs.iter().find(|(name, _)| *name == limit).map(|(_, cost)| *cost);
-        self.settle_each(receipt, cost_of).await
+        self.apply(receipt, self.settlement_of_limits(receipt, costs)).await
     }
 
-    /// Settles every charge that has a final cost, and returns the first error.
-    async fn settle_each(
-        &self,
-        receipt: &Receipt,
-        cost_of: impl Fn(&str) -> Option<u64>,
+    /// Releases slots as [`release`](Self::release) does, by receipt. Idempotent.
+    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
+        self.apply(receipt, self.releases(receipt)).await
+    }
+
+    /// Refunds as [`refund_receipt`](Self::refund_receipt) does, if the store answers without
+    /// waiting, as a store in memory always does. Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_refund_receipt(&self, receipt: &Receipt) -> bool {
+        self.try_apply(receipt, self.refunds(receipt))
+    }
+
+    /// Settles as [`settle_receipt`](Self::settle_receipt) does, if the store answers without
+    /// waiting. Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_settle_receipt(&self, receipt: &Receipt, cost: u64) -> bool {
+        self.try_apply(receipt, self.settlement(receipt, cost))
+    }
+
+    /// Settles as [`settle_limits`](Self::settle_limits) does, if the store answers without waiting.
+    /// Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_settle_limits(&self, receipt: &Receipt, costs: &[(&str, u64)]) -> bool {
+        self.try_apply(receipt, self.settlement_of_limits(receipt, costs))
+    }
+
+    /// Releases as [`release_receipt`](Self::release_receipt) does, if the store answers without
+    /// waiting. Returns `false` if nothing was done.
+    #[must_use = "`false` means that nothing was done"]
+    pub fn try_release_receipt(&self, receipt: &Receipt) -> bool {
+        self.try_apply(receipt, self.releases(receipt))
+    }
+
+    /// Releases as [`release_receipt`](Self::release_receipt) does, at the next
+    /// [`reconcile`](Self::reconcile).
+    pub(crate) fn release_later(&self, receipt: &Receipt) {
+        let base = self.base_id(receipt);
+        for Correction { at, charge, rule, adjustment, .. } in self.releases(receipt) {
+            if let Some(in_outage) = &charge.in_outage {
+                self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
+                if in_outage.charge_status == ChargeStatus::NotCharged {
+                    continue;
+                }
+            }
+            // A release that finds no room is counted as lost; the slot ends with its lease.
+            let _kept = self.outage.defer(&charge.change(receipt.at, rule, (adjustment, nth(base, at))));
+        }
+    }
+
+    fn refunds<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
+        let units = receipt.units_in(&self.policy).map(|(at, charge, rule)| {
+            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
+            Correction { at, charge, rule, adjustment, cost: Some(0) }
+        });
+        units.chain(self.releases(receipt))
+    }
+
+    fn releases<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
+        let slots = receipt.owner.map(|owner| (owner, receipt.slots_in(&self.policy)));
+        slots.into_iter().flat_map(|(owner, slots)| {
+            let adjustment = Adjustment::Release { owner };
+            slots.map(move |(at, charge, rule)| Correction { at, charge, rule, adjustment, cost: None })
+        })
+    }
+
+    /// The corrections to one cost for all limits, or for the limits that say `settle`.
+    fn settlement<'r>(&'r self, receipt: &'r Receipt, cost: u64) -> impl Iterator<Item = Correction<'r>> {
+        let settles = |name: &str| self.policy.limit(name).is_some_and(|it| it.settle().is_some());
+        let only_some = self.policy.settles() && receipt.limits().any(settles);
+        let charges = receipt.units_in(&self.policy);
+        let charges = charges.filter(move |(_, charge, _)| !only_some || settles(charge.limit()));
+        charges.filter_map(move |charge| Correction::to_cost(receipt, charge, cost))
+    }
+
+    fn settlement_of_limits<'r>(
+        &'r self,
+        receipt: &'r Receipt,
+        costs: &'r [(&str, u64)],
+    ) -> impl Iterator<Item = Correction<'r>> {
+        receipt.units_in(&self.policy).filter_map(move |charge| {
+            let (_, cost) = costs.iter().find(|(name, _)| *name == charge.1.limit())?;
+            Correction::to_cost(receipt, charge, *cost)
+        })
+    }
+
+    /// Makes all corrections, notifies the observer of each, and returns the first error.
+    async fn apply<'r>(
+        &'r self,
+        receipt: &'r Receipt,
+        corrections: impl Iterator<Item = Correction<'r>>,
     ) -> Result<(), StoreError> {
         let base = self.base_id(receipt);
-        let mut settled = Ok(());
-        for (at, charge, rule) in receipt.units_in(&self.policy) {
-            let Some(cost) = cost_of(charge.limit()).filter(|cost| *cost != charge.units) else { continue };
-            let adjustment = if cost < charge.units {
-                Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at }
+        let mut applied = Ok(());
+        for correction in corrections {
+            let Correction { at, charge, rule, adjustment, .. } = correction;
+            let change = (adjustment, nth(base, at));
+            let of_this = if matches!(adjustment, Adjustment::Release { .. }) {
+                self.release_charge(receipt.at, charge, rule, change).await
             } else {
-                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
+                self.correct(receipt.at, charge, rule, change).await
             };
-            let of_this = self.correct(receipt.at, charge, rule, (adjustment, nth(base, at))).await;
             if of_this.is_ok() {
-                self.notify_settled(receipt, charge, cost);
+                self.notify_settled(receipt, &correction);
             }
-            settled = settled.and(of_this);
+            applied = applied.and(of_this);
         }
-        settled
+        applied
     }
 
-    /// Adjusts a key for which there is no receipt, such as a refund that names a key. Returns its
-    /// state, or `None` if the store gave no answer and the change is deferred to
-    /// [`reconcile`](Self::reconcile). Do not repeat it then.
-    ///
-    /// `limit` is the name of the limit of the rule.
-    pub async fn adjust(
+    /// Makes all corrections without waiting. Returns `false` if nothing was done: the store has to
+    /// be awaited, or the charge is not in the store.
+    fn try_apply<'r>(
+        &'r self,
+        receipt: &'r Receipt,
+        corrections: impl Iterator<Item = Correction<'r>>,
+    ) -> bool {
+        if receipt.is_degraded() {
+            return false;
+        }
+        for correction in corrections {
+            let Correction { charge, rule, adjustment, .. } = correction;
+            if self.store.try_adjust(rule, charge.key.as_bytes(), adjustment).is_none() {
+                return false;
+            }
+            self.notify_settled(receipt, &correction);
+        }
+        true
+    }
+
+    /// Adjusts a key for which there is no receipt. Returns its state, or `None` if the store gave no
+    /// answer and the change is deferred to [`reconcile`](Self::reconcile). `limit` is the name of
+    /// the limit of the rule.
+    pub(super) async fn adjust_key(
         &self,
         limit: &str,
         rule: &Rule,
@@ -136,33 +228,31 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Notifies the observer of the final cost of a charge.
-    pub(super) fn notify_settled(&self, receipt: &Receipt, charge: &Charge, cost: u64) {
-        if let (Some(watched), Some(id)) = (&self.watched, receipt.id) {
+    fn notify_settled(&self, receipt: &Receipt, correction: &Correction<'_>) {
+        if let (Some(watched), Some(id), Some(cost)) = (&self.watched, receipt.id, correction.cost) {
+            let charge = correction.charge;
             let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
             watched.settled(&Settlement { id, rule, key, reserved, cost });
         }
     }
 
-    /// Releases slots as [`release`](Self::release) does, by receipt. Idempotent.
-    pub async fn release_receipt(&self, receipt: &Receipt) -> Result<(), StoreError> {
-        let Some(owner) = receipt.owner else { return Ok(()) };
-        let release = Adjustment::Release { owner };
-        let base = self.base_id(receipt);
-        let mut released = Ok(());
-        for (at, charge, rule) in receipt.slots_in(&self.policy) {
-            let Some(in_outage) = &charge.in_outage else {
-                let change = charge.change(receipt.at, rule, (release, nth(base, at)));
-                released = released.and(self.adjust_or_defer(change).await.map(drop));
-                continue;
-            };
-            self.outage.adjust_local(&in_outage.share, &charge.key, release);
-            if in_outage.charge_status == ChargeStatus::Unknown {
-                // The local slot is free. If the store holds one as well and does not answer now,
-                // that slot ends with its lease.
-                let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
-            }
+    async fn release_charge(
+        &self,
+        at: Timestamp,
+        charge: &Charge,
+        rule: &Rule,
+        (release, id): (Adjustment, AdjustmentId),
+    ) -> Result<(), StoreError> {
+        let Some(in_outage) = &charge.in_outage else {
+            return self.adjust_or_defer(charge.change(at, rule, (release, id))).await.map(drop);
+        };
+        self.outage.adjust_local(&in_outage.share, &charge.key, release);
+        if in_outage.charge_status == ChargeStatus::Unknown {
+            // The local slot is free. If the store holds one as well and does not answer now, that
+            // slot ends with its lease.
+            let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
         }
-        released
+        Ok(())
     }
 
     /// Adjusts a key in the store, and returns its state. If the store does not confirm it, or if
@@ -235,6 +325,35 @@ impl<S: Store> Limiter<S> {
             self.outage.adjust_local(share, key, adjustment);
         }
         Ok(())
+    }
+}
+
+/// A change of one charge.
+struct Correction<'r> {
+    /// The index of the charge in its receipt.
+    at: usize,
+    charge: &'r Charge,
+    rule: &'r Rule,
+    adjustment: Adjustment,
+    /// The final cost, for the observer. A released slot has none.
+    cost: Option<u64>,
+}
+
+impl<'r> Correction<'r> {
+    /// Corrects a charge to its final cost. `None`: it was charged exactly.
+    fn to_cost(
+        receipt: &Receipt,
+        (at, charge, rule): (usize, &'r Charge, &'r Rule),
+        cost: u64,
+    ) -> Option<Self> {
+        let adjustment = match cost.cmp(&charge.units) {
+            Ordering::Equal => return None,
+            Ordering::Less => Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at },
+            Ordering::Greater => {
+                Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
+            }
+        };
+        Some(Self { at, charge, rule, adjustment, cost: Some(cost) })
     }
 }
 

@@ -56,11 +56,11 @@ fn consider_answers_as_the_next_decision_and_leaves_no_trace() {
         let (mut held, mut held_too) = (Vec::new(), Vec::new());
         for step in 0..80 {
             let (context, request) = (format!("seed {seed}, step {step}\n{text}"), call(&mut rng));
-            let keys = considering.store().usage().keys;
+            let keys = considering.usage().keys;
             for _ in 0..rng.usize(1..3) {
                 let question = pollster::block_on(considering.consider(&request)).unwrap();
                 assert_eq!(question.owner(), None, "`consider` takes no slot");
-                assert_eq!(considering.store().usage().keys, keys, "{context}");
+                assert_eq!(considering.usage().keys, keys, "{context}");
             }
             let question = pollster::block_on(considering.consider(&request)).unwrap();
             let decision = considering.check(&request);

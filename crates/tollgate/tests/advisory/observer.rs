@@ -1,7 +1,7 @@
 //! An observer is notified of every decision, by the watch of the policy that made it.
 
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use tollgate::store::{Answer, Check};
@@ -9,6 +9,7 @@ use tollgate::{
     Adjustment, Call, DecisionId, Event, Limiter, ManualClock, MemoryStore, Observer, Outcome, Policy, Rule,
     Span, Store, StoreError, Watch,
 };
+use tollgate_testkit::poll_once;
 
 use super::support::{Remote, START, limiter, memory, policy};
 
@@ -144,11 +145,10 @@ fn a_request_is_reported_to_the_watch_of_its_policy() {
         Limiter::with_store(policy(ONE), store).with_observer_on(Arc::new(events.clone()), clock.clone());
     let request = ann();
     let mut deciding = Box::pin(old.decide(&request));
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(deciding.as_mut().poll(&mut context).is_pending());
+    assert!(poll_once(deciding.as_mut()).is_pending());
     let new = old.with_policy(policy(ONE));
     assert!(events.take_events().is_empty(), "nothing is decided yet");
-    assert!(deciding.as_mut().poll(&mut context).is_ready());
+    assert!(poll_once(deciding.as_mut()).is_ready());
     let observed = events.take_events();
     assert_eq!(observed.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(observed[0].1, ObservedEvent::StoreQueried { took: Duration::from_secs(1), answered: true });
@@ -181,8 +181,7 @@ fn calls_to_a_store_that_waits_are_reported_with_duration_and_result() {
         .with_observer_on(observer(), clock.clone());
     let request = ann();
     let mut deciding = Box::pin(failing.decide(&request));
-    let mut context = Context::from_waker(Waker::noop());
-    while deciding.as_mut().poll(&mut context).is_pending() {}
+    while poll_once(deciding.as_mut()).is_pending() {}
     assert_eq!(
         store_calls(events.take_events()),
         [ObservedEvent::StoreQueried { took: Duration::from_secs(1), answered: false }]

@@ -1,11 +1,10 @@
 //! The charges to the store after an outage.
 
-use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tollgate::{BreakerState, OutageSettings, Span};
+use tollgate_testkit::poll_once;
 
 use super::support::{Mood, Subject, ann, parse, subject, with_settings};
 
@@ -200,7 +199,7 @@ fn a_dropped_pass_charges_nothing_twice() {
     subject.store.turn(Mood::Stuck);
     {
         let pass = pin!(subject.limiter.reconcile());
-        assert!(pass.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll_once(pass).is_pending());
     }
     let health = subject.limiter.health();
     assert_eq!((health.ledger_keys, health.lost_entries), (2, 1));

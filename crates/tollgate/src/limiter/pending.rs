@@ -1,0 +1,305 @@
+//! The path of every decision: match, ask the store, conclude.
+//!
+//! ```text
+//! match once ──► Store::try_decide ─┬─ answer ──► corrections of candidates ──► conclude ──► observer
+//!                                   │                                             ▲
+//!                                   └─ no answer ──► Pending ──► finish: one call ┘
+//! ```
+//!
+//! A decision that needs no waiting is made in place: it is too large to be moved. Only a decision
+//! that waits moves its checks into a [`Pending`], which continues where the attempt stopped: the
+//! request is not matched again, and the store does not search its cache again.
+//!
+//! Tested by `tests/pending.rs`, which counts matches, attempts and calls.
+
+use std::fmt;
+
+use tollgate_core::{Owner, Timestamp};
+use tollgate_policy::{DetachedChecks, Matched, Request};
+use tollgate_store::{Answer, Check, Outcomes, Store, StoreError};
+
+use super::candidates::Compensation;
+use super::{Limiter, ask, ask_all, ask_denied};
+use crate::decision::Decision;
+use crate::outage::ChargeStatus;
+
+/// A decision that has to wait for its store.
+///
+/// The limits that apply are known, and nothing has been charged. [`finish`](Self::finish) makes the
+/// decision.
+#[must_use = "the request is not decided until `finish` is awaited"]
+pub struct Pending<'l, S> {
+    limiter: &'l Limiter<S>,
+    decision: Box<Decision<'l>>,
+    waiting: Waiting<'l>,
+}
+
+/// A decision that has to wait for its store, without a borrow of its limiter.
+///
+/// For futures that must be `'static`. It keeps the policy that the request was matched against.
+#[must_use = "the request is not decided until `finish` is awaited"]
+pub struct DetachedPending<S> {
+    limiter: Limiter<S>,
+    checks: DetachedChecks,
+    owner: Option<Owner>,
+    outcomes: Outcomes,
+    answer: Option<(StoreAnswer, Compensation)>,
+    started_at: Timestamp,
+}
+
+/// The reason for which a decision waits.
+pub(super) struct Waiting<'l> {
+    matched: Matched<'l>,
+    /// The answer of the store and the missing corrections, if only these are missing.
+    answer: Option<(StoreAnswer, Compensation)>,
+    started_at: Timestamp,
+}
+
+/// The answer of the store to a batch, beside the outcomes.
+#[derive(Clone, Copy)]
+struct StoreAnswer {
+    admitted: bool,
+    at: Timestamp,
+}
+
+/// Error returned when the store was not called or gave no answer.
+pub(super) struct NoAnswer {
+    pub(super) charge_status: ChargeStatus,
+    pub(super) error: StoreError,
+}
+
+/// The cause of an error without a call.
+#[derive(Debug, thiserror::Error)]
+#[error("earlier calls got no answer, and the next one is not due yet")]
+struct BreakerOpen;
+
+impl<S: Store> Limiter<S> {
+    /// Makes a decision in place, if no waiting is needed: a separate function, so that the decision
+    /// is not copied. The error is boxed to keep the common result small.
+    #[inline(never)]
+    pub(super) fn decide_into<'l>(
+        &'l self,
+        request: Option<&dyn Request>,
+        matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
+        decision: &mut Decision<'l>,
+    ) -> Result<(), Box<Waiting<'l>>> {
+        let started_at = self.started_at();
+        let matched = matching(decision);
+        let answer = match matched {
+            Matched::Applies if decision.checks.is_empty() => {
+                self.notify(request, decision, started_at);
+                return Ok(());
+            }
+            Matched::Applies => {
+                let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
+                match &decision.checks[..] {
+                    [check] => self.store.try_decide(&[ask(check, owner)], outcomes),
+                    _ => self.store.try_decide(&ask_all(&decision.checks, owner), outcomes),
+                }
+            }
+            _ => {
+                let denied = ask_denied(&decision.checks);
+                if denied.is_empty() {
+                    Some((false, Timestamp::EPOCH))
+                } else {
+                    self.store.try_decide(&denied, &mut Outcomes::new())
+                }
+            }
+        };
+        match answer {
+            Some((admitted, at)) => {
+                let answer = StoreAnswer { admitted, at };
+                if matched == Matched::Applies
+                    && let Err(missing) = self.try_compensate(decision, admitted, at)
+                {
+                    let answer = Some((answer, missing));
+                    return Err(Box::new(Waiting { matched, answer, started_at }));
+                }
+                self.conclude(matched, decision, Ok(answer));
+            }
+            None if self.outage.is_breaker_open() => {
+                self.conclude(matched, decision, Err(ChargeStatus::NotCharged));
+            }
+            None => return Err(Box::new(Waiting { matched, answer: None, started_at })),
+        }
+        self.notify(request, decision, started_at);
+        Ok(())
+    }
+
+    /// Makes a decision in place and passes it to `then`, if no waiting is needed.
+    #[inline]
+    pub(super) fn try_decide_matched<'l, T>(
+        &'l self,
+        request: Option<&dyn Request>,
+        matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
+        then: impl FnOnce(&Decision<'l>) -> T,
+    ) -> Result<T, Pending<'l, S>> {
+        let mut decision = Decision::undecided();
+        match self.decide_into(request, matching, &mut decision) {
+            Ok(()) => Ok(then(&decision)),
+            Err(waiting) => Err(Pending::new(self, decision, *waiting)),
+        }
+    }
+
+    /// Makes a decision, and waits for the store if necessary.
+    pub(super) async fn decide_matched<'l>(
+        &'l self,
+        request: Option<&(dyn Request + Sync)>,
+        matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
+    ) -> Decision<'l> {
+        let pending = {
+            let mut decision = Decision::undecided();
+            match self.decide_into(request.map(|it| it as &dyn Request), matching, &mut decision) {
+                Ok(()) => return decision,
+                Err(waiting) => Pending::new(self, decision, *waiting),
+            }
+        };
+        pending.finish(request).await
+    }
+
+    /// Applies the answer of the store to a decision, or the outage rules if there is none.
+    #[inline]
+    fn conclude<'l>(
+        &'l self,
+        matched: Matched<'l>,
+        decision: &mut Decision<'l>,
+        answer: Result<StoreAnswer, ChargeStatus>,
+    ) {
+        match (matched, answer) {
+            (Matched::Applies, Ok(StoreAnswer { admitted, at })) => {
+                decision.count(admitted, at, self.store.wall_ahead(at));
+            }
+            (Matched::Applies, Err(charge_status)) => self.degrade(decision, charge_status),
+            (matched, answer) => {
+                if let Err(charge_status) = answer {
+                    self.outage.charge_denied(&decision.checks, charge_status, self.store.nodes());
+                }
+                decision.settle_uncounted(matched);
+            }
+        }
+    }
+
+    /// Decides without the store, by the outage rules.
+    #[cold]
+    fn degrade(&self, decision: &mut Decision<'_>, charge_status: ChargeStatus) {
+        let nodes = self.store.nodes();
+        let found = self.outage.decide(&decision.checks, decision.owner, charge_status, nodes);
+        decision.degrade(found, self.outage.wall_ahead());
+    }
+
+    /// Sends a batch to the store.
+    pub(super) async fn call_store(&self, batch: &[Check<'_>]) -> Result<Answer, NoAnswer> {
+        self.observe_call(self.store.decide_uncached(batch)).await
+    }
+
+    /// Awaits a call to the store, unless the breaker is open, and reports it to the breaker and to
+    /// the observer.
+    pub(super) async fn observe_call<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, NoAnswer> {
+        let Some(attempt) = self.outage.attempt() else {
+            let error = StoreError::Refused(Box::new(BreakerOpen));
+            return Err(NoAnswer { charge_status: ChargeStatus::NotCharged, error });
+        };
+        let started_at = self.started_at();
+        let answer = call.await;
+        if let Some(watched) = &self.watched {
+            watched.store_called(started_at, answer.is_ok());
+        }
+        match answer {
+            Ok(answer) => {
+                attempt.succeeded();
+                Ok(answer)
+            }
+            Err(error) => Err(NoAnswer { charge_status: attempt.failed(&error), error }),
+        }
+    }
+}
+
+impl<'l, S> Pending<'l, S> {
+    #[cold]
+    fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Waiting<'l>) -> Self {
+        Self { limiter, decision: Box::new(decision), waiting }
+    }
+
+    /// Removes the borrow of the limiter.
+    pub fn detach(self) -> DetachedPending<S> {
+        let Self { limiter, decision, waiting } = self;
+        let Decision { checks, outcomes, owner, .. } = *decision;
+        DetachedPending {
+            limiter: limiter.clone(),
+            checks: limiter.policy.detach(waiting.matched, checks),
+            owner,
+            outcomes,
+            answer: waiting.answer,
+            started_at: waiting.started_at,
+        }
+    }
+}
+
+impl<S> fmt::Debug for Pending<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("checks", &self.decision.checks).finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for DetachedPending<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedPending").field("checks", &self.checks).finish_non_exhaustive()
+    }
+}
+
+impl<'l, S: Store> Pending<'l, S> {
+    /// Makes the decision: asks the store once, or applies the outage rules. The observer sees
+    /// `request`, the one that was matched.
+    pub async fn finish(self, request: Option<&(dyn Request + Sync)>) -> Decision<'l> {
+        let Self { limiter, mut decision, waiting } = self;
+        let Waiting { matched, answer, started_at } = waiting;
+        let answer = match answer {
+            Some((answer, missing)) => {
+                limiter.compensate(&mut decision, missing).await;
+                Ok(answer)
+            }
+            None => limiter.ask_store(matched, &mut decision).await,
+        };
+        limiter.conclude(matched, &mut decision, answer);
+        limiter.notify(request.map(|it| it as &dyn Request), &mut decision, started_at);
+        *decision
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Sends the checks of a decision to the store, and the corrections that its answer requires.
+    async fn ask_store(
+        &self,
+        matched: Matched<'_>,
+        decision: &mut Decision<'_>,
+    ) -> Result<StoreAnswer, ChargeStatus> {
+        let applies = matched == Matched::Applies;
+        let batch =
+            if applies { ask_all(&decision.checks, decision.owner) } else { ask_denied(&decision.checks) };
+        let answer = self.call_store(&batch).await;
+        drop(batch);
+        let Answer { admitted, at, outcomes } = answer.map_err(|it| it.charge_status)?;
+        if applies {
+            decision.outcomes = outcomes;
+            if let Err(missing) = self.try_compensate(decision, admitted, at) {
+                self.compensate(decision, missing).await;
+            }
+        }
+        Ok(StoreAnswer { admitted, at })
+    }
+}
+
+impl<S: Store> DetachedPending<S> {
+    /// Makes the decision as [`Pending::finish`] does.
+    pub async fn finish(&mut self, request: Option<&(dyn Request + Sync)>) -> Decision<'_> {
+        let Self { limiter, checks, owner, outcomes, answer, started_at } = self;
+        let mut decision = Box::new(Decision::undecided());
+        let matched = limiter.policy.attach(checks, &mut decision.checks);
+        (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
+        let waiting = Waiting { matched, answer: answer.take(), started_at: *started_at };
+        Pending { limiter, decision, waiting }.finish(request).await
+    }
+}
