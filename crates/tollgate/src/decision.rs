@@ -270,8 +270,8 @@ impl<'l> Decision<'l> {
 }
 
 /// The sort key of a wait. A refusal without a wait, which never ends, is the longest.
-fn wait_order(wait: Option<Span>) -> (bool, Span) {
-    (wait.is_none(), wait.unwrap_or(Span::ZERO))
+fn wait_order(wait: Option<Duration>) -> (bool, Duration) {
+    (wait.is_none(), wait.unwrap_or_default())
 }
 
 /// The limits of a decision. A hand-written iterator, because every answer iterates several times
