@@ -90,8 +90,9 @@ impl<'a, C: Clock> History<'a, C> {
             return;
         }
         let Some(floor) = self.store.read(*id, quota, self.key, self.now) else { return };
-        let missing = usage.saturating_sub(quota.used(&floor, self.now));
-        if missing > 0 {
+        // Both are whole units, rounded up: one more covers the fraction.
+        let missing = (usage + 1).saturating_sub(quota.used(&floor, self.now));
+        if usage > 0 && missing > 0 {
             self.store.amend(*id, quota, self.key, quota.echo(missing), self.now);
         }
     }
