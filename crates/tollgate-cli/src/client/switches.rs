@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use tollgate::policy::hint;
+use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
 
-use super::report::{printable, rows, text};
+use super::report::{rows, text};
 use super::server::{ParsedResponse, Question, Server};
 use super::url::segment;
 use crate::arguments::{Changes, Mode, Switch};

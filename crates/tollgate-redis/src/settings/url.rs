@@ -1,7 +1,7 @@
 //! Parses one Redis URL.
 //!
-//! The parser is hand-written: URL crates do not support several hosts in one URL, and their errors
-//! quote the input, which may contain a password.
+//! The parser is hand-written: a URL of a cluster or of sentinels has several hosts with ports, which is
+//! not a URL to the crate `url`, and each mistake has its own message, which never quotes a password.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
