@@ -1,7 +1,7 @@
 //! Commands that call a running Tollgate.
 //!
 //! - `server`: the server to call, and the validation of its responses.
-//! - `http`, `tls`, `url`: a small blocking client. One request and one response per connection.
+//! - `http`, `tls`, `url`: the connection to the server, and messages about its failures.
 //! - `request`: a request described by arguments.
 //! - `report`, `explanation`: responses as text.
 //! - `switches`: modes, and the record of their changes.
@@ -21,12 +21,13 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use tollgate::DecisionId;
+use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
 
 use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 
 pub(crate) use explanation::{is_explanation, words as explained};
-pub(crate) use report::{in_words, printable, rows, tagged};
+pub(crate) use report::{in_words, rows, tagged};
 pub(crate) use server::{ParsedResponse, Question, Server};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;

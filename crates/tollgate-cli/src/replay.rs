@@ -13,6 +13,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use tollgate::policy::sanitize::printable;
 use tollgate::{Limit, Policy};
 use tollgate_daemon::configuration::{Inputs, LoadPhase, shown};
 use tollgate_daemon::io_error::{Attempt, reason};
@@ -23,7 +24,6 @@ use tollgate_sim::page;
 use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};
 
 use crate::arguments;
-use crate::client::printable;
 use crate::output;
 
 pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> Result<ExitCode, Failure> {

@@ -1,9 +1,11 @@
 //! Escapes text from callers for the log.
 //!
-//! A key or a path may contain line breaks, colors, cursor movements and bidirectional controls. All of
-//! these are escaped, also in JSON, whose own rules leave most of them unescaped.
+//! Unprintable characters are escaped by `tollgate_policy::sanitize`, also in JSON, whose own rules leave
+//! most of them unescaped. Text is quoted for people here.
 
 use std::fmt::{self, Write};
+
+use tollgate::policy::sanitize::show;
 
 use crate::configuration::LogFormat;
 
@@ -30,9 +32,7 @@ impl fmt::Display for Plain<'_> {
         for char in self.text.chars() {
             match char {
                 '"' | '\\' if is_quoted => write!(f, "\\{char}")?,
-                '"' | '\'' | '\\' => f.write_char(char)?,
-                // Escapes all characters that are not printable.
-                _ => write!(f, "{}", char.escape_debug())?,
+                _ => show(char, f)?,
             }
         }
         if is_quoted { f.write_char('"') } else { Ok(()) }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::Uri;
 use tokio::time::Instant;
+use tollgate_net::HttpUrl;
 
 /// The maximum duration of an ejection, as a multiple of the first.
 const MAX_EJECTION_FACTOR: u32 = 32;
@@ -54,23 +54,22 @@ impl FromStr for Origin {
 
     fn from_str(text: &str) -> Result<Self, OriginError> {
         let (scheme, _) = text.split_once("://").ok_or(OriginError::Scheme)?;
-        let (protocol, default_port) = match scheme {
-            "http" => (Protocol::Plain, 80),
-            "https" => (Protocol::Tls, 443),
-            "h2c" => (Protocol::Http2, 80),
+        let protocol = match scheme {
+            "http" => Protocol::Plain,
+            "https" => Protocol::Tls,
+            "h2c" => Protocol::Http2,
             _ => return Err(OriginError::Scheme),
         };
-        let uri: Uri = text.parse().map_err(|_| OriginError::Host)?;
-        let authority = uri.authority().filter(|it| !it.host().is_empty()).ok_or(OriginError::Host)?;
-        let odd_port = authority.as_str() != authority.host() && authority.port_u16().is_none();
-        if authority.as_str().contains('@') || odd_port {
-            return Err(OriginError::Host);
-        }
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        // `h2c` is HTTP without TLS to a parser of URLs.
+        let url = match protocol {
+            Protocol::Http2 => HttpUrl::parse(&text.replacen("h2c", "http", 1)),
+            Protocol::Plain | Protocol::Tls => HttpUrl::parse(text),
+        };
+        let url = url.map_err(|_| OriginError::Host)?;
+        if url.target("") != "/" {
             return Err(OriginError::Path);
         }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        Ok(Self { host: host.into(), port: authority.port_u16().unwrap_or(default_port), protocol })
+        Ok(Self { host: url.host().into(), port: url.port(), protocol })
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tollgate::Policy;
+use tollgate::policy::sanitize::{is_unprintable, printable};
 
 use crate::ImportedPolicy;
 
@@ -199,22 +200,6 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("`{}`", printable(&short))
 }
 
-/// Escapes text so that it stays on its line and cannot control a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        if is_odd(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
-    }
-    out
-}
-
-/// Whether a character is a control character, a line end, a bidirectional mark or of zero width.
-fn is_odd(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 /// Writes one comment over as many lines as necessary.
 fn comment(out: &mut String, indent: &str, text: &str) {
     let mut line = String::new();
@@ -244,7 +229,7 @@ pub(crate) fn scalar(text: &str) -> String {
     for char in text.chars() {
         match char {
             '"' | '\\' => out.extend(['\\', char]),
-            _ if is_odd(char) => out.extend(["\\U", &format!("{:08X}", u32::from(char))]),
+            _ if is_unprintable(char) => out.extend(["\\U", &format!("{:08X}", u32::from(char))]),
             _ => out.push(char),
         }
     }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A surface with another protocol provides a function instead, which gets byte streams
-//! ([`StreamServer`]).
+//! ([`StreamServer`]). [`HttpClient`] sends JSON to one other service.
 //!
 //! Not here: the meaning of requests, and files: certificates are passed as bytes.
 
@@ -19,6 +19,8 @@ mod caps;
 mod conn_timer;
 mod drain;
 mod http;
+mod http_client;
+mod http_url;
 mod keep_alive;
 mod proxy_protocol;
 mod sockets;
@@ -30,6 +32,8 @@ mod wire;
 pub use caps::Caps;
 pub use drain::{Drain, Drainer};
 pub use http::{Connection, HttpServer, Trusts};
+pub use http_client::{ClientRequest, ClientResponse, HttpClient, HttpClientError};
+pub use http_url::{HttpUrl, HttpUrlError};
 pub use keep_alive::keep_alive;
 pub use sockets::{BindError, Sockets};
 pub use stream::{Stream, StreamServer};

@@ -11,6 +11,7 @@ mod text;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate::Span;
+use tollgate::policy::sanitize::printable;
 
 pub use self::text::Detail;
 use crate::{Coverage, Verdict};
@@ -96,18 +97,6 @@ impl Report {
             "coverage": coverage.collect::<Vec<_>>(),
         })
     }
-}
-
-/// Escapes control characters and line breaks.
-fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '"' | '\'' | '\\' => out.push(char),
-            _ => out.extend(char.escape_debug()),
-        }
-    }
-    out
 }
 
 /// Formats seconds with microsecond resolution.

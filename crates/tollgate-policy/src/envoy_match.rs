@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::redact::{begun, is_secret_word};
+use crate::sanitize;
 
 /// The maximum number of characters of one entry that are shown.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -75,11 +76,8 @@ fn printable(text: &str) -> Box<str> {
             shown.push_str("...");
             break;
         }
-        if char.is_control() {
-            shown.extend(char.escape_default());
-        } else {
-            shown.push(char);
-        }
+        // Writing to a string does not fail.
+        let _never = sanitize::show(char, &mut shown);
     }
     shown.into()
 }

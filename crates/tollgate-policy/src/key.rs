@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use crate::net::Net;
+use crate::sanitize;
 use crate::source::KeySource;
 
 /// The maximum length of a part in bytes. A longer part is stored as its digest.
@@ -243,9 +244,8 @@ pub(crate) fn show_part(tag: u8, bytes: &[u8], out: &mut impl fmt::Write) -> fmt
             bytes.iter().take(8).try_for_each(|byte| write!(out, "{byte:02x}"))
         }
         _ => String::from_utf8_lossy(bytes).chars().try_for_each(|char| match char {
-            ' ' | '"' | '\'' => out.write_char(char),
-            // Escapes control characters, zero-width characters and bidirectional marks.
-            _ => write!(out, "{}", char.escape_debug()),
+            '\\' => out.write_str("\\\\"),
+            _ => sanitize::show(char, out),
         }),
     }
 }

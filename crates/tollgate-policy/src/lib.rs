@@ -48,6 +48,7 @@ mod policy;
 mod read_headers;
 mod redact;
 mod request;
+pub mod sanitize;
 mod settings;
 mod source;
 

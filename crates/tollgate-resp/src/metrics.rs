@@ -5,8 +5,10 @@
 //!
 //! Invariant: labels are constants. Data of clients never creates a time series.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_telemetry::Exposition;
+use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
 use crate::command::{COMMANDS, Command, KINDS};
 
@@ -112,47 +114,28 @@ impl Counters {
 
     /// Appends all counters in the Prometheus text format.
     pub(crate) fn write(&self, out: &mut String) {
-        let (now, ever) = self.connections();
-        family(out, "tollgate_resp_commands_total", "counter", "Commands over RESP, by result.");
+        let ((now, ever), mut to) = (self.connections(), Exposition::new(out));
+        let help = "Commands over RESP, by result.";
+        let mut family = to.family("tollgate_resp_commands_total", Counter, help);
         for (kind, counts) in self.commands.iter().enumerate() {
             let name = COMMANDS.get(kind).map_or("unknown", |about| about.name);
             for (result, count) in RESULTS.iter().zip(counts) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
-                    line(
-                        out,
-                        "tollgate_resp_commands_total",
-                        &[("command", name), ("result", result)],
-                        count,
-                    );
+                    family.value(&[("command", name), ("result", result)], count);
                 }
             }
         }
-        family(out, "tollgate_resp_connections", "gauge", "Connections over RESP that are open.");
-        line(out, "tollgate_resp_connections", &[], now);
-        family(out, "tollgate_resp_connections_total", "counter", "Connections over RESP.");
-        line(out, "tollgate_resp_connections_total", &[], ever);
-        let name = "tollgate_resp_connections_closed_total";
-        family(out, name, "counter", "Connections over RESP that the server closed, by reason.");
+        to.one("tollgate_resp_connections", Gauge, "Connections over RESP that are open.", now);
+        to.one("tollgate_resp_connections_total", Counter, "Connections over RESP.", ever);
+        let help = "Connections over RESP that the server closed, by reason.";
+        let mut family = to.family("tollgate_resp_connections_closed_total", Counter, help);
         for (reason, count) in REASONS.iter().zip(&self.closed) {
-            line(out, name, &[("reason", reason)], count.load(Ordering::Relaxed));
+            family.value(&[("reason", reason)], count.load(Ordering::Relaxed));
         }
-        let name = "tollgate_resp_wrong_passwords_total";
-        family(out, name, "counter", "Wrong passwords over RESP.");
-        line(out, name, &[], self.wrong_passwords.load(Ordering::Relaxed));
+        let wrong = self.wrong_passwords.load(Ordering::Relaxed);
+        to.one("tollgate_resp_wrong_passwords_total", Counter, "Wrong passwords over RESP.", wrong);
     }
-}
-
-fn family(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _infallible = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: u64) {
-    out.push_str(name);
-    for (at, (label, value)) in labels.iter().enumerate() {
-        let _infallible = write!(out, "{}{label}=\"{value}\"", if at == 0 { '{' } else { ',' });
-    }
-    let _infallible = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
 }
 
 #[cfg(test)]

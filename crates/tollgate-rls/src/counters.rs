@@ -3,8 +3,10 @@
 //! They count calls by protocol, and invalid calls. Decisions by limit are counted by the observer
 //! of the limiter.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_telemetry::Exposition;
+use tollgate_telemetry::MetricKind::Counter;
 
 use crate::grpc::Code;
 
@@ -40,20 +42,18 @@ impl Counters {
     }
 
     pub(crate) fn write(&self, out: &mut String) {
-        out.push_str("# HELP tollgate_rls_answers_total Rate limit requests that were answered, by surface and code.\n");
-        out.push_str("# TYPE tollgate_rls_answers_total counter\n");
+        let mut to = Exposition::new(out);
+        let help = "Rate limit requests that were answered, by surface and code.";
+        let mut family = to.family("tollgate_rls_answers_total", Counter, help);
         for (surface, answers) in SURFACES.iter().zip(&self.answers) {
             for (answer, count) in ANSWERS.iter().zip(answers) {
-                let count = count.load(Ordering::Relaxed);
-                let labels = format_args!("surface=\"{surface}\",answer=\"{answer}\"");
-                let _never_fails = writeln!(out, "tollgate_rls_answers_total{{{labels}}} {count}");
+                family.value(&[("surface", surface), ("answer", answer)], count.load(Ordering::Relaxed));
             }
         }
-        out.push_str("# HELP tollgate_rls_errors_total Calls that failed, by gRPC status code.\n");
-        out.push_str("# TYPE tollgate_rls_errors_total counter\n");
+        let help = "Calls that failed, by gRPC status code.";
+        let mut family = to.family("tollgate_rls_errors_total", Counter, help);
         for ((_, code), count) in Code::ALL.iter().zip(&self.errors) {
-            let count = count.load(Ordering::Relaxed);
-            let _never_fails = writeln!(out, "tollgate_rls_errors_total{{code=\"{code}\"}} {count}");
+            family.value(&[("code", code)], count.load(Ordering::Relaxed));
         }
     }
 }

@@ -10,6 +10,7 @@
 use std::net::IpAddr;
 
 use tollgate::Call;
+use tollgate::policy::sanitize::printable;
 
 use crate::grpc::Refusal;
 use crate::native::{Batch, WithCost};
@@ -64,7 +65,7 @@ pub(crate) fn describe<'m>(entries: &[(&'m str, &'m str)]) -> Result<Call<'m>, R
             _ => match key.strip_prefix("header:") {
                 Some(name) if !name.is_empty() => call.header(name, *value),
                 _ => {
-                    let key: String = key.escape_debug().take(64).collect();
+                    let key: String = printable(key).chars().take(64).collect();
                     return Err(Refusal::invalid_argument(format!(
                         "a descriptor of the domain `tollgate` describes a request, and `{key}` is no part of one: use {WORDS}"
                     )));

@@ -8,13 +8,15 @@
 //! Not here: decisions by limit, which the observer of the limiter counts.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
+use tollgate::policy::sanitize::is_unprintable;
 use tollgate::{Limiter, Policy};
 use tollgate_envoy::{Domains, Leaf};
+use tollgate_telemetry::MetricKind::Counter;
+use tollgate_telemetry::{Exposition, Family};
 
 use crate::request_descriptor;
 
@@ -199,22 +201,22 @@ impl<S> Statistics<S> {
     }
 
     pub(crate) fn write(&self, out: &mut String) {
-        out.push_str("# HELP tollgate_rls_limit_hits_total Hits on limits of envoyproxy/ratelimit files.\n");
-        out.push_str("# TYPE tollgate_rls_limit_hits_total counter\n");
+        let mut to = Exposition::new(out);
+        let help = "Hits on limits of envoyproxy/ratelimit files.";
+        let mut family = to.family("tollgate_rls_limit_hits_total", Counter, help);
         let named = self.named();
         for (domain, names) in &named.all {
             for (name, hits) in names {
-                write_hits(domain, name, hits, out);
+                write_hits(domain, name, hits, &mut family);
             }
         }
         drop(named);
         if self.other.0.iter().any(|count| count.load(Ordering::Relaxed) > 0) {
-            write_hits(OTHER_NAME, OTHER_NAME, &self.other, out);
+            write_hits(OTHER_NAME, OTHER_NAME, &self.other, &mut family);
         }
-        out.push_str("# HELP tollgate_rls_domain_not_found_total Requests in an unknown domain.\n");
-        out.push_str("# TYPE tollgate_rls_domain_not_found_total counter\n");
         let count = self.domain_not_found.load(Ordering::Relaxed);
-        let _never_fails = writeln!(out, "tollgate_rls_domain_not_found_total {count}");
+        let help = "Requests in an unknown domain.";
+        to.one("tollgate_rls_domain_not_found_total", Counter, help, count);
     }
 }
 
@@ -228,24 +230,15 @@ fn covered(policy: &Policy) -> Option<HashSet<Box<str>>> {
     Some(domains)
 }
 
-fn write_hits(domain: &str, name: &str, hits: &Hits, out: &mut String) {
+fn write_hits(domain: &str, name: &str, hits: &Hits, family: &mut Family<'_>) {
+    let (domain, name) = (label(domain), label(name));
     for (result, count) in RESULTS.iter().zip(&hits.0) {
-        out.push_str("tollgate_rls_limit_hits_total{domain=\"");
-        escape(domain, out);
-        out.push_str("\",limit=\"");
-        escape(name, out);
-        let count = count.load(Ordering::Relaxed);
-        let _never_fails = writeln!(out, "\",result=\"{result}\"}} {count}");
+        let labels = [("domain", &*domain), ("limit", &*name), ("result", result)];
+        family.value(&labels, count.load(Ordering::Relaxed));
     }
 }
 
-/// Escapes quotes, line breaks and control characters in a label.
-fn escape(text: &str, out: &mut String) {
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            _ if char.is_control() => out.push('\u{fffd}'),
-            _ => out.push(char),
-        }
-    }
+/// Replaces characters that a label should not contain.
+fn label(text: &str) -> String {
+    text.chars().map(|char| if is_unprintable(char) { '\u{fffd}' } else { char }).collect()
 }

@@ -3,6 +3,8 @@
 //! Such text may contain markup, bidirectional controls, terminal escapes, or megabytes. [`shown`] truncates it and
 //! escapes characters that are not printable; [`markup`] escapes it for HTML and XML as a second step.
 
+use tollgate::policy::sanitize::show;
+
 /// Returns at most `most` characters, with a `…` where the text was cut, and with unprintable characters as escapes.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let mut out = String::new();
@@ -10,10 +12,8 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
         let before = out.len();
-        match char {
-            '"' | '\'' | '\\' => out.push(char),
-            _ => out.extend(char.escape_debug()),
-        }
+        // Writing to a string does not fail.
+        let _never = show(char, &mut out);
         let length = out[before..].chars().count();
         if length > room || (length == room && !chars.as_str().is_empty()) {
             out.truncate(before);

@@ -65,7 +65,7 @@ mod windowed_topk;
 pub use counts::{Counts, MAX_NAMED_LIMITS};
 pub use describe::{blocked, reason, show_address};
 pub use exhausted::ExhaustedKey;
-pub use exposition::{Exposition, MetricKind};
+pub use exposition::{Exposition, Family, MetricKind};
 pub use history::{LimitSeries, LimitWindow};
 pub use limit_counter::LimitCounts;
 pub use record::{LimitRecord, Record, RecordFate, ShadowBlock};

@@ -5,8 +5,9 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use tollgate::policy::sanitize::printable;
 
-use super::report::{self, in_words, key_of, name, printable, text};
+use super::report::{self, in_words, key_of, name, text};
 
 /// Whether the response has the shape of an explanation.
 pub(crate) fn is_explanation(read: &Value) -> bool {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use tollgate::Span;
+use tollgate::policy::sanitize::printable;
 
 use super::Operation;
 
@@ -140,33 +141,10 @@ pub(crate) fn in_words(millis: u64) -> String {
     Span::from_millis(millis).human().to_string()
 }
 
-/// Escapes characters that could move the cursor, hide text or change its direction, because keys come
-/// from callers.
-pub(crate) fn printable(text: &str) -> String {
-    let escape = |char: char| {
-        if is_treacherous(char) { char.escape_unicode().to_string() } else { char.to_string() }
-    };
-    text.chars().map(escape).collect()
-}
-
-/// Whether the character is a control character, has no width, or changes the text direction.
-fn is_treacherous(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn terminal_and_bidirectional_controls_are_escaped() {
-        assert_eq!(printable("a\u{1b}[2Jb\u{9b}c\r\n"), "a\\u{1b}[2Jb\\u{9b}c\\u{d}\\u{a}");
-        assert_eq!(printable("\u{202e}x\u{200b}\u{2066}\u{feff}"), "\\u{202e}x\\u{200b}\\u{2066}\\u{feff}");
-        assert_eq!(printable("Jürgen 東京"), "Jürgen 東京");
-    }
 
     #[test]
     fn a_refusal_names_the_limit_and_the_wait() {

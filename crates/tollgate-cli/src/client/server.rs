@@ -3,14 +3,18 @@
 //! Another service may also respond with JSON, so each question has a predicate for the shape of its
 //! response, and any other response is an error.
 
+use hyper::Method;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use tollgate::Span;
+use tollgate::policy::sanitize::printable;
+use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_daemon::{Environment, Failure};
+use tollgate_net::HttpUrl;
 
 use super::http::{self, Answer};
-use super::report;
 use super::tls::Tls;
-use super::url::Url;
+use super::url;
 use crate::arguments::{self, DEFAULT_API};
 
 /// The default timeout of a whole exchange.
@@ -18,7 +22,7 @@ const EXCHANGE_TIMEOUT: Span = Span::from_secs(30);
 
 /// A request, and the predicate for its response.
 pub(crate) struct Question {
-    pub(super) method: &'static str,
+    pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Option<Value>,
     shape: fn(&Value) -> bool,
@@ -29,12 +33,12 @@ pub(crate) struct Question {
 impl Question {
     /// Creates a `GET`.
     pub(crate) fn get(path: impl Into<String>, shape: fn(&Value) -> bool) -> Self {
-        Self { method: "GET", path: path.into(), body: None, shape, help_if_unknown: None }
+        Self { method: Method::GET, path: path.into(), body: None, shape, help_if_unknown: None }
     }
 
     /// Creates a `POST`.
     pub(crate) fn post(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
-        Self { method: "POST", path: path.into(), body: Some(body), shape, help_if_unknown: None }
+        Self { method: Method::POST, path: path.into(), body: Some(body), shape, help_if_unknown: None }
     }
 
     /// Sets the help for a 404.
@@ -44,7 +48,7 @@ impl Question {
 
     /// Creates a `PUT`.
     pub(crate) fn put(path: impl Into<String>, body: Value, shape: fn(&Value) -> bool) -> Self {
-        Self { method: "PUT", path: path.into(), body: Some(body), shape, help_if_unknown: None }
+        Self { method: Method::PUT, path: path.into(), body: Some(body), shape, help_if_unknown: None }
     }
 }
 
@@ -56,7 +60,9 @@ pub(crate) struct ParsedResponse {
 
 /// A server, with the credentials for it.
 pub(crate) struct Server {
-    url: Url,
+    /// Runs one exchange at a time.
+    runtime: Runtime,
+    url: HttpUrl,
     token: Option<String>,
     tls: Option<Tls>,
     patience: Span,
@@ -66,13 +72,13 @@ impl Server {
     /// Configures the server without connecting to it.
     pub(crate) fn of(api: &arguments::Api, environment: &Environment) -> Result<Self, Failure> {
         let url = api.url.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
-        let url = Url::parse(url)?;
+        let url = url::parse(url)?;
         // Trimmed like a token file, so that a trailing line break does not count.
         let token = environment.get("TOKEN").map(str::trim).filter(|token| !token.is_empty());
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(Failure::new("TOLLGATE_TOKEN holds characters that no header can carry"));
         }
-        let tls = if url.secure {
+        let tls = if url.is_secure() {
             Some(Tls::read(api, environment)?)
         } else if api.ca.is_some() || api.cert.is_some() || api.key.is_some() {
             return Err(Failure::with_help(
@@ -82,7 +88,11 @@ impl Server {
         } else {
             None
         };
-        Ok(Self { url, token: token.map(str::to_owned), tls, patience: EXCHANGE_TIMEOUT })
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| {
+            Failure::new(format_args!("cannot connect to {url}: {}", reason(&error, Attempt::Other)))
+        })?;
+        Ok(Self { runtime, url, token: token.map(str::to_owned), tls, patience: EXCHANGE_TIMEOUT })
     }
 
     /// Sets the timeout of an exchange.
@@ -92,13 +102,14 @@ impl Server {
     }
 
     /// Returns the URL of the API.
-    pub(crate) fn url(&self) -> &Url {
+    pub(crate) fn url(&self) -> &HttpUrl {
         &self.url
     }
 
     /// Sends a question, and returns the response or the reason of the failure.
     pub(crate) fn ask(&self, question: &Question) -> Result<ParsedResponse, Failure> {
-        let answer = http::ask(&self.url, self.tls.as_ref(), self.token.as_deref(), question, self.patience)?;
+        let (tls, token) = (self.tls.as_ref(), self.token.as_deref());
+        let answer = http::ask(&self.runtime, &self.url, tls, token, question, self.patience)?;
         self.understood(answer, question)
     }
 
@@ -143,5 +154,5 @@ impl Server {
 }
 
 fn detail(problem: &Value) -> String {
-    report::printable(problem["detail"].as_str().unwrap_or_default())
+    printable(problem["detail"].as_str().unwrap_or_default())
 }

@@ -7,10 +7,11 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::hint;
 
-use super::report::{printable, rows, text};
+use super::report::{rows, text};
 use super::server::{ParsedResponse, Question, Server};
 use super::url::segment;
 use crate::arguments::{Changes, Mode, Switch};

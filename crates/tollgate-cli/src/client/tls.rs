@@ -1,26 +1,22 @@
 //! TLS of the client: trust, client certificates and error messages.
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error};
+use rustls::{AlertDescription, CertificateError, ClientConfig, Error};
+use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
+use tollgate_net::HttpUrl;
 
-use super::report::printable;
-use super::url::Url;
 use crate::arguments::Api;
-
-/// A connection under TLS.
-pub(super) type Stream = rustls::StreamOwned<ClientConnection, TcpStream>;
 
 /// The TLS configuration. It caches sessions, so that repeated requests resume instead of a full
 /// handshake.
-pub(super) struct Tls(Arc<ClientConfig>);
+pub(super) struct Tls(pub(super) Arc<ClientConfig>);
 
 impl Tls {
     /// Reads the files that arguments or variables name.
@@ -47,20 +43,10 @@ impl Tls {
         }
         Ok(Self(Arc::new(config)))
     }
-
-    /// Wraps a connection; the handshake starts with the first byte.
-    pub(super) fn wrap(&self, url: &Url, stream: TcpStream) -> Result<Stream, Failure> {
-        let name = ServerName::try_from(url.host().to_owned()).map_err(|_| {
-            Failure::new(format_args!("`{}` is not a valid name for a certificate", url.host()))
-        })?;
-        let session = ClientConnection::new(self.0.clone(), name)
-            .map_err(|error| Failure::new(format_args!("TLS cannot be spoken with {url}: {error}")))?;
-        Ok(Stream::new(session, stream))
-    }
 }
 
 /// Explains a TLS error; `None` if the error is something else.
-pub(super) fn explain(url: &Url, error: &io::Error) -> Option<Failure> {
+pub(super) fn explain(url: &HttpUrl, error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
         Error::InvalidCertificate(why) => distrust(url, why),
@@ -85,7 +71,7 @@ pub(super) fn explain(url: &Url, error: &io::Error) -> Option<Failure> {
     })
 }
 
-fn distrust(url: &Url, why: &CertificateError) -> Failure {
+fn distrust(url: &HttpUrl, why: &CertificateError) -> Failure {
     let host = url.host();
     match why {
         // A CA that was recreated has the same name and another key.

@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use tollgate::policy::sanitize::printable;
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::shown;
@@ -18,7 +19,6 @@ use tollgate_sim::Entry;
 use tollgate_sim::log::{FieldUsage, Fields, Format, Input, Log, ReadOptions, Requests, SkippedLine, Tally};
 
 use crate::arguments::LogReading;
-use crate::client::printable;
 use crate::output;
 use crate::top::number;
 

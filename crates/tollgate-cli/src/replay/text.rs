@@ -11,10 +11,10 @@ mod numbers;
 
 use std::fmt::Write as _;
 
+use tollgate::policy::sanitize::printable;
 use tollgate_sim::replay::{PolicyReport, Report, TopKey};
 
 use self::numbers::{cells_in_a_block, counted, number, share, stretch, strip};
-use crate::client::printable;
 
 /// The maximum width of a strip.
 const MAX_STRIP_WIDTH: usize = 72;

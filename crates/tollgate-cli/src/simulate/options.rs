@@ -1,5 +1,6 @@
 //! Parses the arguments of `simulate`.
 
+use tollgate::policy::sanitize::Printable;
 use tollgate_daemon::Failure;
 use tollgate_document::nearest;
 use tollgate_sim::simulate::{
@@ -35,7 +36,7 @@ pub(super) fn questions(arguments: &Simulate) -> Result<Vec<Question>, Failure> 
         None => Traffic::new(shape, tollgate::Rate::per_minute(1)).by,
         Some(word) => By::of(word).ok_or_else(|| {
             Failure::with_help(
-                format_args!("`--by {}` is nothing that a shape of traffic has", word.escape_debug()),
+                format_args!("`--by {}` is nothing that a shape of traffic has", Printable(word)),
                 "`ip` counts each client, `global` all of them together; other keys come with --log",
             )
         })?,
@@ -44,7 +45,7 @@ pub(super) fn questions(arguments: &Simulate) -> Result<Vec<Question>, Failure> 
     let each = |rate: &String| -> Result<Question, Failure> {
         let (contestants, notes) = contestants(arguments, rate, by.word())?;
         let Some(first) = contestants.first() else {
-            return Err(Failure::new(format_args!("no algorithm takes the rate {}", rate.escape_debug())));
+            return Err(Failure::new(format_args!("no algorithm takes the rate {}", Printable(rate))));
         };
         let traffic = traffic(arguments, Traffic { by, ..Traffic::new(shape, first.rate) })?;
         Ok(Question { traffic, contestants, network, most_events: MAX_EVENTS, notes })
@@ -93,7 +94,7 @@ fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {
     let duration = match arguments.duration.as_deref() {
         None => usual.duration,
         Some(text) => length(text)
-            .map_err(|error| Failure::new(format_args!("`--duration {}`: {error}", text.escape_debug())))?,
+            .map_err(|error| Failure::new(format_args!("`--duration {}`: {error}", Printable(text))))?,
     };
     Ok(Traffic {
         load: arguments.load.unwrap_or(usual.load),
@@ -137,7 +138,7 @@ fn unknown(flag: &str, word: &str, what: &str, words: &[&str]) -> Failure {
     let meant = nearest(word, words.iter().copied());
     let meant = meant.map(|it| format!("did you mean `{it}`? ")).unwrap_or_default();
     Failure::with_help(
-        format_args!("{flag}: no {what} is called `{}`", word.escape_debug()),
+        format_args!("{flag}: no {what} is called `{}`", Printable(word)),
         format_args!("{meant}there are {}", words.join(", ")),
     )
 }

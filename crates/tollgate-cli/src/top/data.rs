@@ -5,9 +5,10 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tollgate::policy::sanitize::printable;
 
 use super::number;
-use crate::client::{printable, tagged};
+use crate::client::tagged;
 
 /// The maximum length of a text in characters.
 const MAX_TEXT_CHARS: usize = 200;

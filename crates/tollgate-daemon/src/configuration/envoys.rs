@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use tollgate::policy::Lint;
+use tollgate::policy::sanitize::Printable;
 use tollgate::{Limit, Policy};
 use tollgate_envoy::{Domain, EnvoyConfig};
 
@@ -40,7 +41,7 @@ fn no_files(path: &Path, folder: &Folder) -> Option<ConfigWarning> {
 fn never_asked(config: &EnvoyConfig, policy: &Policy) -> Option<ConfigWarning> {
     let found = config.decided_alone(policy);
     let message = |(limit, domain): &(&Limit, &Domain)| {
-        let (limit, domain, file) = (limit.name(), &domain.name, domain.file.escape_debug());
+        let (limit, domain, file) = (limit.name(), &domain.name, Printable(&domain.file));
         format!("limit `{limit}` is never asked in the domain `{domain}`: {file} decides there alone")
     };
     (!found.is_empty()).then(|| ConfigWarning::Plain {

@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::passwords::secrets;
 use super::store::{hidden, said};
 use super::{Diagnostic, Located, Place, Sources};
+use crate::sanitize::is_unprintable;
 
 /// The maximum number of terminal cells of a line that are shown.
 const MAX_EXCERPT_CELLS: usize = 120;
@@ -151,7 +152,7 @@ fn show(char: char, out: &mut String) -> usize {
             out.push_str("    ");
             4
         }
-        _ if char.is_control() || invisible(char) => {
+        _ if is_unprintable(char) || is_zero_width(char) => {
             let escape = char.escape_unicode();
             let cells = escape.len();
             out.extend(escape);
@@ -164,10 +165,9 @@ fn show(char: char, out: &mut String) -> usize {
     }
 }
 
-/// Whether a character is a zero-width or bidirectional mark.
-fn invisible(char: char) -> bool {
-    matches!(char, '\u{300}'..='\u{36f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+/// Whether a character takes no cell of its own, which would move the caret.
+fn is_zero_width(char: char) -> bool {
+    matches!(char, '\u{300}'..='\u{36f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 /// Whether a character takes two cells, approximately: the large blocks of UAX #11. A caret

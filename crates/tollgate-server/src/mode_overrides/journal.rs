@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use tollgate::policy::sanitize::is_unprintable;
 
 use super::Actor;
 use super::state::{Switch, Target};
@@ -108,13 +109,9 @@ impl SavedOverrides {
 /// Returns the text on one line, without control characters, bidirectional controls and invisible
 /// characters.
 fn cleaned(text: &str, most: usize) -> String {
-    let is_text = |char: &char| !char.is_control() && !is_invisible(*char);
+    let is_text = |char: &char| !is_unprintable(*char);
     let cleaned: String = text.trim().chars().filter(is_text).take(most).collect();
     cleaned.trim_end().to_owned()
-}
-
-const fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use tollgate::policy::sanitize::printable;
+
 /// Appends bytes as text.
 pub(super) fn append(text: &mut String, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
@@ -63,14 +65,8 @@ pub(super) fn sample(line: &[u8]) -> String {
     const MAX_SAMPLE_CHARS: usize = 120;
     let start = &line[..line.len().min(4 * MAX_SAMPLE_CHARS)];
     let text = String::from_utf8_lossy(start);
-    let mut shown = String::with_capacity(MAX_SAMPLE_CHARS);
-    for char in text.chars().take(MAX_SAMPLE_CHARS) {
-        match char {
-            // These characters are harmless and frequent in logs.
-            '"' | '\'' | '\\' => shown.push(char),
-            _ => shown.extend(char.escape_debug()),
-        }
-    }
+    let start: String = text.chars().take(MAX_SAMPLE_CHARS).collect();
+    let mut shown = printable(&start);
     if text.chars().nth(MAX_SAMPLE_CHARS).is_some() {
         shown.push('…');
     }

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use serde_json::json;
+use tollgate::policy::sanitize::Printable;
 use tollgate::{Policy, Quota, Rate, Span};
 use tollgate_document::{Diagnostic, Severity, nearest};
 
@@ -64,7 +65,7 @@ impl Choice {
             let meant = nearest(word, words.iter().copied());
             let meant = meant.map(|it| format!("did you mean `{it}`? ")).unwrap_or_default();
             ContestantError {
-                message: format!("no algorithm is called `{}`", word.escape_debug()),
+                message: format!("no algorithm is called `{}`", Printable(word)),
                 help: format!("{meant}there are {}", words.join(", ")),
                 about: About::Algorithm,
             }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use tollgate::policy::sanitize::printable;
 use tollgate_sim::replay::{ChangedRequests, Comparison};
 
 use super::numbers::{counted, number};
 use super::{MAX_KEY_CHARS, Style, cut, headline, limit};
-use crate::client::printable;
 
 /// Lists the requests whose decision differs from the first policy.
 pub(super) fn comparison(it: &Comparison, first: &str, style: Style, out: &mut String) {
