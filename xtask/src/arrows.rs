@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-net", &[]),
     ("tollgate-gateway", &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
-    ("tollgate-rls", &["tollgate", "tollgate-envoy", "tollgate-http", "tollgate-telemetry"]),
+    (
+        "tollgate-rls",
+        &["tollgate", "tollgate-document", "tollgate-envoy", "tollgate-http", "tollgate-telemetry"],
+    ),
     ("tollgate-resp", &["tollgate", "tollgate-document", "tollgate-net", "tollgate-telemetry"]),
     ("tollgate-import", &["tollgate", "tollgate-document", "tollgate-envoy"]),
     ("tollgate-sim", &["tollgate", "tollgate-document", "tollgate-telemetry"]),

@@ -21,8 +21,8 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use tollgate::DecisionId;
-use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
+use tollgate_document::sanitize::printable;
 
 use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 

@@ -13,12 +13,12 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tollgate::policy::sanitize::printable;
 use tollgate::{Limit, Policy};
 use tollgate_daemon::configuration::{Inputs, LoadPhase, shown};
 use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::nearest;
+use tollgate_document::sanitize::printable;
 use tollgate_sim::log::Requests as _;
 use tollgate_sim::page;
 use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};

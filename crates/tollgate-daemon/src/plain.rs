@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-use tollgate::policy::sanitize::show;
+use tollgate_document::sanitize::show;
 
 use crate::configuration::LogFormat;
 

@@ -33,6 +33,7 @@ mod diagnostic;
 mod document;
 mod mistake;
 mod rate;
+pub mod sanitize;
 mod suggest;
 
 pub use diagnostic::{Diagnostic, DiagnosticView, Diagnostics, Located, Place, Problems, Severity, redacted};

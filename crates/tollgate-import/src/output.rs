@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tollgate::Policy;
-use tollgate::policy::sanitize::{is_unprintable, printable};
+use tollgate_document::sanitize::{is_unprintable, printable};
 
 use crate::ImportedPolicy;
 

@@ -11,7 +11,7 @@ mod text;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate::Span;
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 
 pub use self::text::Detail;
 use crate::{Coverage, Verdict};

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::redact::{begun, is_secret_word};
-use crate::sanitize;
+use tollgate_document::sanitize;
 
 /// The maximum number of characters of one entry that are shown.
 const MAX_SHOWN_CHARS: usize = 200;

@@ -17,8 +17,8 @@ use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use crate::net::Net;
-use crate::sanitize;
 use crate::source::KeySource;
+use tollgate_document::sanitize;
 
 /// The maximum length of a part in bytes. A longer part is stored as its digest.
 pub const MAX_PART_BYTES: usize = 128;

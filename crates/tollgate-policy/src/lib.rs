@@ -48,7 +48,6 @@ mod policy;
 mod read_headers;
 mod redact;
 mod request;
-pub mod sanitize;
 mod settings;
 mod source;
 

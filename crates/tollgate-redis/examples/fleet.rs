@@ -39,7 +39,7 @@ pub async fn run(url: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let Some(limit) = decision.limiting() else { continue };
         let outcome = match decision.retry_after() {
             None => format!("admitted, {} left", limit.outcome().remaining),
-            Some(wait) => format!("refused, retry in {} s", wait.as_secs_ceil()),
+            Some(wait) => format!("refused, retry in {wait:.0?}"),
         };
         let source = if decision.is_degraded() { " (Redis does not answer: decided locally)" } else { "" };
         lines.push(format!("node {}: {outcome}{source}", at + 1));

@@ -183,7 +183,7 @@ mod tests {
                 decisions.push(decide(&mut batch, &checks));
                 let (waiter, reply) = oneshot::channel();
                 let (rule, adjustment) = (checks[0].rule, Adjustment::Reset);
-                batch.add("", Request::Change { rule, key: b"key", adjustment, waiter });
+                batch.add("", Request::Change { rule, key: b"key", adjustment, id: None, waiter });
                 changes.push(reply);
             }
             let mut numbers = vec![1, NOW];

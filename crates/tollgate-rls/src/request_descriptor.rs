@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use tollgate::Call;
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 
 use crate::grpc::Refusal;
 use crate::native::{Batch, WithCost};

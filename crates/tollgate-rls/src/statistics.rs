@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
-use tollgate::policy::sanitize::is_unprintable;
 use tollgate::{Limiter, Policy};
+use tollgate_document::sanitize::is_unprintable;
 use tollgate_envoy::{Domains, Leaf};
 use tollgate_telemetry::MetricKind::Counter;
 use tollgate_telemetry::{Exposition, Family};

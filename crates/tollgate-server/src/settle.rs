@@ -61,7 +61,7 @@ impl<S: Store> Inner<S> {
                 let incomplete = IncompleteSettlement { receipts: &self.receipts, id };
                 if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
                     let in_doubt = matches!(error, StoreError::Failed(_));
-                    if in_doubt && !limiter.store().recognizes_adjustments() {
+                    if in_doubt && !limiter.recognizes_repetitions() {
                         incomplete.close();
                         return Err(Problem::settled_in_doubt(&error));
                     }

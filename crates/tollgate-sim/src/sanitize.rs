@@ -3,7 +3,7 @@
 //! Such text may contain markup, bidirectional controls, terminal escapes, or megabytes. [`shown`] truncates it and
 //! escapes characters that are not printable; [`markup`] escapes it for HTML and XML as a second step.
 
-use tollgate::policy::sanitize::show;
+use tollgate_document::sanitize::show;
 
 /// Returns at most `most` characters, with a `…` where the text was cut, and with unprintable characters as escapes.
 pub(crate) fn shown(text: &str, most: usize) -> String {

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 
 use super::report::{self, in_words, key_of, name, text};
 

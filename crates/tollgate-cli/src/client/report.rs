@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use tollgate::Span;
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 
 use super::Operation;
 

@@ -7,9 +7,9 @@ use hyper::Method;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tollgate::Span;
-use tollgate::policy::sanitize::printable;
 use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_daemon::{Environment, Failure};
+use tollgate_document::sanitize::printable;
 use tollgate_net::HttpUrl;
 
 use super::http::{self, Answer};

@@ -7,9 +7,9 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::hint;
+use tollgate_document::sanitize::printable;
 
 use super::report::{rows, text};
 use super::server::{ParsedResponse, Question, Server};

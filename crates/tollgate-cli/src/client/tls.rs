@@ -8,8 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error};
-use tollgate::policy::sanitize::printable;
 use tollgate_daemon::{Environment, Failure};
+use tollgate_document::sanitize::printable;
 use tollgate_net::HttpUrl;
 
 use crate::arguments::Api;

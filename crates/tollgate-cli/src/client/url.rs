@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use tollgate::policy::sanitize::Printable;
 use tollgate_daemon::Failure;
+use tollgate_document::sanitize::Printable;
 use tollgate_net::HttpUrl;
 
 /// Parses the URL of the API. `127.0.0.1:7070` without a scheme is unambiguous.

@@ -10,11 +10,11 @@ use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use tollgate::policy::sanitize::printable;
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::shown;
 use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_document::sanitize::printable;
 use tollgate_sim::Entry;
 use tollgate_sim::log::{FieldUsage, Fields, Format, Input, Log, ReadOptions, Requests, SkippedLine, Tally};
 

@@ -11,7 +11,7 @@ mod numbers;
 
 use std::fmt::Write as _;
 
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 use tollgate_sim::replay::{PolicyReport, Report, TopKey};
 
 use self::numbers::{cells_in_a_block, counted, number, share, stretch, strip};

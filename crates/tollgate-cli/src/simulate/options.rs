@@ -1,8 +1,8 @@
 //! Parses the arguments of `simulate`.
 
-use tollgate::policy::sanitize::Printable;
 use tollgate_daemon::Failure;
 use tollgate_document::nearest;
+use tollgate_document::sanitize::Printable;
 use tollgate_sim::simulate::{
     About, Choice, Contestant, ContestantError, MAX_NODES, Network, Question, Routing, Stores, length,
 };

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 
 use super::number;
 use crate::client::tagged;

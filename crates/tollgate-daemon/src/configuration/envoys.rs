@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use tollgate::policy::Lint;
-use tollgate::policy::sanitize::Printable;
 use tollgate::{Limit, Policy};
+use tollgate_document::sanitize::Printable;
 use tollgate_envoy::{Domain, EnvoyConfig};
 
 use super::{ConfigWarning, Folder, shown};

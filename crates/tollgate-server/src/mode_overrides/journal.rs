@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use tollgate::policy::sanitize::is_unprintable;
+use tollgate_document::sanitize::is_unprintable;
 
 use super::Actor;
 use super::state::{Switch, Target};

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 
 /// Appends bytes as text.
 pub(super) fn append(text: &mut String, bytes: &[u8]) {

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 use serde_json::json;
-use tollgate::policy::sanitize::Printable;
 use tollgate::{Policy, Quota, Rate, Span};
+use tollgate_document::sanitize::Printable;
 use tollgate_document::{Diagnostic, Severity, nearest};
 
 use crate::traffic::TrafficError;

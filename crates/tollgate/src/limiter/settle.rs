@@ -221,6 +221,12 @@ impl<S: Store> Limiter<S> {
         self.adjust_or_defer(Change { limit, rule, key, adjustment, id, reserve: 0, taken_at }).await
     }
 
+    /// Returns whether the store applies a repeated settlement once, so that a caller may repeat one
+    /// whose result is unknown.
+    pub fn recognizes_repetitions(&self) -> bool {
+        self.store.recognizes_adjustments()
+    }
+
     /// Returns the id that the adjustments of a receipt have in common: that of the decision, or a
     /// new one.
     fn base_id(&self, receipt: &Receipt) -> DecisionId {

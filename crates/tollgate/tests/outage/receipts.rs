@@ -305,9 +305,8 @@ fn a_refund_by_key_is_deferred_and_counted_once() {
         let subject = subject(POLICY);
         let decision = subject.decide(&ann().cost(10));
         let check = decision.limits().next().unwrap();
-        let refund = Adjustment::Grant { units: 4 };
         subject.store.turn(mood);
-        let refunded = subject.limiter.adjust(check.name(), check.rule(), check.key(), refund);
+        let refunded = subject.limiter.grant(check.name(), check.rule(), check.key(), 4);
         assert_eq!(pollster::block_on(refunded).unwrap(), None, "{mood:?}");
         recover(&subject);
         assert_eq!((subject.reconcile(), subject.left()), (1, 94), "{mood:?}");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tollgate::policy::sanitize::printable;
+use tollgate_document::sanitize::printable;
 use tollgate_sim::replay::{ChangedRequests, Comparison};
 
 use super::numbers::{counted, number};

@@ -13,7 +13,7 @@ use std::fmt::{self, Write};
 /// bidirectional or other format character, a blank other than U+0020, or an unassigned or private one.
 ///
 /// ```
-/// use tollgate_policy::sanitize::is_unprintable;
+/// use tollgate_document::sanitize::is_unprintable;
 ///
 /// assert!(['\n', '\u{1b}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}'].into_iter().all(is_unprintable));
 /// assert!(!['a', ' ', '"', '\\', 'é', '京', '\u{301}'].into_iter().any(is_unprintable));
@@ -47,7 +47,7 @@ pub fn show(char: char, out: &mut impl Write) -> fmt::Result {
 /// Returns a text with its unprintable characters as escapes. See [`Printable`].
 ///
 /// ```
-/// use tollgate_policy::sanitize::printable;
+/// use tollgate_document::sanitize::printable;
 ///
 /// assert_eq!(printable("a\u{1b}[2J\r\n\u{202e}b"), r"a\u{1b}[2J\r\n\u{202e}b");
 /// assert_eq!(printable("\"Jürgen\" 東京"), "\"Jürgen\" 東京");
