@@ -68,7 +68,7 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::policy::Document;
+    use tollgate_document::Document;
 
     fn read(text: &str) -> (Option<Endpoint>, Vec<String>) {
         let document = Document::parse(&format!("url: '{text}'")).unwrap();

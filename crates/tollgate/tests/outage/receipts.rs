@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use tollgate::{Adjustment, OutageSettings, Span};
+use tollgate::{OutageSettings, Span};
 
 use super::support::{Mood, Subject, ann, standing, subject, with_settings};
 
