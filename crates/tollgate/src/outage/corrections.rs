@@ -62,21 +62,21 @@ pub(crate) struct Change<'c> {
 
 /// Whether the store applied a change that it did not confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doubt {
+pub(crate) enum ChangeStatus {
     /// It did not, and may take it later.
     NotApplied,
     /// It is unknown.
-    InDoubt,
+    Unknown,
     /// It did not, and never will.
     Refused,
 }
 
-impl Doubt {
+impl ChangeStatus {
     fn of(error: &StoreError) -> Self {
         match error {
             StoreError::Refused(_) | StoreError::TimedOut(_) => Self::NotApplied,
             StoreError::Foreign(_) => Self::Refused,
-            _ => Self::InDoubt,
+            _ => Self::Unknown,
         }
     }
 
@@ -84,7 +84,7 @@ impl Doubt {
     const fn may_repeat(self, adjustment: Adjustment, recognized: bool) -> bool {
         match self {
             Self::NotApplied => true,
-            Self::InDoubt => {
+            Self::Unknown => {
                 recognized || matches!(adjustment, Adjustment::Charge { .. } | Adjustment::Release { .. })
             }
             Self::Refused => false,
@@ -93,7 +93,7 @@ impl Doubt {
 }
 
 impl Correction {
-    fn new(change: &Change<'_>, doubt: Doubt, now: Timestamp) -> Self {
+    fn new(change: &Change<'_>, status: ChangeStatus, now: Timestamp) -> Self {
         let &Change { limit, rule, key, adjustment, id, reserve, taken_at } = change;
         let mut reserved = rule.quota.fresh();
         let mut settled = reserved.clone();
@@ -105,7 +105,7 @@ impl Correction {
             rule.quota.adjust(&mut settled, adjustment, now);
         }
         let (limit, rule, key) = (limit.into(), rule.clone(), key.clone());
-        let in_doubt_since = (doubt == Doubt::InDoubt).then_some(now);
+        let in_doubt_since = (status == ChangeStatus::Unknown).then_some(now);
         Self { limit, rule, key, id, adjustment, reserved, settled, since: now, in_doubt_since }
     }
 
@@ -175,7 +175,7 @@ impl Corrections {
 impl Outage {
     /// Defers a change until the store is back. Returns whether there was room.
     pub(crate) fn defer(&self, change: &Change<'_>) -> bool {
-        self.corrections.push(Correction::new(change, Doubt::NotApplied, self.now()))
+        self.corrections.push(Correction::new(change, ChangeStatus::NotApplied, self.now()))
     }
 
     /// Starts a change in the store. `recognized`: the store recognizes the ids of adjustments.
@@ -224,13 +224,13 @@ impl PendingChange<'_> {
 
     /// Records that the store did not confirm the change. Returns whether it is deferred.
     pub(crate) fn failed(mut self, error: &StoreError) -> bool {
-        self.defer(Doubt::of(error))
+        self.defer(ChangeStatus::of(error))
     }
 
-    fn defer(&mut self, doubt: Doubt) -> bool {
+    fn defer(&mut self, status: ChangeStatus) -> bool {
         let Some(change) = self.change.take() else { return false };
-        let may_repeat = doubt.may_repeat(change.adjustment, self.recognized);
-        let correction = may_repeat.then(|| Correction::new(&change, doubt, self.outage.now()));
+        let may_repeat = status.may_repeat(change.adjustment, self.recognized);
+        let correction = may_repeat.then(|| Correction::new(&change, status, self.outage.now()));
         let kept = correction.is_some_and(|it| self.outage.corrections.push(it));
         if !kept {
             self.outage.lose_correction(may_repeat);
@@ -241,7 +241,7 @@ impl PendingChange<'_> {
 
 impl Drop for PendingChange<'_> {
     fn drop(&mut self) {
-        self.defer(Doubt::InDoubt);
+        self.defer(ChangeStatus::Unknown);
     }
 }
 
@@ -274,15 +274,15 @@ impl PendingCorrection<'_> {
 
     /// Records that the store did not confirm the correction. Returns whether it will be repeated.
     pub(crate) fn failed(mut self, error: &StoreError) -> bool {
-        self.put_back(Doubt::of(error))
+        self.put_back(ChangeStatus::of(error))
     }
 
-    fn put_back(&mut self, doubt: Doubt) -> bool {
+    fn put_back(&mut self, status: ChangeStatus) -> bool {
         let Some(mut correction) = self.correction.take() else { return false };
-        if doubt == Doubt::InDoubt {
+        if status == ChangeStatus::Unknown {
             correction.in_doubt_since.get_or_insert_with(|| self.outage.now());
         }
-        let may_repeat = doubt.may_repeat(correction.adjustment, self.recognized);
+        let may_repeat = status.may_repeat(correction.adjustment, self.recognized);
         let kept = may_repeat && self.outage.corrections.push(correction);
         if !kept {
             self.outage.lose_correction(may_repeat);
@@ -293,6 +293,6 @@ impl PendingCorrection<'_> {
 
 impl Drop for PendingCorrection<'_> {
     fn drop(&mut self) {
-        self.put_back(Doubt::InDoubt);
+        self.put_back(ChangeStatus::Unknown);
     }
 }
