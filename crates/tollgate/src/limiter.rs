@@ -207,8 +207,10 @@ pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner
     }
 }
 
-fn ask_all<'b>(checks: &'b Checks<'_>, owner: Option<Owner>) -> Batch<'b> {
-    checks.iter().map(|check| ask(check, owner)).collect()
+/// Adds the checks to a batch of the caller: returning a batch would copy it.
+#[inline]
+fn ask_all<'b>(checks: &'b [tollgate_policy::Check<'_>], owner: Option<Owner>, batch: &mut Batch<'b>) {
+    batch.extend(checks.iter().map(|check| ask(check, owner)));
 }
 
 /// Returns the charges for a refusal that was decided without counting: limits that count refusals.
@@ -265,7 +267,11 @@ impl<S: Store> Limiter<S> {
                 let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
                 let answer = match &decision.checks[..] {
                     [check] => self.store.try_decide(&[ask(check, owner)], outcomes),
-                    _ => self.store.try_decide(&ask_all(&decision.checks, owner), outcomes),
+                    checks => {
+                        let mut batch = Batch::new();
+                        ask_all(checks, owner, &mut batch);
+                        self.store.try_decide(&batch, outcomes)
+                    }
                 };
                 let Some((admitted, at)) = answer else { return self.decide_alone(decision) };
                 if !self.try_compensate(decision, admitted, at) {
@@ -329,7 +335,8 @@ impl<S: Store> Limiter<S> {
         match matched {
             Matched::Applies if decision.checks.is_empty() => {}
             Matched::Applies => {
-                let batch = ask_all(&decision.checks, decision.owner);
+                let mut batch = Batch::new();
+                ask_all(&decision.checks, decision.owner, &mut batch);
                 let answer = self.ask_store(&batch).await;
                 drop(batch);
                 match answer {
