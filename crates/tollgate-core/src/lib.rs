@@ -48,4 +48,4 @@ pub use outcome::{Outcome, Verdict};
 pub use quota::{Quota, State};
 pub use rate::{QuotaError, Rate};
 pub use rule::{Predecessor, Rule, RuleId};
-pub use time::{HumanSpan, Span, Timestamp};
+pub use time::{HumanExactSpan, HumanSpan, Span, Timestamp};

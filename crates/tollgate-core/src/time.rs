@@ -11,7 +11,7 @@ mod human;
 use core::fmt;
 use core::time::Duration;
 
-pub use human::HumanSpan;
+pub use human::{HumanExactSpan, HumanSpan};
 
 /// A point in time: microseconds since the Unix epoch.
 ///

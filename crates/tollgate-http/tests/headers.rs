@@ -133,6 +133,34 @@ fn the_structured_fields_list_every_limit_that_applied_except_shadow_limits() {
 }
 
 #[test]
+fn a_limit_that_counts_several_readings_of_a_path_is_listed_once() {
+    let (limiter, _) = limiter("limits: [{name: p, endpoint: '/u/{id}', by: 'path:id', bucket: 5/hour}]");
+    let get = |path| headers_for(&limiter, &Call::new("GET", path).ip([203, 0, 113, 9]), 0);
+    check(&get("/u/a;b"), &[("ratelimit-policy", "\"p\";q=5;w=3600"), ("ratelimit", "\"p\";r=4;t=720")]);
+    // One reading has 4 left and the other 3.
+    get("/u/a");
+    check(&get("/u/a;b"), &[("ratelimit", "\"p\";r=2;t=2160"), ("x-ratelimit-remaining", "2")]);
+    for _ in 0..2 {
+        get("/u/a");
+    }
+    check(&get("/u/a;b"), &[("ratelimit", "\"p\";r=0;t=720"), ("x-ratelimit-remaining", "0")]);
+}
+
+#[test]
+fn an_allowance_that_is_counted_beside_an_override_is_listed_once() {
+    for (named, policy, left) in
+        [("slow", "\"k\";q=2;w=3600", "\"k\";r=1;t=1800"), ("fast", "\"k\";q=5;w=3600", "\"k\";r=4;t=720")]
+    {
+        let (limiter, _) = limiter(
+            "limits: [{name: k, by: api_key, bucket: 5/hour, overrides: {slow: 2/hour, fast: 9/hour}}]",
+        );
+        let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
+        let call = call.header("x-api-key", "a").header("x-api-key", named);
+        check(&headers_for(&limiter, &call, 0), &[("ratelimit-policy", policy), ("ratelimit", left)]);
+    }
+}
+
+#[test]
 fn draft_6_headers_are_written_if_the_policy_asks_for_them() {
     let (limiter, _) = limiter(
         "headers: {x_ratelimit: delta, ietf: draft-6}

@@ -167,6 +167,22 @@ impl Key {
 
     #[inline]
     fn push(&mut self, tag: u8, bytes: &[u8]) {
+        // Most keys are one short part, which is written in one piece. Its length takes one byte.
+        let end = bytes.len() + 2;
+        if self.0.is_empty()
+            && end <= INLINE_BYTES
+            && let Ok(length) = u8::try_from(bytes.len())
+        {
+            let mut whole = [0; INLINE_BYTES];
+            (whole[0], whole[1]) = (tag, length);
+            whole[2..end].copy_from_slice(bytes);
+            self.0 = SmallVec::from_buf_and_len(whole, end);
+        } else {
+            self.push_further(tag, bytes);
+        }
+    }
+
+    fn push_further(&mut self, tag: u8, bytes: &[u8]) {
         let length = bytes.len().min(MAX_PART_BYTES);
         self.0.reserve(length + 3);
         self.0.push(tag);

@@ -368,15 +368,23 @@ impl Limit {
         let of_key = self.override_for(key).map_or(&[][..], Allowance::rules);
         let of_plans = self.plans.values().flat_map(Allowance::rules);
         let mut all = of_key.iter().chain(&self.rules).chain(of_plans);
+        // A request that named several keys was charged under the override of one of them.
+        let mut of_others = self.overrides.values().flat_map(Allowance::rules);
         all.clone()
             .find(|rule| rule.id == id)
+            .or_else(|| of_others.find(|rule| rule.id == id))
             .or_else(|| all.find(|rule| rule.predecessors().any(|before| before.id == id)))
     }
 
-    /// Whether `except` covers one reading of a path.
+    /// Whether the limit covers only some of the requests to its endpoints.
     #[inline]
+    pub(crate) fn is_conditional(&self) -> bool {
+        !(self.methods.is_empty() && self.headers.is_empty() && self.except.is_empty())
+    }
+
+    /// Whether `except` covers one reading of a path.
     pub(crate) fn excepts(&self, path: &str) -> bool {
-        !self.except.is_empty() && self.except.iter().any(|pattern| pattern.covers(path))
+        self.except.iter().any(|pattern| pattern.covers(path))
     }
 
     /// Whether a part of the key is a segment of the path.

@@ -151,6 +151,7 @@ impl List {
         if self.entries.is_empty() { None } else { self.find_any(identify, view) }
     }
 
+    #[inline(never)]
     fn find_any<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> Option<&ListEntry> {
         let net = view.request.client().and_then(|client| self.nets.find(client));
         let value = || {

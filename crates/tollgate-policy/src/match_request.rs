@@ -70,6 +70,8 @@ pub struct Checks<'p> {
     shadowed: SmallVec<[Block<'p>; 2]>,
     /// The index of the current request, among requests that are decided together.
     part: u32,
+    /// Whether several checks may belong to one window of one limit.
+    repeats_limits: bool,
 }
 
 impl<'p> Checks<'p> {
@@ -81,6 +83,12 @@ impl<'p> Checks<'p> {
     /// Returns the refusals without a check that limits in shadow mode would have caused.
     pub fn shadowed(&self) -> &[Block<'p>] {
         &self.shadowed
+    }
+
+    /// Whether several checks may belong to one window of one limit: for requests that are decided
+    /// together, paths with several readings and ambiguous keys.
+    pub const fn repeats_limits(&self) -> bool {
+        self.repeats_limits
     }
 
     /// Adds one check per window.
@@ -101,7 +109,7 @@ impl<'p> Checks<'p> {
     pub fn clear(&mut self) {
         self.list.clear();
         self.shadowed.clear();
-        self.part = 0;
+        (self.part, self.repeats_limits) = (0, false);
     }
 }
 
@@ -265,6 +273,7 @@ impl Policy {
         let mut matched = Matched::Applies;
         for (part, request) in (0..).zip(requests) {
             out.part = part;
+            out.repeats_limits |= part > 0;
             match self.match_one(request, out) {
                 refused @ (Matched::Denied(_) | Matched::AmbiguousPath) => return refused,
                 blocked @ Matched::Blocked(_) if matched == Matched::Applies => matched = blocked,
@@ -287,6 +296,7 @@ impl Policy {
             let first = u32::try_from(requests.len()).unwrap_or(u32::MAX);
             for (part, RuleCheck { rule, key, cost }) in (first..).zip(rules) {
                 let (limit, key, cost) = (&self.ad_hoc, key.clone(), *cost);
+                out.repeats_limits |= part > 0;
                 out.list.push(Check { limit, rule, key, cost, part, count_denied: false });
             }
         }
@@ -334,13 +344,7 @@ impl Policy {
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Matched::Allowed(entry);
         }
-        let mut matcher = RequestMatcher {
-            policy: self,
-            plan: OnceCell::new(),
-            out,
-            blocked: None,
-            taken: SmallVec::new(),
-        };
+        let mut matcher = RequestMatcher::new(self, out);
         matcher.walk(request, path);
         matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
     }
@@ -360,13 +364,7 @@ impl Policy {
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Matched::Allowed(entry);
         }
-        let mut matcher = RequestMatcher {
-            policy: self,
-            plan: OnceCell::new(),
-            out,
-            blocked: None,
-            taken: SmallVec::new(),
-        };
+        let mut matcher = RequestMatcher::new(self, out);
         for place in self.descriptors.find(descriptor) {
             if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
                 matcher.take(limit, &view);
@@ -380,33 +378,42 @@ fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
     limit.covers_method(request.method()) && limit.headers.iter().all(|wanted| wanted.matches(request))
 }
 
+/// Returns the units that a limit charges for a request.
+fn cost<R: Request + ?Sized>(limit: &Limit, request: &R) -> u64 {
+    request.cost().unwrap_or_else(|| limit.cost.of(request))
+}
+
 struct RequestMatcher<'p, 'r, 'o> {
     policy: &'p Policy,
     /// Initialized by the first limit with plans.
     plan: OnceCell<PlanName<'r>>,
     out: &'o mut Checks<'p>,
     blocked: Option<Block<'p>>,
-    /// The limits found so far.
-    taken: SmallVec<[u32; 8]>,
 }
 
-impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
+impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
+    const fn new(policy: &'p Policy, out: &'o mut Checks<'p>) -> Self {
+        Self { policy, plan: OnceCell::new(), out, blocked: None }
+    }
+
     /// Adds every limit that covers the request, whose path has only this reading.
     #[inline]
     fn walk<R: Request + ?Sized>(&mut self, request: &'r R, path: &'r str) {
         let policy = self.policy;
         let mut found = RouteIds::new();
         self.find_routes(request, path, &mut found);
+        // The routes of one limit are adjacent.
+        let mut last = None;
         for &route in &found {
             let Some(&(index, pattern)) = policy.routes.get(route as usize) else { continue };
-            if self.taken.contains(&index) {
-                continue;
-            }
             let limit = &policy.limits[index as usize];
-            if limit.mode == Mode::Off || !applies(limit, request) || limit.excepts(path) {
+            if last == Some(index)
+                || limit.mode == Mode::Off
+                || (limit.is_conditional() && (!applies(limit, request) || limit.excepts(path)))
+            {
                 continue;
             }
-            self.taken.push(index);
+            last = Some(index);
             let pattern = limit.endpoints.get(pattern as usize);
             self.take(limit, &View { request, path, readings: None, pattern });
         }
@@ -417,40 +424,36 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     #[inline]
     fn find_routes<R: Request + ?Sized>(&self, request: &R, path: &str, found: &mut RouteIds) {
         let matcher = &self.policy.matcher;
-        if matcher.asks_for_hosts() {
-            matcher.find(request.host(), path, found);
-            if let Some(other) = request.other_host() {
-                matcher.find(Some(other), path, found);
-            }
-        } else {
-            // Looking up the hosts of a request costs as much as finding its limits.
-            matcher.find(None, path, found);
+        // Looking up the hosts of a request costs as much as finding its limits.
+        if !matcher.asks_for_hosts() {
+            matcher.find(path, found);
+            return;
+        }
+        matcher.find_with_host(request.host(), path, found);
+        if let Some(other) = request.other_host() {
+            matcher.find_with_host(Some(other), path, found);
         }
     }
 
     fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
         let mut key = Key::default();
-        let granted = match self.derive(limit, view, &mut key) {
-            KeyDerivation::Whole if limit.blocks_keys && self.shows_blocked_key(limit, view) => {
-                Grant::Blocked(BlockReason::Override)
-            }
-            KeyDerivation::Whole
-                if self.has_ambiguous_plan(limit, view) && limit.override_for(&key).is_none() =>
-            {
-                self.granted_to_ambiguous(limit, view)
-            }
-            KeyDerivation::Whole => granted(limit, &key, || self.planned(limit, view)),
-            KeyDerivation::Ambiguous => self.granted_to_ambiguous(limit, view),
+        match self.derive(limit, view, &mut key) {
+            KeyDerivation::Whole => {}
+            KeyDerivation::Ambiguous => return self.take_ambiguous(limit, view, &key),
             KeyDerivation::Skipped => return,
-            KeyDerivation::Refused(reason) => Grant::Blocked(reason),
-        };
-        let rules = match granted {
-            Grant::Rules(rules) => rules,
-            Grant::Unlimited => return,
-            Grant::Blocked(reason) => return self.block(limit, reason),
-        };
-        let cost = view.request.cost().unwrap_or_else(|| limit.cost.of(view.request));
-        self.out.push(limit, rules, key, cost);
+            KeyDerivation::Refused(reason) => return self.block(limit, reason),
+        }
+        if limit.blocks_keys && self.shows_blocked_key(limit, view) {
+            return self.block(limit, BlockReason::Override);
+        }
+        if self.has_ambiguous_plan(limit, view) && limit.override_for(&key).is_none() {
+            return self.take_ambiguous(limit, view, &key);
+        }
+        match granted(limit, &key, || self.planned(limit, view)) {
+            Grant::Rules(rules) => self.out.push(limit, rules, key, cost(limit, view.request)),
+            Grant::Unlimited => {}
+            Grant::Blocked(reason) => self.block(limit, reason),
+        }
     }
 
     fn block(&mut self, limit: &'p Limit, reason: BlockReason) {
@@ -478,6 +481,8 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         view.request.client().map(|client| self.policy.cut(client))
     }
 
+    // Inlined for the common case: a second caller would make it a function of its own.
+    #[inline(always)]
     fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> KeyDerivation {
         let mut ambiguous = false;
         for source in &limit.by {

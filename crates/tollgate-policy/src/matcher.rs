@@ -47,18 +47,23 @@ impl Matcher {
         !(self.exact.is_empty() && self.below.is_empty())
     }
 
-    /// Finds all routes that cover a request, in file order. Returns the number of visited nodes.
-    pub(crate) fn find(&self, host: Option<&str>, normal: &str, found: &mut RouteIds) -> usize {
+    /// Finds all routes for any host that cover a path, in file order. Returns the number of visited
+    /// nodes.
+    #[inline]
+    pub(crate) fn find(&self, normal: &str, found: &mut RouteIds) -> usize {
+        let visited = self.any_host.find(normal, found);
+        sort(found);
+        visited
+    }
+
+    /// Finds all routes that cover a host and a path, in file order. Returns the number of visited nodes.
+    #[inline(never)]
+    pub(crate) fn find_with_host(&self, host: Option<&str>, normal: &str, found: &mut RouteIds) -> usize {
         let mut visited = self.any_host.find(normal, found);
-        if let Some(host) = host
-            && self.asks_for_hosts()
-        {
+        if let Some(host) = host {
             visited += self.find_by_host(host, normal, found);
         }
-        if found.len() > 1 {
-            found.sort_unstable();
-            found.dedup();
-        }
+        sort(found);
         visited
     }
 
@@ -82,6 +87,14 @@ impl Matcher {
     pub(crate) fn nodes(&self) -> usize {
         let hosts = self.exact.values().chain(self.below.values());
         self.any_host.nodes.len() + hosts.map(|tree| tree.nodes.len()).sum::<usize>()
+    }
+}
+
+#[inline]
+fn sort(found: &mut RouteIds) {
+    if found.len() > 1 {
+        found.sort_unstable();
+        found.dedup();
     }
 }
 

@@ -50,27 +50,54 @@ pub(crate) fn plain(path: &str, settings: PathSettings) -> Option<&str> {
     (is_plain(bytes) && !(settings.ignore_case && case::has_upper_case(bytes))).then_some(path)
 }
 
-/// Whether a path is certainly normal and has one reading. The two loops have no branches, so
-/// the compiler vectorizes them. May return false for a normal path.
+/// Whether a path is certainly normal and has one reading. May return false for a normal path.
 #[inline]
-#[allow(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch")]
 fn is_plain(path: &[u8]) -> bool {
     let [b'/', rest @ ..] = path else { return false };
-    // `;` and `?` differ in one bit.
-    let odd = |byte: u8| {
-        !byte.is_ascii_graphic()
-            | (byte == b'%')
-            | (byte == b'#')
-            | (byte == b'\\')
-            | ((byte | (b';' ^ b'?')) == b'?')
+    if rest.is_empty() {
+        return true;
+    }
+    // Every byte with the byte before it, in blocks; the last block overlaps the one before.
+    let before = &path[..rest.len()];
+    let is_odd = match (before.last_chunk::<BLOCK_BYTES>(), rest.last_chunk::<BLOCK_BYTES>()) {
+        (Some(last_before), Some(last)) => {
+            let blocks = before.as_chunks().0.iter().zip(rest.as_chunks().0);
+            blocks.fold(has_odd(last_before, last), |found, (before, block)| found | has_odd(before, block))
+        }
+        _ => {
+            // Letters fill the only block.
+            let mut padded = [b'a'; BLOCK_BYTES + 1];
+            padded[..path.len()].copy_from_slice(path);
+            let blocks = (padded.first_chunk(), padded.last_chunk());
+            matches!(blocks, (Some(before), Some(block)) if has_odd(before, block))
+        }
     };
-    let odd_byte = rest.iter().fold(false, |found, &byte| found | odd(byte));
-    let pairs = path.iter().zip(rest);
+    !is_odd && !matches!(rest.last(), Some(b'/' | b'.'))
+}
+
+/// Bytes that are tested together: one vector register.
+const BLOCK_BYTES: usize = 16;
+
+/// Whether any byte of a block is odd. The loop has no branches and a fixed length, so the compiler
+/// makes it a few vector instructions.
+#[inline]
+fn has_odd(before: &[u8; BLOCK_BYTES], block: &[u8; BLOCK_BYTES]) -> bool {
+    let pairs = before.iter().zip(block);
+    pairs.fold(0, |found, (&before, &byte)| found | u8::from(is_odd(before, byte))) != 0
+}
+
+/// Whether a byte may have several meanings, or may be part of a dot segment or an empty segment.
+#[inline]
+#[allow(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch")]
+const fn is_odd(before: u8, byte: u8) -> bool {
     // `//`, `/.` and `./`: a dot and a slash differ in one bit.
-    let is_either = |byte: u8| (byte | (b'.' ^ b'/')) == b'/';
-    let odd_pair = pairs
-        .fold(false, |found, (&one, &two)| found | (is_either(one) & is_either(two) & ((one | two) == b'/')));
-    !(odd_byte | odd_pair) && !matches!(rest.last(), Some(b'/' | b'.'))
+    const fn is_either(byte: u8) -> bool {
+        (byte | (b'.' ^ b'/')) == b'/'
+    }
+    let is_odd_pair = is_either(before) & is_either(byte) & ((before | byte) == b'/');
+    // `;` and `?` differ in one bit.
+    let is_disputed = (byte == b'%') | (byte == b'#') | (byte == b'\\') | ((byte | (b';' ^ b'?')) == b'?');
+    !byte.is_ascii_graphic() | is_disputed | is_odd_pair
 }
 
 fn normalized(path: &str) -> Cow<'_, str> {
@@ -157,6 +184,30 @@ pub(crate) fn segments(normal: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_odd_byte_or_pair_is_found_at_every_position_of_a_path() {
+        for length in 1..70_usize {
+            let plain = format!("/{}", "a".repeat(length));
+            assert!(is_plain(plain.as_bytes()), "{plain}");
+            for at in 1..=length {
+                for odd in (0..=u8::MAX).filter(|byte| !byte.is_ascii_alphanumeric()) {
+                    let mut path = plain.clone().into_bytes();
+                    path[at] = odd;
+                    let is_plain_byte = odd.is_ascii_graphic() && !b"%#\\;?".contains(&odd);
+                    // A slash or a dot is plain between letters.
+                    let is_edge = matches!(odd, b'/' | b'.') && (at == length || at == 1);
+                    assert_eq!(is_plain(&path), is_plain_byte && !is_edge, "{odd:?} at {at} of {length}");
+                }
+                for pair in ["//", "/.", "./"] {
+                    let mut path = plain.clone();
+                    path.replace_range(at..at, pair);
+                    assert!(!is_plain(path.as_bytes()), "{path}");
+                }
+            }
+        }
+        assert!(is_plain(b"/") && is_plain(b"/a..b/c-d/e") && !is_plain(b"") && !is_plain(b"a"));
+    }
 
     #[test]
     fn spellings_of_one_path_become_one() {

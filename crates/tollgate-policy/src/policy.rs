@@ -277,7 +277,7 @@ impl Policy {
     /// that does not depend on the machine.
     pub fn matching_steps<R: Request + ?Sized>(&self, request: &R) -> usize {
         let path = crate::path::normal(request.path());
-        self.matcher.find(request.host(), &path, &mut crate::matcher::RouteIds::new())
+        self.matcher.find_with_host(request.host(), &path, &mut crate::matcher::RouteIds::new())
     }
 
     /// Returns the key of a limit from the values of its parts, as an operator types them.

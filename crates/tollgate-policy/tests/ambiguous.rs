@@ -213,13 +213,13 @@ fn an_allowed_value_among_others_allows_nothing() {
     }
 }
 
-/// Checks the capacity of the only check.
+/// Checks the smallest capacity of all checks.
 #[track_caller]
 fn check_capacity(policy: &str, headers: &[(&str, &str)], expected: Option<u64>) {
     let policy = Policy::parse(policy).unwrap();
     let mut checks = Checks::new();
     let matched = policy.match_request(&get("/", headers), &mut checks);
-    let capacity = checks.first().map(|check| check.rule.quota.capacity());
+    let capacity = checks.iter().map(|check| check.rule.quota.capacity()).min();
     assert_eq!((matched == Matched::Applies, capacity), (expected.is_some(), expected), "{headers:?}");
 }
 
@@ -264,6 +264,47 @@ limits:
     check_capacity(POLICY, &two("pro", "gone"), None);
     check_capacity(POLICY, &two("pro", "pro"), Some(1000));
     check_capacity(POLICY, &[("x-plan", "pro"), ("x-plan", "free"), ("x-user-id", "ann")], Some(7));
+}
+
+/// Returns the capacities of all checks, in order.
+fn capacities(policy: &Policy, headers: &[(&str, &str)]) -> Vec<u64> {
+    let mut checks = Checks::new();
+    policy.match_request(&get("/", headers), &mut checks);
+    checks.iter().map(|check| check.rule.quota.capacity()).collect()
+}
+
+#[test]
+fn a_named_override_or_plan_is_charged_beside_the_allowance_of_the_limit_and_never_instead() {
+    const POLICY: &str = "
+plans: {from: 'header:X-Plan', default: basic}
+limits:
+  - by: api_key
+    bucket: 10/hour
+    plans: {basic: 6/hour, slow: 4/hour, pro: 1000/hour}
+    overrides: {lower: 5/hour, lowest: 1/hour, fast: 1000/hour}
+";
+    let policy = Policy::parse(POLICY).unwrap();
+    let with = |one, other, plans: &[(&'static str, &'static str)]| {
+        capacities(&policy, &[&[("x-api-key", one), ("x-api-key", other)], plans].concat())
+    };
+    assert_eq!(with("a", "b", &[]), [10, 6]);
+    assert_eq!(with("a", "b", &[("x-plan", "pro")]), [10]);
+    assert_eq!(with("fast", "b", &[]), [10, 6]);
+    assert_eq!(with("lower", "b", &[]), [10, 6, 5]);
+    assert_eq!(with("lower", "lowest", &[("x-plan", "slow")]), [10, 4, 1]);
+    assert_eq!(with("a", "b", &[("x-plan", "pro"), ("x-plan", "slow")]), [10, 6, 4]);
+    assert_eq!(with("a", "a", &[("x-plan", "pro"), ("x-plan", "slow")]), [10, 6, 4]);
+    assert_eq!(with("lower", "lower", &[("x-plan", "pro"), ("x-plan", "slow")]), [5]);
+    assert_eq!(with("a", "a", &[("x-plan", "slow")]), [4]);
+}
+
+#[test]
+fn of_several_windows_each_is_as_strict_as_the_strictest_named_one() {
+    let policy =
+        "limits: [{by: api_key, windows: [5/second, 100/day], overrides: {slow: [10/second, 7/day]}}]";
+    let policy = Policy::parse(policy).unwrap();
+    assert_eq!(capacities(&policy, &[("x-api-key", "slow"), ("x-api-key", "b")]), [5, 100, 7]);
+    assert_eq!(capacities(&policy, &[("x-api-key", "a"), ("x-api-key", "b")]), [5, 100]);
 }
 
 #[test]

@@ -393,14 +393,50 @@ fn ambiguous_paths_are_refused_where_the_policy_says_so() {
         let policy = Policy::parse(&text).unwrap();
         let mut checks = Checks::new();
         let mut matched = |path: &str| policy.match_request(&Call::new("GET", path), &mut checks);
-        for path in ["/a", "/a/", "/a//b", "/a%20b", "/a.", "/.well-known/x", "/caf%C3%A9", "/a%252fb", "/"] {
+        for path in ["/a", "/a/", "/a//b", "/a%20b", "/a.", "/.well-known/x", "/caf%C3%A9", "/100%25", "/"] {
             assert_eq!(matched(path), Matched::Applies, "{setting}: {path}");
         }
         for path in [
-            "/a%2fb", "/a;b", "/a\\b", "/a%5cb", "/a/../b", "/a/%2e/b", "//a/b", "/a%00", "/a%3fb",
-            "/a%c0%af", "/a%09b", "/a%0ab", "/a%0Db",
+            "/a%2fb",
+            "/a;b",
+            "/a\\b",
+            "/a%5cb",
+            "/a/../b",
+            "/a/%2e/b",
+            "//a/b",
+            "/a%00",
+            "/a%3fb",
+            "/a%c0%af",
+            "/a%09b",
+            "/a%0ab",
+            "/a%0Db",
+            "/a%252fb",
+            "/x/%252e%252e/a",
+            "/a%%32%66b",
         ] {
             assert_eq!(matched(path), Matched::AmbiguousPath, "{setting}: {path}");
+        }
+    }
+}
+
+#[test]
+fn an_escape_is_decoded_once_unless_the_policy_refuses_what_a_second_decoding_would_change() {
+    let limits = "limits: [{name: admin, endpoint: /admin/**, by: global, bucket: 3/hour}]";
+    for path in ["/admin%252fx", "/x/%252e%252e/admin/x", "/%2561dmin/x"] {
+        let matched = |setting: &str| {
+            let policy = Policy::parse(&format!("paths: {setting}\n{limits}")).unwrap();
+            let mut checks = Checks::new();
+            let matched = policy.match_request(&Call::new("GET", path), &mut checks);
+            (matched == Matched::AmbiguousPath, checks.len())
+        };
+        for (setting, is_refused) in [
+            ("any", false),
+            ("literal", false),
+            ("decoded", false),
+            ("refuse", true),
+            ("{reading: decoded, ambiguous: refuse}", true),
+        ] {
+            assert_eq!(matched(setting), (is_refused, 0), "{setting}: {path}");
         }
     }
 }

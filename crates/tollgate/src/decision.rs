@@ -188,6 +188,13 @@ impl<'l> Decision<'l> {
         }
     }
 
+    /// Whether [`limits`](Self::limits) may list one window of a limit several times: for requests
+    /// that were decided together, for a path that servers interpret differently, and for a key with
+    /// several different values.
+    pub const fn repeats_limits(&self) -> bool {
+        self.checks.repeats_limits()
+    }
+
     /// Updates the remaining units from a later decision, by the same limits, about one of the
     /// requests that were decided together.
     pub fn follow(&mut self, part: u32, later: &Decision<'_>) {

@@ -215,8 +215,10 @@ pub(crate) fn ask<'b>(check: &'b tollgate_policy::Check<'_>, owner: Option<Owner
     }
 }
 
-fn ask_all<'b>(checks: &'b Checks<'_>, owner: Option<Owner>) -> Batch<'b> {
-    checks.iter().map(|check| ask(check, owner)).collect()
+/// Adds the checks to a batch of the caller: returning a batch would copy it.
+#[inline]
+fn ask_all<'b>(checks: &'b [tollgate_policy::Check<'_>], owner: Option<Owner>, batch: &mut Batch<'b>) {
+    batch.extend(checks.iter().map(|check| ask(check, owner)));
 }
 
 /// Returns the charges for a refusal that was decided without counting: limits that count refusals.

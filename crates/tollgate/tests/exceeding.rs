@@ -64,3 +64,53 @@ limits:
         }
     }
 }
+
+/// Returns a call with two keys.
+fn with_keys<'a>(one: &'a str, other: &'a str) -> Call<'a> {
+    Call::new("GET", "/").ip([203, 0, 113, 9]).header("x-api-key", one).header("x-api-key", other)
+}
+
+/// Returns how many of 20 requests pass with each of these keys and a fresh key beside it.
+fn passed_beside_fresh_keys(policy: &str, named: &[&str]) -> usize {
+    let limiter = limiter(policy, 1_000);
+    let fresh: Vec<String> = (0..20).map(|n| format!("fresh-{n}")).collect();
+    let passes = |named: &str, fresh: &String| limiter.check(&with_keys(named, fresh)).is_allowed();
+    named.iter().map(|named| fresh.iter().filter(|fresh| passes(named, fresh)).count()).sum()
+}
+
+#[test]
+fn a_caller_that_names_several_overrides_has_one_allowance() {
+    let one_window = "{t1: 2/hour, t2: 1/hour, v: 1000/hour}";
+    for (how, overrides) in [
+        ("bucket: 3/hour", one_window),
+        ("rate: 3/hour, algorithm: sliding-log", one_window),
+        ("windows: [9/hour, 3/day]", "{t1: [9/hour, 2/day], t2: [9/hour, 1/day], v: [20/hour, 40/day]}"),
+    ] {
+        let policy = format!("limits: [{{by: api_key, {how}, overrides: {overrides}}}]");
+        assert_eq!(passed_beside_fresh_keys(&policy, &["a", "t1", "t2", "v"]), 3, "{how}");
+        assert_eq!(passed_beside_fresh_keys(&policy, &["t2", "t1", "a", "v"]), 3, "{how}");
+        assert_eq!(passed_beside_fresh_keys(&policy, &["t1"]), 2, "{how}");
+    }
+    let slots = "limits: [{by: api_key, slots: 3, overrides: {t1: 2, t2: 1}}]";
+    assert_eq!(passed_beside_fresh_keys(slots, &["a", "t1", "t2"]), 3, "slots");
+    assert_eq!(passed_beside_fresh_keys(slots, &["t2", "t1", "a"]), 3, "slots");
+}
+
+#[test]
+fn the_charge_of_an_ambiguous_request_is_released_and_settled_under_every_rule() {
+    let slots = limiter("limits: [{by: api_key, slots: 3, ttl: 1h, overrides: {t1: 1}}]", 1_000);
+    for round in 0..5 {
+        let held = slots.check(&with_keys("t1", "x"));
+        assert!(held.is_allowed(), "round {round}");
+        assert!(!slots.check(&with_keys("t1", "y")).is_allowed(), "round {round}");
+        pollster::block_on(slots.release(&held)).expect("a store in memory");
+    }
+    let costs = limiter(
+        "limits: [{by: api_key, bucket: 100/day, overrides: {t1: 50/day}, cost: {reserve: 1, settle: json:n}}]",
+        1_000,
+    );
+    let admitted = costs.check(&with_keys("t1", "x"));
+    pollster::block_on(costs.settle(&admitted, 50)).expect("a store in memory");
+    assert!(!costs.check(&with_keys("t1", "y")).is_allowed(), "50 of 50 are spent");
+    assert!(costs.check(&with_keys("a", "y")).is_allowed(), "50 of 100 are spent");
+}

@@ -7,6 +7,8 @@
 //! shown time has waited long enough. The last digit is coarser for longer spans: milliseconds
 //! below a second, tenths below a minute, seconds below an hour, minutes below a day, hours beyond.
 //!
+//! The period of a rate is not a wait and is never rounded: [`Span::human_exact`].
+//!
 //! Headers and JSON carry plain numbers instead, and [`Span`]'s own `Display` is the notation of
 //! the policy file (`90s`).
 
@@ -67,6 +69,52 @@ impl HumanSpan {
     }
 }
 
+/// Displays a [`Span`] without rounding: up to an hour in the largest unit that keeps it whole
+/// (`90 s`, `86.4 s`), above an hour in several units (`4 h 48 min`).
+///
+/// ```
+/// # use tollgate_core::Span;
+/// assert_eq!(Span::from_secs(90).human_exact().to_string(), "90 s");
+/// assert_eq!(Span::from_secs(288 * 60).human_exact().to_string(), "4 h 48 min");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HumanExactSpan(u64);
+
+impl Span {
+    /// Returns this span in words for people, without rounding.
+    #[must_use]
+    pub const fn human_exact(self) -> HumanExactSpan {
+        HumanExactSpan(self.as_micros())
+    }
+}
+
+impl fmt::Display for HumanExactSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 6] =
+            [(DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"), (MILLI, "ms"), (1, "µs")];
+        if self.0 <= HOUR {
+            let whole = UNITS.iter().find(|(size, _)| self.0 >= *size && self.0.is_multiple_of(*size));
+            return match whole {
+                Some((MILLI, _)) if self.0 > SECOND => {
+                    let decimals = format!("{:03}", self.0 % SECOND / MILLI);
+                    write!(f, "{}.{} s", self.0 / SECOND, decimals.trim_end_matches('0'))
+                }
+                Some((size, unit)) => write!(f, "{} {unit}", self.0 / size),
+                None => f.write_str("0 s"),
+            };
+        }
+        let mut rest = self.0;
+        for (size, unit) in &UNITS {
+            if rest >= *size {
+                let space = if rest == self.0 { "" } else { " " };
+                write!(f, "{space}{} {unit}", rest / size)?;
+                rest %= size;
+            }
+        }
+        Ok(())
+    }
+}
+
 const fn round_up(micros: u64, step: u64) -> u64 {
     micros.div_ceil(step).saturating_mul(step)
 }
@@ -119,6 +167,29 @@ mod tests {
             assert_eq!(Span::from_micros(micros).human().to_string(), text, "{micros}");
         }
         assert!(Span::from_micros(u64::MAX).human().to_string().starts_with("213503982 d"));
+    }
+
+    #[test]
+    fn an_exact_span_is_not_rounded_and_reads_in_hours_above_an_hour() {
+        for (micros, text) in [
+            (0, "0 s"),
+            (1, "1 µs"),
+            (250_000, "250 ms"),
+            (86_400_000, "86.4 s"),
+            (90_000_000, "90 s"),
+            (1_000_003, "1000003 µs"),
+            (3_540_000_000, "59 min"),
+            (3_600_000_000, "1 h"),
+            (5_400_000_000, "1 h 30 min"),
+            (7_200_000_000, "2 h"),
+            (17_280_000_000, "4 h 48 min"),
+            (86_400_000_000, "1 d"),
+            (91_800_000_001, "1 d 1 h 30 min 1 µs"),
+            (604_800_000_000, "7 d"),
+        ] {
+            assert_eq!(Span::from_micros(micros).human_exact().to_string(), text, "{micros}");
+        }
+        assert!(Span::from_micros(u64::MAX).human_exact().to_string().starts_with("213503982 d 8 h"));
     }
 
     #[test]

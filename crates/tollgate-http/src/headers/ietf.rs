@@ -12,8 +12,10 @@
 
 mod cache;
 
+use std::cmp::Reverse;
+
 use http::HeaderName;
-use tollgate::{AdvertisedRate, Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
+use tollgate::{AdvertisedRate, Decision, LimitOutcome, MAX_UNITS, Outcome, Quota, Timestamp};
 
 use super::{HeaderWriter, until_change};
 
@@ -39,20 +41,21 @@ pub(super) fn write_draft_11(writer: &mut HeaderWriter, decision: &Decision<'_>,
     });
 }
 
-/// Iterates over the listed limits, without limits in shadow mode. If several requests were decided
-/// together, the outcome closest to refusing represents its name.
+/// Iterates over the listed limits, without limits in shadow mode. If a name was counted several
+/// times, the outcome closest to refusing represents it.
 fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
-    let several = decision.limits().any(|limit| limit.part() > 0);
+    let repeats = decision.repeats_limits();
     let binding = || decision.limits().filter(LimitOutcome::is_binding);
     binding().enumerate().filter_map(move |(at, limit)| {
         let order = |at: usize, limit: &LimitOutcome<'_>| {
-            (limit.outcome().is_admitted(), limit.outcome().remaining, at)
+            let Outcome { remaining, .. } = *limit.outcome();
+            (limit.outcome().is_admitted(), remaining, Reverse(until_change(limit)), at)
         };
-        let own = order(at, &limit);
-        let matters_less = several
-            && binding()
-                .enumerate()
-                .any(|(at, other)| other.name() == limit.name() && order(at, &other) < own);
+        let matters_less = repeats && {
+            let own = order(at, &limit);
+            let mut others = binding().enumerate().filter(|(_, other)| other.name() == limit.name());
+            others.any(|(at, other)| order(at, &other) < own)
+        };
         (!matters_less).then_some(limit)
     })
 }

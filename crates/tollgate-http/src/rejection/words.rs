@@ -91,11 +91,12 @@ fn push_promise(quota: &Quota, words: &mut String) {
     }
 }
 
-/// Appends a rate: `10 per minute`, `10 per 15 minutes`.
+/// Appends a rate: `10 per minute`, `10 per 15 minutes`, `1 per 4 h 48 min`.
 fn per(rate: Rate, words: &mut String) {
+    const HOUR: u64 = 3_600_000_000;
     const UNITS: [(u64, &str); 5] = [
-        (86_400_000_000, "day"),
-        (3_600_000_000, "hour"),
+        (24 * HOUR, "day"),
+        (HOUR, "hour"),
         (60_000_000, "minute"),
         (1_000_000, "second"),
         (1_000, "millisecond"),
@@ -105,7 +106,9 @@ fn per(rate: Rate, words: &mut String) {
     let micros = rate.period.as_micros();
     let whole = UNITS.iter().find(|(size, _)| micros.is_multiple_of(*size));
     let (count, unit) = whole.map_or((micros, "microsecond"), |(size, unit)| (micros / size, *unit));
-    if count == 1 {
+    if micros > HOUR && !micros.is_multiple_of(HOUR) {
+        let _never = write!(words, "{}", rate.period.human_exact());
+    } else if count == 1 {
         words.push_str(unit);
     } else {
         number(count, words);
@@ -142,6 +145,8 @@ mod tests {
             "9 per month in Europe/Paris",
         );
         check("algorithm: sliding-window, rate: 600/hour", "600 per hour");
+        check("algorithm: sliding-window, rate: 600/36h", "600 per 36 hours");
+        check("algorithm: sliding-window, rate: 600/288m", "600 per 4 h 48 min");
         check("algorithm: sliding-log, rate: 5/250ms", "5 per 250 milliseconds");
         check("slots: 20", "20 at once");
     }

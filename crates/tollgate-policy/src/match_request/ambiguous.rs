@@ -1,14 +1,14 @@
 //! The amount for a request with several different credentials.
 //!
-//! Such a request gains nothing from any of them: of the limit's own numbers and those of every
-//! plan and override that it names, the strictest apply. Naming a second key or plan therefore
-//! does not evade a throttled one.
+//! Such a request gains nothing from any of them. It is charged to the limit's own allowance, and
+//! also, window by window, to the plan that applies and to the strictest plan or override that it
+//! names, if these are stricter. Naming a second key or plan therefore neither evades a throttled one nor adds its
+//! allowance to the limit's own.
 
-use std::cmp::Ordering;
-
+use smallvec::SmallVec;
 use tollgate_core::Rule;
 
-use super::{BlockReason, Grant, RequestMatcher};
+use super::{BlockReason, RequestMatcher, cost};
 use crate::identify::{OnAmbiguous, View};
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Missing};
@@ -40,31 +40,58 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
             && matches!(self.plan.get_or_init(|| self.policy.plan_of(view)), PlanName::Ambiguous)
     }
 
-    /// Returns the amount if the key or the plan has several different values.
+    /// Adds the checks of a limit if the key or the plan has several different values.
     #[cold]
-    pub(super) fn granted_to_ambiguous<R: Request + ?Sized>(
+    pub(super) fn take_ambiguous<R: Request + ?Sized>(
+        &mut self,
+        limit: &'p Limit,
+        view: &View<'r, R>,
+        key: &Key,
+    ) {
+        match self.ambiguous_rules(limit, view) {
+            Ok(rules) => {
+                let cost = cost(limit, view.request);
+                self.out.repeats_limits |= rules.len() > limit.rules.len();
+                for rule in rules {
+                    self.out.push(limit, std::slice::from_ref(rule), key.clone(), cost);
+                }
+            }
+            Err(reason) => self.block(limit, reason),
+        }
+    }
+
+    /// Returns the rules that are charged if the key or the plan has several different values.
+    fn ambiguous_rules<R: Request + ?Sized>(
         &self,
         limit: &'p Limit,
         view: &View<'r, R>,
-    ) -> Grant<'p> {
-        let mut strictest = Strictest { rules: &limit.rules, blocked: None };
-        if self.has_ambiguous_plan(limit, view) {
-            if self.policy.identify.ambiguous == OnAmbiguous::Refuse {
-                return Grant::Blocked(BlockReason::Ambiguous);
-            }
-            if let Some(from) = self.policy.plan_source(view.request) {
-                self.policy.identify.visit_values(from, view, |name| {
-                    if let Some(plan) = limit.plans.get(&*String::from_utf8_lossy(name)) {
-                        strictest.add(plan, BlockReason::Plan);
-                    }
-                });
-            }
+    ) -> Result<Windows<'p>, BlockReason> {
+        let has_ambiguous_plan = self.has_ambiguous_plan(limit, view);
+        if has_ambiguous_plan && self.policy.identify.ambiguous == OnAmbiguous::Refuse {
+            return Err(BlockReason::Ambiguous);
         }
+        let own: Windows<'p> = limit.rules.iter().collect();
+        let mut planned = Strictest { rules: own.clone(), blocked: None };
         if let Some(plan) = self.planned(limit, view) {
-            strictest.add(plan, BlockReason::Plan);
+            planned.add(plan, BlockReason::Plan);
         }
-        self.visit_overrides(limit, view, |allowance| strictest.add(allowance, BlockReason::Override));
-        strictest.blocked.map_or(Grant::Rules(strictest.rules), Grant::Blocked)
+        let planned = planned.finish()?;
+        let mut named = Strictest { rules: planned.clone(), blocked: None };
+        if has_ambiguous_plan && let Some(from) = self.policy.plan_source(view.request) {
+            self.policy.identify.visit_values(from, view, |name| {
+                if let Some(plan) = limit.plans.get(&*String::from_utf8_lossy(name)) {
+                    named.add(plan, BlockReason::Plan);
+                }
+            });
+        }
+        self.visit_overrides(limit, view, |allowance| named.add(allowance, BlockReason::Override));
+        let mut all = own;
+        for rule in planned.into_iter().chain(named.finish()?) {
+            if all.iter().all(|known| known.id != rule.id) {
+                all.push(rule);
+            }
+        }
+        Ok(all)
     }
 
     /// Visits the override of every value that the request gives for the key.
@@ -84,9 +111,12 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     }
 }
 
-/// The smallest of several allowances.
+/// The rules of an allowance, one per window.
+type Windows<'p> = SmallVec<[&'p Rule; 4]>;
+
+/// The strictest of several allowances, window by window.
 struct Strictest<'p> {
-    rules: &'p [Rule],
+    rules: Windows<'p>,
     blocked: Option<BlockReason>,
 }
 
@@ -94,19 +124,25 @@ impl<'p> Strictest<'p> {
     fn add(&mut self, allowance: &'p Allowance, reason: BlockReason) {
         match allowance {
             Allowance::Blocked => drop(self.blocked.get_or_insert(reason)),
-            Allowance::Rules(rules) if is_stricter(rules, self.rules) => self.rules = rules,
-            Allowance::Rules(_) | Allowance::Unlimited => {}
+            Allowance::Rules(rules) => {
+                for (known, rule) in self.rules.iter_mut().zip(rules) {
+                    if is_stricter(rule, known) {
+                        *known = rule;
+                    }
+                }
+            }
+            Allowance::Unlimited => {}
         }
+    }
+
+    fn finish(self) -> Result<Windows<'p>, BlockReason> {
+        self.blocked.map_or(Ok(self.rules), Err)
     }
 }
 
-/// Whether the first window that differs has a smaller rate, or the same and a smaller capacity.
-fn is_stricter(one: &[Rule], other: &[Rule]) -> bool {
-    let compare = |(one, other): (&Rule, &Rule)| {
-        let [one, other] = [one, other].map(|rule| {
-            (u128::from(rule.quota.capacity()), u128::from(rule.quota.period().as_micros().max(1)))
-        });
-        (one.0 * other.1).cmp(&(other.0 * one.1)).then(one.0.cmp(&other.0))
-    };
-    one.iter().zip(other).map(compare).find(|order| order.is_ne()) == Some(Ordering::Less)
+/// Whether a rule has a smaller rate than another, or the same and a smaller capacity.
+fn is_stricter(one: &Rule, other: &Rule) -> bool {
+    let [one, other] = [one, other]
+        .map(|rule| (u128::from(rule.quota.capacity()), u128::from(rule.quota.period().as_micros().max(1))));
+    (one.0 * other.1).cmp(&(other.0 * one.1)).then(one.0.cmp(&other.0)).is_lt()
 }

@@ -7,10 +7,6 @@
 //! A limit that counts by a path parameter charges the keys of all readings. The key of the
 //! server's reading is among them, so no spelling gets a fresh allowance.
 
-use std::cell::OnceCell;
-
-use smallvec::SmallVec;
-
 use super::{Checks, KeyDerivation, Matched, RequestMatcher, applies};
 use crate::identify::View;
 use crate::key::Key;
@@ -29,8 +25,9 @@ impl Policy {
         out: &mut Checks<'p>,
     ) -> Matched<'p> {
         let readings = Readings::of(request.path(), self.paths);
+        let is_refused = readings.is_excessive() || (self.paths.refuse_ambiguous && readings.is_ambiguous());
         if let Some(path) = readings.only()
-            && !readings.is_excessive()
+            && !is_refused
         {
             return self.match_path(request, path, out);
         }
@@ -38,19 +35,13 @@ impl Policy {
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Matched::Denied(entry);
         }
-        if readings.is_excessive() || (self.paths.refuse_ambiguous && readings.is_ambiguous()) {
+        if is_refused {
             return Matched::AmbiguousPath;
         }
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Matched::Allowed(entry);
         }
-        let mut matcher = RequestMatcher {
-            policy: self,
-            plan: OnceCell::new(),
-            out,
-            blocked: None,
-            taken: SmallVec::new(),
-        };
+        let mut matcher = RequestMatcher::new(self, out);
         matcher.walk_readings(request, &readings);
         matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
     }
@@ -85,12 +76,14 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
             taken.push((index, at));
             let view = View { request, path, readings: None, pattern: limit.endpoints.get(pattern as usize) };
             if is_first || self.has_new_key(limit, &view) {
+                self.out.repeats_limits |= !is_first;
                 self.take(limit, &view);
             }
         }
     }
 
     /// Whether a limit that was added under another reading has another key under this one.
+    #[cold]
     fn has_new_key<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>) -> bool {
         let mut key = Key::default();
         let known = || self.out.iter().filter(|it| it.part == self.out.part && it.limit.place == limit.place);

@@ -3,7 +3,8 @@
 //! A decoding determines the characters that separate segments, those that are removed and those
 //! that end the path. `readings` handles dot segments and empty segments.
 //!
-//! A percent sign is decoded once: `%252F` is the text `%2F` in every decoding.
+//! A percent sign is decoded once: `%252F` is the text `%2F` in every decoding. [`is_escaped_twice`]
+//! tells such a path apart, for policies that refuse it.
 
 use crate::settings::PathReading;
 
@@ -163,6 +164,24 @@ impl Character {
     }
 }
 
+/// Whether a path still has escapes after it is decoded once: `%252E`, `%%32%65`, `%25u002F`. A server
+/// that decodes it twice takes it for another path.
+pub(super) fn is_escaped_twice(path: &str) -> bool {
+    // The last decoded bytes: an escape has three, `%u002F` has six.
+    let mut last = [0; 6];
+    let mut rest = path.as_bytes();
+    while !rest.is_empty() {
+        let Character { byte, width, .. } = Character::first(rest, false);
+        rest = &rest[width..];
+        last.rotate_left(1);
+        last[5] = byte;
+        if escape(&last[3..]).is_some() || legacy_escape(&last).is_some() {
+            return true;
+        }
+    }
+    false
+}
+
 /// Appends a character in its normal spelling: unescaped if that has the same meaning.
 fn push_spelled(out: &mut String, byte: u8, escaped: bool) {
     if (escaped && !is_plain_in_segment(byte)) || !byte.is_ascii_graphic() {
@@ -245,6 +264,18 @@ mod tests {
         check("/login%00.txt", &["/login%00.txt", "/login"]);
         check("/login%3fx", &["/login%3Fx", "/login"]);
         check("/login%23x", &["/login%23x", "/login"]);
+    }
+
+    #[test]
+    fn a_path_that_is_escaped_twice_still_has_an_escape_when_it_is_decoded() {
+        for path in
+            ["/%252e%252e/a", "/a%252Fb", "/a%25252fb", "/%%32%65", "/%25%32%66", "/a%25u002fb", "/%2541"]
+        {
+            assert!(is_escaped_twice(path), "{path}");
+        }
+        for path in ["/a", "/a%20b", "/100%25", "/100%", "/a%2fb", "/a%25zb", "/a%252", "/%25u00", ""] {
+            assert!(!is_escaped_twice(path), "{path}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-use super::decoding::{Decoding, escape};
+use super::decoding::{Decoding, escape, is_escaped_twice};
 use super::{case, normal, plain, segments};
 use crate::settings::PathSettings;
 
@@ -59,7 +59,8 @@ impl<'p> Readings<'p> {
         let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
         let path = &path[..end];
         let decodings = Decoding::all(path.as_bytes(), settings.reading);
-        let mut all = Readings::single(Cow::Borrowed(""));
+        let is_escaped_twice = is_escaped_twice(path);
+        let mut all = Self { is_ambiguous: is_escaped_twice, ..Readings::single(Cow::Borrowed("")) };
         let count = decodings.clone().count();
         let sent_on = without_dot_segments(path);
         let written = count * (1 + usize::from(sent_on.is_some()));
@@ -71,7 +72,8 @@ impl<'p> Readings<'p> {
         let is_literal = count == 1 && decodings.clone().all(|it| it == Decoding::LITERAL);
         if is_literal && path.starts_with('/') && !segments(path).any(is_disputed) {
             let only = normal(path);
-            return Self::single(if settings.ignore_case { Cow::Owned(case::fold(&only)) } else { only });
+            let only = if settings.ignore_case { Cow::Owned(case::fold(&only)) } else { only };
+            return Self { is_ambiguous: is_escaped_twice, ..Self::single(only) };
         }
         // The path as received, then as a gateway in front of the server forwards it.
         for path in [Some(path), sent_on.as_deref()].into_iter().flatten() {
@@ -152,8 +154,8 @@ impl<'p> Readings<'p> {
         self.others.is_empty().then_some(&self.first)
     }
 
-    /// Whether servers may interpret the path as different resources. Empty segments, a trailing
-    /// slash, and blanks and dots at the end of a segment do not count: well-behaved clients send
+    /// Whether servers may interpret the path as different resources, including servers that decode
+    /// escapes twice, whose interpretation is not among the readings. Empty segments, a trailing slash, and blanks and dots at the end of a segment do not count: well-behaved clients send
     /// them and are not refused, and limits apply under those readings too.
     pub const fn is_ambiguous(&self) -> bool {
         self.is_ambiguous

@@ -53,6 +53,9 @@ fn times(ratio: f64) -> String {
 fn stretch(span: Span) -> (String, String) {
     let (number, unit) = match span.as_micros() {
         us if us == 0 || !us.is_multiple_of(1_000_000) => return (span.to_string(), span.to_string()),
+        us if us > 3_600_000_000 && !us.is_multiple_of(3_600_000_000) => {
+            return (span.human_exact().to_string(), span.human_exact().to_string());
+        }
         us if us.is_multiple_of(86_400_000_000) => (us / 86_400_000_000, "day"),
         us if us.is_multiple_of(3_600_000_000) => (us / 3_600_000_000, "hour"),
         us if us.is_multiple_of(60_000_000) => (us / 60_000_000, "minute"),

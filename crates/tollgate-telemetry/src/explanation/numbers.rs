@@ -93,7 +93,6 @@ fn decimal(millionths: i128) -> String {
     text.trim_end_matches('0').to_owned()
 }
 
-const MILLI: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
@@ -104,14 +103,9 @@ pub(super) fn span(span: Span) -> String {
     span.human().to_string()
 }
 
-/// Formats a duration exactly, in the largest unit that keeps it whole: `90 s`, `250 ms`.
+/// Formats a duration without rounding: `90 s`, `4 h 48 min`.
 pub(super) fn exactly(span: Span) -> String {
-    let micros = span.as_micros();
-    let units = [(DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"), (MILLI, "ms")];
-    match units.into_iter().find(|(size, _)| micros.is_multiple_of(*size)) {
-        Some((size, unit)) => format!("{} {unit}", micros / size),
-        None => format!("{micros} µs"),
-    }
+    span.human_exact().to_string()
 }
 
 /// Formats the period of a rate, to follow a number: `a minute`, `in 90 s`.
@@ -174,6 +168,14 @@ fn dated(at: Timestamp) -> Option<jiff::Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn periods_above_an_hour_read_in_hours() {
+        let period = Span::from_secs(288 * 60);
+        assert_eq!(per(period), "in 4 h 48 min");
+        assert_eq!(stretch(period), "stretch of 4 h 48 min");
+        assert_eq!(per(Span::from_secs(90)), "in 90 s");
+    }
 
     #[test]
     fn times_of_day_are_in_utc_with_tenths() {

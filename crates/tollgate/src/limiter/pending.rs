@@ -19,7 +19,7 @@ use tollgate_policy::{DetachedChecks, Matched, Request};
 use tollgate_store::{Answer, Check, Outcomes, Store, StoreError};
 
 use super::candidates::Compensation;
-use super::{Limiter, ask, ask_all, ask_denied};
+use super::{Batch, Limiter, ask, ask_all, ask_denied};
 use crate::decision::Decision;
 use crate::outage::ChargeStatus;
 
@@ -94,7 +94,11 @@ impl<S: Store> Limiter<S> {
                 let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
                 match &decision.checks[..] {
                     [check] => self.store.try_decide(&[ask(check, owner)], outcomes),
-                    _ => self.store.try_decide(&ask_all(&decision.checks, owner), outcomes),
+                    checks => {
+                        let mut batch = Batch::new();
+                        ask_all(checks, owner, &mut batch);
+                        self.store.try_decide(&batch, outcomes)
+                    }
                 }
             }
             _ => {
@@ -277,8 +281,12 @@ impl<S: Store> Limiter<S> {
         decision: &mut Decision<'_>,
     ) -> Result<StoreAnswer, ChargeStatus> {
         let applies = matched == Matched::Applies;
-        let batch =
-            if applies { ask_all(&decision.checks, decision.owner) } else { ask_denied(&decision.checks) };
+        let mut batch = Batch::new();
+        if applies {
+            ask_all(&decision.checks, decision.owner, &mut batch);
+        } else {
+            batch = ask_denied(&decision.checks);
+        }
         let answer = self.call_store(&batch).await;
         drop(batch);
         let Answer { admitted, at, outcomes } = answer.map_err(|it| it.charge_status)?;

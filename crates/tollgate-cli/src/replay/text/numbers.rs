@@ -1,5 +1,6 @@
 //! Formats numbers, shares and strips for terminals.
 
+use tollgate::Span;
 use tollgate_sim::plot::number::plural;
 
 pub(crate) use tollgate_sim::plot::number::{count as number, share};
@@ -48,8 +49,11 @@ pub(crate) fn bar(part: u64, longest: u64, widest: u64) -> String {
     bar
 }
 
-/// Formats a duration in a suitable unit: `30 minutes`.
+/// Formats a duration in a suitable unit: `30 minutes`, `1 h 30 min`.
 pub(crate) fn stretch(seconds: u64) -> String {
+    if seconds > 3_600 && !seconds.is_multiple_of(3_600) {
+        return Span::from_secs(seconds).human_exact().to_string();
+    }
     let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
     let unit = units.into_iter().find(|(size, _)| seconds.is_multiple_of(*size));
     let (size, name) = unit.unwrap_or((1, "second"));
@@ -62,7 +66,10 @@ mod tests {
 
     #[test]
     fn durations_use_a_suitable_unit() {
-        assert_eq!([1, 60, 7_200, 90].map(stretch), ["1 second", "1 minute", "2 hours", "90 seconds"]);
+        assert_eq!(
+            [1, 60, 90, 7_200, 17_280].map(stretch),
+            ["1 second", "1 minute", "90 seconds", "2 hours", "4 h 48 min"]
+        );
     }
 
     #[test]
