@@ -39,7 +39,7 @@ pub(crate) struct CostText {
 }
 
 const COSTS: &str = "a whole number, `header:NAME` or `body:1KB`";
-const SETTLES: &str = "it can be response:NAME (a header of the response), json:NAME.NAME (a number in its JSON) or time:10ms (its parse_span)";
+const SETTLES: &str = "it can be response:NAME (a header of the response), json:NAME.NAME (a number in its JSON) or time:10ms (its duration)";
 /// The maximum depth of a JSON path to a cost.
 const MAX_MEMBERS: usize = 16;
 const MAX_MEMBER_BYTES: usize = 64;
