@@ -20,7 +20,7 @@ use tollgate_core::{Adjustment, Outcome, Quota, Timestamp, Verdict};
 use tollgate_policy::{Check, Limit};
 use tollgate_store::{Outcomes, Store};
 
-use super::{Batch, Limiter, ask};
+use super::{Limiter, ask};
 use crate::decision::Decision;
 
 /// Indexes of checks in a decision.
@@ -83,7 +83,7 @@ fn compensation(decision: &Decision<'_>, admitted: bool, taken_at: Timestamp) ->
 /// The next correction to make.
 enum Correction<'d> {
     /// Charges checks that were not charged.
-    Charge(Batch<'d>),
+    Charge(Vec<tollgate_store::Check<'d>>),
     /// Refunds the units that one window was charged.
     Refund(&'d Check<'d>, Adjustment),
 }
@@ -102,7 +102,7 @@ impl Compensation {
 
     /// Builds the batch of checks to charge. A store counts refusals only for checks that refuse, so
     /// checks that count refusals must refuse here.
-    fn charges<'d>(&self, decision: &'d Decision<'_>) -> Batch<'d> {
+    fn charges<'d>(&self, decision: &'d Decision<'_>) -> Vec<tollgate_store::Check<'d>> {
         let chosen = self.charge.iter().filter_map(|&at| decision.checks.get(at));
         chosen
             .map(|check| {

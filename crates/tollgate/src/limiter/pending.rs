@@ -31,7 +31,7 @@ use crate::outage::ChargeStatus;
 pub struct Pending<'l, S> {
     limiter: &'l Limiter<S>,
     decision: Box<Decision<'l>>,
-    waiting: Waiting<'l>,
+    waiting: Box<Waiting<'l>>,
 }
 
 /// A decision that has to wait for its store, without a borrow of its limiter.
@@ -113,7 +113,7 @@ impl<S: Store> Limiter<S> {
         match answer {
             Some((admitted, at)) => {
                 let answer = StoreAnswer { admitted, at };
-                if matched == Matched::Applies
+                if matches!(matched, Matched::Applies)
                     && let Err(missing) = self.try_compensate(decision, admitted, at)
                 {
                     let answer = Some((answer, missing));
@@ -141,7 +141,7 @@ impl<S: Store> Limiter<S> {
         let mut decision = Decision::undecided();
         match self.decide_into(request, matching, &mut decision) {
             Ok(()) => Ok(then(&decision)),
-            Err(waiting) => Err(Pending::new(self, decision, *waiting)),
+            Err(waiting) => Err(Pending::new(self, decision, waiting)),
         }
     }
 
@@ -155,7 +155,7 @@ impl<S: Store> Limiter<S> {
             let mut decision = Decision::undecided();
             match self.decide_into(request.map(|it| it as &dyn Request), matching, &mut decision) {
                 Ok(()) => return decision,
-                Err(waiting) => Pending::new(self, decision, *waiting),
+                Err(waiting) => Pending::new(self, decision, waiting),
             }
         };
         pending.finish(request).await
@@ -223,7 +223,7 @@ impl<S: Store> Limiter<S> {
 
 impl<'l, S> Pending<'l, S> {
     #[cold]
-    fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Waiting<'l>) -> Self {
+    fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
         Self { limiter, decision: Box::new(decision), waiting }
     }
 
@@ -259,7 +259,7 @@ impl<'l, S: Store> Pending<'l, S> {
     /// `request`, the one that was matched.
     pub async fn finish(self, request: Option<&(dyn Request + Sync)>) -> Decision<'l> {
         let Self { limiter, mut decision, waiting } = self;
-        let Waiting { matched, answer, started_at } = waiting;
+        let Waiting { matched, answer, started_at } = *waiting;
         let answer = match answer {
             Some((answer, missing)) => {
                 limiter.compensate(&mut decision, missing).await;
@@ -307,7 +307,7 @@ impl<S: Store> DetachedPending<S> {
         let mut decision = Box::new(Decision::undecided());
         let matched = limiter.policy.attach(checks, &mut decision.checks);
         (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
-        let waiting = Waiting { matched, answer: answer.take(), started_at: *started_at };
+        let waiting = Box::new(Waiting { matched, answer: answer.take(), started_at: *started_at });
         Pending { limiter, decision, waiting }.finish(request).await
     }
 }
