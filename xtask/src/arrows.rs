@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-telemetry", &["tollgate"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
+    ("tollgate-api", &[]),
     ("tollgate-gateway", &["tollgate", "tollgate-http", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate"]),
     ("tollgate-rls", &["tollgate", "tollgate-envoy", "tollgate-http", "tollgate-telemetry"]),
@@ -24,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-import", &["tollgate", "tollgate-envoy"]),
     ("tollgate-sim", &["tollgate", "tollgate-telemetry"]),
     ("tollgate-policy-test", &["tollgate", "tollgate-http"]),
-    ("tollgate-server", &["tollgate", "tollgate-http", "tollgate-sim", "tollgate-telemetry"]),
+    ("tollgate-server", &["tollgate", "tollgate-api", "tollgate-http", "tollgate-sim", "tollgate-telemetry"]),
     (
         "tollgate-daemon",
         &[
@@ -44,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tollgate-cli",
         &[
             "tollgate",
+            "tollgate-api",
             "tollgate-daemon",
             "tollgate-envoy",
             "tollgate-import",
