@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-telemetry", &["tollgate"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
+    ("tollgate-api", &[]),
     ("tollgate-gateway", &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     (
@@ -30,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-policy-test", &["tollgate", "tollgate-document", "tollgate-http"]),
     (
         "tollgate-server",
-        &["tollgate", "tollgate-document", "tollgate-http", "tollgate-sim", "tollgate-telemetry"],
+        &["tollgate", "tollgate-api", "tollgate-document", "tollgate-http", "tollgate-sim", "tollgate-telemetry"],
     ),
     (
         "tollgate-daemon",
@@ -52,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tollgate-cli",
         &[
             "tollgate",
+            "tollgate-api",
             "tollgate-daemon",
             "tollgate-document",
             "tollgate-envoy",

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use tollgate::DecisionId;
+use tollgate_api::Decision;
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::sanitize::printable;
 
@@ -28,7 +29,7 @@ use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 
 pub(crate) use explanation::{is_explanation, words as explained};
 pub(crate) use report::{in_words, rows, tagged};
-pub(crate) use server::{ParsedResponse, Question, Server};
+pub(crate) use server::{ParsedResponse, Question, Server, has_shape};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;
 
@@ -56,9 +57,10 @@ impl Operation {
 pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<ExitCode, Failure> {
     let body = request::body("check", &arguments.request, &arguments.caller)?;
     let server = Server::of(&arguments.api, environment)?;
-    let answer = server.ask(&Question::post("/v1/check", body, is_decision))?;
-    print(&arguments.api, &answer, report::decision)?;
-    Ok(ExitCode::from(u8::from(answer.read["allowed"] != true)))
+    let answer = server.ask(&Question::post("/v1/check", body, has_shape::<Decision>))?;
+    let decision: Decision = server.read(&answer)?;
+    print(&arguments.api, &answer, |_| report::decision(&decision))?;
+    Ok(ExitCode::from(u8::from(!decision.allowed)))
 }
 
 /// `tollgate explain`: exit status 0 if there is an explanation, 1 if a hypothetical request would be
@@ -147,9 +149,11 @@ fn operate(
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let path = format!("/v1/limits/{}/{}", url::segment(limit), operation.word());
-    let question = Question::post(path, body, is_decision).help_if_unknown(help_if_unknown);
-    let answer = Server::of(api, environment)?.ask(&question)?;
-    print(api, &answer, |answer| report::key(operation, limit, answer))?;
+    let question = Question::post(path, body, has_shape::<Decision>).help_if_unknown(help_if_unknown);
+    let server = Server::of(api, environment)?;
+    let answer = server.ask(&question)?;
+    let decision: Decision = server.read(&answer)?;
+    print(api, &answer, |_| report::key(operation, limit, &decision))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -161,11 +165,6 @@ fn with_key(parts: &[String], mut body: Map<String, Value>) -> Value {
         several => drop(body.insert("key".to_owned(), json!(several))),
     }
     body.into()
-}
-
-/// Whether the response has the shape of a decision.
-fn is_decision(read: &Value) -> bool {
-    read["allowed"].is_boolean() && read["limits"].is_array()
 }
 
 fn print(api: &Api, answer: &ParsedResponse, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {

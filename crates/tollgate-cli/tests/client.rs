@@ -57,7 +57,7 @@ fn tollgate(arguments: &[&str], variables: &[(&str, &str)]) -> ProgramOutput {
 
 fn decision(allowed: bool) -> Value {
     let wait = if allowed { Value::Null } else { json!(11_200) };
-    json!({"id": "1", "allowed": allowed, "limit": "demo-search", "retry_after_ms": wait, "degraded": false, "limits": [
+    json!({"id": "1", "allowed": allowed, "limit": "demo-search", "retry_after_ms": wait, "degraded": false, "soft": [], "limits": [
         {"name": "demo-search", "key": "203.0.113.9", "algorithm": "token-bucket", "allowed": allowed, "mode": "enforce",
          "limit": 5, "remaining": if allowed { 4 } else { 0 }, "retry_after_ms": wait, "reset_after_ms": 12_000},
     ]})
@@ -122,8 +122,9 @@ fn a_check_sends_all_arguments() {
 
 #[test]
 fn operations_on_a_key_send_its_parts() {
-    let standing = json!({"allowed": true, "limits": [
-        {"name": "api", "key": "k", "allowed": true, "limit": 5, "remaining": 5, "reset_after_ms": 0}]});
+    let standing = json!({"allowed": true, "degraded": false, "soft": [], "limits": [
+        {"name": "api", "key": "k", "algorithm": "token-bucket", "mode": "enforce", "allowed": true, "limit": 5,
+         "remaining": 5, "reset_after_ms": 0}]});
     for (arguments, path, body, said) in [
         (&["peek", "api", "k"][..], "/v1/limits/api/peek", json!({"key": "k"}), "  api  k  5 of 5 left\n"),
         (

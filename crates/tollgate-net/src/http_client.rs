@@ -181,8 +181,11 @@ impl HttpClient {
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<SendRequest<Full<Bytes>>, HttpClientError> {
-    let (sender, connection) =
-        Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await?;
+    let (sender, connection) = Builder::new()
+        .max_buf_size(MAX_HEAD_BYTES)
+        .title_case_headers(true)
+        .handshake(TokioIo::new(stream))
+        .await?;
     // Ends when the sender is dropped or the peer closes.
     tokio::spawn(async move {
         if let Err(error) = connection.await {
@@ -223,7 +226,7 @@ mod tests {
         let answer = client.send(request).await;
         let head = server.join().unwrap();
         assert!(head.starts_with("GET /v1/x?y HTTP/1.1\r\n"), "{head}");
-        assert!(head.contains("authorization: Bearer secret\r\n"), "{head}");
+        assert!(head.contains("Authorization: Bearer secret\r\n"), "{head}");
         let answer = answer.map_err(|error| error.to_string())?;
         let body = answer.body.map_err(|error| error.to_string())?;
         Ok((answer.status.as_u16(), String::from_utf8(body.to_vec()).unwrap()))

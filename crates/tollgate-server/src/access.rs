@@ -40,6 +40,16 @@ pub enum Role {
     Admin,
 }
 
+impl Role {
+    /// Returns the word for the role in JSON.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 /// The caller of a request, as far as the connection identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {

@@ -15,51 +15,14 @@ use tollgate_telemetry::reason;
 use crate::access::Role;
 use crate::status::tag;
 
-/// The JSON members of a decision.
-#[derive(Serialize)]
-pub(crate) struct DecisionView<'d, L: Serialize> {
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
-    pub(crate) id: Option<DecisionId>,
-    pub(crate) allowed: bool,
-    /// The limiting limit: of a refusal the limit with the longest wait, else the limit with the least
-    /// left.
-    pub(crate) limit: Option<&'d str>,
-    pub(crate) retry_after_ms: Option<u64>,
-    pub(crate) degraded: bool,
-    /// The limits whose soft threshold is reached.
-    pub(crate) soft: Vec<&'d str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<Cow<'static, str>>,
-    pub(crate) limits: L,
-}
+/// A decision that borrows its texts.
+pub(crate) type DecisionView<'d, L> = tollgate_api::Decision<Cow<'d, str>, L>;
 
-/// The JSON members of one window of one limit.
-#[derive(Serialize)]
-pub(crate) struct LimitOutcomeView<'d> {
-    pub(crate) name: &'d str,
-    /// The name of the window, if the limit has several.
-    pub(crate) window: Option<&'d str>,
-    pub(crate) key: String,
-    /// Present if the key is shortened, unless even its hash is hidden.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tag: Option<String>,
-    pub(crate) algorithm: &'static str,
-    pub(crate) allowed: bool,
-    pub(crate) mode: &'static str,
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    pub(crate) retry_after_ms: Option<u64>,
-    pub(crate) reset_after_ms: u64,
-}
+/// The outcome of one window of one limit, which borrows its texts.
+pub(crate) type LimitOutcomeView<'d> = tollgate_api::LimitOutcome<Cow<'d, str>>;
 
 /// An empty list of limits.
 pub(crate) type NoLimits<'d> = [LimitOutcomeView<'d>; 0];
-
-#[allow(clippy::ref_option, reason = "serde hands it over so")]
-fn digits<S: Serializer>(id: &Option<DecisionId>, serializer: S) -> Result<S::Ok, S::Error> {
-    let digits = id.map(DecisionId::digits);
-    digits.as_ref().and_then(|digits| std::str::from_utf8(digits).ok()).serialize(serializer)
-}
 
 pub(crate) const fn mode(mode: Mode) -> &'static str {
     match mode {
@@ -99,13 +62,14 @@ impl ViewContext<'_> {
             Fate::Uncountable => decision.uncountable().next().map(Limit::name),
             _ => None,
         };
+        let digits = id.digits();
         let told = DecisionView {
-            id: Some(id),
+            id: std::str::from_utf8(&digits).ok().map(Cow::Borrowed),
             allowed: decision.is_allowed(),
-            limit: decision.limiting().map(|it| it.limit().name()).or(refusing),
+            limit: decision.limiting().map(|it| it.limit().name()).or(refusing).map(Cow::Borrowed),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
             degraded: decision.is_degraded(),
-            soft: soft_limits(decision).collect(),
+            soft: soft_limits(decision).map(Cow::Borrowed).collect(),
             reason: reason(decision),
             limits: Limits(self, decision),
         };
@@ -130,13 +94,13 @@ impl ViewContext<'_> {
         let shown = self.policy.show_key(limit, key, self.secret);
         let is_shortened = shown.contains('…');
         LimitOutcomeView {
-            name: limit.name(),
-            window: window(limit, rule),
-            tag: is_shortened.then(|| tag(self.policy.key_tag(limit, key, self.secret))),
-            key: shown,
-            algorithm: rule.quota.algorithm(),
+            name: Cow::Borrowed(limit.name()),
+            window: window(limit, rule).map(Cow::Borrowed),
+            tag: is_shortened.then(|| tag(self.policy.key_tag(limit, key, self.secret)).into()),
+            key: Cow::Owned(shown),
+            algorithm: Cow::Borrowed(rule.quota.algorithm()),
             allowed: outcome.remaining > 0,
-            mode: mode(limit.mode()),
+            mode: Cow::Borrowed(mode(limit.mode())),
             limit: outcome.limit,
             remaining: outcome.remaining,
             retry_after_ms: None,

@@ -154,7 +154,7 @@ impl<S: Store> Inner<S> {
                 let mut told = teller.standing(named.limit, rule, &named.key, outcome);
                 told.allowed = outcome.remaining >= wanted;
                 if named.is_hidden {
-                    HIDDEN_KEY.clone_into(&mut told.key);
+                    told.key = Cow::Borrowed(HIDDEN_KEY);
                 }
                 told.tag = told.tag.filter(|_| named.is_tagged);
                 (told, outcome.limit < wanted)
@@ -164,7 +164,7 @@ impl<S: Store> Inner<S> {
         let told = DecisionView {
             id: None,
             allowed: named.limit.mode() != Mode::Enforce || limits.iter().all(|(told, _)| told.allowed),
-            limit: tightest.map(|told| told.name),
+            limit: tightest.map(|told| told.name.clone()),
             retry_after_ms: None,
             degraded: false,
             soft: Vec::new(),
@@ -234,7 +234,7 @@ fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>) -> R
     let told = DecisionView {
         id: None,
         allowed,
-        limit,
+        limit: limit.map(Into::into),
         retry_after_ms: None,
         degraded: false,
         soft: Vec::new(),

@@ -1,9 +1,12 @@
 //! `/v1/mode`, `/v1/limits/{name}/mode`, `/v1/changes`: modes of limits, and the record of their
 //! changes.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tollgate::Store;
+use tollgate_api::{Changes, LimitSwitch, Modes, Switched, SwitchedLimit};
 
 use crate::access::{Caller, Role};
 use crate::api::Inner;
@@ -31,42 +34,6 @@ struct ModeRequest<'b> {
     reason: Option<Text<'b>>,
     #[serde(borrow)]
     by: Option<Text<'b>>,
-}
-
-#[derive(Serialize)]
-struct ModeResponse {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    mode: Option<&'static str>,
-    before: Option<&'static str>,
-    persisted: Option<bool>,
-    warning: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ModesResponse {
-    mode: &'static str,
-    limits: Vec<OverrideView>,
-}
-
-#[derive(Serialize)]
-struct OverrideView {
-    name: String,
-    mode: Option<&'static str>,
-    policy_mode: Option<&'static str>,
-    switch: Switch,
-}
-
-#[derive(Serialize)]
-struct ChangesResponse {
-    changes: Vec<ChangeView>,
-}
-
-#[derive(Serialize)]
-struct ChangeView {
-    what: &'static str,
-    #[serde(flatten)]
-    change: Change,
 }
 
 impl ModeRequest<'_> {
@@ -97,13 +64,13 @@ impl<S: Store> Inner<S> {
     pub(crate) fn modes(&self, asked: &Parts) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
         let modes = self.mode_overrides().modes();
-        let limits = modes.switched().map(|limit| OverrideView {
-            name: limit.name,
-            mode: limit.mode.map(mode),
-            policy_mode: limit.policy_mode.map(mode),
-            switch: limit.switch,
+        let limits = modes.switched().map(|limit| LimitSwitch {
+            name: Cow::Owned(limit.name),
+            mode: limit.mode.map(mode).map(Cow::Borrowed),
+            policy_mode: limit.policy_mode.map(mode).map(Cow::Borrowed),
+            switch: Cow::Borrowed(limit.switch.word()),
         });
-        Ok(json_of(&ModesResponse { mode: mode(modes.everything()), limits: limits.collect() }))
+        Ok(json_of(&Modes { mode: Cow::Borrowed(mode(modes.everything())), limits: limits.collect() }))
     }
 
     /// Switches the mode of a limit or of everything.
@@ -133,13 +100,12 @@ impl<S: Store> Inner<S> {
         });
         let unknown = name.as_deref().unwrap_or_default();
         let switched = switched.await?.map_err(|error| self.not_switched(&error, unknown))?;
-        Ok(json_of(&ModeResponse {
-            name,
-            mode: switched.mode.map(mode),
-            before: switched.before.map(mode),
-            persisted: switched.persisted,
-            warning: switched.warning,
-        }))
+        let [mode, before] = [switched.mode, switched.before].map(|it| it.map(|it| mode(it).to_owned()));
+        let (persisted, warning) = (switched.persisted, switched.warning);
+        Ok(match name {
+            Some(name) => json_of(&SwitchedLimit { name, mode, before, persisted, warning }),
+            None => json_of(&Switched { mode, before, persisted, warning }),
+        })
     }
 
     fn not_switched(&self, error: &SwitchError, name: &str) -> Problem {
@@ -157,10 +123,23 @@ impl<S: Store> Inner<S> {
     /// Returns the recorded changes, the newest first.
     pub(crate) fn changes(&self, asked: &Parts) -> Result<Reply, Problem> {
         Query::none(asked.uri.query())?;
-        let changes = self.mode_overrides().changes().into_iter().map(|change| ChangeView {
-            what: if change.limit.is_some() { "limit" } else { "everything" },
-            change,
-        });
-        Ok(json_of(&ChangesResponse { changes: changes.collect() }))
+        let changes = self.mode_overrides().changes().into_iter().map(view);
+        Ok(json_of(&Changes { changes: changes.collect() }))
+    }
+}
+
+fn view(change: Change) -> tollgate_api::Change {
+    let Change { at, limit, from, to, reason, by, role, peer, certificate } = change;
+    tollgate_api::Change {
+        what: if limit.is_some() { "limit" } else { "everything" }.to_owned(),
+        at,
+        limit,
+        from: from.word().to_owned(),
+        to: to.word().to_owned(),
+        reason,
+        by,
+        role: role.word().to_owned(),
+        peer: peer.map(|it| it.to_string()),
+        certificate,
     }
 }

@@ -1,7 +1,7 @@
 //! The `OpenAPI` 3.1 description of the API.
 //!
-//! It is written by hand beside the handlers; `tests/openapi.rs` sends requests and compares the
-//! responses with it.
+//! Shapes of `tollgate_api` describe themselves. The rest is written by hand beside the handlers;
+//! `tests/openapi.rs` sends requests and compares the responses with it.
 //!
 //! `/json` is not described, because Envoy's protobuf files define its messages.
 
@@ -49,6 +49,7 @@ pub fn openapi() -> Value {
 fn all_schemas() -> Value {
     let mut all = schemas::all();
     if let Some(all) = all.as_object_mut() {
+        all.extend(tollgate_api::schemas());
         all.extend(operator::schemas());
         all.extend(lab::schemas());
     }

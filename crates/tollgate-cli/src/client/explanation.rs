@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use tollgate_document::sanitize::printable;
 
-use super::report::{self, in_words, key_of, name, text};
+use super::report::{self, in_words, named, tagged, text};
 
 /// Whether the response has the shape of an explanation.
 pub(crate) fn is_explanation(read: &Value) -> bool {
@@ -71,8 +71,9 @@ fn facts(answer: &Value) -> Vec<(&'static str, String)> {
 
 /// Renders one limit: its quota, outcome and arithmetic.
 fn one(limit: &Value) -> Vec<String> {
-    let mut head = name(limit);
-    match key_of(limit) {
+    let member = |name: &str| limit[name].as_str().unwrap_or_default();
+    let mut head = named(member("name"), member("window"));
+    match tagged(&printable(member("key")), member("tag")) {
         key if key.is_empty() => {}
         key => {
             let _ = write!(head, " for {key}");

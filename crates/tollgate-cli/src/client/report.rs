@@ -4,60 +4,62 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use tollgate::Span;
+use tollgate_api::{Decision, LimitOutcome};
 use tollgate_document::sanitize::printable;
 
 use super::Operation;
 
 /// Renders the output of `tollgate check`.
-pub(super) fn decision(answer: &Value) -> String {
-    let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut out = headline(answer, limits.is_empty());
-    if answer["degraded"] == true {
+pub(super) fn decision(answer: &Decision) -> String {
+    let mut out = headline(answer);
+    if answer.degraded {
         out.push_str(" (decided without the store)");
     }
     out.push('\n');
-    out.push_str(&rows(limits, |it| [name(it), key_of(it), verdict(it), rest(it)]));
+    out.push_str(&rows(&answer.limits, |it| [name_of(it), key_of(it), verdict(it), rest(it)]));
     out
 }
 
-fn headline(answer: &Value, no_limits: bool) -> String {
-    let (limit, reason) = (answer["limit"].as_str().map(printable), answer["reason"].as_str().map(printable));
-    match (answer["allowed"] == true, limit, reason) {
+fn headline(answer: &Decision) -> String {
+    let (limit, reason) = (answer.limit.as_deref().map(printable), answer.reason.as_deref().map(printable));
+    match (answer.allowed, limit, reason) {
         (true, _, Some(reason)) => format!("allowed: {reason}"),
-        (true, _, None) if no_limits => "allowed: no limit applies".to_owned(),
+        (true, _, None) if answer.limits.is_empty() => "allowed: no limit applies".to_owned(),
         (true, _, None) => "allowed".to_owned(),
         (false, Some(limit), Some(reason)) => format!("refused by {limit}: {reason}"),
-        (false, Some(limit), None) => format!("refused by {limit}: {}", come_back(answer)),
+        (false, Some(limit), None) => format!("refused by {limit}: {}", come_back(answer.retry_after_ms)),
         (false, None, Some(reason)) => format!("refused: {reason}"),
         (false, None, None) => "refused: this caller may not pass".to_owned(),
     }
 }
 
 /// Renders the output of `tollgate peek`, `grant`, `refund` and `reset`.
-pub(super) fn key(operation: Operation, limit: &str, answer: &Value) -> String {
+pub(super) fn key(operation: Operation, limit: &str, answer: &Decision) -> String {
     let done = match operation {
         Operation::Peek => "",
         Operation::Grant => "granted",
         Operation::Refund => "given back",
         Operation::Reset => "begins anew",
     };
-    let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
-    match (limits, answer["reason"].as_str()) {
+    match (answer.limits.as_slice(), answer.reason.as_deref()) {
         // The limit does not count the key, so nothing was changed.
         ([], reason) => {
             format!("{}: {}\n", printable(limit), printable(reason.unwrap_or("no limit applies")))
         }
         ([only], _) if operation != Operation::Peek => format!("{done}: {}\n", left(only)),
         (several, _) => {
-            let standing = rows(several, |it| [name(it), key_of(it), left(it)]);
+            let standing = rows(several, |it| [name_of(it), key_of(it), left(it)]);
             if done.is_empty() { standing } else { format!("{done}\n{standing}") }
         }
     }
 }
 
-/// Returns the key of a limit, with its tag if it is shortened. See [`tagged`].
-pub(super) fn key_of(limit: &Value) -> String {
-    tagged(&text(limit, "key"), limit["tag"].as_str().unwrap_or_default())
+fn key_of(limit: &LimitOutcome) -> String {
+    tagged(&printable(&limit.key), limit.tag.as_deref().unwrap_or_default())
+}
+
+fn name_of(limit: &LimitOutcome) -> String {
+    named(&limit.name, limit.window.as_deref().unwrap_or_default())
 }
 
 /// Returns a key with the first digits of its tag if the key is shortened: `sk_l… #9c1f0b7d`. The tag
@@ -72,9 +74,9 @@ pub(crate) fn tagged(key: &str, tag: &str) -> String {
 /// The number of digits of a tag that are shown.
 const TAG_DIGITS: usize = 8;
 
-/// Returns the name of a limit and its window.
-pub(super) fn name(limit: &Value) -> String {
-    let (name, window) = (text(limit, "name"), text(limit, "window"));
+/// Returns the name of a limit and its window, which may be empty.
+pub(super) fn named(name: &str, window: &str) -> String {
+    let (name, window) = (printable(name), printable(window));
     if window.is_empty() { name } else { format!("{name} {window}") }
 }
 
@@ -98,39 +100,35 @@ pub(crate) fn rows<T, const COLUMNS: usize>(limits: &[T], cells: impl Fn(&T) -> 
     out
 }
 
-fn verdict(limit: &Value) -> String {
-    let shadow = limit["mode"] == "shadow";
-    match (limit["allowed"].as_bool(), shadow) {
-        (Some(false), true) => "would refuse (shadow)",
-        (Some(false), false) => "refuses",
-        (Some(true), true) => "allows (shadow)",
-        (Some(true), false) => "allows",
-        (None, _) => "",
+fn verdict(limit: &LimitOutcome) -> String {
+    match (limit.allowed, limit.mode == "shadow") {
+        (false, true) => "would refuse (shadow)",
+        (false, false) => "refuses",
+        (true, true) => "allows (shadow)",
+        (true, false) => "allows",
     }
     .to_owned()
 }
 
 /// Describes the remaining units, and when the key is full again.
-fn left(limit: &Value) -> String {
-    let number = |field: &str| limit[field].as_u64().unwrap_or_default();
-    let left = format!("{} of {} left", number("remaining"), number("limit"));
-    match number("reset_after_ms") {
+fn left(limit: &LimitOutcome) -> String {
+    let left = format!("{} of {} left", limit.remaining, limit.limit);
+    match limit.reset_after_ms {
         0 => left,
         reset => format!("{left}, all again in {}", in_words(reset)),
     }
 }
 
 /// Like `left`, after a request: a refusal shows when to retry.
-fn rest(limit: &Value) -> String {
-    if limit["allowed"] != false {
+fn rest(limit: &LimitOutcome) -> String {
+    if limit.allowed {
         return left(limit);
     }
-    let number = |field: &str| limit[field].as_u64().unwrap_or_default();
-    format!("{} of {} left, {}", number("remaining"), number("limit"), come_back(limit))
+    format!("{} of {} left, {}", limit.remaining, limit.limit, come_back(limit.retry_after_ms))
 }
 
-fn come_back(it: &Value) -> String {
-    match it["retry_after_ms"].as_u64() {
+fn come_back(retry_after_ms: Option<u64>) -> String {
+    match retry_after_ms {
         Some(wait) => format!("come back in {}", in_words(wait)),
         None => "coming back does not help".to_owned(),
     }
@@ -146,6 +144,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns a decision with these members instead of the usual ones.
+    fn answer(members: &Value) -> Decision {
+        let mut answer = json!({"allowed": true, "limit": null, "retry_after_ms": null, "degraded": false, "soft": [], "limits": []});
+        merge(&mut answer, members);
+        for limit in answer["limits"].as_array_mut().unwrap() {
+            let mut whole = json!({"window": null, "key": "", "algorithm": "token-bucket", "allowed": true, "mode": "enforce",
+                "retry_after_ms": null, "reset_after_ms": 0});
+            merge(&mut whole, limit);
+            *limit = whole;
+        }
+        serde_json::from_value(answer).unwrap()
+    }
+
+    fn merge(into: &mut Value, members: &Value) {
+        into.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    }
+
     #[test]
     fn a_refusal_names_the_limit_and_the_wait() {
         let limits = json!([
@@ -159,7 +174,7 @@ mod tests {
         let refused =
             json!({"allowed": false, "limit": "demo-search", "retry_after_ms": 11_200, "limits": limits});
         assert_eq!(
-            decision(&refused),
+            decision(&answer(&refused)),
             "refused by demo-search: come back in 11.2 s
   api          k\\u{1b}1   allows                 199 of 200 left, all again in 60 ms
   demo-search  127.0.0.1  refuses                0 of 5 left, come back in 11.2 s
@@ -175,42 +190,38 @@ mod tests {
         assert_eq!(tagged("sk-l…", ""), "sk-l…");
         let limits =
             json!([{"name": "api", "key": "sk-l…", "tag": "9c1f0b7d52e86a34", "remaining": 1, "limit": 2}]);
-        let answer = json!({"allowed": true, "limits": limits});
+        let answer = answer(&json!({"limits": limits}));
         assert_eq!(key(Operation::Peek, "api", &answer), "  api  sk-l… #9c1f0b7d  1 of 2 left\n");
         assert!(decision(&answer).contains("sk-l… #9c1f0b7d"));
     }
 
     #[test]
     fn a_response_without_limits_is_explained() {
-        assert_eq!(decision(&json!({"allowed": true, "limits": []})), "allowed: no limit applies\n");
-        assert_eq!(
-            decision(&json!({"allowed": false, "limit": null, "limits": []})),
-            "refused: this caller may not pass\n"
-        );
-        assert_eq!(decision(&json!(null)), "refused: this caller may not pass\n");
+        assert_eq!(decision(&answer(&json!({}))), "allowed: no limit applies\n");
+        assert_eq!(decision(&answer(&json!({"allowed": false}))), "refused: this caller may not pass\n");
     }
 
     #[test]
     fn a_reason_is_printed() {
         let blocked = json!({"allowed": false, "limit": "api", "reason": "blocked: closed", "limits": []});
-        assert_eq!(decision(&blocked), "refused by api: blocked: closed\n");
+        assert_eq!(decision(&answer(&blocked)), "refused by api: blocked: closed\n");
         let listed = json!({"allowed": true, "limit": null, "reason": "allow-listed", "limits": []});
-        assert_eq!(decision(&listed), "allowed: allow-listed\n");
+        assert_eq!(decision(&answer(&listed)), "allowed: allow-listed\n");
     }
 
     #[test]
     fn the_result_of_a_key_operation_is_printed() {
         let limits = json!([{"name": "api", "key": "ann", "allowed": false, "limit": 5, "remaining": 0,
             "retry_after_ms": null, "reset_after_ms": 24_000}]);
-        let answer = json!({"allowed": false, "limits": limits});
-        assert_eq!(key(Operation::Peek, "api", &answer), "  api  ann  0 of 5 left, all again in 24 s\n");
-        assert_eq!(key(Operation::Grant, "api", &answer), "granted: 0 of 5 left, all again in 24 s\n");
-        let unlimited = json!({"allowed": true, "reason": "unlimited", "limits": []});
+        let empty = answer(&json!({"allowed": false, "limits": limits}));
+        assert_eq!(key(Operation::Peek, "api", &empty), "  api  ann  0 of 5 left, all again in 24 s\n");
+        assert_eq!(key(Operation::Grant, "api", &empty), "granted: 0 of 5 left, all again in 24 s\n");
+        let unlimited = answer(&json!({"reason": "unlimited"}));
         for operation in [Operation::Peek, Operation::Grant] {
             assert_eq!(key(operation, "api", &unlimited), "api: unlimited\n");
         }
         let window = |window: &str, left: u64| json!({"name": "w", "window": window, "key": "k", "remaining": left, "limit": 9});
-        let two = json!({"allowed": true, "limits": [window("1s", 2), window("1h", 7)]});
+        let two = answer(&json!({"limits": [window("1s", 2), window("1h", 7)]}));
         assert_eq!(
             key(Operation::Refund, "w", &two),
             "given back\n  w 1s  k  2 of 9 left\n  w 1h  k  7 of 9 left\n"

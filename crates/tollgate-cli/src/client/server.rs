@@ -4,6 +4,7 @@
 //! response, and any other response is an error.
 
 use hyper::Method;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tollgate::Span;
@@ -113,6 +114,16 @@ impl Server {
         self.understood(answer, question)
     }
 
+    /// Converts a response to its type.
+    pub(crate) fn read<T: DeserializeOwned>(&self, answer: &ParsedResponse) -> Result<T, Failure> {
+        T::deserialize(&answer.read).map_err(|error| {
+            Failure::with_help(
+                format_args!("{} answers in a way that is not understood: {error}", self.url),
+                "is it of another version than this command?",
+            )
+        })
+    }
+
     fn understood(&self, answer: Answer, question: &Question) -> Result<ParsedResponse, Failure> {
         let (url, with_token) = (&self.url, self.token.is_some());
         let Answer { status, body } = answer;
@@ -151,6 +162,11 @@ impl Server {
             )),
         }
     }
+}
+
+/// Whether a response has the shape of a type.
+pub(crate) fn has_shape<T: DeserializeOwned>(read: &Value) -> bool {
+    T::deserialize(read).is_ok()
 }
 
 fn detail(problem: &Value) -> String {

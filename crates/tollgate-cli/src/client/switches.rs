@@ -7,22 +7,24 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use tollgate_api::{Changes, LimitSwitch, Modes, Switched};
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::hint;
 use tollgate_document::sanitize::printable;
 
-use super::report::{rows, text};
-use super::server::{ParsedResponse, Question, Server};
+use super::report::rows;
+use super::server::{ParsedResponse, Question, Server, has_shape};
 use super::url::segment;
-use crate::arguments::{Changes, Mode, Switch};
+use crate::arguments::{self, Mode, Switch};
 use crate::output;
 
 /// `tollgate mode`: shows or changes modes.
 pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCode, Failure> {
     let server = Server::of(&arguments.api, environment)?;
     let Some(to) = arguments.to else {
-        let switched = server.ask(&Question::get("/v1/mode", is_switched))?;
-        super::print(&arguments.api, &switched, standing)?;
+        let answer = server.ask(&Question::get("/v1/mode", has_shape::<Modes>))?;
+        let modes = server.read(&answer)?;
+        super::print(&arguments.api, &answer, |_| standing(&modes))?;
         return Ok(ExitCode::SUCCESS);
     };
     if !arguments.all && arguments.limits.is_empty() {
@@ -45,8 +47,9 @@ pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCo
     let by = arguments.by.as_deref().or_else(|| environment.common("USER"));
     let by = by.or_else(|| environment.common("LOGNAME"));
     for step in &steps {
-        let done = server.ask(&step.question(arguments.reason.as_deref(), by))?;
-        super::print(&arguments.api, &done, |done| step.sentence(done))?;
+        let answer = server.ask(&step.question(arguments.reason.as_deref(), by))?;
+        let done = server.read(&answer)?;
+        super::print(&arguments.api, &answer, |_| step.sentence(&done))?;
     }
     if !arguments.api.json {
         output::text(&now.note(to, arguments.all))?;
@@ -55,74 +58,67 @@ pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCo
 }
 
 /// `tollgate changes`: lists past changes, the newest first.
-pub(crate) fn changes(arguments: &Changes, environment: &Environment) -> Result<ExitCode, Failure> {
-    let is_journal = |read: &Value| read["changes"].is_array();
-    let mut answer =
-        Server::of(&arguments.api, environment)?.ask(&Question::get("/v1/changes", is_journal))?;
+pub(crate) fn changes(
+    arguments: &arguments::Changes,
+    environment: &Environment,
+) -> Result<ExitCode, Failure> {
+    let server = Server::of(&arguments.api, environment)?;
+    let mut answer = server.ask(&Question::get("/v1/changes", has_shape::<Changes>))?;
     if let (Some(most), Some(all)) = (arguments.most, answer.read["changes"].as_array_mut()) {
         all.truncate(most);
         let body = answer.read.to_string().into_bytes();
         answer = ParsedResponse { body, read: answer.read };
     }
-    super::print(&arguments.api, &answer, journal)?;
+    let changes = server.read(&answer)?;
+    super::print(&arguments.api, &answer, |_| journal(&changes))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn journal(answer: &Value) -> String {
-    let changes = list(&answer["changes"]);
-    if changes.is_empty() {
+fn journal(answer: &Changes) -> String {
+    if answer.changes.is_empty() {
         return "nothing was switched yet\n".to_owned();
     }
-    rows(changes, |it| {
-        let what = it["limit"].as_str().map_or_else(|| "everything".to_owned(), printable);
+    rows(&answer.changes, |it| {
+        let what = it.limit.as_deref().map_or_else(|| "everything".to_owned(), printable);
         // The name that the operator gave, then the data that the server verified.
-        let said = |word: &str| it[word].as_str().filter(|said| !said.is_empty());
-        let (by, certificate) = (said("by"), said("certificate"));
+        let (by, certificate) = (Some(&*it.by), it.certificate.as_deref());
+        let [by, certificate, peer] =
+            [by, certificate, it.peer.as_deref()].map(|said| said.filter(|said| !said.is_empty()));
         let who = printable(by.or(certificate).unwrap_or("somebody"));
-        let known: Vec<_> =
-            [certificate.filter(|_| by.is_some()), said("peer")].into_iter().flatten().collect();
+        let known: Vec<_> = [certificate.filter(|_| by.is_some()), peer].into_iter().flatten().collect();
         let known = printable(&known.join(", "));
         let place = if known.is_empty() { known } else { format!(" ({known})") };
-        let change = format!("{} -> {}", text(it, "from"), text(it, "to"));
-        [text(it, "at"), what, change, format!("{who}{place}"), text(it, "reason")]
+        let change = format!("{} -> {}", printable(&it.from), printable(&it.to));
+        [printable(&it.at), what, change, format!("{who}{place}"), printable(&it.reason)]
     })
 }
 
 /// Renders the output of `tollgate mode`.
-fn standing(answer: &Value) -> String {
-    let everything = match answer["mode"].as_str() {
-        Some("enforce") => "everything: each limit as it says".to_owned(),
-        Some("shadow") => {
+fn standing(answer: &Modes) -> String {
+    let everything = match answer.mode.as_str() {
+        "enforce" => "everything: each limit as it says".to_owned(),
+        "shadow" => {
             "everything: shadow. All is counted and no limit refuses; a deny list still does".to_owned()
         }
-        Some("off") => "everything: off. No limit counts or refuses; a deny list still does".to_owned(),
-        other => format!("everything: {}", printable(other.unwrap_or("unknown"))),
+        "off" => "everything: off. No limit counts or refuses; a deny list still does".to_owned(),
+        other => format!("everything: {}", printable(other)),
     };
-    let switched = list(&answer["limits"]);
-    if switched.is_empty() {
+    if answer.limits.is_empty() {
         return format!("{everything}\nno limit is switched\n");
     }
-    let rows = rows(switched, |it| {
-        if waits(it) {
-            let switch = format!("(switched to {})", text(it, "switch"));
-            return [text(it, "name"), UNKNOWN_LIMIT_NOTE.to_owned(), switch];
-        }
-        [
-            text(it, "name"),
-            text(it, "mode"),
-            format!("(switched to {}; the policy says {})", text(it, "switch"), text(it, "policy_mode")),
-        ]
+    let rows = rows(&answer.limits, |it| {
+        let (name, switch) = (printable(&it.name), printable(&it.switch));
+        let Some(mode) = &it.mode else {
+            return [name, UNKNOWN_LIMIT_NOTE.to_owned(), format!("(switched to {switch})")];
+        };
+        let policy = printable(it.policy_mode.as_deref().unwrap_or_default());
+        [name, printable(mode), format!("(switched to {switch}; the policy says {policy})")]
     });
     format!("{everything}\n{rows}")
 }
 
 /// The note for an override of a limit that is not in the policy.
 const UNKNOWN_LIMIT_NOTE: &str = "waits: the policy has no such limit";
-
-/// Whether an override is for a limit that is not in the policy.
-fn waits(switched: &Value) -> bool {
-    switched["mode"].is_null()
-}
 
 /// One change of a mode.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,14 +141,13 @@ impl Step {
                 body.insert(name.to_owned(), json!(value));
             }
         }
-        // Both are null for a limit that is not in the policy.
-        let is_done = |read: &Value| {
-            let known = |word: &str| read.get(word).is_some_and(|it| it.is_string() || it.is_null());
-            known("mode") && known("before")
-        };
         let path = match &self.limit {
             Some(name) => format!("/v1/limits/{}/mode", segment(name)),
             None => "/v1/mode".to_owned(),
+        };
+        // Both are null for a limit that is not in the policy, but present.
+        let is_done = |read: &Value| {
+            has_shape::<Switched>(read) && read.get("mode").is_some() && read.get("before").is_some()
         };
         Question::put(path, body.into(), is_done)
     }
@@ -165,10 +160,11 @@ impl Step {
         self.limit.as_deref().map_or_else(|| "everything".to_owned(), printable)
     }
 
-    fn sentence(&self, done: &Value) -> String {
-        let (mode, before) = (text(done, "mode"), text(done, "before"));
+    fn sentence(&self, done: &Switched) -> String {
+        let [mode, before] =
+            [&done.mode, &done.before].map(|it| it.as_deref().map(printable).unwrap_or_default());
         let what = self.what();
-        let change = if waits(done) {
+        let change = if done.mode.is_none() {
             format!("{what}: no longer switched; the policy has no such limit")
         } else if mode != before {
             format!("{what}: {mode} now, was {before}")
@@ -177,12 +173,12 @@ impl Step {
         } else {
             format!("{what}: switched to {}; in force is {mode}, as before", self.to)
         };
-        let kept = match done["persisted"].as_bool() {
+        let kept = match done.persisted {
             Some(true) => "kept through restarts",
             Some(false) => "in force, but it could not be written down: a restart forgets it",
             None => "until the server restarts: it has no state folder (`state:`)",
         };
-        let warning = done["warning"].as_str().map(|it| format!("  warning: {}\n", printable(it)));
+        let warning = done.warning.as_deref().map(|it| format!("  warning: {}\n", printable(it)));
         format!("{change}; {kept}\n{}", warning.unwrap_or_default())
     }
 }
@@ -201,31 +197,30 @@ struct CurrentModes {
     everything: String,
     limits: Vec<Value>,
     /// The overrides, including those of limits that are not in the policy.
-    switched: Vec<Value>,
+    switched: Vec<LimitSwitch>,
 }
 
 impl CurrentModes {
     fn of(server: &Server) -> Result<Self, Failure> {
-        let mut mode = server.ask(&Question::get("/v1/mode", is_switched))?.read;
+        let modes: Modes = server.read(&server.ask(&Question::get("/v1/mode", has_shape::<Modes>))?)?;
         let are_limits = |read: &Value| {
             read["limits"].as_array().is_some_and(|all| all.iter().all(|it| it["name"].is_string()))
         };
         let mut limits = server.ask(&Question::get("/v1/limits", are_limits))?.read;
         let limits = limits["limits"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let switched = mode["limits"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        Ok(Self { everything: text(&mode, "mode"), limits, switched })
+        Ok(Self { everything: printable(&modes.mode), limits, switched: modes.limits })
     }
 
     /// Returns the changes for the named limits; fails if any name is unknown.
     fn some(&self, to: Switch, names: &[String]) -> Result<Vec<Step>, Failure> {
         let known = || {
-            let names: Vec<_> =
-                self.limits.iter().chain(&self.switched).filter_map(|it| it["name"].as_str()).collect();
+            let limits = self.limits.iter().filter_map(|it| it["name"].as_str());
+            let names: Vec<_> = limits.chain(self.switched.iter().map(|it| it.name.as_str())).collect();
             let repeated = |at: usize| names[..at].contains(&names[at]);
             (0..names.len()).filter(|at| !repeated(*at)).map(|at| names[at]).collect::<Vec<_>>()
         };
         let step = |name: &String| {
-            if self.waiting().any(|it| it["name"] == **name) {
+            if self.waiting().any(|it| it.name == *name) {
                 let shown = printable(name);
                 return match to {
                     Switch::Policy => Ok(self.forget(name)),
@@ -267,13 +262,13 @@ impl CurrentModes {
 
     /// Returns the override of a limit.
     fn switch(&self, name: &str) -> String {
-        let found = self.switched.iter().find(|it| it["name"] == *name);
-        found.and_then(|it| it["switch"].as_str()).unwrap_or(Switch::Policy.word()).to_owned()
+        let found = self.switched.iter().find(|it| it.name == name);
+        found.map_or(Switch::Policy.word(), |it| it.switch.as_str()).to_owned()
     }
 
     /// Returns the overrides of limits that are not in the policy.
-    fn waiting(&self) -> impl Iterator<Item = &Value> {
-        self.switched.iter().filter(|it| waits(it))
+    fn waiting(&self) -> impl Iterator<Item = &LimitSwitch> {
+        self.switched.iter().filter(|it| it.mode.is_none())
     }
 
     /// Returns the changes for everything. For `policy`, removes every override.
@@ -293,7 +288,7 @@ impl CurrentModes {
         let everything = "enforce".to_owned();
         let free = Self { everything, limits: Vec::new(), switched: self.switched.clone() };
         let switched = self.switched().filter_map(|it| Some(free.step(it, it["name"].as_str()?, to)));
-        let waiting = self.waiting().filter_map(|it| Some(self.forget(it["name"].as_str()?)));
+        let waiting = self.waiting().map(|it| self.forget(&it.name));
         first.into_iter().chain(switched).chain(waiting).collect()
     }
 
@@ -332,17 +327,19 @@ fn agreed(steps: &[Step]) -> bool {
     read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-fn is_switched(read: &Value) -> bool {
-    read["mode"].is_string() && read["limits"].is_array()
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[][..], Vec::as_slice)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn switch(name: &str, modes: Option<(&str, &str)>, switch: &str) -> LimitSwitch {
+        let (mode, policy_mode) = modes.map(|(mode, policy)| (mode.to_owned(), policy.to_owned())).unzip();
+        LimitSwitch { name: name.to_owned(), mode, policy_mode, switch: switch.to_owned() }
+    }
+
+    fn done(mode: Option<&str>) -> Switched {
+        let mode = mode.map(str::to_owned);
+        Switched { before: mode.clone(), mode, persisted: Some(true), warning: None }
+    }
 
     fn now(everything: &str) -> CurrentModes {
         let limit = |name: &str, mode: &str, policy: &str, switched: bool| json!({"name": name, "mode": mode, "policy_mode": policy, "switched": switched});
@@ -354,9 +351,9 @@ mod tests {
                 limit("login", "off", "enforce", true),
             ],
             switched: vec![
-                json!({"name": "trial", "mode": "enforce", "policy_mode": "shadow", "switch": "enforce"}),
-                json!({"name": "login", "mode": "off", "policy_mode": "enforce", "switch": "off"}),
-                json!({"name": "gone", "mode": null, "policy_mode": null, "switch": "off"}),
+                switch("trial", Some(("enforce", "shadow")), "enforce"),
+                switch("login", Some(("off", "enforce")), "off"),
+                switch("gone", None, "off"),
             ],
         }
     }
@@ -393,8 +390,7 @@ mod tests {
         let gone = ["gone".to_owned()];
         let steps = now("enforce").some(Switch::Policy, &gone).unwrap();
         assert_eq!(answered(&steps), ["gone policy fine"]);
-        let done = json!({"name": "gone", "mode": null, "before": null, "persisted": true, "warning": null});
-        let said = steps[0].sentence(&done);
+        let said = steps[0].sentence(&done(None));
         assert_eq!(said, "gone: no longer switched; the policy has no such limit; kept through restarts\n");
         let failure = now("enforce").some(Switch::Off, &gone).unwrap_err().to_string();
         assert!(failure.contains("has no limit `gone`; nothing was changed"), "{failure}");
@@ -403,9 +399,8 @@ mod tests {
 
     #[test]
     fn the_mode_list_shows_dormant_overrides_and_mentions_deny_lists() {
-        let limits = json!([{"name": "gone", "mode": null, "policy_mode": null, "switch": "off"}]);
         assert_eq!(
-            standing(&json!({"mode": "off", "limits": limits})),
+            standing(&Modes { mode: "off".to_owned(), limits: vec![switch("gone", None, "off")] }),
             "everything: off. No limit counts or refuses; a deny list still does\n  \
              gone  waits: the policy has no such limit  (switched to off)\n"
         );
@@ -413,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_change_hidden_by_everything_is_reported() {
-        let done = json!({"mode": "off", "before": "off", "persisted": true});
+        let done = done(Some("off"));
         let said = |to, name: &str| now("off").some(to, &[name.to_owned()]).unwrap()[0].sentence(&done);
         assert!(
             said(Switch::Shadow, "search")

@@ -62,11 +62,6 @@ impl Poll {
     }
 
     fn read<T: DeserializeOwned>(&self, question: &Question) -> Result<T, Failure> {
-        serde_json::from_value(self.0.ask(question)?.read).map_err(|error| {
-            Failure::with_help(
-                format_args!("{} answers in a way that is not understood: {error}", self.0.url()),
-                "is it of another version than this command?",
-            )
-        })
+        self.0.read(&self.0.ask(question)?)
     }
 }

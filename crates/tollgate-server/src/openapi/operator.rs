@@ -6,7 +6,7 @@ use super::schemas::{algorithm, count, mode, object, schema, time, wait, words};
 use super::{json_of, operation, reference};
 use crate::decisions::MAX_DECISIONS;
 use crate::json::MAX_UNITS;
-use crate::mode_overrides::{MAX_CHANGES, MAX_NAME_CHARS, MAX_REASON_CHARS};
+use crate::mode_overrides::{MAX_NAME_CHARS, MAX_REASON_CHARS};
 use crate::stats::{MAX_SERIES_LIMITS, MAX_TOP};
 
 /// Describes the paths.
@@ -195,44 +195,9 @@ fn switches() -> Map<String, Value> {
         asked["examples"] = json!([{"mode": "shadow", "reason": "launch day", "by": "ann"}]);
         asked
     };
-    let of_limit = || json!({"anyOf": [mode(), {"type": "null"}], "description": "Null for a limit that the policy does not have."});
-    let switched = |told: Value| {
-        json!({
-            "mode": told.clone(), "before": told,
-            "persisted": {"type": ["boolean", "null"], "description": "Whether it survives a restart; null without a state directory."},
-            "warning": perhaps(text("A warning for the operator.")),
-        })
-    };
-    let mut of_one = switched(of_limit());
-    of_one["name"] = text("The limit.");
-    let switch = json!({"enum": ["enforce", "shadow", "off", "policy"]});
     named([
         ("SwitchRequest", asked(json!(["enforce", "shadow", "off"]))),
         ("SwitchLimitRequest", asked(json!(["enforce", "shadow", "off", "policy"]))),
-        ("Switched", whole(switched(mode()))),
-        ("SwitchedLimit", whole(of_one)),
-        ("Modes", whole(json!({"mode": mode(), "limits": list("LimitSwitch")}))),
-        (
-            "LimitSwitch",
-            whole(json!({
-                "name": text("The limit."), "mode": of_limit(), "policy_mode": of_limit(), "switch": switch,
-            })),
-        ),
-        (
-            "Changes",
-            whole(json!({
-                "changes": {"type": "array", "maxItems": MAX_CHANGES, "items": schema("Change")},
-            })),
-        ),
-        (
-            "Change",
-            whole(json!({
-                "at": time(), "what": {"enum": ["everything", "limit"]}, "limit": perhaps(text("Which.")),
-                "from": switch, "to": switch, "reason": text("The reason that the operator gave."), "by": text("The name that the operator gave."),
-                "role": {"enum": ["admin", "reader"]}, "peer": perhaps(text("Their address.")),
-                "certificate": perhaps(text("The subject of the client certificate.")),
-            })),
-        ),
     ])
 }
 
@@ -305,7 +270,7 @@ fn key_shown() -> Value {
     text("As the policy's `privacy` shows it.")
 }
 
-pub(super) fn tag() -> Value {
+fn tag() -> Value {
     json!({"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "A keyed hash of the hidden part of the key: the same for one caller under every limit."})
 }
 

@@ -16,11 +16,9 @@ pub(super) fn all() -> Value {
         "ResetRequest": object(&[], json!({"key": key(), "plan": text("The plan of the key.")})),
         "SettleRequest": object(&["id", "cost"], json!({"id": id(), "cost": cost()})),
         "ReleaseRequest": object(&["id"], json!({"id": id()})),
-        "Decision": decision(),
         "BatchDecision": object(&["decisions"], json!({
             "decisions": {"type": "array", "maxItems": MAX_BATCH_REQUESTS, "items": schema("Decision")},
         })),
-        "LimitOutcome": limit_outcome(),
         "Settled": object(&["id", "cost"], json!({"id": id(), "cost": cost()})),
         "Released": object(&["id", "slots"], json!({
             "id": id(), "slots": {"type": "integer", "minimum": 0, "description": "The number of released slots."},
@@ -139,54 +137,8 @@ pub(super) fn wait() -> Value {
     json!({"type": ["integer", "null"], "minimum": 0, "description": "In milliseconds, rounded up; null if waiting is not needed or does not help."})
 }
 
-fn decision() -> Value {
-    object(
-        &["allowed", "limit", "retry_after_ms", "degraded", "soft", "limits"],
-        json!({
-            "id": {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "The id, to settle or release the decision. Absent if nothing was decided."},
-            "allowed": {"type": "boolean"},
-            "limit": {"type": ["string", "null"], "description": "The limiting limit: of a refusal the limit with the longest wait, else the limit with the least left."},
-            "retry_after_ms": wait(),
-            "degraded": {"type": "boolean", "description": "The store did not answer, and the outage rules decided."},
-            "soft": {"type": "array", "items": {"type": "string"}, "description": "The limits whose `soft` threshold is reached."},
-            "reason": {"type": "string", "description": "The reason, if the numbers do not explain the decision: allow-listed, deny-listed, blocked, never, degraded."},
-            "limits": {"type": "array", "items": schema("LimitOutcome")},
-        }),
-    )
-}
-
 pub(super) fn count() -> Value {
     json!({"type": "integer", "minimum": 0})
-}
-
-fn limit_outcome() -> Value {
-    object(
-        &[
-            "name",
-            "window",
-            "key",
-            "algorithm",
-            "allowed",
-            "mode",
-            "limit",
-            "remaining",
-            "retry_after_ms",
-            "reset_after_ms",
-        ],
-        json!({
-            "name": {"type": "string", "description": "The limit's name, as in the policy and in paths."},
-            "window": {"type": ["string", "null"], "description": "The name of the window, such as `1s`; null if the limit has only one."},
-            "key": {"type": "string", "description": "As the policy's `privacy` shows it; API keys and cookies are never shown in full."},
-            "tag": super::operator::tag(),
-            "algorithm": algorithm(),
-            "allowed": {"type": "boolean"},
-            "mode": mode(),
-            "limit": count(),
-            "remaining": count(),
-            "retry_after_ms": wait(),
-            "reset_after_ms": {"type": "integer", "minimum": 0, "description": "The time until the key has its full allowance."},
-        }),
-    )
 }
 
 pub(super) fn algorithm() -> Value {

@@ -162,4 +162,6 @@ fn responses_for_operators_have_the_described_members() {
     let changes = subject.get("/v1/changes").json();
     check_members(&description, "Changes", &changes);
     check_members(&description, "Change", &changes["changes"][0]);
+    let bound = &description["components"]["schemas"]["Changes"]["properties"]["changes"]["maxItems"];
+    assert_eq!(bound, tollgate_server::MAX_CHANGES);
 }
