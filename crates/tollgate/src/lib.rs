@@ -14,6 +14,8 @@
 //! The tower layer and the HTTP headers are in `tollgate-http`; wire protocols are in the crates of
 //! the servers.
 
+#![warn(missing_debug_implementations)]
+
 mod decision;
 mod gate;
 mod id;

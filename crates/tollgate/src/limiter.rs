@@ -16,6 +16,7 @@ mod reconcile;
 mod settle;
 mod try_settle;
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -381,6 +382,16 @@ impl<S: Store> Limiter<S> {
             }
             Err(error) => Err(attempt.failed(&error)),
         }
+    }
+}
+
+impl<S> fmt::Debug for Limiter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.policy.limits().len();
+        f.debug_struct("Limiter")
+            .field("limits", &limits)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
