@@ -119,15 +119,14 @@ impl<S: Store> Gateway<S> {
         let worker = Arc::new(self.worker());
         // Closed when the last slot has been released.
         let (giving_back, mut given_back) = mpsc::channel::<Infallible>(1);
-        let layer = LimitLayer::new(self.limiter.clone())
-            .with_spawn(move |work| {
-                let giving_back = giving_back.clone();
-                drop(tokio::spawn(async move {
-                    work.await;
-                    drop(giving_back);
-                }));
-            })
-            .with_tarpit(self.tarpit_until(&drain));
+        let spawn = move |work| {
+            let giving_back = giving_back.clone();
+            drop(tokio::spawn(async move {
+                work.await;
+                drop(giving_back);
+            }));
+        };
+        let layer = LimitLayer::spawning(self.limiter.clone(), spawn).with_tarpit(self.tarpit_until(&drain));
         let override_headers = Arc::new(self.settings.override_headers.clone());
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();

@@ -3,12 +3,12 @@
 //! A request ends when its response has been sent or when the caller stops waiting. The deferred
 //! work therefore travels with the response body and runs once, when it is dropped. `Drop` cannot
 //! wait: a store in this process finishes immediately, and the unfinished work of a remote store
-//! goes to the hook of [`LimitLayer::with_spawn`](crate::LimitLayer::with_spawn). Without a hook,
-//! the slot ends with its lease and the charge stays at the reserved amount.
+//! goes to the hook of [`LimitLayer::spawning`](crate::LimitLayer::spawning).
 //!
 //! Not here: acquiring slots and reserves (`tollgate`), measuring costs (`meter`), slots that
 //! outlive their caller (`slot_guard`).
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -133,6 +133,12 @@ pub struct Detached(Arc<Mutex<Vec<Owing>>>);
 impl Detached {
     pub(crate) fn keep(&self, deferred: Owing) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+    }
+}
+
+impl fmt::Debug for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Detached").finish_non_exhaustive()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Not here: the processing of a request (`service`).
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -57,6 +58,24 @@ use crate::tarpit::Tarpit;
 /// `ttl` has passed, whichever comes first. A response that takes longer continues but is no longer
 /// counted: choose a `ttl` longer than the longest response. A service whose work continues after
 /// the caller disconnects holds the slots with a [`SlotGuard`](crate::SlotGuard).
+///
+/// A layer on a store that waits has to be able to spawn, so that no settlement is lost:
+///
+/// ```compile_fail,E0277
+/// # use tollgate::{Adjustment, Limiter, Outcome, Policy, Rule, Store, StoreError};
+/// # use tollgate::store::{Answer, Check};
+/// # use tollgate_http::LimitLayer;
+/// # struct Remote;
+/// # impl Store for Remote {
+/// #     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> { unimplemented!() }
+/// #     async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+/// #         unimplemented!()
+/// #     }
+/// # }
+/// fn layer(limiter: Limiter<Remote>) -> impl Sized {
+///     LimitLayer::new(limiter)              // `LimitLayer::spawning(limiter, |work| …)` compiles
+/// }
+/// ```
 pub struct LimitLayer<S = MemoryStore> {
     wiring: Arc<Wiring<S>>,
 }
@@ -78,16 +97,38 @@ pub(crate) struct Wiring<S> {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+impl<C> LimitLayer<MemoryStore<C>> {
+    /// Creates a layer for a limiter in this process. Keep a clone of the [`SharedLimiter`] to
+    /// replace its policy at runtime.
+    ///
+    /// A limiter on another store, such as Redis, needs a way to spawn: see
+    /// [`spawning`](LimitLayer::spawning).
+    pub fn new(limiter: impl Into<SharedLimiter<MemoryStore<C>>>) -> Self {
+        Self::wiring(limiter.into(), None)
+    }
+}
+
 impl<S> LimitLayer<S> {
-    /// Creates a layer for a limiter. Keep a clone of the [`SharedLimiter`] to replace its policy
-    /// at runtime.
-    pub fn new(limiter: impl Into<SharedLimiter<S>>) -> Self {
+    /// Creates a layer for a limiter on any store, with the function that runs deferred work in the
+    /// background, such as `|work| { tokio::spawn(work); }`.
+    ///
+    /// Slots are released and costs are settled when a response ends. A store that waits cannot do
+    /// so while the response is dropped, and without this function the slots would be held until
+    /// their `ttl`, and costs would stay at the reserve.
+    pub fn spawning(
+        limiter: impl Into<SharedLimiter<S>>,
+        spawn: impl Fn(Background) + Send + Sync + 'static,
+    ) -> Self {
+        Self::wiring(limiter.into(), Some(Arc::new(spawn)))
+    }
+
+    fn wiring(limiter: SharedLimiter<S>, spawn: Option<Spawn>) -> Self {
         let wiring = Wiring {
-            limiter: limiter.into(),
+            limiter,
             find_peer: Arc::new(Peer::of),
             word: None,
             rng: Arc::new(|| fastrand::u32(..)),
-            spawn: None,
+            spawn,
             tarpit: None,
             clock: Arc::new(SystemClock::new()),
         };
@@ -118,14 +159,6 @@ impl<S> LimitLayer<S> {
     #[must_use]
     pub fn with_rng(self, rng: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
         self.wired(|wiring| wiring.rng = Arc::new(rng))
-    }
-
-    /// Sets the hook that runs deferred work of a remote store, such as `|work| {
-    /// tokio::spawn(work); }`. The work releases slots and settles costs. A store in memory does
-    /// not need the hook.
-    #[must_use]
-    pub fn with_spawn(self, spawn: impl Fn(Background) + Send + Sync + 'static) -> Self {
-        self.wired(|wiring| wiring.spawn = Some(Arc::new(spawn)))
     }
 
     /// Sets the tarpit that delays requests over a soft threshold with `tarpit`. Without it such
@@ -160,6 +193,12 @@ impl<S, Inner> Layer<Inner> for LimitLayer<S> {
 impl<S> Clone for LimitLayer<S> {
     fn clone(&self) -> Self {
         Self { wiring: Arc::clone(&self.wiring) }
+    }
+}
+
+impl<S> fmt::Debug for LimitLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitLayer").finish_non_exhaustive()
     }
 }
 

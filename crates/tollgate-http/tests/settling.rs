@@ -368,7 +368,7 @@ async fn a_remote_store_settles_in_the_background() {
     let limiter: SharedLimiter<Remote> = Limiter::with_store(Policy::parse(policy).unwrap(), store).into();
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
-    let layer = LimitLayer::new(limiter.clone()).with_spawn(move |work| later.lock().unwrap().push(work));
+    let layer = LimitLayer::spawning(limiter.clone(), move |work| later.lock().unwrap().push(work));
     let service = layer.layer(service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(answer(&[("x-used", "250")], [data("hello")]))
     }));

@@ -111,8 +111,8 @@ impl Store for Remote {
 async fn unfinished_work_of_a_remote_store_goes_to_the_spawn_hook() {
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
-    let layer = LimitLayer::new(shared(Remote(memory())))
-        .with_spawn(move |work| later.lock().expect("the lock is not poisoned").push(work));
+    let spawn = move |work| later.lock().expect("the lock is not poisoned").push(work);
+    let layer = LimitLayer::spawning(shared(Remote(memory())), spawn);
     let service = layer.layer(service_fn(hello));
     drop(service.clone().oneshot(request()).await.unwrap());
     assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);

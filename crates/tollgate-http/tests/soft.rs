@@ -27,7 +27,9 @@ fn memory() -> MemoryStore<ManualClock> {
 
 fn limited<S: Store>(policy: &str, store: S) -> LimitLayer<S> {
     let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}"));
-    LimitLayer::new(SharedLimiter::from(Limiter::with_store(policy, store)))
+    LimitLayer::spawning(SharedLimiter::from(Limiter::with_store(policy, store)), |work| {
+        drop(tokio::spawn(work))
+    })
 }
 
 /// Echoes the lines of the header, then the names of the extension.

@@ -29,7 +29,7 @@ pub(crate) fn parse(policy: &str) -> Policy {
 
 /// Creates a layer that reads peer addresses from axum.
 pub(crate) fn layer<S>(limiter: impl Into<SharedLimiter<S>>) -> LimitLayer<S> {
-    LimitLayer::new(limiter)
+    LimitLayer::spawning(limiter, |work| drop(tokio::spawn(work)))
         .with_peer(|parts| parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip()))
 }
 
