@@ -1,9 +1,6 @@
-//! The arithmetic of Tollgate's rate limits, without I/O.
+#![doc = include_str!("../README.md")]
 //!
-//! A [`Quota`] is the configuration of one limit. Its [`step`](Quota::step) takes the state of one
-//! key, the requested amount and the time; it updates the state and returns the [`Outcome`]. There
-//! is no I/O, no clock, no randomness and no floating point: the same arguments give the same
-//! outcome in memory, in Redis and in a replay of an access log.
+//! # Overview
 //!
 //! - [`algorithm`]: one module per algorithm, and the rules that all of them keep.
 //! - [`Outcome`]: the answer of one limit about one key.
@@ -18,6 +15,7 @@
 //! Keys and policies are in `tollgate_policy`, atomicity in `tollgate_store`, and decisions over
 //! several limits in `tollgate`.
 #![deny(clippy::float_arithmetic)]
+#![warn(missing_debug_implementations)]
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

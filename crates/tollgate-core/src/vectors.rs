@@ -30,7 +30,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
 }
 
 /// One file: the cases of one algorithm.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     about: String,
@@ -39,7 +39,7 @@ pub struct File {
 }
 
 /// One case: a quota and a sequence of steps on one key.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// The behavior that the case shows.
@@ -51,7 +51,7 @@ pub struct Case {
 }
 
 /// The numbers of a quota.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(tag = "algorithm", rename_all = "kebab-case")]
 #[allow(missing_docs)] // as vectors/README.md names them
 pub enum Quota {
@@ -85,7 +85,7 @@ pub enum Quota {
 }
 
 /// The boundaries of a fixed window.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(tag = "window", rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Window {
@@ -95,7 +95,7 @@ pub enum Window {
 }
 
 /// The unit of a calendar window.
-#[derive(Clone, Copy, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Unit {
@@ -106,7 +106,7 @@ pub enum Unit {
 }
 
 /// One step of a case.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Step {
     /// The time in microseconds since 1970.
     pub at_us: u64,

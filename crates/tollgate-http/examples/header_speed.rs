@@ -29,7 +29,7 @@ fn main() -> Result<(), tollgate::PolicyError> {
     let settings = limiter.policy().headers();
     let admitted = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]).user("ann"));
     let narrow = Call::new("GET", "/narrow").ip([203, 0, 113, 9]);
-    limiter.check(&narrow);
+    drop(limiter.check(&narrow));
     let refused = limiter.check(&narrow);
     let retry_after = RetryAfter::of(&refused, 0, 0);
     let request = HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static("*/*"))]);

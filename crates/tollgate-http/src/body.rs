@@ -4,6 +4,7 @@
 //! each frame as it passes, and the deferred work (releasing slots, settling costs) runs after the
 //! last frame.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -38,6 +39,15 @@ impl<B> LimitBody<B> {
 
     pub(crate) fn refused(body: Bytes) -> Self {
         Self { origin: Origin::Refused { body: Some(body).filter(|body| !body.is_empty()) } }
+    }
+}
+
+impl<B: fmt::Debug> fmt::Debug for LimitBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Admitted { body, .. } => f.debug_tuple("LimitBody").field(body).finish(),
+            Origin::Refused { body } => f.debug_tuple("LimitBody").field(body).finish(),
+        }
     }
 }
 

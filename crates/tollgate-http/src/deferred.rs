@@ -8,6 +8,7 @@
 //! Not here: acquiring slots and reserves (`tollgate`), measuring costs (`meter`), slots that
 //! outlive their caller (`slot_guard`).
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,6 +138,12 @@ pub struct Detached(Arc<Mutex<Vec<Owing>>>);
 impl Detached {
     pub(crate) fn keep(&self, deferred: Owing) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+    }
+}
+
+impl fmt::Debug for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Detached").finish_non_exhaustive()
     }
 }
 

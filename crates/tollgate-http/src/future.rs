@@ -1,5 +1,6 @@
 //! The response future of a limited service.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -98,6 +99,12 @@ pin_project! {
         Refused { refusal: Option<Response<Bytes>> },
         // The store has not answered yet, or the request is delayed.
         Waiting { all: PendingDecision<R, E> },
+    }
+}
+
+impl<F, R, E> fmt::Debug for LimitFuture<F, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitFuture").finish_non_exhaustive()
     }
 }
 

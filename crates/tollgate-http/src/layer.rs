@@ -2,6 +2,7 @@
 //!
 //! Not here: the processing of a request (`service`).
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -56,6 +57,24 @@ use crate::tarpit::Tarpit;
 /// `ttl` has passed, whichever comes first. A response that takes longer continues but is no longer
 /// counted: choose a `ttl` longer than the longest response. A service whose work continues after
 /// the caller disconnects holds the slots with a [`SlotGuard`](crate::SlotGuard).
+///
+/// A layer on a store that waits has to be able to spawn, so that no settlement is lost:
+///
+/// ```compile_fail,E0277
+/// # use tollgate::{Adjustment, Limiter, Outcome, Policy, Rule, Store, StoreError};
+/// # use tollgate::store::{Answer, Check};
+/// # use tollgate_http::LimitLayer;
+/// # struct Remote;
+/// # impl Store for Remote {
+/// #     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> { unimplemented!() }
+/// #     async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+/// #         unimplemented!()
+/// #     }
+/// # }
+/// fn layer(limiter: Limiter<Remote>) -> impl Sized {
+///     LimitLayer::new(limiter)              // `LimitLayer::spawning(limiter, |work| …)` compiles
+/// }
+/// ```
 pub struct LimitLayer<S = MemoryStore> {
     wiring: Arc<Wiring<S>>,
 }
@@ -96,8 +115,8 @@ impl<C: Clock> LimitLayer<MemoryStore<C>> {
 impl<S> LimitLayer<S> {
     /// Creates a layer for a limiter on any store, with a hook that runs a future in the background.
     ///
-    /// Requests end without waiting, but a store in another process has to be awaited to release
-    /// their slots and to settle their costs. The hook runs that work:
+    /// Slots are released and costs are settled when a response ends without a wait. A
+    /// store in another process has to be awaited, so the hook runs that work:
     ///
     /// ```
     /// # use tollgate_http::LimitLayer;
@@ -183,6 +202,12 @@ impl<S, Inner> Layer<Inner> for LimitLayer<S> {
 impl<S> Clone for LimitLayer<S> {
     fn clone(&self) -> Self {
         Self { wiring: Arc::clone(&self.wiring) }
+    }
+}
+
+impl<S> fmt::Debug for LimitLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitLayer").finish_non_exhaustive()
     }
 }
 

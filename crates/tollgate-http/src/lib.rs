@@ -15,6 +15,8 @@
 //!
 //! Not here: sockets. This crate does no I/O.
 
+#![warn(missing_debug_implementations)]
+
 mod body;
 mod client_address;
 mod deferred;

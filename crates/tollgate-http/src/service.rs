@@ -16,6 +16,7 @@
 //! called, because a decision is too large to keep with the request. A future is boxed only if the
 //! store has to be awaited or the request is delayed.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -57,6 +58,12 @@ impl<Inner, S> Limit<Inner, S> {
 impl<Inner: Clone, S> Clone for Limit<Inner, S> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), wiring: Arc::clone(&self.wiring) }
+    }
+}
+
+impl<Inner: fmt::Debug, S> fmt::Debug for Limit<Inner, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limit").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 

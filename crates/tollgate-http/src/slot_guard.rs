@@ -10,6 +10,7 @@
 //! costs settled when the last clone is dropped. The layer cannot detect whether work continues: if
 //! the service does not keep the guard, the slots are released when its future is dropped.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -106,5 +107,11 @@ impl SlotGuard {
         if let Some(outer) = &self.0.outer {
             outer.observe_frame(frame);
         }
+    }
+}
+
+impl fmt::Debug for SlotGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotGuard").field("time_left", &self.time_left()).finish_non_exhaustive()
     }
 }

@@ -11,13 +11,11 @@
 //! Not here: a timer. This crate has no runtime; the caller provides the sleep function.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Sleep = Arc<dyn Fn(Duration) -> SleepFuture + Send + Sync>;
+use tollgate::{SleepFuture, Sleeper};
 
 /// Delays requests for the time that the `soft` of their limits asks for, up to a number at a time.
 ///
@@ -39,7 +37,7 @@ type Sleep = Arc<dyn Fn(Duration) -> SleepFuture + Send + Sync>;
 #[derive(Clone)]
 pub struct Tarpit {
     places: Arc<TarpitSlots>,
-    sleep: Sleep,
+    sleeper: Sleeper,
 }
 
 /// Counters. They publish no other data, so relaxed ordering is sufficient.
@@ -64,7 +62,7 @@ impl Tarpit {
             held: AtomicU64::new(0),
             passed: AtomicU64::new(0),
         };
-        Self { places: Arc::new(places), sleep: boxed(sleep) }
+        Self { places: Arc::new(places), sleeper: Sleeper::new(sleep) }
     }
 
     /// Returns a tarpit that shares the places but sleeps differently, for example a sleep that can
@@ -74,7 +72,7 @@ impl Tarpit {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self { places: Arc::clone(&self.places), sleep: boxed(sleep) }
+        Self { places: Arc::clone(&self.places), sleeper: Sleeper::new(sleep) }
     }
 
     /// The maximum number of requests that are delayed at a time.
@@ -110,15 +108,8 @@ impl Tarpit {
         }
         places.held.fetch_add(1, Ordering::Relaxed);
         let place = TarpitSlot(Arc::clone(places));
-        Some(TarpitWait { sleeping: (self.sleep)(time), place })
+        Some(TarpitWait { sleeping: self.sleeper.sleep(time), place })
     }
-}
-
-fn boxed<F>(sleep: impl Fn(Duration) -> F + Send + Sync + 'static) -> Sleep
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    Arc::new(move |time| Box::pin(sleep(time)))
 }
 
 impl std::fmt::Debug for Tarpit {

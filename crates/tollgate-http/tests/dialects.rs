@@ -77,7 +77,7 @@ fn discord_refusals_are_global_if_the_limit_covers_every_request() {
     for (by, scope) in [("ip", "global"), ("global", "shared")] {
         let limiter =
             limiter(&format!("headers: {{dialects: discord}}\nlimits: [{{by: {by}, bucket: 1/minute}}]"));
-        limiter.check(&caller());
+        drop(limiter.check(&caller()));
         let response = refusal(&limiter, &caller(), &[]);
         assert_eq!(json_of(&response)["global"], true);
         assert_eq!(
@@ -153,7 +153,7 @@ fn github_reports_slots_shorter_rates_and_oversized_requests_as_secondary() {
 fn github_takes_the_limit_that_the_policy_describes_for_the_primary_one() {
     let limits = "limits: [{name: a, by: ip, bucket: 1/minute}, {name: main, by: ip, bucket: 9/hour}]";
     let limiter = limiter(&format!("headers: {{dialects: github, describe: a}}\n{limits}"));
-    limiter.check(&caller());
+    drop(limiter.check(&caller()));
     let message = json_of(&refusal(&limiter, &caller(), &[]))["message"].to_string();
     assert!(message.starts_with("\"API rate limit exceeded: limit `a`"), "{message}");
 }
@@ -265,7 +265,7 @@ limits:
   - {name: all, by: ip, bucket: 2/minute}",
     );
     let chat = Call::new("GET", "/chat").ip([203, 0, 113, 9]);
-    limiter.check(&chat);
+    drop(limiter.check(&chat));
     let by_chat = refusal(&limiter, &chat, &[]);
     assert_eq!(json_of(&by_chat)["error"]["code"], "rate_limit_exceeded");
     let spoken = |response: &Response<_>| {
@@ -274,7 +274,7 @@ limits:
     };
     assert_eq!(spoken(&by_chat), [true, true, true]);
 
-    limiter.check(&caller());
+    drop(limiter.check(&caller()));
     let by_all = refusal(&limiter, &caller(), &[]);
     assert_eq!(json_of(&by_all)["error"]["code"], "rate_limit", "the first that has a body");
     assert_eq!(spoken(&by_all), [false, true, true]);
@@ -283,7 +283,7 @@ limits:
 #[test]
 fn the_problem_has_the_decision_id_of_the_header() {
     let limiter = limiter("limits: [{name: a, by: ip, windows: [1/40s, 1/hour]}]");
-    limiter.check(&caller());
+    drop(limiter.check(&caller()));
     let response = refusal(&limiter, &caller(), &[]);
     let id = header(&response, "tollgate-decision");
     assert_eq!(

@@ -8,6 +8,8 @@
 //! The Redis store is in `tollgate-redis`, policies in `tollgate-policy`, and the handling of
 //! outages in `tollgate::outage`.
 
+#![warn(missing_debug_implementations)]
+
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -30,6 +30,8 @@ mod vacancy;
 mod wide_table;
 mod word;
 
+use std::fmt;
+
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 
@@ -422,6 +424,13 @@ impl<C: Clock> MemoryStore<C> {
 
 fn admits(check: &Check<'_>, outcome: &Outcome) -> bool {
     outcome.is_admitted() || !check.binding
+}
+
+impl<C> fmt::Debug for MemoryStore<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.table.bytes() + self.wide.bytes();
+        f.debug_struct("MemoryStore").field("bytes", &bytes).finish_non_exhaustive()
+    }
 }
 
 impl<C: Clock> Store for MemoryStore<C> {

@@ -29,7 +29,7 @@ fn ann() -> Call<'static> {
 
 fn ask(limiter: &Watched, times: usize, call: &Call<'_>) {
     for _ in 0..times {
-        limiter.check(call);
+        drop(limiter.check(call));
     }
 }
 
@@ -154,7 +154,7 @@ fn a_candidate_is_not_compared_without_the_store() {
     let limiter =
         Limiter::with_store(Policy::parse(policy).unwrap(), UnreachableStore).with_observer(watcher.clone());
     for _ in 0..50 {
-        pollster::block_on(limiter.decide(&ann()));
+        drop(pollster::block_on(limiter.decide(&ann())));
     }
     assert_eq!(watcher.totals().degraded, 50);
     assert_eq!(limit(&watcher, "api.candidate").agreement, [0; 4]);
@@ -218,7 +218,7 @@ limits:
     let limiter =
         Limiter::with_store(Policy::parse(policy).unwrap(), UnreachableStore).with_observer(watcher.clone());
     for path in ["/a", "/b", "/c"] {
-        pollster::block_on(limiter.decide(&Call::new("GET", path).user("ann")));
+        drop(pollster::block_on(limiter.decide(&Call::new("GET", path).user("ann"))));
     }
     let wanted = Counts { allowed: 2, uncountable: 1, degraded: 3, ..Counts::default() };
     assert_eq!(watcher.totals(), wanted);

@@ -198,7 +198,7 @@ fn a_record_has_the_wait_that_the_caller_was_given() {
         "limits: [{name: slots, by: user, slots: 1, ttl: 30s}, {name: api, by: user, bucket: '1/10s, burst 2'}]",
     );
     let ann = Call::new("GET", "/").user("ann");
-    limiter.check(&ann);
+    drop(limiter.check(&ann));
     let decision = limiter.check(&ann);
     let record = record_of(&limiter, &watcher, &decision);
     assert_eq!((record.limit.as_deref(), record.retry_after), (Some("slots"), Some(Span::from_secs(1))));
@@ -238,7 +238,7 @@ fn a_quota_that_the_call_sets_is_marked_as_such() {
     let (limiter, watcher, clock) = watched("limits: [{name: api, by: user, bucket: 1/minute}]");
     let rule = Throttle { capacity: 1, count: 30, period: Span::from_secs(60).into() }.rule().unwrap();
     let ask = || pollster::block_on(limiter.decide_rule(&rule, Key::named(b"user:ann"), 1));
-    ask();
+    drop(ask());
     let record = record_of(&limiter, &watcher, &ask());
     let limit = &record.limits[0];
     assert_eq!((record.limit.as_deref(), &*limit.name, &limit.window), (Some("throttle"), "throttle", &None));
@@ -267,7 +267,7 @@ limits:
             .header("host", "ann.example.com")
             .ip([203, 0, 113, 9]);
         let admitted = record_of(&limiter, &watcher, &limiter.check(&call));
-        limiter.check(&call);
+        drop(limiter.check(&call));
         let refused = record_of(&limiter, &watcher, &limiter.check(&call));
         let considered =
             watcher.describe(limiter.policy(), 1, Some(&call), &limiter.check(&call), clock.now());
@@ -288,7 +288,7 @@ fn stored_paths_are_dropped_when_a_new_policy_makes_them_keys() {
     let hashed = "privacy: {keys: hashed}\nlimits: [{name: api, by: user, bucket: 1/day}]";
     let (limiter, watcher, clock) = watched(hashed);
     let ann = Call::new("GET", "/users/ann").user("ann");
-    limiter.check(&ann);
+    drop(limiter.check(&ann));
     let record = record_of(&limiter, &watcher, &limiter.check(&ann));
     let by_path = ", {name: mail, endpoint: '/users/{email}', by: 'path:email', bucket: 2/minute}]";
     let limiter = limiter.with_policy(Policy::parse(&hashed.replace(']', by_path)).unwrap());
@@ -301,11 +301,11 @@ fn spenders_include_charged_refusals_and_checks_by_name() {
     let (limiter, watcher, clock) =
         watched("limits: [{name: api, by: user, bucket: 5/minute, count_denied: true}]");
     let ann = Call::new("GET", "/a").user("ann");
-    limiter.check(&Call::new("GET", "/a").user("ann").cost(5));
+    drop(limiter.check(&Call::new("GET", "/a").user("ann").cost(5)));
     let limit = &limiter.policy().limits()[0];
     let key = limiter.policy().key(limit, &["ann"]).unwrap();
     for _ in 0..3 {
-        pollster::block_on(limiter.decide_named(limit, key.clone(), None, Some(2)));
+        drop(pollster::block_on(limiter.decide_named(limit, key.clone(), None, Some(2))));
     }
     let record = record_of(&limiter, &watcher, &limiter.check(&ann));
     let told = |watcher: &Watcher| {
@@ -319,7 +319,7 @@ fn spenders_include_charged_refusals_and_checks_by_name() {
     assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 6), by_name.clone()]);
     // After two minutes the earlier spending has expired.
     clock.advance(Span::from_secs(120));
-    limiter.check(&ann);
+    drop(limiter.check(&ann));
     assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 1)]);
 }
 
@@ -328,7 +328,7 @@ fn a_considered_request_is_described_and_not_stored() {
     let (limiter, watcher, clock) =
         watched("limits: [{name: api, by: user, bucket: 1/minute, count_denied: true}]");
     let ann = Call::new("GET", "/hypothetical?secret=1").user("ann");
-    limiter.check(&ann);
+    drop(limiter.check(&ann));
     let before = watcher.kept();
     let decision = limiter.check(&ann);
     let record = watcher.describe(limiter.policy(), limiter.version(), Some(&ann), &decision, clock.now());
@@ -350,7 +350,7 @@ fn keys_and_addresses_are_stored_as_privacy_shows_them() {
             format!("privacy: {{keys: {privacy}}}\nlimits: [{{name: api, by: user, bucket: 1/minute}}]");
         let (limiter, watcher, clock) = watched(&policy);
         let call = Call::new("GET", "/").user("annabel").ip([203, 0, 113, 9]);
-        limiter.check(&call);
+        drop(limiter.check(&call));
         let record = record_of(&limiter, &watcher, &limiter.check(&call));
         let shows =
             |text: &str, wanted: &str| text == wanted || (privacy == "hashed" && text.starts_with(wanted));
@@ -373,7 +373,7 @@ fn records_are_dropped_when_privacy_changes() {
     let (limiter, watcher, clock) = watched(plain);
     let ann = Call::new("GET", "/").user("annabel");
     for _ in 0..400 {
-        limiter.check(&ann);
+        drop(limiter.check(&ann));
         clock.advance(Span::from_secs(1));
     }
     let policy = limiter.policy().clone();
@@ -395,7 +395,7 @@ fn a_record_knows_its_trace_its_mode_and_its_policy() {
     let limiter = limiter.with_policy(limiter.policy().clone());
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let call = Call::new("GET", "/").user("ann").host("example.com").header("traceparent", parent);
-    limiter.check(&call);
+    drop(limiter.check(&call));
     let record = record_of(&limiter, &watcher, &limiter.check(&call));
     assert_eq!(record.trace.map(|it| (it.span, it.sampled)), Some((0x00f0_67aa_0ba9_02b7, true)));
     assert_eq!((record.policy_version, record.host.as_deref()), (2, Some("example.com")));

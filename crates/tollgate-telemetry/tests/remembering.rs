@@ -131,7 +131,7 @@ fn admitted_requests_are_sampled_and_never_evict_refusals() {
         &small(),
     );
     let one = Call::new("GET", "/one").user("ann");
-    scene.limiter.check(&one);
+    drop(scene.limiter.check(&one));
     let refused = scene.limiter.id_of(&scene.limiter.check(&one));
     let kept = (0..10_000).filter(|_| scene.ask("ann").is_some()).count();
     assert_eq!(kept, 19, "twenty in a second, and one was before");
@@ -164,7 +164,7 @@ fn the_top_lists_have_refused_keys_and_requested_routes() {
     for turn in 0..30 {
         for user in ["ann", "ann", "bob"] {
             let path = if turn % 2 == 0 { "/even?q=1" } else { "/odd" };
-            scene.limiter.check(&Call::new("GET", path).user(user));
+            drop(scene.limiter.check(&Call::new("GET", path).user(user)));
         }
         scene.clock.advance(Span::from_secs(1));
     }
@@ -191,7 +191,7 @@ fn admitted_routes_are_scaled_up_from_a_sample_at_high_rates() {
     let paths = [("/often", 3), ("/seldom", 1)];
     for turn in 0..200_000_u64 {
         let path = paths[usize::from(turn % 4 == 0)].0;
-        scene.limiter.check(&Call::new("GET", path).user("ann"));
+        drop(scene.limiter.check(&Call::new("GET", path).user("ann")));
         if turn % 20_000 == 0 {
             scene.watcher.tick(scene.now());
         }
@@ -222,7 +222,7 @@ limits:
     for second in 0..330 {
         scene.ask("ann");
         // At the permitted rate, and at twice that rate.
-        scene.limiter.check(&Call::new("GET", "/one").user("slow").cost(u64::from(second % 2 == 0)));
+        drop(scene.limiter.check(&Call::new("GET", "/one").user("slow").cost(u64::from(second % 2 == 0))));
         if second < 299 {
             assert_eq!(names(&scene), [""; 0], "after {second} s");
         }
@@ -246,7 +246,7 @@ fn a_bucket_of_one_is_an_alert_only_while_it_refuses() {
     }
     let alerts = scene.watcher.alerts(scene.now());
     assert_eq!(alerts.iter().map(|it| (&*it.key, it.refused)).collect::<Vec<_>>(), [("twice as fast", 330)]);
-    scene.limiter.check(&Call::new("GET", "/").user("twice as fast").cost(2));
+    drop(scene.limiter.check(&Call::new("GET", "/").user("twice as fast").cost(2)));
     assert_eq!(scene.watcher.alerts(scene.now()), [], "the cost exceeds the capacity, and one unit is left");
 }
 
@@ -315,7 +315,7 @@ fn routes_are_ranked_by_their_lower_bound_when_there_are_many_paths() {
     let scene = scene("limits: [{name: api, by: user, bucket: 1000000/s}]", &small());
     for turn in 0..6_000 {
         let path = if turn % 20 == 0 { "/checkout".to_owned() } else { format!("/once/{turn}") };
-        scene.limiter.check(&Call::new("GET", &path).user("ann"));
+        drop(scene.limiter.check(&Call::new("GET", &path).user("ann")));
         if turn % 200 == 0 {
             scene.clock.advance(Span::from_secs(1));
         }
@@ -334,7 +334,7 @@ fn truncated_texts_end_in_an_ellipsis() {
     let scene = scene(BLOCKED, &small());
     let (method, path, host) = ("M".repeat(50), format!("/{}", "p".repeat(300)), "h".repeat(200));
     let call = Call::new(&method, &path).host(&host).user("ann");
-    scene.limiter.check(&call);
+    drop(scene.limiter.check(&call));
     let refused = scene.limiter.check(&call);
     let record = scene.watcher.record(scene.limiter.id_of(&refused)).unwrap();
     let sizes = [(&*record.method, 32), (&*record.path, 256), (record.host.as_deref().unwrap(), 128)];

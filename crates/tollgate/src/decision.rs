@@ -34,6 +34,7 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "the request may proceed only if the decision allows it"]
 pub struct Decision<'l> {
     fate: Fate<'l>,
     pub(crate) checks: Checks<'l>,

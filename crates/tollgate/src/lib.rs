@@ -27,6 +27,8 @@
 //! the servers.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#![warn(missing_debug_implementations)]
+
 #[cfg(feature = "policy")]
 mod decision;
 mod gate;

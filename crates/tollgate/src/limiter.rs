@@ -20,6 +20,7 @@ mod reconcile;
 mod settle;
 mod settle_now;
 
+use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -291,6 +292,16 @@ impl<S: Store> Limiter<S> {
     /// they would be held until their leases end.
     pub async fn decide_without_slots<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
         self.decide_matched(Some(&request), |it| self.policy.match_request(request, &mut it.checks)).await
+    }
+}
+
+impl<S> fmt::Debug for Limiter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.policy.limits().len();
+        f.debug_struct("Limiter")
+            .field("limits", &limits)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 

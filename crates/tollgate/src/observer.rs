@@ -7,6 +7,7 @@
 //!
 //! Metrics and records are in `tollgate-telemetry`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +102,18 @@ pub struct Event<'e, 'l> {
     pub at: Timestamp,
     /// The duration of the decision, including the store.
     pub took: Duration,
+}
+
+impl fmt::Debug for Event<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, decision, at, took, .. } = self;
+        f.debug_struct("Event")
+            .field("id", id)
+            .field("decision", decision)
+            .field("at", at)
+            .field("took", took)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An observer with its watch for the policy in force.

@@ -6,6 +6,7 @@
 //!
 //! Watching files is in the daemon.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -57,5 +58,11 @@ impl<S> From<Limiter<S>> for SharedLimiter<S> {
 impl<S> Clone for SharedLimiter<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> fmt::Debug for SharedLimiter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.load().fmt(f)
     }
 }

@@ -1,6 +1,6 @@
 //! An admitted request allocates nothing between matching and decision.
 
-use tollgate::{Call, Limiter};
+use tollgate::{Bucket, Call, Gate, Limiter, Rate};
 use tollgate_testkit::{CountingAllocator, allocations};
 
 #[global_allocator]
@@ -38,5 +38,16 @@ fn a_refused_request_allocates_nothing_either() {
     let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
     assert!(limiter.check(&call).is_allowed());
     let counted = allocations(|| assert!(limiter.check(&call).retry_after().is_some()));
+    assert_eq!(counted, 0);
+}
+
+#[test]
+fn a_gate_allocates_nothing() {
+    let gate = Gate::new("gate", Bucket::new(Rate::per_hour(2)).unwrap());
+    let counted = allocations(|| {
+        assert!(gate.check("ann").is_ok());
+        assert!(gate.check("ann").is_ok());
+        assert!(gate.check("ann").is_err_and(|refusal| refusal.retry_after.is_some()));
+    });
     assert_eq!(counted, 0);
 }

@@ -69,7 +69,7 @@ fn of_an_admitted_request_the_least_remaining_limit_is_limiting() {
 fn several_windows_of_one_limit_apply_together() {
     let limiter = limiter("limits: [{name: api, by: ip, windows: [2/second, 3/hour]}]");
     assert_eq!(standing(&limiter.check(&ann())), [("api/1s", 1), ("api/1h", 2)]);
-    limiter.check(&ann());
+    drop(limiter.check(&ann()));
     assert_eq!(limiter.check(&ann()).limiting().unwrap().name(), "api/1s");
     limiter.clock().advance(Span::from_secs(1));
     assert!(limiter.check(&ann()).is_allowed());
@@ -118,7 +118,7 @@ fn plans_and_overrides_replace_the_quota_and_count_separately() {
     assert_eq!(left(&ann().plan("pro")), Some(9), "a plan counts separately");
     assert_eq!(left(&ann()), Some(0));
     for _ in 0..20 {
-        limiter.check(&ann().plan("pro"));
+        drop(limiter.check(&ann().plan("pro")));
         assert!(!limiter.check(&ann()).is_allowed(), "the plan gives nothing back");
     }
 }
@@ -169,7 +169,7 @@ fn a_limit_in_shadow_mode_counts_and_does_not_refuse() {
 #[test]
 fn a_new_policy_keeps_usage() {
     let before = limiter("limits: [{name: api, by: user, bucket: 100/hour}]");
-    before.check(&ann().cost(60));
+    drop(before.check(&ann().cost(60)));
     let raised =
         before.with_policy(Policy::parse("limits: [{name: api, by: user, bucket: 1000/hour}]").unwrap());
     assert_eq!(standing(&raised.check(&ann())), [("api", 939)]);

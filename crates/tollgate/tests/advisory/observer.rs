@@ -86,7 +86,7 @@ fn the_observed_id_is_the_id_of_the_decision() {
         events.take_events(),
         [(1, ObservedEvent::Decided { id, path: None, allowed: false, took: Duration::ZERO })]
     );
-    pollster::block_on(limiter.consider(&ann())).unwrap();
+    drop(pollster::block_on(limiter.consider(&ann())).unwrap());
     assert_eq!(events.take_events(), [], "`consider` is not observed");
 }
 
@@ -106,7 +106,7 @@ fn every_policy_has_the_next_version_and_its_own_watch() {
     let third = second.with_policy(second.policy().with_modes(|_| tollgate::Mode::Off));
     assert_eq!([first.version(), second.version(), third.version()], [1, 2, 3]);
     for limiter in [&third, &first, &second.clone()] {
-        limiter.check(&ann());
+        drop(limiter.check(&ann()));
     }
     let versions: Vec<_> = events.take_events().into_iter().map(|(version, _)| version).collect();
     assert_eq!(versions, [3, 1, 2]);
@@ -169,10 +169,10 @@ fn calls_to_a_store_that_waits_are_reported_with_duration_and_result() {
             .collect()
     };
     let here = limiter(ONE, &clock).with_observer_on(observer(), clock.clone());
-    here.check(&ann());
+    drop(here.check(&ann()));
     assert_eq!(store_calls(events.take_events()), [], "a store in this process is not reported");
     let remote = Limiter::with_store(policy(ONE), Remote(memory(&clock)));
-    pollster::block_on(remote.with_observer_on(observer(), clock.clone()).decide(&ann()));
+    drop(pollster::block_on(remote.with_observer_on(observer(), clock.clone()).decide(&ann())));
     assert_eq!(
         store_calls(events.take_events()),
         [ObservedEvent::StoreQueried { took: Duration::ZERO, answered: true }]

@@ -194,7 +194,7 @@ fn while_the_breaker_is_open_a_final_cost_is_deferred_without_a_call() {
     let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
     subject.store.turn(Mood::Refusing);
     while subject.limiter.health().breaker != tollgate::BreakerState::Open {
-        subject.decide(&ann().cost(0));
+        drop(subject.decide(&ann().cost(0)));
     }
     pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).unwrap();
     assert_eq!(subject.store.adjustments(), 0);

@@ -1,0 +1,53 @@
+//! The public types may move between threads and be shared by them.
+
+use tollgate::policy::Policy;
+use tollgate::{
+    Admission, Decision, Event, Gate, GatePermit, Health, LimitOutcome, Limiter, ManualClock, MemoryStore,
+    Permit, PolicyError, Receipt, Refusal, Sleeper, Snapshot, StoreError, SystemClock,
+};
+
+fn is_shared<T: Send + Sync + std::fmt::Debug>() {}
+
+fn moves<T: Send>(_: &T) {}
+
+#[test]
+fn public_types_are_send_sync_and_debug() {
+    is_shared::<Gate>();
+    is_shared::<Gate<ManualClock>>();
+    is_shared::<Admission>();
+    is_shared::<Refusal>();
+    is_shared::<Snapshot>();
+    is_shared::<GatePermit>();
+    is_shared::<Limiter>();
+    is_shared::<Permit>();
+    is_shared::<Decision<'_>>();
+    is_shared::<LimitOutcome<'_>>();
+    is_shared::<Receipt>();
+    is_shared::<Policy>();
+    is_shared::<PolicyError>();
+    is_shared::<Health>();
+    is_shared::<MemoryStore>();
+    is_shared::<StoreError>();
+    is_shared::<SystemClock>();
+    is_shared::<Sleeper>();
+}
+
+#[test]
+fn futures_may_move_between_threads() {
+    fn check(limiter: &Limiter, gate: &Gate) {
+        let call = tollgate::Call::new("GET", "/");
+        moves(&limiter.decide(&call));
+        moves(&limiter.acquire(&call));
+        moves(&limiter.reconcile());
+        moves(&gate.until_ready("ann"));
+        moves(&gate.acquire_when_ready("ann"));
+    }
+    let _compiles: fn(&Limiter, &Gate) = check;
+}
+
+/// An event borrows a request of any type, which need not be shared.
+#[test]
+fn events_have_debug_output() {
+    fn has_debug<T: std::fmt::Debug>() {}
+    has_debug::<Event<'_, '_>>();
+}
