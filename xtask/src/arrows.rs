@@ -31,7 +31,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-policy-test", &["tollgate", "tollgate-document", "tollgate-http"]),
     (
         "tollgate-server",
-        &["tollgate", "tollgate-api", "tollgate-document", "tollgate-http", "tollgate-sim", "tollgate-telemetry"],
+        &[
+            "tollgate",
+            "tollgate-api",
+            "tollgate-document",
+            "tollgate-http",
+            "tollgate-sim",
+            "tollgate-telemetry",
+        ],
     ),
     (
         "tollgate-daemon",

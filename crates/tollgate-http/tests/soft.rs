@@ -9,8 +9,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store,
-    StoreError, Timestamp,
+    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
 };
 use tollgate_http::{LimitLayer, SoftNotice, soft_limits, soft_value};
 use tower::{Layer as _, ServiceExt as _, service_fn};

@@ -216,7 +216,7 @@ fn deferred(limit: &str) -> Reply {
     let told = DecisionView {
         id: None,
         allowed: true,
-        limit: Some(limit),
+        limit: Some(limit.into()),
         retry_after_ms: None,
         degraded: true,
         soft: Vec::new(),

@@ -26,7 +26,6 @@
 //! The tower layer and the HTTP headers are in `tollgate-http`; wire protocols are in the crates of
 //! the servers.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-
 #![warn(missing_debug_implementations)]
 
 #[cfg(feature = "policy")]

@@ -5,6 +5,7 @@
 use tollgate_core::{Algorithm, Bucket, Quota, Span, Timestamp, Window};
 
 /// A deterministic random number generator (`SplitMix64`).
+#[derive(Debug)]
 pub struct Random(pub u64);
 
 impl Random {
@@ -24,7 +25,7 @@ impl Random {
 }
 
 /// Admitted units with their times, and the quotas in force.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Admitted {
     units: Vec<(Timestamp, u64)>,
     /// Quotas, each with the last time at which it was in force.
