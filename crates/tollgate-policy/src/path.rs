@@ -59,18 +59,15 @@ fn is_plain(path: &[u8]) -> bool {
     }
     // Every byte with the byte before it, in blocks; the last block overlaps the one before.
     let before = &path[..rest.len()];
-    let is_odd = match (before.last_chunk::<BLOCK_BYTES>(), rest.last_chunk::<BLOCK_BYTES>()) {
-        (Some(last_before), Some(last)) => {
-            let blocks = before.as_chunks().0.iter().zip(rest.as_chunks().0);
-            blocks.fold(has_odd(last_before, last), |found, (before, block)| found | has_odd(before, block))
-        }
-        _ => {
-            // Letters fill the only block.
-            let mut padded = [b'a'; BLOCK_BYTES + 1];
-            padded[..path.len()].copy_from_slice(path);
-            let blocks = (padded.first_chunk(), padded.last_chunk());
-            matches!(blocks, (Some(before), Some(block)) if has_odd(before, block))
-        }
+    let last = before.last_chunk::<BLOCK_BYTES>().zip(rest.last_chunk());
+    let is_odd = if let Some((last_before, last)) = last {
+        let blocks = before.as_chunks().0.iter().zip(rest.as_chunks().0);
+        blocks.fold(has_odd(last_before, last), |found, (before, block)| found | has_odd(before, block))
+    } else {
+        // Letters fill the only block.
+        let mut padded = [b'a'; BLOCK_BYTES + 1];
+        padded[..path.len()].copy_from_slice(path);
+        padded.first_chunk().zip(padded.last_chunk()).is_some_and(|(before, block)| has_odd(before, block))
     };
     !is_odd && !matches!(rest.last(), Some(b'/' | b'.'))
 }
