@@ -6,9 +6,10 @@
 //! The upstreams of the gateway have their own pools (`tollgate_gateway`), because they stream bodies,
 //! speak HTTP/2 and pass upgrades.
 
-use std::io;
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, iter};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
@@ -90,7 +91,9 @@ impl From<hyper::Error> for HttpClientError {
 
 /// Returns the failure of the connection that caused an error of HTTP.
 fn connection_error(error: &hyper::Error) -> Option<io::Error> {
-    let cause = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
+    // A request that was canceled has the failure as the cause of its cause.
+    let mut causes = iter::successors(error.source(), |&cause| cause.source());
+    let cause = causes.find_map(|cause| cause.downcast_ref::<io::Error>())?;
     let tls = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     Some(match (tls, cause.raw_os_error()) {
         (Some(tls), _) => io::Error::new(cause.kind(), tls.clone()),

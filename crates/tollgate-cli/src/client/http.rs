@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollgate::Span;
 use tollgate_daemon::Failure;
@@ -37,12 +38,18 @@ pub(super) fn ask(
     let mut client = HttpClient::new(url.clone(), tls.map(|it| Arc::clone(&it.0)), MAX_BODY_BYTES);
     let json = question.body.as_ref().map(|body| body.to_string().into());
     let request = ClientRequest { method: question.method.clone(), path: &question.path, json, token };
-    let exchange = async {
+    let exchange = async move {
         let response = client.send(request).await?;
         Ok(Answer { status: response.status.as_u16(), body: response.body?.to_vec() })
     };
     let limit = Duration::from_micros(patience.as_micros());
-    match runtime.block_on(async { timeout(limit, exchange).await }) {
+    let answer = runtime.block_on(async {
+        let answer = timeout(limit, exchange).await;
+        // The task of the connection closes it now, not with the next request.
+        yield_now().await;
+        answer
+    });
+    match answer {
         Ok(answer) => answer.map_err(|error| explain(url, &error)),
         Err(_late) => {
             let seconds = patience.as_secs_ceil();
