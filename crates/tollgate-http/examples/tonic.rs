@@ -58,7 +58,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(reply) => println!("status {:?}", reply.into_inner().status()),
             Err(status) => {
                 let pushback = status.metadata().get("grpc-retry-pushback-ms");
-                println!("{:?}: {}; retry in {pushback:?} ms", status.code(), status.message());
+                let millis = pushback.and_then(|it| it.to_str().ok()).unwrap_or("-");
+                println!("{:?}: {} (pushback: {millis} ms)", status.code(), status.message());
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::{Outcome, Span, Timestamp, Verdict};
 
-/// An admitted request of a [`Gate`](crate::Gate): what was charged, and what is left.
+/// An admitted request of a [`Gate`](crate::Gate): its charge, and the remaining units of the key.
 ///
 /// It is not `Clone`, so that a charge is refunded or settled at most once.
 #[derive(Debug, PartialEq, Eq)]

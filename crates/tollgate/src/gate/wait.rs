@@ -26,6 +26,14 @@ pub(super) struct Wait<'g, C: Clock> {
     sleep: Option<(Timestamp, SleepFuture)>,
 }
 
+/// The result of one attempt to acquire.
+enum Attempt {
+    Over(Result<Admission, Refusal>),
+    /// The task sleeps, and may be woken before.
+    SleepUntil(Timestamp),
+    SleepUntilWoken,
+}
+
 impl<'g, C: Clock> Wait<'g, C> {
     /// Joins the queue of the key.
     pub(super) fn new(gate: &'g Gate<C>, key: &[u8], amount: Amount, max_wait: Option<Duration>) -> Self {
@@ -33,31 +41,31 @@ impl<'g, C: Clock> Wait<'g, C> {
         Self { gate, amount, place: gate.waiters().join(key), deadline, sleep: None }
     }
 
-    /// Tries to acquire if it is the turn of this task. Otherwise, returns the time until which the
-    /// task sleeps, or `None` if it sleeps until it is woken.
-    fn attempt(&self, context: &Context<'_>) -> Result<Result<Admission, Refusal>, Option<Timestamp>> {
+    /// Tries to acquire if it is the turn of this task.
+    fn attempt(&self, context: &Context<'_>) -> Attempt {
         let now = self.gate.now();
         let is_late = self.deadline.is_some_and(|deadline| now >= deadline);
         if !self.gate.waiters().is_first(&self.place, context.waker()) {
             // At the deadline, too, a task does not pass those before it.
-            return if is_late {
-                Ok(Err(Refusal::queued(self.gate.peek(&self.place.key))))
-            } else {
-                Err(self.deadline)
+            return match self.deadline {
+                Some(_) if is_late => Attempt::Over(Err(Refusal::queued(self.gate.peek(&self.place.key)))),
+                Some(deadline) => Attempt::SleepUntil(deadline),
+                None => Attempt::SleepUntilWoken,
             };
         }
         let refusal = match self.gate.take(&self.place.key, self.amount) {
-            Ok(admission) => return Ok(Ok(admission)),
+            Ok(admission) => return Attempt::Over(Ok(admission)),
             Err(refusal) => refusal,
         };
-        let Some(wait) = refusal.retry_after.filter(|_| !is_late) else { return Ok(Err(refusal)) };
+        let Some(wait) = refusal.retry_after.filter(|_| !is_late) else { return Attempt::Over(Err(refusal)) };
         let ready_at = now + wait.into();
         match self.deadline {
             // A slot may become free before its lease ends; units come back at a known time.
             Some(deadline) if ready_at > deadline && !matches!(self.amount, Amount::Slot(_)) => {
-                Ok(Err(refusal))
+                Attempt::Over(Err(refusal))
             }
-            deadline => Err(Some(deadline.map_or(ready_at, |deadline| deadline.min(ready_at)))),
+            Some(deadline) => Attempt::SleepUntil(deadline.min(ready_at)),
+            None => Attempt::SleepUntil(ready_at),
         }
     }
 }
@@ -68,9 +76,9 @@ impl<C: Clock> Future for Wait<'_, C> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         for _ in 0..MAX_SLEEPS_PER_POLL {
             let until = match self.attempt(context) {
-                Ok(answer) => return Poll::Ready(answer),
-                Err(None) => return Poll::Pending,
-                Err(Some(until)) => until,
+                Attempt::Over(answer) => return Poll::Ready(answer),
+                Attempt::SleepUntilWoken => return Poll::Pending,
+                Attempt::SleepUntil(until) => until,
             };
             let gate = self.gate;
             let sleep = match &mut self.sleep {
