@@ -209,7 +209,7 @@ fn changes_are_listed_newest_first() {
         json!({"at": "2026-11-15T03:00:00Z", "what": "limit", "limit": limit,
         "from": "enforce", "to": "off", "reason": reason, "by": by, "role": "admin", "peer": "127.0.0.1"})
     };
-    let changes = json!({"changes": [change(json!("search"), json!("ann"), json!("INC-1")), change(Value::Null, Value::Null, Value::Null)]});
+    let changes = json!({"changes": [change(json!("search"), json!("ann"), json!("INC-1")), change(Value::Null, json!(""), json!(""))]});
     let server = CannedServer::answering(vec![("GET /v1/changes", ok(&changes))]);
     let finished = tollgate(&server, &["changes"], &[]);
     assert_eq!(
