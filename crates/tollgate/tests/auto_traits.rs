@@ -2,8 +2,8 @@
 
 use tollgate::policy::Policy;
 use tollgate::{
-    Admission, Decision, Event, Gate, GatePermit, Health, LimitOutcome, Limiter, ManualClock, MemoryStore,
-    Permit, PolicyError, Receipt, Refusal, Sleeper, Snapshot, StoreError, SystemClock,
+    Admission, Bucket, Call, Decision, Event, Gate, GatePermit, Health, LimitOutcome, Limiter, ManualClock,
+    MemoryStore, Permit, PolicyError, Rate, Receipt, Refusal, Sleeper, Snapshot, StoreError, SystemClock,
 };
 
 fn is_shared<T: Send + Sync + std::fmt::Debug>() {}
@@ -34,15 +34,14 @@ fn public_types_are_send_sync_and_debug() {
 
 #[test]
 fn futures_may_move_between_threads() {
-    fn check(limiter: &Limiter, gate: &Gate) {
-        let call = tollgate::Call::new("GET", "/");
-        moves(&limiter.decide(&call));
-        moves(&limiter.acquire(&call));
-        moves(&limiter.reconcile());
-        moves(&gate.until_ready("ann"));
-        moves(&gate.acquire_when_ready("ann"));
-    }
-    let _compiles: fn(&Limiter, &Gate) = check;
+    let limiter = Limiter::from_policy("limits: []").unwrap();
+    let gate = Gate::new("gate", Bucket::new(Rate::per_second(1)).unwrap());
+    let call = Call::new("GET", "/");
+    moves(&limiter.decide(&call));
+    moves(&limiter.acquire(&call));
+    moves(&limiter.reconcile());
+    moves(&gate.until_ready("ann"));
+    moves(&gate.acquire_when_ready("ann"));
 }
 
 /// An event borrows a request of any type, which need not be shared.
