@@ -1,4 +1,5 @@
 //! A server with canned responses, one for each request, in any order.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::{BufRead, BufReader, Read, Write};

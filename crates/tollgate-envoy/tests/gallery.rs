@@ -2,7 +2,7 @@
 //!
 //! A folder contains several files that are read together. If one of their names ends in
 //! `-merge.yaml`, domains are merged. `TOLLGATE_BLESS=1 cargo test -p tollgate-envoy
-//! --test gallery` rewrites the messages; read them before you commit them.
+//! --test integration gallery` rewrites the messages; read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
+use tollgate::SharedLimiter;
 use tollgate_http::{
     Detached, HttpRequest, Identity, Limit, LimitBody, LimitFuture, LimitLayer, Peer, Rejection, RetryAfter,
-    SharedLimiter, SlotGuard, SoftNotice, Tarpit,
+    SlotGuard, SoftNotice, Tarpit,
 };
 
 fn is_shared<T: Send + Sync + std::fmt::Debug>() {}

@@ -2,9 +2,11 @@
 //!
 //! One binary instead of many, because linking each takes seconds.
 
+mod auto_traits;
 mod client_address;
 mod dialects;
 mod headers;
+mod one_path;
 mod readiness;
 mod slots;
 mod socket;

@@ -1,7 +1,7 @@
 //! Files of envoyproxy/ratelimit and their imported policies: the policies are valid, and decide
 //! alike unless a comment states a difference.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test envoy` rewrites the policies;
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test integration envoy` rewrites the policies;
 //! read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

@@ -1,6 +1,6 @@
 //! Inputs and their imported policies side by side.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test gallery` rewrites the results;
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-import --test integration gallery` rewrites the results;
 //! read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

@@ -1,6 +1,6 @@
 //! One bad file for each mistake, with the exact message beside it.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test gallery` rewrites the
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test integration gallery` rewrites the
 //! messages; read them before you commit them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

@@ -3,7 +3,9 @@
 //! One binary instead of many, because linking each takes seconds.
 
 mod conformance;
+mod flood_model;
 mod floods;
 mod floods_and_reloads;
 mod hostile;
 mod wall;
+mod wall_floods;

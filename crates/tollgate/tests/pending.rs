@@ -168,9 +168,9 @@ fn named_limits_rules_and_batches_are_asked_once_too() {
     let requests = [CountedRequest::new("ann"), CountedRequest::new("bob")];
     let own = || Key::named(b"own");
     pollster::block_on(async {
-        limiter.decide_named(limit, Key::named(b"ann"), None, None).await;
+        drop(limiter.decide_named(limit, Key::named(b"ann"), None, None).await);
         assert_eq!(calls.take(), [1, 1, 0]);
-        limiter.decide_rule(&rule, own(), 3).await;
+        drop(limiter.decide_rule(&rule, own(), 3).await);
         assert_eq!(calls.take(), [1, 1, 0]);
         let decision = limiter.decide_batch(&requests).await;
         assert_eq!((remaining(&decision), calls.take()), (vec![99, 99], [1, 1, 0]));
@@ -259,7 +259,7 @@ fn candidates_refund_the_windows_that_they_would_not_have_charged() {
   - {name: live, by: user, bucket: 100/day, candidate: {windows: [5/day, 1/minute]}}";
     let (limiter, calls) = limiter(policy, false);
     let request = CountedRequest::new("ann");
-    pollster::block_on(limiter.decide(&request));
+    drop(pollster::block_on(limiter.decide(&request)));
     calls.take();
     let second = pollster::block_on(limiter.decide(&request));
     assert!(second.is_allowed());
