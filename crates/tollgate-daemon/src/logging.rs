@@ -62,7 +62,7 @@ impl Log {
         self.0.add(text.as_bytes());
     }
 
-    /// Waits until all lines are written, up to [`FLUSH_TIMEOUT`].
+    /// Waits until all lines are written, up to a second.
     pub fn settle(&self) {
         self.0.settle(FLUSH_TIMEOUT);
     }

@@ -96,7 +96,7 @@ impl fmt::Display for HumanExactSpan {
             let whole = UNITS.iter().find(|(size, _)| self.0 >= *size && self.0.is_multiple_of(*size));
             return match whole {
                 Some((MILLI, _)) if self.0 > SECOND => {
-                    let decimals = format!("{:03}", self.0 % SECOND / MILLI);
+                    let decimals = alloc::format!("{:03}", self.0 % SECOND / MILLI);
                     write!(f, "{}.{} s", self.0 / SECOND, decimals.trim_end_matches('0'))
                 }
                 Some((size, unit)) => write!(f, "{} {unit}", self.0 / size),

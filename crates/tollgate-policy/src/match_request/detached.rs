@@ -23,9 +23,10 @@ use crate::policy::Policy;
 /// ```
 /// # use tollgate_policy::{Call, Checks, Policy};
 /// let policy = Policy::parse("limits: [{name: api, by: user, bucket: 10/minute}]")?;
-/// let (mut checks, mut attached) = (Checks::new(), Checks::new());
+/// let mut checks = Checks::new();
 /// let matched = policy.match_request(&Call::new("GET", "/").user("ann"), &mut checks);
 /// let detached = policy.detach(matched, checks);
+/// let mut attached = Checks::new();
 /// assert_eq!(policy.attach(&detached, &mut attached), matched);
 /// assert_eq!(attached[0].limit.name(), "api");
 /// # Ok::<(), tollgate_policy::Diagnostics>(())
