@@ -44,9 +44,12 @@ pub(crate) async fn reserve(
             None => parts.push(Part { queue, checks: vec![owned] }),
         }
     }
-    let (reply, answer) = oneshot::channel();
-    tokio::spawn(Reservation { dispatcher: Arc::clone(dispatcher), parts }.run(reply));
-    answer.await.map_err(|_| ended())?.map_err(StoreError::from)
+    let ((reply, answer), (received, is_received)) = (oneshot::channel(), oneshot::channel());
+    tokio::spawn(Reservation { dispatcher: Arc::clone(dispatcher), parts }.run(reply, is_received));
+    let answer = answer.await.map_err(|_| ended())?;
+    // A caller that cancels after the reply was sent has not received it.
+    let _gone = received.send(());
+    answer.map_err(StoreError::from)
 }
 
 /// A check that outlives its caller.
@@ -87,7 +90,7 @@ struct Reservation {
 type Answers = SmallVec<[Result<DecisionReply, Failure>; 4]>;
 
 impl Reservation {
-    async fn run(self, reply: oneshot::Sender<Result<Answer, Failure>>) {
+    async fn run(self, reply: oneshot::Sender<Result<Answer, Failure>>, is_received: oneshot::Receiver<()>) {
         let replies: SmallVec<[_; 4]> = self
             .parts
             .iter()
@@ -109,7 +112,7 @@ impl Reservation {
             // A reservation that could not be undone has been applied.
             self.merge(&answers, false, &key_states).map_err(|it| if failed { it.in_doubt() } else { it })
         };
-        if reply.send(concluded).is_err() && all {
+        if (reply.send(concluded).is_err() || is_received.await.is_err()) && all {
             self.undo_reserved(&answers).await;
         }
     }

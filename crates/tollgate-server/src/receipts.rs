@@ -5,16 +5,21 @@
 //!
 //! Invariant: a decision is settled once, at its first cost. It is marked before the store is called,
 //! so only one of two concurrent calls proceeds. If the settlement is incomplete, it may be repeated at
-//! the same cost: limits that are settled already may not be settled at another.
+//! the same cost for [`REPEAT_TIME`]: limits that are settled already may not be settled at another, and
+//! the store forgets after a while that it settled them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate::{DecisionId, Receipt};
+use tollgate::store::ADJUSTMENT_ID_LIFETIME;
+use tollgate::{DecisionId, Receipt, Span, Timestamp};
 
 /// The number of decisions that can be settled: the last ones that charged something.
 pub const MAX_RECEIPTS: usize = 65_536;
+
+/// How long an incomplete settlement may be repeated.
+const REPEAT_TIME: Span = Span::from_micros(ADJUSTMENT_ID_LIFETIME.as_micros() / 2);
 
 #[derive(Default)]
 pub(crate) struct Receipts(Mutex<ReceiptTable>);
@@ -50,8 +55,10 @@ struct Entry {
     receipt: Receipt,
     /// The final cost, once it is known.
     settled: Option<u64>,
-    /// Whether the settlement is incomplete and may be repeated.
-    may_repeat: bool,
+    /// Until when the settlement may be repeated, because it is incomplete.
+    repeat_until: Timestamp,
+    /// The end of the time in which it may be repeated after its first attempt.
+    last_repeat: Option<Timestamp>,
 }
 
 /// Whether a decision can be settled.
@@ -75,27 +82,31 @@ impl Receipts {
             _oldest = kept.by_id.remove(&oldest);
         }
         kept.order.push_back(id);
-        kept.by_id.insert(id, Entry { receipt, settled: None, may_repeat: false });
+        kept.by_id
+            .insert(id, Entry { receipt, settled: None, repeat_until: Timestamp::EPOCH, last_repeat: None });
     }
 
     /// Marks a decision as settled, unless it is already.
-    pub(crate) fn settle(&self, id: DecisionId, cost: u64) -> SettleState {
+    pub(crate) fn settle(&self, id: DecisionId, cost: u64, now: Timestamp) -> SettleState {
         match self.kept().by_id.get_mut(&id) {
             None => SettleState::Unknown,
-            Some(Entry { settled: Some(settled), may_repeat, .. }) if *settled != cost || !*may_repeat => {
+            Some(Entry { settled: Some(settled), repeat_until, .. })
+                if *settled != cost || now >= *repeat_until =>
+            {
                 SettleState::Already(*settled)
             }
             Some(entry) => {
-                (entry.settled, entry.may_repeat) = (Some(cost), false);
+                (entry.settled, entry.repeat_until) = (Some(cost), Timestamp::EPOCH);
                 SettleState::Open(Box::new(entry.receipt.clone()))
             }
         }
     }
 
     /// Permits a repetition at the same cost, because the settlement is incomplete.
-    pub(crate) fn reopen(&self, id: DecisionId) {
+    pub(crate) fn reopen(&self, id: DecisionId, now: Timestamp) {
         if let Some(entry) = self.kept().by_id.get_mut(&id) {
-            entry.may_repeat = true;
+            // From the first attempt on: its marks in the store are the oldest.
+            entry.repeat_until = *entry.last_repeat.get_or_insert(now + REPEAT_TIME);
         }
     }
 
@@ -106,5 +117,29 @@ impl Receipts {
     fn kept(&self) -> MutexGuard<'_, ReceiptTable> {
         // A panic leaves at most one receipt without an entry in the order.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Call, Limiter};
+
+    use super::*;
+
+    #[test]
+    fn an_incomplete_settlement_may_be_repeated_until_the_store_forgets_it() {
+        let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
+        let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
+        let (id, receipts) = (limiter.id_of(&decision), Receipts::default());
+        receipts.keep(id, decision.receipt().unwrap());
+        let at = |seconds: u64| Timestamp::from_secs(1_800_000_000 + seconds);
+        assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Open(_)));
+        assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Already(2)));
+        receipts.reopen(id, at(0));
+        assert!(matches!(receipts.settle(id, 3, at(1)), SettleState::Already(2)));
+        assert!(matches!(receipts.settle(id, 2, at(299)), SettleState::Open(_)));
+        // The first attempt counts: the store forgets that first.
+        receipts.reopen(id, at(299));
+        assert!(matches!(receipts.settle(id, 2, at(300)), SettleState::Already(2)));
     }
 }

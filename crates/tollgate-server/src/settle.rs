@@ -14,7 +14,7 @@ use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
-use crate::receipts::{MAX_RECEIPTS, Receipts, SettleState};
+use crate::receipts::{MAX_RECEIPTS, SettleState};
 use crate::reply::{Reply, json};
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ impl<S: Store> Inner<S> {
     pub(crate) async fn settle(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: SettleRequest<'_> = read(body, &["id", "cost"])?;
         let (id, cost) = (decision_id(&asked.id)?, asked.cost.count()?);
-        match self.receipts.settle(id, cost) {
+        match self.receipts.settle(id, cost, self.now()) {
             SettleState::Unknown => return Err(unknown(id, "settle")),
             SettleState::Already(final_cost) if final_cost == cost => {}
             SettleState::Already(final_cost) => {
@@ -58,16 +58,15 @@ impl<S: Store> Inner<S> {
             }
             SettleState::Open(receipt) => {
                 let limiter = self.limiter.load();
-                let incomplete = IncompleteSettlement { receipts: &self.receipts, id };
+                // If the caller stops waiting, the limiter completes the settlement.
                 if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
                     let in_doubt = matches!(error, StoreError::Failed(_));
                     if in_doubt && !limiter.recognizes_repetitions() {
-                        incomplete.close();
                         return Err(Problem::settled_in_doubt(&error));
                     }
+                    self.receipts.reopen(id, self.now());
                     return Err(Problem::not_settled(&error));
                 }
-                incomplete.close();
                 // A slot that is not released expires with its lease.
                 let _outage = limiter.release_receipt(&receipt).await;
             }
@@ -82,26 +81,6 @@ impl<S: Store> Inner<S> {
         self.limiter.load().release_receipt(&receipt).await.map_err(|error| Problem::outage(&error))?;
         let released = ReleaseResponse { id: id.to_string(), slots: receipt.slots() };
         Ok(json(serde_json::to_vec(&released).unwrap_or_default()))
-    }
-}
-
-/// A settlement in progress. If dropped, because it failed or the caller stopped waiting, the caller
-/// may repeat it.
-struct IncompleteSettlement<'r> {
-    receipts: &'r Receipts,
-    id: DecisionId,
-}
-
-impl IncompleteSettlement<'_> {
-    /// Ends the settlement: it is not repeated.
-    fn close(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for IncompleteSettlement<'_> {
-    fn drop(&mut self) {
-        self.receipts.reopen(self.id);
     }
 }
 

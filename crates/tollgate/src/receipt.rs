@@ -6,7 +6,7 @@
 //!
 //! The caller stores receipts, bounds their lifetime, and settles each only once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -32,6 +32,8 @@ use crate::outage::{Change, ChargeStatus, LocalDecision, Share};
 pub struct Receipt {
     /// The decision that made the charge, if it has an id.
     pub(crate) id: Option<DecisionId>,
+    /// The id of its settlement, if the decision has none: a repetition has the same.
+    pub(crate) own_id: OnceLock<DecisionId>,
     pub(crate) at: Timestamp,
     pub(crate) owner: Option<Owner>,
     charges: SmallVec<[Charge; 2]>,
@@ -44,7 +46,7 @@ pub(crate) struct Charge {
     rule: RuleId,
     pub(crate) key: Key,
     pub(crate) units: u64,
-    is_slot: bool,
+    pub(crate) is_slot: bool,
     /// The local charge, if the store gave no answer. Boxed, because it is rarely present.
     pub(crate) in_outage: Option<Box<OutageCharge>>,
 }
@@ -84,7 +86,8 @@ impl Receipt {
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
             in_outage: None,
         });
-        Some(Self { id: decision.id, at, owner: decision.owner(), charges: charges.collect() })
+        let (id, owner) = (decision.id, decision.owner());
+        Some(Self { id, own_id: OnceLock::new(), at, owner, charges: charges.collect() })
     }
 
     fn without_store(decision: &Decision<'_>, degraded: &LocalDecision) -> Option<Self> {
@@ -119,7 +122,7 @@ impl Receipt {
         });
         let charges: SmallVec<_> = charges.collect();
         let (at, owner) = (degraded.at, decision.owner());
-        (!charges.is_empty()).then_some(Self { id: decision.id, at, owner, charges })
+        (!charges.is_empty()).then_some(Self { id: decision.id, own_id: OnceLock::new(), at, owner, charges })
     }
 
     /// Returns the names of the charged limits, in the order of the policy.

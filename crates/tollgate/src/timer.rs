@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -120,7 +121,10 @@ impl Timer {
             }
             if !due.is_empty() {
                 drop(sleepers);
-                due.into_iter().for_each(Waker::wake);
+                for waker in due {
+                    // A panic of one task must not end the sleep of all others.
+                    let _panicked = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                }
                 sleepers = self.lock();
                 continue;
             }

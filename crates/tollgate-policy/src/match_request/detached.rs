@@ -36,6 +36,7 @@ pub struct DetachedChecks {
     checks: SmallVec<[DetachedCheck; 2]>,
     shadowed: SmallVec<[(LimitPlace, BlockReason); 2]>,
     part: u32,
+    repeats_limits: bool,
     matched: DetachedMatch,
 }
 
@@ -92,6 +93,7 @@ impl Policy {
         DetachedChecks {
             shadowed: shadowed.collect(),
             part: checks.part,
+            repeats_limits: checks.repeats_limits,
             matched: match matched {
                 Matched::Applies => DetachedMatch::Applies,
                 Matched::Allowed(entry) => DetachedMatch::Allowed(index_of(&self.allow, entry)),
@@ -107,7 +109,7 @@ impl Policy {
     /// first.
     pub fn attach<'p>(&'p self, detached: &'p DetachedChecks, out: &mut Checks<'p>) -> Matched<'p> {
         out.clear();
-        out.part = detached.part;
+        (out.part, out.repeats_limits) = (detached.part, detached.repeats_limits);
         let block = |(limit, reason)| Block { limit: self.limit_at(limit), reason };
         out.shadowed.extend(detached.shadowed.iter().copied().map(block));
         out.list.extend(detached.checks.iter().map(|check| {
@@ -168,4 +170,24 @@ impl RulePlace {
 
 fn index_of(list: &List, entry: &ListEntry) -> usize {
     list.position(entry).expect(SAME_POLICY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Call;
+
+    #[cfg(feature = "yaml")]
+    #[test]
+    fn a_limit_that_is_charged_twice_is_known_as_such_after_it_is_attached() {
+        let policy =
+            Policy::parse("limits: [{by: path:name, endpoint: '/files/{name}', bucket: 5/minute}]").unwrap();
+        let mut checks = Checks::new();
+        let matched = policy.match_request(&Call::new("GET", "/files/a;b"), &mut checks);
+        assert!(checks.len() > 1 && checks.repeats_limits());
+        let detached = policy.detach(matched, checks);
+        let mut attached = Checks::new();
+        policy.attach(&detached, &mut attached);
+        assert!(attached.repeats_limits());
+    }
 }

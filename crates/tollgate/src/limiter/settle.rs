@@ -12,6 +12,7 @@
 
 use std::cmp::Ordering;
 
+use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Outcome, Overdraft, Quota, Rule, Timestamp};
 use tollgate_policy::Key;
 use tollgate_store::{AdjustmentId, Store, StoreError};
@@ -21,7 +22,7 @@ use crate::decision::Decision;
 use crate::id::DecisionId;
 use crate::observer::Settlement;
 use crate::outage::{Change, ChargeStatus};
-use crate::receipt::{Charge, Receipt};
+use crate::receipt::{Charge, OutageCharge, Receipt};
 
 impl<S: Store> Limiter<S> {
     /// Refunds everything that a decision charged, as if the request had not been made.
@@ -164,27 +165,90 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Makes all corrections, notifies the observer of each, and returns the first error.
+    ///
+    /// If the caller stops waiting, the corrections that are left are deferred. Charges of this node
+    /// have no id, so they are corrected last and not after an error: a repetition then corrects
+    /// them once.
     async fn apply<'r>(
         &'r self,
         receipt: &'r Receipt,
         corrections: impl Iterator<Item = Correction<'r>>,
     ) -> Result<(), StoreError> {
         let base = self.base_id(receipt);
+        let (local, in_store): (SmallVec<_>, SmallVec<_>) =
+            corrections.partition(|it| self.is_local(it.charge));
+        let mut unfinished =
+            Unfinished { limiter: self, receipt, base, in_store: in_store.into_iter(), local };
         let mut applied = Ok(());
-        for correction in corrections {
-            let Correction { at, charge, rule, adjustment, .. } = correction;
-            let change = (adjustment, nth(base, at));
-            let of_this = if matches!(adjustment, Adjustment::Release { .. }) {
-                self.release_charge(receipt.at, charge, rule, change).await
-            } else {
-                self.correct(receipt.at, charge, rule, change).await
-            };
+        for correction in unfinished.in_store.by_ref() {
+            let change = self.store_change(receipt, base, &correction);
+            let of_this = self.adjust_or_defer(change).await.map(drop);
             if of_this.is_ok() {
-                self.notify_settled(receipt, &correction);
+                self.finish_correction(receipt, &correction);
             }
             applied = applied.and(of_this);
         }
+        if applied.is_err() {
+            unfinished.local.retain(|it| matches!(it.adjustment, Adjustment::Release { .. }));
+        }
         applied
+    }
+
+    /// Whether a charge is on this node only: counted in an outage, and not yet in the store.
+    fn is_local(&self, charge: &Charge) -> bool {
+        charge.in_outage.as_ref().is_some_and(|in_outage| {
+            if charge.is_slot {
+                return in_outage.charge_status == ChargeStatus::NotCharged;
+            }
+            let is_recorded = |id| self.outage.is_recorded(&in_outage.share, &charge.key, id);
+            in_outage.record_id.is_none_or(is_recorded)
+        })
+    }
+
+    /// Returns the change in the store that makes a correction.
+    fn store_change<'r>(
+        &self,
+        receipt: &Receipt,
+        base: DecisionId,
+        correction: &Correction<'r>,
+    ) -> Change<'r> {
+        let Correction { at, charge, rule, adjustment, .. } = *correction;
+        let is_replayed = charge.in_outage.is_some();
+        let adjustment =
+            if is_replayed { once_replayed(adjustment, rule, self.outage.now()) } else { adjustment };
+        charge.change(receipt.at, rule, (adjustment, nth(base, at)))
+    }
+
+    /// Completes a correction that the store has made or will make.
+    fn finish_correction(&self, receipt: &Receipt, correction: &Correction<'_>) {
+        let Correction { charge, adjustment, .. } = *correction;
+        let is_here = |it: &&OutageCharge| it.counted || charge.is_slot;
+        if let Some(in_outage) = charge.in_outage.as_deref().filter(is_here) {
+            self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
+        }
+        self.notify_settled(receipt, correction);
+    }
+
+    /// Corrects a charge of this node.
+    fn correct_local(&self, receipt: &Receipt, base: DecisionId, correction: &Correction<'_>) {
+        let Correction { charge, adjustment, .. } = *correction;
+        let Some(in_outage) = &charge.in_outage else { return };
+        let (share, key) = (&in_outage.share, &charge.key);
+        match (in_outage.record_id, adjustment) {
+            (_, Adjustment::Release { .. }) => {}
+            (Some(record_id), _) => {
+                if !self.outage.correct(share, key, record_id, adjustment) {
+                    // The store has been charged with it since.
+                    self.outage.defer_or_lose(&self.store_change(receipt, base, correction));
+                }
+            }
+            (None, Adjustment::Charge { units: units @ 1.., .. }) => {
+                self.outage.charge_later(share, key, units);
+            }
+            // It is not known whether the store was charged: nothing is refunded there.
+            (None, _) => {}
+        }
+        self.finish_correction(receipt, correction);
     }
 
     /// Makes all corrections without waiting. Returns `false` if nothing was done: the store has to
@@ -230,7 +294,7 @@ impl<S: Store> Limiter<S> {
     /// Returns the id that the adjustments of a receipt have in common: that of the decision, or a
     /// new one.
     fn base_id(&self, receipt: &Receipt) -> DecisionId {
-        receipt.id.unwrap_or_else(|| self.outage.next_id())
+        receipt.id.unwrap_or_else(|| *receipt.own_id.get_or_init(|| self.outage.next_id()))
     }
 
     /// Notifies the observer of the final cost of a charge.
@@ -240,25 +304,6 @@ impl<S: Store> Limiter<S> {
             let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
             watched.settled(&Settlement { id, rule, key, reserved, cost });
         }
-    }
-
-    async fn release_charge(
-        &self,
-        at: Timestamp,
-        charge: &Charge,
-        rule: &Rule,
-        (release, id): (Adjustment, AdjustmentId),
-    ) -> Result<(), StoreError> {
-        let Some(in_outage) = &charge.in_outage else {
-            return self.adjust_or_defer(charge.change(at, rule, (release, id))).await.map(drop);
-        };
-        self.outage.adjust_local(&in_outage.share, &charge.key, release);
-        if in_outage.charge_status == ChargeStatus::Unknown {
-            // The local slot is free. If the store holds one as well and does not answer now, that
-            // slot ends with its lease.
-            let _in_doubt = self.store.adjust(rule, charge.key.as_bytes(), release).await;
-        }
-        Ok(())
     }
 
     /// Adjusts a key in the store, and returns its state. If the store does not confirm it, or if
@@ -298,40 +343,6 @@ impl<S: Store> Limiter<S> {
             _ => self.store.adjust_once(rule, key.as_bytes(), adjustment, id).await,
         }
     }
-
-    /// Adjusts a charge in the store, on this node or in the ledger, wherever it is.
-    async fn correct(
-        &self,
-        at: Timestamp,
-        charge: &Charge,
-        rule: &Rule,
-        (adjustment, id): (Adjustment, AdjustmentId),
-    ) -> Result<(), StoreError> {
-        let key = &charge.key;
-        let Some(in_outage) = &charge.in_outage else {
-            return self.adjust_or_defer(charge.change(at, rule, (adjustment, id))).await.map(drop);
-        };
-        let share = &in_outage.share;
-        match (in_outage.record_id, adjustment) {
-            (Some(record_id), _) => {
-                if !self.outage.correct(share, key, record_id, adjustment) {
-                    // The store has been charged with it since.
-                    let adjustment = once_replayed(adjustment, rule, self.outage.now());
-                    self.adjust_or_defer(charge.change(at, rule, (adjustment, id))).await?;
-                }
-            }
-            (None, Adjustment::Charge { units: units @ 1.., .. }) => {
-                self.outage.charge_later(share, key, units);
-            }
-            // It is not known whether the store was charged: nothing is refunded there.
-            (None, _) => {}
-        }
-        // Last, because it cannot fail: a retry then applies no change twice.
-        if in_outage.counted {
-            self.outage.adjust_local(share, key, adjustment);
-        }
-        Ok(())
-    }
 }
 
 /// A change of one charge.
@@ -360,6 +371,29 @@ impl<'r> Correction<'r> {
             }
         };
         Some(Self { at, charge, rule, adjustment, cost: Some(cost) })
+    }
+}
+
+/// The corrections of a receipt that are not made yet. When dropped, those in the store are deferred,
+/// and those on this node are made.
+struct Unfinished<'r, S: Store> {
+    limiter: &'r Limiter<S>,
+    receipt: &'r Receipt,
+    base: DecisionId,
+    in_store: smallvec::IntoIter<[Correction<'r>; 4]>,
+    local: SmallVec<[Correction<'r>; 4]>,
+}
+
+impl<S: Store> Drop for Unfinished<'_, S> {
+    fn drop(&mut self) {
+        let Self { limiter, receipt, base, in_store, local } = self;
+        for correction in in_store {
+            limiter.outage.defer_or_lose(&limiter.store_change(receipt, *base, &correction));
+            limiter.finish_correction(receipt, &correction);
+        }
+        for correction in local.drain(..) {
+            limiter.correct_local(receipt, *base, &correction);
+        }
     }
 }
 

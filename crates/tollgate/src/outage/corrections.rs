@@ -178,6 +178,13 @@ impl Outage {
         self.corrections.push(Correction::new(change, ChangeStatus::NotApplied, self.now()))
     }
 
+    /// Defers a change until the store is back, or counts it as lost.
+    pub(crate) fn defer_or_lose(&self, change: &Change<'_>) {
+        if !self.defer(change) {
+            self.lose_correction(true);
+        }
+    }
+
     /// Starts a change in the store. `recognized`: the store recognizes the ids of adjustments.
     pub(crate) const fn start_change<'o>(
         &'o self,

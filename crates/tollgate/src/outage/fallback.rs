@@ -149,6 +149,11 @@ impl Outage {
 
     /// Corrects a record in the ledger. Returns whether it was still there: if not, the store has
     /// been charged with it.
+    pub(crate) fn is_recorded(&self, share: &Share, key: &Key, record_id: u64) -> bool {
+        self.ledger.has(share, key, record_id)
+    }
+
+    /// Corrects a record of the ledger if it is still there. Returns whether it is.
     pub(crate) fn correct(&self, share: &Share, key: &Key, record_id: u64, adjustment: Adjustment) -> bool {
         self.ledger.correct(share, key, record_id, adjustment, self.now())
     }

@@ -158,6 +158,13 @@ impl Ledger {
         Some(record_id)
     }
 
+    /// Whether a record is still here.
+    pub(crate) fn has(&self, share: &Share, key: &Key, record_id: u64) -> bool {
+        let name = (share.whole.id, key.clone());
+        let shard = self.shard(&name);
+        shard.entries.get(&name).is_some_and(|entry| entry.first_record_id <= record_id)
+    }
+
     /// Corrects a record if it is still here. Returns whether it is.
     pub(crate) fn correct(
         &self,

@@ -1,9 +1,9 @@
 //! Settlement, refund and release of decisions made without the store.
 
 use std::pin::pin;
-use std::task::{Context, Waker};
 
 use tollgate::{OutageSettings, Span};
+use tollgate_testkit::poll_once;
 
 use super::support::{Mood, Subject, ann, standing, subject, with_settings};
 
@@ -267,13 +267,13 @@ fn a_dropped_settlement_is_repeated_and_counted_once() {
         subject.store.turn(Mood::Stuck);
         {
             let settling = pin!(subject.limiter.settle_receipt(&receipt, cost));
-            assert!(settling.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(poll_once(settling).is_pending());
         }
         assert_eq!(subject.limiter.health().ledger_keys, 1);
         // So is a pass that is dropped.
         {
             let pass = pin!(subject.limiter.reconcile());
-            assert!(pass.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(poll_once(pass).is_pending());
         }
         recover(&subject);
         assert_eq!((subject.reconcile(), subject.left()), (1, left));
@@ -381,4 +381,39 @@ fn an_uncounted_slot_is_not_held() {
         pollster::block_on(subject.limiter.release(&decision)).unwrap();
     }
     assert_eq!(subject.store.adjustments(), 0);
+}
+
+const TWO: &str = "limits:
+  - {name: api, by: user, rate: 100/day, algorithm: fixed-window}
+  - {name: all, by: global, rate: 50/day, algorithm: fixed-window}";
+
+#[test]
+fn a_settlement_whose_caller_left_is_completed_for_every_limit() {
+    for cost in [2, 30] {
+        let subject = subject(TWO);
+        let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+        subject.store.turn(Mood::Stuck);
+        {
+            let settling = pin!(subject.limiter.settle_receipt(&receipt, cost));
+            assert!(poll_once(settling).is_pending());
+        }
+        recover(&subject);
+        subject.reconcile();
+        let expected = [("api", 100, 100 - cost), ("all", 50, 50 - cost)];
+        assert_eq!(standing(&subject.decide(&ann().cost(0))), expected);
+        assert_eq!(subject.reconcile(), 0);
+    }
+}
+
+#[test]
+fn a_repeated_settlement_without_an_id_is_counted_once() {
+    let subject = with_settings(TWO, &OutageSettings { keys: 1, ..OutageSettings::default() });
+    let receipt = subject.decide(&ann().cost(10)).receipt().unwrap();
+    for _ in 0..3 {
+        subject.store.turn(Mood::Foreign);
+        assert!(pollster::block_on(subject.limiter.settle_receipt(&receipt, 2)).is_err());
+        subject.store.turn(Mood::Well);
+        pollster::block_on(subject.limiter.settle_receipt(&receipt, 2)).unwrap();
+    }
+    assert_eq!(standing(&subject.decide(&ann().cost(0))), [("api", 100, 98), ("all", 50, 48)]);
 }
