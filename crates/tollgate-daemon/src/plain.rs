@@ -1,6 +1,6 @@
 //! Escapes text from callers for the log.
 //!
-//! Unprintable characters are escaped by `tollgate_policy::sanitize`, also in JSON, whose own rules leave
+//! Unprintable characters are escaped by `tollgate_document::sanitize`, also in JSON, whose own rules leave
 //! most of them unescaped. Text is quoted for people here.
 
 use std::fmt::{self, Write};

@@ -57,24 +57,6 @@ use crate::tarpit::Tarpit;
 /// `ttl` has passed, whichever comes first. A response that takes longer continues but is no longer
 /// counted: choose a `ttl` longer than the longest response. A service whose work continues after
 /// the caller disconnects holds the slots with a [`SlotGuard`](crate::SlotGuard).
-///
-/// A layer on a store that waits has to be able to spawn, so that no settlement is lost:
-///
-/// ```compile_fail,E0277
-/// # use tollgate::{Adjustment, Limiter, Outcome, Policy, Rule, Store, StoreError};
-/// # use tollgate::store::{Answer, Check};
-/// # use tollgate_http::LimitLayer;
-/// # struct Remote;
-/// # impl Store for Remote {
-/// #     async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> { unimplemented!() }
-/// #     async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
-/// #         unimplemented!()
-/// #     }
-/// # }
-/// fn layer(limiter: Limiter<Remote>) -> impl Sized {
-///     LimitLayer::new(limiter)              // `LimitLayer::spawning(limiter, |work| …)` compiles
-/// }
-/// ```
 pub struct LimitLayer<S = MemoryStore> {
     wiring: Arc<Wiring<S>>,
 }
