@@ -218,8 +218,8 @@ impl Daemon {
         self.end(pending()).await;
     }
 
-    /// Shuts down; `at_once` ends the wait.
-    async fn end(self, at_once: impl Future<Output = ()>) {
+    /// Shuts down; `interrupt` ends the wait.
+    async fn end(self, interrupt: impl Future<Output = ()>) {
         let Self { surfaces, limiter, status, records, maintenance, .. } = self;
         status.drain();
         let (clock, patience) = (SystemClock::new(), surfaces.patience());
@@ -231,7 +231,7 @@ impl Daemon {
                 }
                 patience.saturating_sub(Duration::from_micros(clock.now().since(started_at).as_micros()))
             }
-            () = at_once => Duration::ZERO,
+            () = interrupt => Duration::ZERO,
         };
         maintenance.abort();
         let _late = timeout(left, records.end()).await;

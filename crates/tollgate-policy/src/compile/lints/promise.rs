@@ -178,7 +178,7 @@ pub(super) fn longest(rules: &[Rule]) -> u64 {
 
 /// Returns the units admitted at once after a pause. For a fixed window that is twice its number:
 /// the end of one window and the start of the next.
-pub(super) fn at_once(rule: &Rule) -> u64 {
+pub(super) fn max_burst(rule: &Rule) -> u64 {
     let times = if matches!(rule.quota, Quota::FixedWindow(_)) { 2 } else { 1 };
     rule.quota.capacity().saturating_mul(times)
 }

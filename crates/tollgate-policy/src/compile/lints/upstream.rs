@@ -6,7 +6,7 @@ use tollgate_core::{Quota, Rate, Rule};
 use tollgate_document::{Document, Located, Problems, RateText};
 
 use super::cover::{counts_together, covers};
-use super::promise::{at_once, pace};
+use super::promise::{max_burst, pace};
 use super::{LintedLimit, MAX_COMPARED_PAIRS};
 use crate::cost::Cost;
 use crate::key::Key;
@@ -121,7 +121,7 @@ fn excess(
     granted(limit, limit, who)?;
     let (count, period) = (u128::from(takes.count), u128::from(takes.period.as_micros()));
     let held = || beside.iter().filter_map(|it| Some((granted(it, limit, who)?, cost(it))));
-    let burst = held().map(|(rules, cost)| rules.iter().map(at_once).min().unwrap_or(0) / cost).min()?;
+    let burst = held().map(|(rules, cost)| rules.iter().map(max_burst).min().unwrap_or(0) / cost).min()?;
     // A single request is never a burst.
     if burst > 1 && u128::from(burst) * period > count * SECOND {
         return Some(Excess::Burst(burst));
