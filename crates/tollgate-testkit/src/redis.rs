@@ -27,7 +27,7 @@ use self::port::quiet_port;
 use crate::{Lan, Program, ProgramOutput, Scratch};
 
 /// The longest wait. Only a failed test reaches it.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running `redis-server` without persistence. Killed when dropped.
 pub struct Redis {

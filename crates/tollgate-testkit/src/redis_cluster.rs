@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::redis::wait_until;
+use crate::redis::{DEADLINE, wait_until};
 use crate::{ProgramOutput, Redis};
 
 /// The number of slots of a cluster.
@@ -76,10 +78,25 @@ impl RedisCluster {
     /// Waits until all running nodes report a healthy cluster, agree on the primary of each slot,
     /// and that primary runs: a failover is then complete.
     pub fn wait_until_ok(&self) {
-        wait_until("healthy cluster", || {
-            let maps: Option<BTreeSet<_>> = self.running().map(|it| self.map_of(it)).collect();
-            maps.is_some_and(|maps| maps.len() == 1)
-        });
+        let start = Instant::now();
+        while !self.is_ok() {
+            assert!(start.elapsed() < DEADLINE, "no healthy cluster: {}", self.report());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn is_ok(&self) -> bool {
+        let maps: Option<BTreeSet<_>> = self.running().map(|it| self.map_of(it)).collect();
+        maps.is_some_and(|maps| maps.len() == 1)
+    }
+
+    /// Returns what each node knows of the cluster, for the message of a failed test.
+    fn report(&self) -> String {
+        let of_node = |node: &Redis| {
+            let answer = |command: &str| node.try_cli(&["CLUSTER", command]).unwrap_or_else(|error| error);
+            format!("\n{}, running: {}\n{}\n{}", node.address(), node.is_running(), answer("INFO"), answer("NODES"))
+        };
+        self.nodes.iter().map(of_node).collect()
     }
 
     /// Moves a slot with its keys to another primary while the cluster serves.

@@ -149,7 +149,6 @@ fn a_cluster_moves_slots_fails_over_and_goes_down() {
     assert!(cluster.node(from).try_cli(&["GET", "{tag}"]).unwrap_err().contains("MOVED"));
     cluster.move_slot(slot, from);
     assert_eq!(cluster.primary_of_slot(slot), from);
-    cluster.reshard(from, to, 20);
 
     let replica = cluster.replica_of(to).unwrap();
     let lost = cluster.slot_of("key");
@@ -166,4 +165,7 @@ fn a_cluster_moves_slots_fails_over_and_goes_down() {
     assert_eq!(cluster.node(owner).cli(&["SET", "key", "value"]), "OK");
     cluster.node(to).restart();
     cluster.wait_until_ok();
+    // At the end: Redis 7.0 may lose the last slot of a reshard when the node that received it
+    // fails over soon after and then returns.
+    cluster.reshard(from, replica, 20);
 }
