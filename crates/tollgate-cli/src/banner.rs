@@ -1,12 +1,12 @@
 //! The start-up banner: the addresses and the limits in force.
 
 use std::fmt::{Display, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate::Policy;
 use tollgate::policy::{Limit, Mode};
-use tollgate_daemon::Addresses;
 use tollgate_daemon::configuration::{Configuration, Inputs};
+use tollgate_daemon::{Addresses, ListenerAddress};
 
 use crate::arguments::DEFAULT_API;
 
@@ -39,15 +39,15 @@ pub(crate) fn banner(
     let secure = |tls: bool| if tls { " (TLS)" } else { "" };
     match addresses.rls {
         Some(address) => {
-            let tls = secure(addresses.rls_tls);
+            let tls = secure(address.tls);
             line("rls", &format_args!("{address}{tls}, gRPC: Envoy's rate_limit_service"));
         }
         None => line("rls", &"off"),
     }
     match addresses.resp {
         Some(address) => {
-            let tls = secure(addresses.resp_tls);
-            let command = redis_cli(address, addresses.resp_tls, configuration.has_resp_password());
+            let tls = secure(address.tls);
+            let command = redis_cli(address, configuration.has_resp_password());
             line("resp", &format_args!("{address}{tls}: {command} CL.THROTTLE user:1 15 30 60"));
         }
         None => line("resp", &"off"),
@@ -81,7 +81,8 @@ pub(crate) fn banner(
 }
 
 /// Returns the shortest command that reaches the server.
-fn redis_cli(address: SocketAddr, tls: bool, password: bool) -> String {
+fn redis_cli(address: ListenerAddress, password: bool) -> String {
+    let ListenerAddress { socket: address, tls } = address;
     let mut command = "redis-cli".to_owned();
     match address.ip() {
         // The default host of `redis-cli`.
@@ -198,7 +199,7 @@ mod tests {
     }
 
     fn addresses() -> Addresses {
-        let address = |text: &str| Some(text.parse().unwrap());
+        let address = |text: &str| Some(ListenerAddress { socket: text.parse().unwrap(), tls: false });
         let (gateway, api) = (address("127.0.0.1:8080"), address("127.0.0.1:7070"));
         Addresses { gateway, api, ..Addresses::default() }
     }
@@ -230,7 +231,8 @@ mod tests {
             ("192.0.2.1:7070", true, "open https://192.0.2.1:7070/ in"),
             ("0.0.0.0:7070", true, &format!("open https://{}:7070/ in", tollgate_daemon::machine_name())),
         ] {
-            let addresses = Addresses { api: api.parse().ok(), api_tls: tls, ..Addresses::default() };
+            let api = ListenerAddress { socket: api.parse().unwrap(), tls };
+            let addresses = Addresses { api: Some(api), ..Addresses::default() };
             let said = said(&Inputs::default(), &addresses);
             assert!(said.contains(expected), "{expected} in:\n{said}");
         }
@@ -244,7 +246,8 @@ mod tests {
             ("[::]:7379", false, true, "redis-cli -h ::1 -p 7379 --askpass"),
             ("192.0.2.1:6379", true, true, "redis-cli -h 192.0.2.1 -p 6379 --tls --askpass"),
         ] {
-            assert_eq!(redis_cli(address.parse().unwrap(), tls, password), expected);
+            let address = ListenerAddress { socket: address.parse().unwrap(), tls };
+            assert_eq!(redis_cli(address, password), expected);
         }
     }
 

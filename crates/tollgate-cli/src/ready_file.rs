@@ -5,12 +5,11 @@
 //! path that is not a regular file (a pipe, `/dev/stdout`) is written to instead of being replaced.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use tollgate_daemon::configuration::shown;
 use tollgate_daemon::io_error::{Attempt, reason};
-use tollgate_daemon::{Addresses, Failure};
+use tollgate_daemon::{Addresses, Failure, ListenerAddress};
 
 /// A ready file that was written. It is removed on drop if this process created it.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ fn to_json(addresses: &Addresses) -> String {
         Some(text) => format!("\"{text}\""),
         None => "null".to_owned(),
     };
-    let address = |address: Option<SocketAddr>| quoted(address.map(|it| it.to_string()));
+    let address = |address: Option<ListenerAddress>| quoted(address.map(|it| it.to_string()));
     let (gateway, api) = (address(addresses.gateway), address(addresses.api));
     let (rls, resp) = (address(addresses.rls), address(addresses.resp));
     let (gateway_url, api_url) = (quoted(addresses.gateway_url()), quoted(addresses.api_url()));

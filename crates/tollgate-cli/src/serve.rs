@@ -2,14 +2,13 @@
 //!
 //! The service is in `tollgate_daemon`.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use tollgate::{Limit, Mode};
 use tollgate_daemon::configuration::{Inputs, LogFormat, Overlay, literal, shown as path, yaml};
 use tollgate_daemon::io_error::{Attempt, reason};
-use tollgate_daemon::{Daemon, Environment, Failure, Log, Signals, Startup, raise_fd_limit};
+use tollgate_daemon::{Daemon, Environment, Failure, ListenerAddress, Log, Signals, Startup, raise_fd_limit};
 use tollgate_document::redacted;
 
 use crate::arguments::Serve;
@@ -59,7 +58,7 @@ fn announce(daemon: &Daemon, log: &Log) {
     match configuration.log_format() {
         LogFormat::Human => log.say(&banner(daemon.inputs(), configuration, &policy, &addresses)),
         LogFormat::Json => {
-            let shown = |address: Option<SocketAddr>| address.map(tracing::field::display);
+            let shown = |address: Option<ListenerAddress>| address.map(tracing::field::display);
             let modes = policy.limits().iter().map(Limit::mode);
             let limits = modes.filter(|mode| *mode != Mode::Off).count();
             tracing::info!(

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_config(&policy)
         .set("listen", "{gateway: 127.0.0.1:0, api: off, rls: off, resp: off}");
     let mut daemon = Daemon::start(inputs).await?;
-    let gateway = daemon.addresses().gateway.ok_or("the gateway is on")?;
+    let gateway = daemon.addresses().gateway.ok_or("the gateway is on")?.socket;
     for _ in 0..3 {
         println!("{}", get(gateway)?);
     }

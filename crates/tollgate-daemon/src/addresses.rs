@@ -1,51 +1,64 @@
 //! The addresses of the listeners, and their URLs.
 
+use std::fmt;
 use std::net::SocketAddr;
 
-/// The bound addresses.
+/// The bound address of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerAddress {
+    /// The address with its port.
+    pub socket: SocketAddr,
+    /// Whether the listener uses TLS.
+    pub tls: bool,
+}
+
+impl ListenerAddress {
+    /// Returns the URL of an HTTP listener.
+    pub fn url(self) -> String {
+        format!("{}://{self}", if self.tls { "https" } else { "http" })
+    }
+}
+
+impl fmt::Display for ListenerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket.fmt(f)
+    }
+}
+
+/// The bound addresses. A listener that is off has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each surface speaks TLS or not, whatever the others do")]
 pub struct Addresses {
-    /// The gateway; `None` if it is off.
-    pub gateway: Option<SocketAddr>,
-    /// The API; `None` if it is off.
-    pub api: Option<SocketAddr>,
-    /// Envoy's rate limit service; `None` if it is off.
-    pub rls: Option<SocketAddr>,
-    /// The Redis protocol; `None` if it is off.
-    pub resp: Option<SocketAddr>,
-    /// Whether the gateway uses TLS.
-    pub gateway_tls: bool,
-    /// Whether the API uses TLS.
-    pub api_tls: bool,
-    /// Whether Envoy's rate limit service uses TLS.
-    pub rls_tls: bool,
-    /// Whether the Redis protocol uses TLS.
-    pub resp_tls: bool,
+    /// The gateway.
+    pub gateway: Option<ListenerAddress>,
+    /// The API.
+    pub api: Option<ListenerAddress>,
+    /// Envoy's rate limit service.
+    pub rls: Option<ListenerAddress>,
+    /// The Redis protocol.
+    pub resp: Option<ListenerAddress>,
 }
 
 impl Addresses {
     /// Returns the URL of the gateway.
     pub fn gateway_url(&self) -> Option<String> {
-        url(self.gateway, self.gateway_tls)
+        self.gateway.map(ListenerAddress::url)
     }
 
     /// Returns the URL of the API.
     pub fn api_url(&self) -> Option<String> {
-        url(self.api, self.api_tls)
+        self.api.map(ListenerAddress::url)
     }
 
     /// Returns the URL of the dashboard for a browser. A wildcard address is replaced by one that can
     /// be opened; with TLS it is a name, for which certificates are issued.
     pub fn page_url(&self) -> Option<String> {
         let api = self.api?;
-        if !api.ip().is_unspecified() {
-            return self.api_url().map(|url| format!("{url}/"));
-        }
-        Some(match (self.api_tls, api.is_ipv4()) {
-            (true, _) => format!("https://{}:{}/", machine_name(), api.port()),
-            (false, true) => format!("http://127.0.0.1:{}/", api.port()),
-            (false, false) => format!("http://[::1]:{}/", api.port()),
+        let port = api.socket.port();
+        Some(match (api.tls, api.socket.is_ipv4()) {
+            _ if !api.socket.ip().is_unspecified() => format!("{}/", api.url()),
+            (true, _) => format!("https://{}:{port}/", machine_name()),
+            (false, true) => format!("http://127.0.0.1:{port}/"),
+            (false, false) => format!("http://[::1]:{port}/"),
         })
     }
 }
@@ -53,8 +66,4 @@ impl Addresses {
 /// Returns the host name of this machine.
 pub fn machine_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-fn url(address: Option<SocketAddr>, tls: bool) -> Option<String> {
-    address.map(|address| format!("{}://{address}", if tls { "https" } else { "http" }))
 }

@@ -409,13 +409,12 @@ const SETTINGS_FILE: Words = Words {
     section: "a file of settings",
     known: &SECTIONS,
     synonyms: &[
-        ("server", "listen"),
-        ("redis", "store"),
-        ("upstream", "gateway"),
-        ("logging", "log"),
-        ("tracing", "traces"),
-        ("otlp", "traces"),
-        ("webhook", "alerts"),
+        ("listen", &["server"]),
+        ("store", &["redis"]),
+        ("gateway", &["upstream"]),
+        ("log", &["logging"]),
+        ("traces", &["tracing", "otlp"]),
+        ("alerts", &["webhook"]),
     ],
 };
 

@@ -13,75 +13,29 @@ use crate::failure::Failure;
 
 const PREFIX: &str = "TOLLGATE_";
 
-/// The paths that variables can set.
-const SETTING_PATHS: [&str; 67] = [
-    "listen.gateway",
-    "listen.api",
-    "listen.rls",
-    "listen.resp",
-    "gateway.upstream",
-    "gateway.tls.certificate",
-    "gateway.tls.key",
-    "gateway.upstream_ca",
-    "gateway.proxy_protocol",
-    "gateway.forwarded",
-    "gateway.workers",
-    "gateway.keep_alive",
-    "gateway.timeouts.connect",
-    "gateway.timeouts.headers",
-    "gateway.timeouts.idle",
-    "gateway.timeouts.total",
-    "gateway.timeouts.client_headers",
-    "gateway.timeouts.client_idle",
-    "gateway.timeouts.drain",
-    "gateway.caps.header_bytes",
-    "gateway.caps.headers",
-    "gateway.caps.body",
-    "gateway.caps.connections",
-    "gateway.caps.streams",
-    "gateway.caps.tarpit",
-    "gateway.eject.after",
-    "gateway.eject.for",
-    "rls.headers",
-    "rls.envoy_config",
-    "rls.merge_domains",
-    "rls.tls.certificate",
-    "rls.tls.key",
-    "rls.tls.client_ca",
-    "resp.password_file",
-    "resp.tls.certificate",
-    "resp.tls.key",
-    "resp.tls.client_ca",
-    "store",
-    "store.url",
-    "store.password_file",
-    "store.ca",
-    "store.deadline",
-    "store.deny_cache",
-    "store.prefix",
-    "store.outage.failures",
-    "store.outage.share",
-    "store.outage.grace",
-    "log.level",
-    "log.format",
-    "log.refusals",
-    "observe",
-    "observe.records",
-    "traces.endpoint",
-    "traces.sample",
-    "traces.service",
-    "traces.ca",
-    "alerts.at_zero_for",
-    "alerts.webhook",
-    "alerts.ca",
-    "state",
-    "admin.token_file",
-    "admin.read_token_file",
-    "admin.tls.certificate",
-    "admin.tls.key",
-    "admin.tls.client_ca",
-    "max_keys",
-    "privacy.keys",
+/// The sections, each with its words that have a variable. A whole section comes before its words, which replace
+/// parts of it.
+const SETTING_PATHS: [(&str, &[&str]); 20] = [
+    ("", &["store", "observe", "state", "max_keys"]),
+    ("listen", &["gateway", "api", "rls", "resp"]),
+    ("gateway", &["upstream", "upstream_ca", "proxy_protocol", "forwarded", "workers", "keep_alive"]),
+    ("gateway.tls", &["certificate", "key"]),
+    ("gateway.timeouts", &["connect", "headers", "idle", "total", "client_headers", "client_idle", "drain"]),
+    ("gateway.caps", &["header_bytes", "headers", "body", "connections", "streams", "tarpit"]),
+    ("gateway.eject", &["after", "for"]),
+    ("rls", &["headers", "envoy_config", "merge_domains"]),
+    ("rls.tls", &["certificate", "key", "client_ca"]),
+    ("resp", &["password_file"]),
+    ("resp.tls", &["certificate", "key", "client_ca"]),
+    ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "prefix"]),
+    ("store.outage", &["failures", "share", "grace"]),
+    ("log", &["level", "format", "refusals"]),
+    ("observe", &["records"]),
+    ("traces", &["endpoint", "sample", "service", "ca"]),
+    ("alerts", &["at_zero_for", "webhook", "ca"]),
+    ("admin", &["token_file", "read_token_file"]),
+    ("admin.tls", &["certificate", "key", "client_ca"]),
+    ("privacy", &["keys"]),
 ];
 
 /// Variables that are not paths.
@@ -90,6 +44,13 @@ const OTHER_VARIABLES: [&str; 9] =
 
 /// Variables without the prefix that are read too: the user name and color settings.
 const SHARED_VARIABLES: [&str; 4] = ["USER", "LOGNAME", "NO_COLOR", "TERM"];
+
+/// Returns the paths that variables can set, such as `listen.api`.
+fn setting_paths() -> impl Iterator<Item = String> {
+    SETTING_PATHS.iter().flat_map(|(section, words)| {
+        words.iter().map(move |word| format!("{section}.{word}").trim_start_matches('.').to_owned())
+    })
+}
 
 /// The variables that are set and not empty.
 #[derive(Debug, Default)]
@@ -134,21 +95,17 @@ impl Environment {
 
     /// Returns the values that variables set.
     pub(crate) fn overlays(&self) -> Vec<Overlay> {
-        let set = |path: &&str| {
-            let value = self.own.get(&variable(path))?;
-            Some(Overlay {
-                origin: "in the environment",
-                typed: format!("{PREFIX}{}=", variable(path)),
-                path: (*path).to_owned(),
-                value: yaml(path, value),
-            })
+        let set = |path: String| {
+            let value = yaml(&path, self.own.get(&variable(&path))?);
+            let typed = format!("{PREFIX}{}=", variable(&path));
+            Some(Overlay { origin: "in the environment", typed, path, value })
         };
-        SETTING_PATHS.iter().filter_map(set).collect()
+        setting_paths().filter_map(set).collect()
     }
 
     /// Returns warnings about unknown variables.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let known: Vec<_> = SETTING_PATHS.iter().map(|path| variable(path)).collect();
+        let known: Vec<_> = setting_paths().map(|path| variable(&path)).collect();
         let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
         let sections =
             ["LISTEN_", "GATEWAY_", "STORE_", "LOG_", "ADMIN_", "STATE_", "OBSERVE_", "TRACES_", "ALERTS_"];

@@ -35,7 +35,7 @@ mod surfaces;
 mod traces;
 mod webhook;
 
-pub use addresses::{Addresses, machine_name};
+pub use addresses::{Addresses, ListenerAddress, machine_name};
 pub use configuration::{Configuration, Inputs};
 pub use daemon::Daemon;
 pub use environment::Environment;

@@ -53,34 +53,32 @@ pub(crate) enum AnyStore {
     Redis(Arc<RedisStore>),
 }
 
+/// Evaluates an expression with the store that is in use.
+macro_rules! with_store {
+    ($any:expr, $store:ident => $expression:expr) => {
+        match $any {
+            AnyStore::Memory($store) => $expression,
+            AnyStore::Redis($store) => $expression,
+        }
+    };
+}
+
 impl Store for AnyStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        match self {
-            Self::Memory(store) => store.decide(checks).await,
-            Self::Redis(store) => store.decide(checks).await,
-        }
+        with_store!(self, store => store.decide(checks).await)
     }
 
     #[inline]
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
-        match self {
-            Self::Memory(store) => store.try_decide(checks, outcomes),
-            Self::Redis(store) => store.try_decide(checks, outcomes),
-        }
+        with_store!(self, store => store.try_decide(checks, outcomes))
     }
 
     async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        match self {
-            Self::Memory(store) => store.decide_uncached(checks).await,
-            Self::Redis(store) => store.decide_uncached(checks).await,
-        }
+        with_store!(self, store => store.decide_uncached(checks).await)
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Memory(store) => store.adjust(rule, key, adjustment).await,
-            Self::Redis(store) => store.adjust(rule, key, adjustment).await,
-        }
+        with_store!(self, store => store.adjust(rule, key, adjustment).await)
     }
 
     async fn adjust_once(
@@ -90,46 +88,28 @@ impl Store for AnyStore {
         adjustment: Adjustment,
         id: AdjustmentId,
     ) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Memory(store) => store.adjust_once(rule, key, adjustment, id).await,
-            Self::Redis(store) => store.adjust_once(rule, key, adjustment, id).await,
-        }
+        with_store!(self, store => store.adjust_once(rule, key, adjustment, id).await)
     }
 
     fn recognizes_adjustments(&self) -> bool {
-        match self {
-            Self::Memory(store) => store.recognizes_adjustments(),
-            Self::Redis(store) => store.recognizes_adjustments(),
-        }
+        with_store!(self, store => store.recognizes_adjustments())
     }
 
     fn try_adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Option<Outcome> {
-        match self {
-            Self::Memory(store) => store.try_adjust(rule, key, adjustment),
-            Self::Redis(store) => store.try_adjust(rule, key, adjustment),
-        }
+        with_store!(self, store => store.try_adjust(rule, key, adjustment))
     }
 
     #[inline]
     fn wall_ahead(&self, at: Timestamp) -> i64 {
-        match self {
-            Self::Memory(store) => store.wall_ahead(at),
-            Self::Redis(store) => store.wall_ahead(at),
-        }
+        with_store!(self, store => store.wall_ahead(at))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(store) => store.probe().await,
-            Self::Redis(store) => store.probe().await,
-        }
+        with_store!(self, store => store.probe().await)
     }
 
     fn nodes(&self) -> usize {
-        match self {
-            Self::Memory(store) => store.nodes(),
-            Self::Redis(store) => store.nodes(),
-        }
+        with_store!(self, store => store.nodes())
     }
 }
 

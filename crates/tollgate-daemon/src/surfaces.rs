@@ -26,7 +26,7 @@ use tollgate_http::Tarpit;
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_server::{Api, Caller};
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, ListenerAddress};
 use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
@@ -90,16 +90,14 @@ impl Surfaces {
         let api_sockets = listen(&settings.api, "listen.api")?;
         let rls_sockets = listen(&settings.rls_listen, "listen.rls")?;
         let resp_sockets = listen(&settings.resp_listen, "listen.resp")?;
-        let address = |sockets: &Option<Sockets>| sockets.as_ref().map(Sockets::address);
+        let address = |sockets: &Option<Sockets>, tls: bool| {
+            sockets.as_ref().map(|sockets| ListenerAddress { socket: sockets.address(), tls })
+        };
         let addresses = Addresses {
-            gateway: address(&gateway_sockets),
-            api: address(&api_sockets),
-            rls: address(&rls_sockets),
-            resp: address(&resp_sockets),
-            gateway_tls: settings.forwarding.tls.is_some(),
-            api_tls: tls.api.is_some(),
-            rls_tls: tls.rls.is_some(),
-            resp_tls: tls.resp.is_some(),
+            gateway: address(&gateway_sockets, settings.forwarding.tls.is_some()),
+            api: address(&api_sockets, tls.api.is_some()),
+            rls: address(&rls_sockets, tls.rls.is_some()),
+            resp: address(&resp_sockets, tls.resp.is_some()),
         };
 
         let ((drainer, drain), (demo_drainer, demo_drain)) = (Drain::new(), Drain::new());

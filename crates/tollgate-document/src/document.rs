@@ -21,7 +21,7 @@ mod references;
 #[cfg(feature = "yaml")]
 mod syntax;
 
-pub use node::{Fields, Words, byte_count, short, whole_number};
+pub use node::{Fields, Synonyms, Words, byte_count, short, synonym, whole_number};
 #[cfg(feature = "yaml")]
 pub use overlay::Setting;
 #[cfg(feature = "yaml")]

@@ -39,7 +39,9 @@ mod suggest;
 pub use diagnostic::{Diagnostic, DiagnosticView, Diagnostics, Located, Place, Problems, Severity, redacted};
 #[cfg(feature = "yaml")]
 pub use document::Setting;
-pub use document::{Document, Entry, Fields, Kind, Node, Words, byte_count, short, whole_number};
+pub use document::{
+    Document, Entry, Fields, Kind, Node, Synonyms, Words, byte_count, short, synonym, whole_number,
+};
 pub use mistake::Mistake;
 pub use rate::{RateText, Unit, parse_span, rate_words};
 pub use suggest::{hint, listed, nearest};

@@ -49,32 +49,14 @@ pub enum Unit {
     Month,
 }
 
-const UNITS: [(&str, Unit); 25] = [
-    ("second", Unit::Second),
-    ("minute", Unit::Minute),
-    ("hour", Unit::Hour),
-    ("day", Unit::Day),
-    ("week", Unit::Week),
-    ("month", Unit::Month),
-    ("seconds", Unit::Second),
-    ("minutes", Unit::Minute),
-    ("hours", Unit::Hour),
-    ("days", Unit::Day),
-    ("weeks", Unit::Week),
-    ("months", Unit::Month),
-    ("sec", Unit::Second),
-    ("secs", Unit::Second),
-    ("min", Unit::Minute),
-    ("mins", Unit::Minute),
-    ("hr", Unit::Hour),
-    ("s", Unit::Second),
-    ("m", Unit::Minute),
-    ("h", Unit::Hour),
-    ("d", Unit::Day),
-    ("w", Unit::Week),
-    ("ms", Unit::Millisecond),
-    ("millisecond", Unit::Millisecond),
-    ("milliseconds", Unit::Millisecond),
+const UNITS: [(Unit, &[&str]); 7] = [
+    (Unit::Second, &["second", "seconds", "sec", "secs", "s"]),
+    (Unit::Minute, &["minute", "minutes", "min", "mins", "m"]),
+    (Unit::Hour, &["hour", "hours", "hr", "h"]),
+    (Unit::Day, &["day", "days", "d"]),
+    (Unit::Week, &["week", "weeks", "w"]),
+    (Unit::Month, &["month", "months"]),
+    (Unit::Millisecond, &["ms", "millisecond", "milliseconds"]),
 ];
 const EXAMPLES: &str = "rates look like 10/minute, 5/2s, 100/15m or 1000/hour, burst 200";
 const UNIT_WORDS: &str =
@@ -82,7 +64,15 @@ const UNIT_WORDS: &str =
 
 /// Returns the words of rates and lengths of time.
 pub fn rate_words() -> impl Iterator<Item = &'static str> {
-    UNITS.iter().map(|(unit, _)| *unit).chain(["burst"])
+    unit_words().chain(["burst"])
+}
+
+fn unit_words() -> impl Iterator<Item = &'static str> {
+    UNITS.iter().flat_map(|(_, words)| *words).copied()
+}
+
+fn unit_named(word: &str) -> Option<Unit> {
+    UNITS.iter().find(|(_, words)| words.contains(&word)).map(|(unit, _)| *unit)
 }
 
 impl RateText {
@@ -272,13 +262,13 @@ fn period(text: &str, at: Range<usize>) -> Result<(u64, Unit), Mistake> {
         })?,
     };
     let word_at = at.end - word.len()..at.end;
-    let Some((_, unit)) = UNITS.iter().find(|(unit, _)| *unit == word) else {
+    let Some(unit) = unit_named(word) else {
         return Err(unknown_unit(word).at(word_at));
     };
     if times == 0 {
         return Err(Mistake::new("a period of zero has no rate").at(at).label("at least 1"));
     }
-    Ok((times, *unit))
+    Ok((times, unit))
 }
 
 fn unknown_unit(word: &str) -> Mistake {
@@ -289,7 +279,7 @@ fn unknown_unit(word: &str) -> Mistake {
     }
     let mistake = Mistake::new(format!("`{}` is not a unit of time", short(word))).help(UNIT_WORDS);
     let together: String = word.split_whitespace().collect();
-    let known = |word: &str| UNITS.iter().any(|(unit, _)| *unit == word);
+    let known = |word: &str| unit_named(word).is_some();
     if let Some((unit, rest)) = word.split_once(char::is_whitespace)
         && known(unit)
         && !known(&together)
@@ -304,7 +294,7 @@ fn unknown_unit(word: &str) -> Mistake {
         "M" | "mo" | "mon" => mistake.label("did you mean `month`, or `minute`?"),
         "y" | "yr" | "year" | "years" => mistake.meant("12 months"),
         "us" | "µs" | "ns" => mistake.label("the smallest unit is a millisecond"),
-        _ => match nearest(&together, UNITS.iter().map(|(unit, _)| *unit)) {
+        _ => match nearest(&together, unit_words()) {
             Some(unit) => mistake.meant(unit),
             None => mistake,
         },

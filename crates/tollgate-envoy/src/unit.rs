@@ -36,6 +36,11 @@ impl Unit {
         Self::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
     }
 
+    /// Returns the unit with exactly this length.
+    pub fn of_span(span: Span) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.length() == span)
+    }
+
     /// Returns the name in lower case.
     pub const fn name(self) -> &'static str {
         match self {

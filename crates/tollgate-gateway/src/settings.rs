@@ -120,50 +120,43 @@ const GATEWAY: Words = Words {
         "capacity",
     ],
     synonyms: &[
-        ("upstreams", "upstream"),
-        ("backend", "upstream"),
-        ("backends", "upstream"),
-        ("target", "upstream"),
-        ("path", "paths"),
-        ("method_override", "override_headers"),
-        ("threads", "workers"),
-        ("timeout", "timeouts"),
-        ("certificate", "tls"),
-        ("max_rps", "capacity"),
-        ("rps", "capacity"),
+        ("upstream", &["upstreams", "backend", "backends", "target"]),
+        ("paths", &["path"]),
+        ("override_headers", &["method_override"]),
+        ("workers", &["threads"]),
+        ("timeouts", &["timeout"]),
+        ("tls", &["certificate"]),
+        ("capacity", &["max_rps", "rps"]),
     ],
 };
 
 const TLS: Words = Words {
     section: "`tls`",
     known: &["certificate", "key"],
-    synonyms: &[("cert", "certificate"), ("certificate_key", "key"), ("private_key", "key")],
+    synonyms: &[("certificate", &["cert"]), ("key", &["certificate_key", "private_key"])],
 };
 
 const TIMEOUTS: Words = Words {
     section: "`timeouts`",
     known: &["connect", "headers", "idle", "total", "client_headers", "client_idle", "drain"],
-    synonyms: &[("read", "headers"), ("response", "headers"), ("keep_alive", "client_idle")],
+    synonyms: &[("headers", &["read", "response"]), ("client_idle", &["keep_alive"])],
 };
 
 const CAPS: Words = Words {
     section: "`caps`",
     known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "detached"],
     synonyms: &[
-        ("header_size", "header_bytes"),
-        ("body_size", "body"),
-        ("max_body", "body"),
-        ("waiting", "tarpit"),
-        ("held", "tarpit"),
-        ("abandoned", "detached"),
-        ("outliving", "detached"),
+        ("header_bytes", &["header_size"]),
+        ("body", &["body_size", "max_body"]),
+        ("tarpit", &["waiting", "held"]),
+        ("detached", &["abandoned", "outliving"]),
     ],
 };
 
 const EJECT: Words = Words {
     section: "`eject`",
     known: &["after", "for"],
-    synonyms: &[("failures", "after"), ("max_fails", "after"), ("fail_timeout", "for")],
+    synonyms: &[("after", &["failures", "max_fails"]), ("for", &["fail_timeout"])],
 };
 
 const FORWARDINGS: [(&str, Forwarding); 4] = [
@@ -269,27 +262,19 @@ impl GatewaySettings {
             &mut caps.header_bytes,
             fields.get("header_bytes").and_then(|it| it.bytes("`header_bytes`", 1024..=1 << 20, problems)),
         );
-        set_size(
-            &mut caps.headers,
-            fields.get("headers").and_then(|it| it.whole("`headers`", 8..=4096, problems)),
-        );
-        set_size(
-            &mut caps.connections,
-            fields.get("connections").and_then(|it| it.whole("`connections`", 1..=1_000_000, problems)),
-        );
+        for (word, cap, range) in [
+            ("headers", &mut caps.headers, 8..=4096),
+            ("connections", &mut caps.connections, 1..=1_000_000),
+            ("tarpit", &mut self.tarpit, 0..=1_000_000),
+            ("detached", &mut self.detached, 0..=1_000_000),
+        ] {
+            set_size(cap, fields.get(word).and_then(|it| it.whole(&format!("`{word}`"), range, problems)));
+        }
         if let Some(streams) =
             fields.get("streams").and_then(|it| it.whole("`streams`", 1..=100_000, problems))
         {
             caps.streams = u32::try_from(streams.value).unwrap_or(u32::MAX);
         }
-        set_size(
-            &mut self.tarpit,
-            fields.get("tarpit").and_then(|it| it.whole("`tarpit`", 0..=1_000_000, problems)),
-        );
-        set_size(
-            &mut self.detached,
-            fields.get("detached").and_then(|it| it.whole("`detached`", 0..=1_000_000, problems)),
-        );
         self.body = fields
             .get("body")
             .filter(|it| it.text() != Some("off"))

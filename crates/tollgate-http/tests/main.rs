@@ -8,6 +8,7 @@ mod dialects;
 mod headers;
 mod one_path;
 mod readiness;
+mod remote_store;
 mod slots;
 mod socket;
 mod soft;

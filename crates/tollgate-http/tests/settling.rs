@@ -2,6 +2,8 @@
 //! requests without settling limits pay nothing for it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod remote_store;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
@@ -14,14 +16,12 @@ use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
-use tollgate::store::{Answer, Check};
-use tollgate::{
-    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Span, Store,
-    StoreError, Timestamp,
-};
+use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, SharedLimiter, Span, Timestamp};
 use tollgate_http::{Detached, LimitBody, LimitLayer, NotForwarded, Tarpit};
 use tollgate_testkit::{CountingAllocator, allocations, poll_once};
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
+
+use remote_store::RemoteStore;
 
 #[global_allocator]
 static COUNTING: CountingAllocator = CountingAllocator;
@@ -345,27 +345,14 @@ fn a_body_costs_its_length_or_one_if_the_length_is_unknown() {
     }
 }
 
-/// A store that never answers immediately, like a remote store.
-struct Remote(MemoryStore<ManualClock>);
-
-impl Store for Remote {
-    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.decide(checks).await
-    }
-
-    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.adjust(rule, key, adjustment).await
-    }
-}
-
 #[tokio::test]
 async fn a_remote_store_settles_in_the_background() {
     let policy = "limits: [{by: global, rate: 1000/day, algorithm: fixed-window, cost: {reserve: 100, settle: 'response:x-used'}},
                            {by: global, slots: 1}]";
-    let store = Remote(MemoryStore::with_clock(100, ManualClock::at(Timestamp::from_secs(1_700_000_000))));
-    let limiter: SharedLimiter<Remote> = Limiter::with_store(Policy::parse(policy).unwrap(), store).into();
+    let store =
+        RemoteStore(MemoryStore::with_clock(100, ManualClock::at(Timestamp::from_secs(1_700_000_000))));
+    let limiter: SharedLimiter<RemoteStore> =
+        Limiter::with_store(Policy::parse(policy).unwrap(), store).into();
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
     let layer = LimitLayer::spawning(limiter.clone(), move |work| later.lock().unwrap().push(work));

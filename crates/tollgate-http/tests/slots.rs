@@ -9,14 +9,12 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use tollgate::policy::Policy;
-use tollgate::store::{Answer, Check};
-use tollgate::{
-    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Rule, SharedLimiter, Span, Store, StoreError,
-    Timestamp,
-};
+use tollgate::{Limiter, ManualClock, MemoryStore, SharedLimiter, Span, Timestamp};
 use tollgate_http::LimitLayer;
 use tollgate_testkit::poll_once;
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
+
+use crate::remote_store::RemoteStore;
 
 const POLICY: &str = "limits: [{name: at-once, by: global, slots: 1}]";
 
@@ -93,27 +91,12 @@ async fn a_slot_is_released_when_the_service_fails() {
     }
 }
 
-/// A store that does not release slots immediately, like a remote store.
-struct Remote(MemoryStore<ManualClock>);
-
-impl Store for Remote {
-    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.decide(checks).await
-    }
-
-    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.adjust(rule, key, adjustment).await
-    }
-}
-
 #[tokio::test]
 async fn unfinished_work_of_a_remote_store_goes_to_the_spawn_hook() {
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
     let spawn = move |work| later.lock().expect("the lock is not poisoned").push(work);
-    let layer = LimitLayer::spawning(shared(Remote(memory())), spawn);
+    let layer = LimitLayer::spawning(shared(RemoteStore(memory())), spawn);
     let service = layer.layer(service_fn(hello));
     drop(service.clone().oneshot(request()).await.unwrap());
     assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);

@@ -7,12 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use tollgate::store::{Answer, Check};
-use tollgate::{
-    Adjustment, Call, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, Store, StoreError, Timestamp,
-};
+use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Store, Timestamp};
 use tollgate_http::{LimitLayer, SoftNotice, soft_limits, soft_value};
 use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::remote_store::RemoteStore;
 
 /// `search` is marked from 75 % on; one window of `both` is marked from the first request on.
 const POLICY: &str = "limits:
@@ -76,23 +75,9 @@ async fn the_service_sees_the_marks_of_the_layer_and_not_those_of_clients() {
     check(memory()).await;
 }
 
-/// A store that never answers immediately.
-struct Remote(MemoryStore<ManualClock>);
-
-impl Store for Remote {
-    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.decide(checks).await
-    }
-
-    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.0.adjust(rule, key, adjustment).await
-    }
-}
-
 #[tokio::test]
 async fn marks_are_the_same_on_a_store_that_has_to_be_awaited() {
-    check(Remote(memory())).await;
+    check(RemoteStore(memory())).await;
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ const MAX_LIMITS: usize = 10_000;
 const LIMIT: Words = Words {
     section: "a limit of Limitador",
     known: &["id", "namespace", "max_value", "seconds", "name", "conditions", "variables"],
-    synonyms: &[("maxValue", "max_value"), ("domain", "namespace"), ("limit", "max_value")],
+    synonyms: &[("max_value", &["maxValue", "limit"]), ("namespace", &["domain"])],
 };
 
 /// A limit as written.

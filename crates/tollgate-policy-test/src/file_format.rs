@@ -24,25 +24,22 @@ use crate::timeline::{START, Timeline};
 pub(crate) const FILE: Words = Words {
     section: "a file of tests",
     known: &["policy", "defaults", "tests"],
-    synonyms: &[("config", "policy"), ("cases", "tests"), ("suite", "tests"), ("test", "tests")],
+    synonyms: &[("policy", &["config"]), ("tests", &["cases", "suite", "test"])],
 };
 
 pub(crate) const TEST: Words = Words {
     section: "a test",
     known: &["name", "at", "defaults", "steps"],
     synonyms: &[
-        ("title", "name"),
-        ("description", "name"),
-        ("start", "at"),
-        ("now", "at"),
-        ("time", "at"),
-        ("requests", "steps"),
-        ("given", "defaults"),
+        ("name", &["title", "description"]),
+        ("at", &["start", "now", "time"]),
+        ("steps", &["requests"]),
+        ("defaults", &["given"]),
     ],
 };
 
 pub(crate) const DEFAULTS: Words =
-    Words { section: "`defaults`", known: &caller::WORDS, synonyms: &caller::SYNONYMS };
+    Words { section: "`defaults`", known: &caller::WORDS, synonyms: caller::SYNONYMS };
 
 /// Example for an empty file.
 const EXAMPLE: &str =

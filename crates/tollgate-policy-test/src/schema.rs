@@ -35,7 +35,7 @@ mod tests {
                 let described = |it: &Value| it["description"].is_string();
                 assert!(described(entry) || target.is_some_and(described), "{word} of {}", words.section);
             }
-            for (_, here) in words.synonyms {
+            for (here, _) in words.synonyms {
                 assert!(known.contains(here), "{here} is a word of {}", words.section);
             }
         };

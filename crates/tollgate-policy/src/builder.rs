@@ -374,13 +374,10 @@ impl LimitBuilder {
             rules: rules(&name, &self.by, self.quotas)?,
             name: name.into(),
             place: 0,
-            candidate_of: None,
             soft: self.soft,
             endpoints,
             except,
-            hosts: Vec::new(),
             methods: self.methods,
-            headers: Vec::new(),
             descriptor,
             domains,
             envoy_match: self.envoy_match,
@@ -391,12 +388,8 @@ impl LimitBuilder {
             settle: self.settle,
             mode: self.mode,
             count_denied: self.count_denied,
-            on_outage: crate::limit::OnOutage::default(),
-            on_hangup: crate::limit::OnHangup::default(),
             dialects: self.dialects,
-            plans: std::collections::HashMap::default(),
-            overrides: std::collections::HashMap::default(),
-            blocks_keys: false,
+            ..Limit::ad_hoc()
         })
     }
 }
@@ -480,13 +473,7 @@ impl Policy {
 
     /// Creates a policy from limits built in Rust, with the defaults of the file format.
     pub fn of(limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
-        let limits: Vec<_> = limits.into_iter().map(LimitBuilder::build).collect::<Result<_, _>>()?;
-        for (at, limit) in limits.iter().enumerate() {
-            if limits[..at].iter().any(|before| before.name == limit.name) {
-                return Err(BuildError::SameName(limit.name.to_string()));
-            }
-        }
-        Ok(Self { limits, ..Self::default() }.indexed())
+        Self::default().extended(limits)
     }
 }
 

@@ -188,7 +188,8 @@ pub(crate) fn is_in_limit_name(char: char) -> bool {
 }
 
 impl Limit {
-    /// Creates the limit for ad-hoc rules. Its name is invalid in a policy file, so it cannot collide.
+    /// Creates the limit for ad-hoc rules, without options. Its name is invalid in a policy file, so it
+    /// cannot collide.
     pub(crate) fn ad_hoc() -> Self {
         Self {
             name: AD_HOC_NAME.into(),

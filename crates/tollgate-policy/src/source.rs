@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use tollgate_document::{Mistake, nearest, short};
+use tollgate_document::{Mistake, Synonyms, nearest, short, synonym};
 
 /// One part of a key: a property of a request that identifies callers.
 ///
@@ -53,21 +53,14 @@ const PLAIN_SOURCES: [(&str, KeySource); 6] = [
 ];
 const NAMED_SOURCES: [&str; 6] = ["header", "cookie", "query", "path", "claim", "descriptor"];
 /// Names of key sources in other tools.
-const SYNONYMS: [(&str, &str); 14] = [
-    ("address", "ip"),
-    ("client", "ip"),
-    ("client_ip", "ip"),
-    ("remote_addr", "ip"),
-    ("remote_address", "ip"),
-    ("key", "api_key"),
-    ("token", "api_key"),
-    ("user_id", "user"),
-    ("account", "tenant"),
-    ("org", "tenant"),
-    ("everyone", "global"),
-    ("all", "global"),
-    ("jwt", "claim:NAME"),
-    ("param", "path:NAME"),
+const SYNONYMS: Synonyms = &[
+    ("ip", &["address", "client", "client_ip", "remote_addr", "remote_address"]),
+    ("api_key", &["key", "token"]),
+    ("user", &["user_id"]),
+    ("tenant", &["account", "org"]),
+    ("global", &["everyone", "all"]),
+    ("claim:NAME", &["jwt"]),
+    ("path:NAME", &["param"]),
 ];
 pub(crate) const WORDS: &str =
     "ip, user, api_key, tenant, global, header:NAME, cookie:NAME, query:NAME, path:NAME or claim:NAME";
@@ -128,11 +121,11 @@ impl KeySource {
     fn unknown(text: &str) -> Mistake {
         let mistake = Mistake::new(format!("unknown key `{}`", short(text)));
         let lower = text.to_ascii_lowercase();
-        let synonyms = SYNONYMS.iter().find(|(word, _)| *word == lower).map(|(_, here)| *here);
         if lower.starts_with("x-") && text.bytes().all(is_token) {
             return mistake.meant(format!("header:{text}"));
         }
-        let mistake = match synonyms.or_else(|| nearest(text, PLAIN_SOURCES.iter().map(|(word, _)| *word))) {
+        let plain = PLAIN_SOURCES.iter().map(|(word, _)| *word);
+        let mistake = match synonym(SYNONYMS, text).or_else(|| nearest(text, plain)) {
             Some(meant) => mistake.meant(meant),
             None if NAMED_SOURCES.contains(&lower.as_str()) => {
                 mistake.label(format!("the name is missing: write `{lower}:NAME`"))

@@ -6,6 +6,17 @@ use tollgate_testkit::{CountingAllocator, allocations};
 #[global_allocator]
 static COUNTING: CountingAllocator = CountingAllocator;
 
+#[track_caller]
+fn four_checks_without_allocation(policy: &Policy, call: &Call<'_>) {
+    let mut checks = Checks::new();
+    let allocated = allocations(|| {
+        for _ in 0..100 {
+            assert_eq!(policy.match_request(call, &mut checks), Matched::Applies);
+        }
+    });
+    assert_eq!((checks.len(), allocated), (4, 0));
+}
+
 #[test]
 fn an_ordinary_request_with_three_limits_allocates_nothing() {
     let policy = Policy::parse(
@@ -25,14 +36,7 @@ limits:
         .header("x-plan", "pro")
         .header("authorization", "Bearer 0123456789abcdef0123456789abcdef")
         .header("x-user-id", "ann@example.com");
-    let mut checks = Checks::new();
-    let allocated = allocations(|| {
-        for _ in 0..100 {
-            assert_eq!(policy.match_request(&call, &mut checks), Matched::Applies);
-        }
-    });
-    assert_eq!(checks.len(), 4);
-    assert_eq!(allocated, 0);
+    four_checks_without_allocation(&policy, &call);
 }
 
 #[test]
@@ -49,12 +53,5 @@ limits:
     .unwrap();
     let entries = [("plan", "gold"), ("user", "ann@example.com"), ("path", "/v1/search")];
     let call = Call::described(Descriptor { domain: "edge", entries: &entries });
-    let mut checks = Checks::new();
-    let allocated = allocations(|| {
-        for _ in 0..100 {
-            assert_eq!(policy.match_request(&call, &mut checks), Matched::Applies);
-        }
-    });
-    assert_eq!(checks.len(), 4);
-    assert_eq!(allocated, 0);
+    four_checks_without_allocation(&policy, &call);
 }

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tollgate_document::Document;
 use tollgate_policy::{Call, Checks, Policy};
+
+use crate::seeded::seeded;
 
 const SEED: u64 = 0x0070_6f6c_6963_7903;
 const GOOD: [&str; 3] = [
@@ -25,17 +26,8 @@ fn read(text: &str) {
     }
 }
 
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(SEED),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config(3_000))]
+    #![proptest_config(seeded(SEED, 3_000))]
 
     #[test]
     fn random_text_is_answered(text in any::<String>()) {

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tollgate_policy::{Call, Checks, Key, MAX_PART_BYTES, Policy};
+
+use crate::seeded::seeded;
 
 const SEED: u64 = 0x0070_6f6c_6963_7902;
 
@@ -19,7 +20,7 @@ fn policy() -> Policy {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, rng_seed: RngSeed::Fixed(SEED), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(seeded(SEED, 4_000))]
 
     #[test]
     fn different_parts_make_different_keys(a in parts(), b in parts()) {

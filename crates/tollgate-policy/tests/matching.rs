@@ -4,21 +4,13 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tollgate_policy::path::{Readings, literal, normal};
 use tollgate_policy::{Call, Checks, Matched, PathSettings, Policy};
 
+use crate::seeded::seeded;
+
 /// Fixed, so that a failure is reproducible on every machine; printed on failure.
 const SEED: u64 = 0x0070_6f6c_6963_7901;
-
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(SEED),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// The definition of a match, without optimizations, with segments as they are.
 fn covers_segments(pattern: &str, path: &str) -> bool {
@@ -78,7 +70,7 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(config(2_000))]
+    #![proptest_config(seeded(SEED, 2_000))]
 
     #[test]
     fn the_tree_agrees_with_trying_each_pattern(patterns in prop::collection::vec(pattern(), 1..12), path in path()) {

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tollgate_policy::path::{Readings, normal, without_dot_segments};
 use tollgate_policy::{Call, Checks, Matched, PathSettings, Policy};
+
+use crate::seeded::seeded;
 
 /// Fixed, so that a failure is reproducible on every machine; printed on failure.
 const SEED: u64 = 0x7265_6164_696e_6701;
@@ -191,12 +192,7 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 20_000,
-        rng_seed: RngSeed::Fixed(SEED),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeded(SEED, 20_000))]
 
     #[test]
     fn no_spelling_reaches_a_handler_past_its_limit(path in path()) {

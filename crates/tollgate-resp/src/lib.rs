@@ -13,6 +13,7 @@
 
 mod command;
 mod connection;
+mod exchange;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;

@@ -14,9 +14,9 @@ use tollgate::{
 use tollgate_document::hint;
 
 use crate::command::Command;
+use crate::exchange::Exchange;
 use crate::frame::{Words, integer};
 use crate::metrics::CommandResult;
-use crate::pending::PendingReplies;
 use crate::reply::{self, Protocol};
 use crate::session::{Flow, NO_STORE, Session, cut, decision_result, wrong};
 
@@ -36,52 +36,37 @@ impl<S: Store> Session<S> {
         &mut self,
         command: Command,
         words: Words<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
+        exchange: &mut Exchange<'_, S>,
     ) -> Result<CommandResult, Flow> {
-        let named = match find(limiter.policy(), words, command) {
+        let named = match find(exchange.limiter.policy(), words, command) {
             Ok(named) => named,
-            Err(mistake) => return Ok(wrong(waiting.end(out), mistake.as_bytes())),
+            Err(mistake) => return Ok(exchange.error(mistake.as_bytes())),
         };
         match command {
-            Command::Check => self.check(&named, limiter, out, waiting),
-            Command::Peek => Self::peek(&named, limiter, out, waiting),
-            Command::Acquire => self.acquire(&named, limiter, out, waiting),
-            _ => Self::release(&named, limiter, out, waiting),
+            Command::Check => self.check(&named, exchange),
+            Command::Peek => Self::peek(&named, exchange),
+            Command::Acquire => self.acquire(&named, exchange),
+            _ => Self::release(&named, exchange),
         }
     }
 
-    fn check(
-        &self,
-        named: &NamedKey<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
-    ) -> Result<CommandResult, Flow> {
+    fn check(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
         let name = named.limit.name();
         if has_slots(named.limit) {
             let said = format!("ERR limit `{name}` counts slots: use TG.ACQUIRE and TG.RELEASE");
-            return Ok(wrong(waiting.end(out), said.as_bytes()));
+            return Ok(exchange.error(said.as_bytes()));
         }
-        let cost = match cost_of(named) {
-            Ok(cost) => cost,
-            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
-        };
-        self.decide(Command::Check, named, cost, limiter, out, waiting)
+        match cost_of(named) {
+            Ok(cost) => self.decide(Command::Check, named, cost, exchange),
+            Err(mistake) => Ok(exchange.error(mistake)),
+        }
     }
 
-    fn acquire(
-        &self,
-        named: &NamedKey<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
-    ) -> Result<CommandResult, Flow> {
-        if let Some(mistake) = without_slots(named.limit) {
-            return Ok(wrong(waiting.end(out), mistake.as_bytes()));
+    fn acquire(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+        match without_slots(named.limit) {
+            Some(mistake) => Ok(exchange.error(mistake.as_bytes())),
+            None => self.decide(Command::Acquire, named, None, exchange),
         }
-        self.decide(Command::Acquire, named, None, limiter, out, waiting)
     }
 
     /// Decides, without waiting if the store permits it.
@@ -90,49 +75,37 @@ impl<S: Store> Session<S> {
         command: Command,
         named: &NamedKey<'_>,
         cost: Option<u64>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
+        exchange: &mut Exchange<'_, S>,
     ) -> Result<CommandResult, Flow> {
-        let (is_slot, protocol) = (command == Command::Acquire, self.protocol);
+        let (limiter, is_slot, protocol) = (exchange.limiter, command == Command::Acquire, self.protocol);
         let immediate = limiter.try_decide_named(named.limit, named.key.clone(), None, cost, |decision| {
-            write_decision(limiter, decision, is_slot, protocol, waiting.end(out));
+            write_decision(limiter, decision, is_slot, protocol, exchange.end());
             decision_result(decision.is_allowed())
         });
         immediate.map_err(|pending| {
             let (limiter, mut pending) = (Arc::clone(limiter), pending.detach());
-            let answer = async move {
+            exchange.defer(command, async move {
                 let mut out = Vec::with_capacity(96);
                 let decision = pending.finish(None).await;
                 write_decision(&limiter, &decision, is_slot, protocol, &mut out);
                 let result = decision_result(decision.is_allowed());
                 (out, result)
-            };
-            waiting.push(command, Box::pin(answer));
-            Flow::On
+            })
         })
     }
 
-    fn release(
-        named: &NamedKey<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
-    ) -> Result<CommandResult, Flow> {
+    fn release(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
         if let Some(mistake) = without_slots(named.limit) {
-            return Ok(wrong(waiting.end(out), mistake.as_bytes()));
+            return Ok(exchange.error(mistake.as_bytes()));
         }
         let token = named.last.and_then(|token| std::str::from_utf8(token).ok());
         let owner = token.filter(|it| it.len() == 32 && it.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let Some(owner) = owner.and_then(|token| u128::from_str_radix(token, 16).ok()) else {
-            return Ok(wrong(waiting.end(out), b"ERR the token of a slot is what TG.ACQUIRE answered last"));
+            return Ok(exchange.error(b"ERR the token of a slot is what TG.ACQUIRE answered last"));
         };
-        if !waiting.is_empty() {
-            return Err(Flow::NotYet);
-        }
-        let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+        let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
         let name: Box<str> = named.limit.name().into();
-        let answer = async move {
+        Err(exchange.defer_alone(Command::Release, async move {
             let mut out = Vec::new();
             for rule in rules_of(limiter.policy(), &name, &key) {
                 if matches!(rule.quota, Quota::Concurrency(_))
@@ -144,28 +117,18 @@ impl<S: Store> Session<S> {
             }
             reply::simple(&mut out, "OK");
             (out, CommandResult::Ok)
-        };
-        waiting.push(Command::Release, Box::pin(answer));
-        Err(Flow::Alone)
+        }))
     }
 
     /// Returns the answer of a check without charging.
-    fn peek(
-        named: &NamedKey<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
-    ) -> Result<CommandResult, Flow> {
+    fn peek(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
         let cost = match cost_of(named) {
             Ok(cost) => cost.unwrap_or(1),
-            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+            Err(mistake) => return Ok(exchange.error(mistake)),
         };
         let name: Box<str> = named.limit.name().into();
-        let (limiter, key) = (Arc::clone(limiter), named.key.clone());
-        if !waiting.is_empty() {
-            return Err(Flow::NotYet);
-        }
-        let answer = async move {
+        let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
+        Err(exchange.defer_alone(Command::Peek, async move {
             let rules = rules_of(limiter.policy(), &name, &key);
             let Ok(outcomes) = limiter.peek(rules, &key, cost).await else {
                 let mut out = Vec::new();
@@ -182,9 +145,7 @@ impl<S: Store> Session<S> {
             let allowed = outcome.map_or(is_open, Outcome::is_admitted);
             write_outcome(outcome, allowed, wait, &mut out);
             (out, CommandResult::Ok)
-        };
-        waiting.push(Command::Peek, Box::pin(answer));
-        Err(Flow::Alone)
+        }))
     }
 }
 

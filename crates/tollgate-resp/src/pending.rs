@@ -14,8 +14,9 @@ use crate::metrics::{CommandResult, Tally};
 /// The maximum number of pending commands.
 pub(crate) const MAX_PENDING: usize = 128;
 
-/// The reply and the result of a pending command.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = (Vec<u8>, CommandResult)> + Send>>;
+/// The bytes and the result of a command that was pending.
+pub(crate) type Reply = (Vec<u8>, CommandResult);
+type PendingAnswer = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// The pending commands.
 #[derive(Default)]
@@ -33,8 +34,8 @@ struct PendingReply {
 }
 
 enum State {
-    Pending(Answer),
-    Answered(Vec<u8>, CommandResult),
+    Pending(PendingAnswer),
+    Answered(Reply),
 }
 
 impl PendingReplies {
@@ -47,7 +48,7 @@ impl PendingReplies {
     }
 
     /// Adds a pending command.
-    pub(crate) fn push(&mut self, command: Command, answer: Answer) {
+    pub(crate) fn push(&mut self, command: Command, answer: PendingAnswer) {
         self.answered = self.bytes();
         self.all.push(PendingReply { command, answer: State::Pending(answer), after: Vec::new() });
     }
@@ -71,7 +72,7 @@ impl PendingReplies {
             for one in &mut self.all {
                 if let State::Pending(answer) = &mut one.answer {
                     match answer.as_mut().poll(cx) {
-                        Poll::Ready((reply, result)) => one.answer = State::Answered(reply, result),
+                        Poll::Ready(reply) => one.answer = State::Answered(reply),
                         Poll::Pending => pending = true,
                     }
                 }
@@ -80,7 +81,7 @@ impl PendingReplies {
         })
         .await;
         for one in self.all.drain(..) {
-            if let State::Answered(reply, result) = one.answer {
+            if let State::Answered((reply, result)) = one.answer {
                 tally.count(one.command, result);
                 out.extend_from_slice(&reply);
             }

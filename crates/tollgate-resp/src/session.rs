@@ -8,11 +8,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tollgate::Store;
 use tollgate::policy::Key;
 use tollgate::throttle::{ThrottleReply, ThrottleRules};
-use tollgate::{Limiter, Store};
 
 use crate::command::Command;
+use crate::exchange::Exchange;
 use crate::frame::{FrameError, Frames, Step, Words};
 use crate::metrics::{CloseReason, CommandResult, Tally};
 use crate::pending::PendingReplies;
@@ -106,14 +107,14 @@ impl<S: Store> Session<S> {
         out: &mut Vec<u8>,
         waiting: &mut PendingReplies,
     ) -> (usize, Progress) {
-        // One policy decides all commands of one read.
         let limiter = self.inner.limiter.load();
+        let exchange = &mut Exchange { limiter: &limiter, out, waiting };
         let mut frames = std::mem::take(&mut self.frames);
         let mut at = 0;
         let progress = loop {
             let rest = &bytes[at..];
             let (length, flow) = if self.running.is_some() {
-                (0, self.run_on(&limiter, out, waiting))
+                (0, self.run_on(exchange))
             } else {
                 match frames.next(rest, self.is_unauthenticated) {
                     Ok(Step::Incomplete) => break Progress::Done,
@@ -121,11 +122,9 @@ impl<S: Store> Session<S> {
                         at += length;
                         continue;
                     }
-                    Ok(Step::Command(length)) => {
-                        (length, self.execute(frames.words(rest), &limiter, out, waiting))
-                    }
+                    Ok(Step::Command(length)) => (length, self.execute(frames.words(rest), exchange)),
                     Err(malformed) => {
-                        refuse(malformed, waiting.end(out));
+                        refuse(malformed, exchange.end());
                         break Progress::Malformed;
                     }
                 }
@@ -144,7 +143,7 @@ impl<S: Store> Session<S> {
             }
             let most =
                 if self.is_unauthenticated { MAX_UNAUTHENTICATED_REPLY_BYTES } else { MAX_REPLY_BYTES };
-            if out.len() + waiting.bytes() >= most || waiting.is_full() {
+            if exchange.out.len() + exchange.waiting.bytes() >= most || exchange.waiting.is_full() {
                 break Progress::More;
             }
         };
@@ -153,20 +152,14 @@ impl<S: Store> Session<S> {
     }
 
     #[inline]
-    fn execute(
-        &mut self,
-        words: Words<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
-    ) -> Flow {
+    fn execute(&mut self, words: Words<'_>, exchange: &mut Exchange<'_, S>) -> Flow {
         let command = Command::named(words.get(0));
         if self.transaction.is_some()
-            && let Some(flow) = self.enqueue(command, words, waiting.end(out))
+            && let Some(flow) = self.enqueue(command, words, exchange.end())
         {
             return flow;
         }
-        self.answer(command, words, limiter, out, waiting)
+        self.answer(command, words, exchange)
     }
 
     #[inline]
@@ -174,14 +167,12 @@ impl<S: Store> Session<S> {
         &mut self,
         command: Command,
         words: Words<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
+        exchange: &mut Exchange<'_, S>,
     ) -> Flow {
         let result = if self.is_unauthenticated && !command.is_allowed_unauthenticated() {
-            wrong(waiting.end(out), b"NOAUTH Authentication required.")
+            exchange.error(b"NOAUTH Authentication required.")
         } else if !command.takes(words.len()) {
-            wrong(waiting.end(out), &wrong_arity(words.get(0)))
+            exchange.error(&wrong_arity(words.get(0)))
         } else {
             let dialect = match command {
                 Command::ClThrottle => Some(Dialect::Cell),
@@ -190,12 +181,12 @@ impl<S: Store> Session<S> {
                 _ => None,
             };
             let answered = match (dialect, command) {
-                (Some(dialect), _) => self.throttle(command, dialect, words, limiter, out, waiting),
+                (Some(dialect), _) => self.throttle(command, dialect, words, exchange),
                 (_, Command::Check | Command::Peek | Command::Acquire | Command::Release) => {
-                    self.named(command, words, limiter, out, waiting)
+                    self.named(command, words, exchange)
                 }
                 _ => {
-                    let (result, flow) = self.introspect(command, words, waiting.end(out));
+                    let (result, flow) = self.introspect(command, words, exchange.end());
                     self.tally.count(command, result);
                     return flow;
                 }
@@ -247,32 +238,25 @@ impl<S: Store> Session<S> {
         command: Command,
         dialect: Dialect,
         words: Words<'_>,
-        limiter: &Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
+        exchange: &mut Exchange<'_, S>,
     ) -> Result<CommandResult, Flow> {
         let ThrottleRequest { throttle, wanted } = match dialect.read(words) {
             Ok(asked) => asked,
-            Err(mistake) => return Ok(wrong(waiting.end(out), &mistake)),
+            Err(mistake) => return Ok(exchange.error(&mistake)),
         };
         let (database, name) = (self.database, words.get(1));
         let rule = match self.throttles.rule(throttle) {
             Ok(rule) => rule,
-            Err(error) => {
-                return Ok(wrong(waiting.end(out), &dialect.refuse(&error.to_string())));
-            }
+            Err(error) => return Ok(exchange.error(&dialect.refuse(&error.to_string()))),
         };
         let units = match wanted {
             ThrottleAction::Units(units) => units,
             ThrottleAction::Back(_) if self.inner.settings.refuse_refunds => {
                 let why = "quota is not given back on this port: allow it with `resp.refunds: true`, or ask for a password";
-                return Ok(wrong(waiting.end(out), &dialect.refuse(why)));
+                return Ok(exchange.error(&dialect.refuse(why)));
             }
             ThrottleAction::Back(units) => {
-                if !waiting.is_empty() {
-                    return Err(Flow::NotYet);
-                }
-                let (limiter, rule) = (Arc::clone(limiter), Arc::clone(rule));
+                let (limiter, rule) = (Arc::clone(exchange.limiter), Arc::clone(rule));
                 let key = key_in(database, name);
                 let answer = async move {
                     let mut out = Vec::with_capacity(64);
@@ -286,13 +270,12 @@ impl<S: Store> Session<S> {
                     };
                     (out, result)
                 };
-                waiting.push(command, Box::pin(answer));
-                return Err(Flow::Alone);
+                return Err(exchange.defer_alone(command, answer));
             }
         };
-        let mut pending = match limiter.try_throttle(rule, key_in(database, name), units) {
+        let mut pending = match exchange.limiter.try_throttle(rule, key_in(database, name), units) {
             Ok(throttled) => {
-                dialect.write(&throttled, waiting.end(out));
+                dialect.write(&throttled, exchange.end());
                 return Ok(decision_result(throttled.allowed));
             }
             Err(pending) => pending.detach(),
@@ -304,8 +287,7 @@ impl<S: Store> Session<S> {
             dialect.write(&throttled, &mut out);
             (out, decision_result(throttled.allowed))
         };
-        waiting.push(command, Box::pin(answer));
-        Err(Flow::On)
+        Err(exchange.defer(command, answer))
     }
 
     /// Releases memory that only a busy connection needs.
@@ -397,7 +379,7 @@ pub(crate) fn is_http(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{Policy, SharedLimiter};
+    use tollgate::{Limiter, Policy, SharedLimiter};
     use tollgate_redis::{RedisSettings, RedisStore};
 
     use super::*;

@@ -6,12 +6,12 @@
 //!
 //! Invariant: the queue is bounded, and a transaction with an invalid command spends nothing.
 
-use tollgate::{Limiter, Store};
+use tollgate::Store;
 
 use crate::command::Command;
+use crate::exchange::Exchange;
 use crate::frame::Words;
 use crate::metrics::CommandResult;
-use crate::pending::PendingReplies;
 use crate::reply;
 use crate::session::{Flow, Session, is_http, simple, unknown, wrong, wrong_arity};
 
@@ -127,15 +127,10 @@ impl<S: Store> Session<S> {
     }
 
     /// Runs the next command of the transaction.
-    pub(crate) fn run_on(
-        &mut self,
-        limiter: &std::sync::Arc<Limiter<S>>,
-        out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
-    ) -> Flow {
+    pub(crate) fn run_on(&mut self, exchange: &mut Exchange<'_, S>) -> Flow {
         let Some(mut running) = self.running.take() else { return Flow::On };
         let words = running.words();
-        let flow = self.answer(Command::named(words.get(0)), words, limiter, out, waiting);
+        let flow = self.answer(Command::named(words.get(0)), words, exchange);
         running.next += usize::from(flow != Flow::NotYet);
         if running.next < running.ends.len() {
             self.running = Some(running);

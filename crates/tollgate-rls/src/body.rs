@@ -19,6 +19,9 @@ const MAX_SPLIT_BYTES: usize = 2 * 1024;
 /// A response body of the rate limit service.
 pub struct RlsBody(Kind);
 
+/// The next frame of a body that cannot fail.
+pub(crate) type NextFrame = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
+
 /// A body that continues until the client disconnects or the server drains.
 type StreamBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
 
@@ -51,10 +54,7 @@ impl Body for RlsBody {
     type Error = Infallible;
 
     #[inline]
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         if let Kind::Stream(stream) = &mut self.0 {
             return stream.as_mut().poll_frame(cx);
         }

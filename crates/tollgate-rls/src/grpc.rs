@@ -46,17 +46,6 @@ impl Code {
         (Self::Unimplemented, "unimplemented"),
         (Self::Internal, "internal"),
     ];
-
-    const fn digits(self) -> &'static str {
-        match self {
-            Self::InvalidArgument => "3",
-            Self::NotFound => "5",
-            Self::PermissionDenied => "7",
-            Self::ResourceExhausted => "8",
-            Self::Unimplemented => "12",
-            Self::Internal => "13",
-        }
-    }
 }
 
 /// An error response to a call.
@@ -101,7 +90,7 @@ impl Refusal {
     }
 
     fn write(&self, headers: &mut HeaderMap) {
-        headers.insert(&GRPC_STATUS, HeaderValue::from_static(self.code.digits()));
+        headers.insert(&GRPC_STATUS, HeaderValue::from(self.code as u16));
         if let Ok(message) = HeaderValue::try_from(percent_encoded(&self.message)) {
             headers.insert(&GRPC_MESSAGE, message);
         }

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use crate::body::NextFrame;
 use crate::grpc::{Code, Refusal, framed, unavailable_trailers};
 use crate::wire::{Reader, Write as _};
 
@@ -141,10 +142,7 @@ impl Body for WatchStream {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         if self.is_over {
             return Poll::Ready(None);
         }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::grpc::{MAX_MESSAGE_BYTES, Refusal};
 use crate::request::{self, Override, RateLimitRequest};
 use crate::response::{Answer, Quota, Status};
-use crate::unit::Unit;
+use crate::unit;
 
 /// A request as written.
 #[derive(Debug, Default, Deserialize)]
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for UnitText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = match Value::deserialize(from)? {
             Value::Number(number) => whole(&number),
-            Value::String(name) => Unit::number_of(&name),
+            Value::String(name) => unit::number_of(&name),
             _ => None,
         };
         number.map(Self).ok_or_else(|| D::Error::custom("a unit is SECOND, MINUTE, HOUR, DAY, MONTH or YEAR"))
@@ -177,7 +177,7 @@ fn status(status: &Status<'_>) -> Value {
             shown.insert("requestsPerUnit".to_owned(), limit.requests.into());
         }
         if let Some(unit) = limit.unit {
-            shown.insert("unit".to_owned(), unit.name().into());
+            shown.insert("unit".to_owned(), unit::json_name(unit).into());
         }
         if !limit.name.is_empty() {
             shown.insert("name".to_owned(), limit.name.into());

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
 
+use crate::body::NextFrame;
 use crate::grpc::{PREFIX_BYTES, Refusal, announced, framed, ok_trailers};
 use crate::health::{EndSignal, ServingStatus};
 use crate::wire::{Reader, WireError, Write as _};
@@ -198,10 +199,7 @@ impl<B: Body> Body for ReflectionStream<B> {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextFrame {
         let this = &mut *self;
         loop {
             if this.is_over {

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::grpc::Refusal;
 use crate::lossy_utf8::lossy_utf8;
-use crate::unit::Unit;
+use crate::unit::{self, Unit};
 use crate::wire::{Reader, Value, WireError};
 
 /// The maximum number of descriptors of a request.
@@ -55,7 +55,7 @@ pub(crate) struct Override {
 impl Override {
     /// Returns the unit, or an error if it is invalid.
     pub(crate) fn unit(self) -> Result<Unit, Refusal> {
-        Unit::of_override(self.unit).ok_or_else(|| {
+        unit::of_override(self.unit).ok_or_else(|| {
             let unit = self.unit;
             Refusal::invalid_argument(format!(
                 "a limit override has no unit: `limit.unit` is {unit}; send SECOND (1), MINUTE (2), HOUR (3), DAY (4), MONTH (5) or YEAR (6)"

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use tollgate::{DecisionId, Timestamp};
 
-use crate::unit::Unit;
+use crate::unit::{self, Unit};
 use crate::wire::{Write as _, put_always, put_double};
 
 /// A response to a proxy.
@@ -90,7 +90,7 @@ impl Status<'_> {
         if let Some(limit) = &self.limit {
             out.put_message(2, |out| {
                 out.put_uint(1, u64::from(limit.requests));
-                out.put_uint(2, limit.unit.map_or(0, |unit| unit as u64));
+                out.put_uint(2, limit.unit.map_or(0, unit::number));
                 out.put_bytes(3, limit.name.as_bytes());
             });
         }

@@ -1,67 +1,36 @@
-//! Envoy's units of time.
-//!
-//! A month has thirty days and a year 365, as in envoyproxy/ratelimit.
+//! Envoy's units of time in its messages: their numbers, and their names in JSON.
 
-use tollgate::Span;
+pub(crate) use tollgate_envoy::Unit;
 
-/// A unit of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Second = 1,
-    Minute = 2,
-    Hour = 3,
-    Day = 4,
-    Month = 5,
-    Year = 6,
-    Week = 7,
-}
-
-/// The units with their names in JSON.
-const ALL: [(Unit, &str, u64); 7] = [
-    (Unit::Second, "SECOND", 1),
-    (Unit::Minute, "MINUTE", 60),
-    (Unit::Hour, "HOUR", 3_600),
-    (Unit::Day, "DAY", 86_400),
-    (Unit::Month, "MONTH", 30 * 86_400),
-    (Unit::Year, "YEAR", 365 * 86_400),
-    (Unit::Week, "WEEK", 7 * 86_400),
+/// The units with their names in JSON. The first one has the number 1.
+const ALL: [(Unit, &str); 7] = [
+    (Unit::Second, "SECOND"),
+    (Unit::Minute, "MINUTE"),
+    (Unit::Hour, "HOUR"),
+    (Unit::Day, "DAY"),
+    (Unit::Month, "MONTH"),
+    (Unit::Year, "YEAR"),
+    (Unit::Week, "WEEK"),
 ];
 
-impl Unit {
-    /// Returns the unit of a number in an override, where weeks do not exist.
-    pub(crate) fn of_override(number: u64) -> Option<Self> {
-        let found = ALL.iter().find(|(unit, _, _)| *unit as u64 == number && *unit != Self::Week);
-        found.map(|(unit, _, _)| *unit)
-    }
+/// Returns the unit of a number in an override, where weeks do not exist.
+pub(crate) fn of_override(number: u64) -> Option<Unit> {
+    let index = usize::try_from(number.checked_sub(1)?).ok()?;
+    ALL.get(index).map(|(unit, _)| *unit).filter(|unit| *unit != Unit::Week)
+}
 
-    /// Returns the number of the unit with this name, zero for `UNKNOWN`.
-    pub(crate) fn number_of(name: &str) -> Option<u64> {
-        if name == "UNKNOWN" {
-            return Some(0);
-        }
-        ALL.iter().find(|(_, known, _)| *known == name).map(|(unit, _, _)| *unit as u64)
-    }
+/// Returns the number of the unit with this name, zero for `UNKNOWN`.
+pub(crate) fn number_of(name: &str) -> Option<u64> {
+    let names = std::iter::once("UNKNOWN").chain(ALL.iter().map(|(_, name)| *name));
+    (0..).zip(names).find(|(_, known)| *known == name).map(|(number, _)| number)
+}
 
-    /// Returns the unit with exactly this length.
-    pub(crate) fn of_span(span: Span) -> Option<Self> {
-        let micros = span.as_micros();
-        if !micros.is_multiple_of(1_000_000) {
-            return None;
-        }
-        Self::of_secs(micros / 1_000_000)
-    }
+/// Returns the number of a unit.
+pub(crate) fn number(unit: Unit) -> u64 {
+    (1..).zip(ALL).find(|(_, (known, _))| *known == unit).map_or(0, |(number, _)| number)
+}
 
-    /// Returns the unit with this number of seconds.
-    pub(crate) fn of_secs(secs: u64) -> Option<Self> {
-        ALL.iter().find(|(_, _, known)| *known == secs).map(|(unit, _, _)| *unit)
-    }
-
-    /// The length in seconds.
-    pub(crate) const fn secs(self) -> u64 {
-        ALL[self as usize - 1].2
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        ALL[self as usize - 1].1
-    }
+/// Returns the name of a unit in JSON.
+pub(crate) fn json_name(unit: Unit) -> &'static str {
+    ALL.iter().find(|(known, _)| *known == unit).map_or("UNKNOWN", |(_, name)| name)
 }

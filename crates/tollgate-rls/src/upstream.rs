@@ -29,7 +29,7 @@ use crate::request::{Descriptor, RateLimitRequest};
 use crate::response::{Answer, CurrentLimit, Status};
 use crate::response_headers::{self, Headers};
 use crate::statistics::{HitState, Statistics};
-use crate::unit::Unit;
+use crate::unit::{self, Unit};
 
 /// The remaining hits of a descriptor without a limit, as in envoyproxy/ratelimit.
 const UNLIMITED: u32 = u32::MAX;
@@ -121,7 +121,7 @@ fn resolve_one<'p, S>(
 /// Creates the rule of an override, which uses the counters of a limit that is configured for the
 /// same unit.
 pub(crate) fn rule(counted: Option<&Rule>, requests: u32, unit: Unit) -> Result<Rule, Refusal> {
-    let window = Window::Epoch(Span::from_secs(unit.secs()));
+    let window = Window::Epoch(unit.length());
     let tally = FixedWindow::tally(u64::from(requests), window).map_err(|error| {
         Refusal::invalid_argument(format!("this limit override cannot be served: {error}"))
     })?;
@@ -325,18 +325,18 @@ pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, outcome: &DescriptorOutco
         // The limit is off, or it could not be counted: its state is unknown.
         _ if passed_uncounted => return Status::default(),
         ResolvedDescriptor::Limit { leaf, .. } => {
-            let unit = leaf.unit().and_then(|unit| Unit::of_span(unit.length()));
-            let Some(unit) = unit else { return Status::default() };
+            let Some(unit) = leaf.unit() else { return Status::default() };
             (leaf.requests_per_unit().unwrap_or(0), unit, leaf.name().unwrap_or_default())
         }
         ResolvedDescriptor::Override { requests, unit, .. } => (*requests, *unit, ""),
     };
+    let unit_secs = unit.length().as_secs_ceil();
     Status {
         over: outcome.is_over(),
         limit: Some(CurrentLimit { requests, unit: Some(unit), name }),
         remaining: if outcome.exceeded { 0 } else { saturate_u32(outcome.remaining) },
         reset: match outcome.at {
-            Some(at) => Some(unit.secs() - at.as_micros() / 1_000_000 % unit.secs()),
+            Some(at) => Some(unit_secs - at.as_micros() / 1_000_000 % unit_secs),
             None => outcome.back_for.map(Span::as_secs_ceil),
         },
         quota: None,
@@ -384,7 +384,7 @@ fn metadata(
         let entries = descriptor.entries.iter().map(|(key, value)| Value::from(format!("{key}={value}")));
         let mut shown = Map::from_iter([("entries".to_owned(), entries.collect())]);
         if let Some(instead) = descriptor.instead {
-            let unit = Unit::of_override(instead.unit).map_or("UNKNOWN", Unit::name);
+            let unit = unit::of_override(instead.unit).map_or("UNKNOWN", unit::json_name);
             let limit = serde_json::json!({"requestsPerUnit": instead.requests, "unit": unit});
             shown.insert("limit".to_owned(), limit);
         }

@@ -1,7 +1,7 @@
 //! A request of a log, as a policy sees it.
 //!
 //! To create requests: `Entry::new(at, "GET", "/path?query")`, then set `client`, `cost` and `status`, and call
-//! `set_user` and the other setters. To read them: [`Request`], [`Entry::at()`] and `status`.
+//! `set_user`. To read them: [`Request`], [`Entry::at()`] and `status`.
 //!
 //! Not here: lines and their formats (`crate::log`).
 
@@ -86,11 +86,6 @@ impl Entry {
         self.headers.clear();
     }
 
-    /// Sets the method.
-    pub fn set_method(&mut self, method: &str) {
-        self.put(Slot::Method, method);
-    }
-
     /// Sets the path, and the query if the target has one.
     pub fn set_target(&mut self, target: &str) {
         let (path, query) = match target.split_once('?') {
@@ -104,35 +99,9 @@ impl Entry {
         }
     }
 
-    /// Sets the host.
-    pub fn set_host(&mut self, host: &str) {
-        self.put(Slot::Host, host);
-    }
-
     /// Sets the user.
     pub fn set_user(&mut self, user: &str) {
         self.put(Slot::User, user);
-    }
-
-    /// Sets the API key.
-    pub fn set_api_key(&mut self, api_key: &str) {
-        self.put(Slot::ApiKey, api_key);
-    }
-
-    /// Sets the tenant.
-    pub fn set_tenant(&mut self, tenant: &str) {
-        self.put(Slot::Tenant, tenant);
-    }
-
-    /// Sets the plan.
-    pub fn set_plan(&mut self, plan: &str) {
-        self.put(Slot::Plan, plan);
-    }
-
-    /// Adds a header. The name must be in lower case.
-    pub fn add_header(&mut self, name: &str, value: &str) {
-        self.put(Slot::HeaderName, name);
-        self.put(Slot::HeaderValue, value);
     }
 
     /// Stores a text. A second text of the same field replaces the first, except for headers.

@@ -184,33 +184,24 @@ pub struct Traffic {
 }
 
 /// Reason why a description is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrafficError {
     /// Number of clients out of range.
+    #[error("there must be 1 to {max} clients", max = MAX_CLIENTS)]
     Clients,
     /// Load out of range or not a number.
+    #[error("a load is a multiple of the rate, from 0.01 to 1000")]
     Load,
     /// Duration zero, or more than four years.
+    #[error("the duration must be above zero, and below four years")]
     Duration,
     /// Number of attempts out of range.
+    #[error("a request is tried 1 to {max} times", max = MAX_ATTEMPTS)]
     Attempts,
 }
 
-impl std::fmt::Display for TrafficError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Clients => write!(f, "there must be 1 to {MAX_CLIENTS} clients"),
-            Self::Load => f.write_str("a load is a multiple of the rate, from 0.01 to 1000"),
-            Self::Duration => f.write_str("the duration must be above zero, and below four years"),
-            Self::Attempts => write!(f, "a request is tried 1 to {MAX_ATTEMPTS} times"),
-        }
-    }
-}
-
-impl std::error::Error for TrafficError {}
-
 /// Four years, the longest period of a quota.
-const MAX_PERIOD: Span = Span::from_micros(1 << 47);
+pub(crate) const MAX_PERIOD: Span = Span::from_micros(1 << 47);
 
 impl Traffic {
     /// Creates traffic with defaults: ten windows long, one client, or twenty clients with a shared allowance for

@@ -66,58 +66,50 @@ fn crowd(store: &TestStore, keys: std::ops::Range<u64>) {
     }
 }
 
-#[test]
-fn a_day_that_is_spent_before_a_step_back_stays_spent_until_midnight() {
+/// Drains the keys of every limit, and takes their memory with floods of several sizes.
+fn for_each_flood(check: impl Fn(&TestStore, &Rule, u64)) {
     for flood in [0, 300, 10_000] {
         for quota in days() {
             let (store, rule) = (store(), Rule::new("day", quota));
             drain(&store, &rule);
             crowd(&store, 0..flood);
-            store.clock().set_wall(NOON.before(Span::from_hours(6)));
-            for hour in 0..13 {
-                store.clock().advance(Span::from_hours(1));
-                crowd(&store, hour * flood..(hour + 1) * flood);
-                assert_eq!(
-                    freed(&store, &rule),
-                    0,
-                    "{}: {hour} hours after 6:00, flood of {flood}",
-                    rule.quota
-                );
-            }
-            store.clock().advance(Span::from_hours(5));
-            assert_eq!(freed(&store, &rule), KEYS, "{}: the next day", rule.quota);
+            check(&store, &rule, flood);
         }
     }
+}
+
+#[test]
+fn a_day_that_is_spent_before_a_step_back_stays_spent_until_midnight() {
+    for_each_flood(|store, rule, flood| {
+        store.clock().set_wall(NOON.before(Span::from_hours(6)));
+        for hour in 0..13 {
+            store.clock().advance(Span::from_hours(1));
+            crowd(store, hour * flood..(hour + 1) * flood);
+            assert_eq!(freed(store, rule), 0, "{}: {hour} hours after 6:00, flood of {flood}", rule.quota);
+        }
+        store.clock().advance(Span::from_hours(5));
+        assert_eq!(freed(store, rule), KEYS, "{}: the next day", rule.quota);
+    });
 }
 
 #[test]
 fn keys_that_pause_gain_nothing_by_a_step_back() {
-    for flood in [0, 300, 10_000] {
-        for quota in days() {
-            let (store, rule) = (store(), Rule::new("day", quota));
-            drain(&store, &rule);
-            crowd(&store, 0..flood);
-            store.clock().set_wall(NOON.before(Span::from_hours(6)));
-            store.clock().advance(Span::from_hours(13));
-            crowd(&store, flood..2 * flood);
-            assert_eq!(freed(&store, &rule), 0, "{}: flood of {flood}", rule.quota);
-        }
-    }
+    for_each_flood(|store, rule, flood| {
+        store.clock().set_wall(NOON.before(Span::from_hours(6)));
+        store.clock().advance(Span::from_hours(13));
+        crowd(store, flood..2 * flood);
+        assert_eq!(freed(store, rule), 0, "{}: flood of {flood}", rule.quota);
+    });
 }
 
 #[test]
 fn a_step_forward_that_is_taken_back_restores_the_usage_of_the_day() {
-    for flood in [0, 300, 10_000] {
-        for quota in days() {
-            let (store, rule) = (store(), Rule::new("day", quota));
-            drain(&store, &rule);
-            crowd(&store, 0..flood);
-            store.clock().set_wall(NOON + Span::from_hours(13));
-            // The states of the drained keys have expired: others may take their memory.
-            crowd(&store, flood..2 * flood);
-            store.clock().advance(Span::from_minutes(10));
-            store.clock().set_wall(NOON + Span::from_minutes(10));
-            assert_eq!(freed(&store, &rule), 0, "{}: flood of {flood}", rule.quota);
-        }
-    }
+    for_each_flood(|store, rule, flood| {
+        store.clock().set_wall(NOON + Span::from_hours(13));
+        // The states of the drained keys have expired: others may take their memory.
+        crowd(store, flood..2 * flood);
+        store.clock().advance(Span::from_minutes(10));
+        store.clock().set_wall(NOON + Span::from_minutes(10));
+        assert_eq!(freed(store, rule), 0, "{}: flood of {flood}", rule.quota);
+    });
 }

@@ -8,28 +8,36 @@ use tollgate::{
 
 fn is_shared<T: Send + Sync + std::fmt::Debug>() {}
 
+macro_rules! are_shared {
+    ($($type:ty),* $(,)?) => {
+        $(is_shared::<$type>();)*
+    };
+}
+
 fn moves<T: Send>(_: &T) {}
 
 #[test]
 fn public_types_are_send_sync_and_debug() {
-    is_shared::<Gate>();
-    is_shared::<Gate<ManualClock>>();
-    is_shared::<Admission>();
-    is_shared::<Refusal>();
-    is_shared::<Snapshot>();
-    is_shared::<GatePermit>();
-    is_shared::<Limiter>();
-    is_shared::<Permit>();
-    is_shared::<Decision<'_>>();
-    is_shared::<LimitOutcome<'_>>();
-    is_shared::<Receipt>();
-    is_shared::<Policy>();
-    is_shared::<PolicyError>();
-    is_shared::<Health>();
-    is_shared::<MemoryStore>();
-    is_shared::<StoreError>();
-    is_shared::<SystemClock>();
-    is_shared::<Sleeper>();
+    are_shared!(
+        Gate,
+        Gate<ManualClock>,
+        Admission,
+        Refusal,
+        Snapshot,
+        GatePermit,
+        Limiter,
+        Permit,
+        Decision<'_>,
+        LimitOutcome<'_>,
+        Receipt,
+        Policy,
+        PolicyError,
+        Health,
+        MemoryStore,
+        StoreError,
+        SystemClock,
+        Sleeper,
+    );
 }
 
 #[test]

@@ -92,6 +92,16 @@ export async function says(locator, text) {
   await locator.filter({ hasText: rule }).first().waitFor();
 }
 
+/** Every control has a name for screen readers. */
+export async function named(controls) {
+  const unnamed = await controls.evaluateAll((list) =>
+    list
+      .filter((it) => !(it.getAttribute("aria-label") || it.labels?.length || it.textContent.trim()))
+      .map((it) => it.outerHTML),
+  );
+  assert.deepEqual(unnamed, []);
+}
+
 /** Waits until it is so. */
 export async function until(what, so) {
   const end = performance.now() + 30_000;

@@ -8,19 +8,17 @@ use super::BINARY;
 
 const POLICY: &str = "limits:\n  - {name: api, by: ip, bucket: 5/hour}\n";
 
+/// Returns curl without the settings and proxies of this machine.
+pub(super) fn curl_command() -> Command {
+    let mut command = Command::new("curl");
+    command.args(["--disable", "--silent", "--show-error", "--noproxy", "*"]);
+    command
+}
+
 /// Returns the output of curl: the body, and the status on its own line.
 fn curl(tollgate: &Tollgate, path: &str, arguments: &[&str]) -> (String, String) {
-    let mut command = Command::new("curl");
-    // Without settings and proxies of this machine.
-    command.args([
-        "--disable",
-        "--silent",
-        "--show-error",
-        "--noproxy",
-        "*",
-        "--write-out",
-        "\n%{http_code} %{content_type}",
-    ]);
+    let mut command = curl_command();
+    command.args(["--write-out", "\n%{http_code} %{content_type}"]);
     command.args(arguments).arg(format!("http://{}{path}", tollgate.api));
     let finished = ProgramOutput::of(command);
     assert_eq!(finished.code, Some(0), "{finished:?}");

@@ -126,17 +126,8 @@ fn a_valid_certificate_is_served() {
     let tollgate = Tollgate::start(BINARY, &config);
     let port = tollgate.gateway.port();
     for protocol in ["--http1.1", "--http2"] {
-        let mut command = Command::new("curl");
-        command.args([
-            "--disable",
-            "--silent",
-            "--show-error",
-            "--noproxy",
-            "*",
-            protocol,
-            "--cacert",
-            &certificate,
-        ]);
+        let mut command = super::curl::curl_command();
+        command.args([protocol, "--cacert", &certificate]);
         command.args([
             "--resolve",
             &format!("tollgate.test:{port}:127.0.0.1"),

@@ -26,14 +26,9 @@ const ADMIN: Words = Words {
     section: "`admin`",
     known: &["token_file", "read_token_file", "tls"],
     synonyms: &[
-        ("token", "token_file"),
-        ("password", "token_file"),
-        ("secret", "token_file"),
-        ("read_token", "read_token_file"),
-        ("viewer_token_file", "read_token_file"),
-        ("certificate", "tls"),
-        ("mtls", "tls"),
-        ("client_ca", "tls"),
+        ("token_file", &["token", "password", "secret"]),
+        ("read_token_file", &["read_token", "viewer_token_file"]),
+        ("tls", &["certificate", "mtls", "client_ca"]),
     ],
 };
 

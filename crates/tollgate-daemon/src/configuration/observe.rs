@@ -62,25 +62,21 @@ pub(crate) struct Receiver {
 const OBSERVE: Words = Words {
     section: "`observe`",
     known: &["records"],
-    synonyms: &[("decisions", "records"), ("size", "records"), ("ring", "records"), ("keep", "records")],
+    synonyms: &[("records", &["decisions", "size", "ring", "keep"])],
 };
 const TRACES: Words = Words {
     section: "`traces`",
     known: &["endpoint", "sample", "service", "ca"],
     synonyms: &[
-        ("url", "endpoint"),
-        ("otlp", "endpoint"),
-        ("collector", "endpoint"),
-        ("ratio", "sample"),
-        ("sampling", "sample"),
-        ("service_name", "service"),
-        ("name", "service"),
+        ("endpoint", &["url", "otlp", "collector"]),
+        ("sample", &["ratio", "sampling"]),
+        ("service", &["service_name", "name"]),
     ],
 };
 const ALERTS: Words = Words {
     section: "`alerts`",
     known: &["at_zero_for", "webhook", "ca"],
-    synonyms: &[("url", "webhook"), ("for", "at_zero_for"), ("after", "at_zero_for")],
+    synonyms: &[("webhook", &["url"]), ("at_zero_for", &["for", "after"])],
 };
 
 /// The range of `observe.records`: bounded memory, and enough records to be useful.

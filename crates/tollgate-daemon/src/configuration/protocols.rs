@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate_document::{Fields, Node, Problems, Words};
+use tollgate_document::{Fields, Node, Problems, Synonyms, Words};
 use tollgate_rls::Headers;
 
 use super::served_tls::{self, ServedTls};
@@ -39,27 +39,20 @@ const RLS: Words = Words {
     section: "`rls`",
     known: &["headers", "envoy_config", "merge_domains", "refunds", "tls"],
     synonyms: &[
-        ("config", "envoy_config"),
-        ("runtime_root", "envoy_config"),
-        ("directory", "envoy_config"),
-        ("merge_domain_config", "merge_domains"),
-        ("response_headers", "headers"),
-        ("negative_hits", "refunds"),
-        ("is_negative_hits", "refunds"),
-        ("certificate", "tls"),
-        ("mtls", "tls"),
+        ("envoy_config", &["config", "runtime_root", "directory"]),
+        ("merge_domains", &["merge_domain_config"]),
+        ("headers", &["response_headers"]),
+        ("refunds", &["negative_hits", "is_negative_hits"]),
+        ("tls", &["certificate", "mtls"]),
     ],
 };
 const RESP: Words = Words {
     section: "`resp`",
     known: &["password_file", "refunds", "tls"],
     synonyms: &[
-        ("password", "password_file"),
-        ("requirepass", "password_file"),
-        ("auth", "password_file"),
-        ("negative_quantity", "refunds"),
-        ("certificate", "tls"),
-        ("mtls", "tls"),
+        ("password_file", &["password", "requirepass", "auth"]),
+        ("refunds", &["negative_quantity"]),
+        ("tls", &["certificate", "mtls"]),
     ],
 };
 const RLS_TLS: Words = served_tls::words("`rls.tls`");
@@ -73,8 +66,8 @@ impl RlsSection {
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Self {
         let Some(fields) = node.fields(&RLS, problems) else { return Self::default() };
         let headers = fields.get("headers").and_then(|node| {
-            let synonyms = [("denials", "refusals"), ("limited", "refusals"), ("none", "off")];
-            node.choice_with_synonyms("`headers`", &HEADERS, &synonyms, problems)
+            let synonyms: Synonyms = &[("refusals", &["denials", "limited"]), ("off", &["none"])];
+            node.choice_with_synonyms("`headers`", &HEADERS, synonyms, problems)
         });
         let folder = fields.get("envoy_config").and_then(|node| node.word("`envoy_config`", problems));
         let merge = fields.get("merge_domains").and_then(|node| node.boolean("`merge_domains`", problems));

@@ -23,11 +23,9 @@ pub(super) const fn words(section: &'static str) -> Words {
         section,
         known: &["certificate", "key", "client_ca"],
         synonyms: &[
-            ("cert", "certificate"),
-            ("certificate_key", "key"),
-            ("private_key", "key"),
-            ("ca", "client_ca"),
-            ("client_cas", "client_ca"),
+            ("certificate", &["cert"]),
+            ("key", &["certificate_key", "private_key"]),
+            ("client_ca", &["ca", "client_cas"]),
         ],
     }
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use tollgate::policy::Lint;
-use tollgate_document::{Kind, Located, Node, Problems, Words};
+use tollgate_document::{Kind, Located, Node, Problems, Synonyms, Words};
 use tollgate_gateway::GatewaySettings;
 
 use super::observe::{ObserveSettings, Refusals};
@@ -76,23 +76,16 @@ const LISTEN: Words = Words {
     section: "`listen`",
     known: &["gateway", "api", "rls", "resp"],
     synonyms: &[
-        ("proxy", "gateway"),
-        ("http", "gateway"),
-        ("admin", "api"),
-        ("grpc", "rls"),
-        ("envoy", "rls"),
-        ("redis", "resp"),
+        ("gateway", &["proxy", "http"]),
+        ("api", &["admin"]),
+        ("rls", &["grpc", "envoy"]),
+        ("resp", &["redis"]),
     ],
 };
 const LOG: Words = Words {
     section: "`log`",
     known: &["level", "format", "refusals"],
-    synonyms: &[
-        ("verbosity", "level"),
-        ("denials", "refusals"),
-        ("limited", "refusals"),
-        ("sample", "refusals"),
-    ],
+    synonyms: &[("level", &["verbosity"]), ("refusals", &["denials", "limited", "sample"])],
 };
 
 const LEVELS: [(&str, Level); 4] =
@@ -126,13 +119,13 @@ impl Settings {
         }
         if let Some(fields) = section("log").and_then(|node| node.fields(&LOG, problems)) {
             let level = fields.get("level").and_then(|node| {
-                let synonyms =
-                    [("warning", "warn"), ("trace", "debug"), ("verbose", "debug"), ("off", "error")];
-                node.choice_with_synonyms("`level`", &LEVELS, &synonyms, problems)
+                let synonyms: Synonyms =
+                    &[("warn", &["warning"]), ("debug", &["trace", "verbose"]), ("error", &["off"])];
+                node.choice_with_synonyms("`level`", &LEVELS, synonyms, problems)
             });
             let format = fields.get("format").and_then(|node| {
-                let synonyms = [("text", "human"), ("pretty", "human"), ("plain", "human")];
-                node.choice_with_synonyms("`format`", &FORMATS, &synonyms, problems)
+                let synonyms: Synonyms = &[("human", &["text", "pretty", "plain"])];
+                node.choice_with_synonyms("`format`", &FORMATS, synonyms, problems)
             });
             settings.level = level.map(|it| it.value).unwrap_or_default();
             settings.format = format.map(|it| it.value).unwrap_or_default();

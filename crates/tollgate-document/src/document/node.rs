@@ -3,7 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use super::{Entry, Kind, Node};
-use crate::diagnostic::{Located, Place, Problems, redacted};
+use crate::diagnostic::{Diagnostic, Located, Place, Problems, redacted};
 use crate::rate::{RateText, parse_span};
 use crate::suggest::{listed, nearest};
 use tollgate_core::{Rate, Span};
@@ -15,8 +15,17 @@ pub struct Words {
     pub section: &'static str,
     /// The known words.
     pub known: &'static [&'static str],
-    /// Words of other tools, with their equivalents.
-    pub synonyms: &'static [(&'static str, &'static str)],
+    /// The words of other tools for the known words.
+    pub synonyms: Synonyms,
+}
+
+/// Words of this file format, each with the words of other tools for it.
+pub type Synonyms = &'static [(&'static str, &'static [&'static str])];
+
+/// Returns the word of this file format for a word of another tool, in any case.
+pub fn synonym(synonyms: Synonyms, word: &str) -> Option<&'static str> {
+    let is_word = |other: &&str| other.eq_ignore_ascii_case(word);
+    synonyms.iter().find(|(_, others)| others.iter().any(is_word)).map(|(here, _)| *here)
 }
 
 /// The entries of a section whose words are all known.
@@ -109,8 +118,8 @@ impl Node {
                 problem.label("this was cut off from the value before it").help(help);
                 continue;
             }
-            let synonyms = words.synonyms.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
-            match synonyms.map(|(_, here)| *here).or_else(|| nearest(word, words.known.iter().copied())) {
+            let meant_here = synonym(words.synonyms, word);
+            match meant_here.or_else(|| nearest(word, words.known.iter().copied())) {
                 Some(here) => {
                     problem.label(format!("did you mean `{here}`?"));
                     meant.push(here.split(':').next().unwrap_or(here));
@@ -189,23 +198,15 @@ impl Node {
                     .error(self.place, format!("{what} is at least {}", range.start()))
                     .label("this is less");
             }
-            Some(_) => {
-                problems
-                    .error(self.place, format!("{what} is at most {}", range.end()))
-                    .label("this is more");
-            }
-            None if !word.value.is_empty()
-                && word.value.bytes().all(|it| it.is_ascii_digit() || it == b'_') =>
-            {
-                problems
-                    .error(self.place, format!("{what} is at most {}", range.end()))
-                    .label("this is more");
-            }
-            None => {
-                problems
-                    .error(self.place, format!("{what} is a whole number"))
-                    .label(format!("{} is not", self.describe()))
+            None if word.value.bytes().any(|it| !it.is_ascii_digit() && it != b'_') => {
+                self.is_not(&format!("{what} is a whole number"), problems)
                     .help("digits only, with `_` between thousands if you like: 1_000_000");
+            }
+            // More than the range, or more than 64 bits.
+            Some(_) | None => {
+                problems
+                    .error(self.place, format!("{what} is at most {}", range.end()))
+                    .label("this is more");
             }
         }
         None
@@ -259,9 +260,7 @@ impl Node {
                 );
             }
             None => {
-                problems
-                    .error(self.place, format!("{what} is a number of bytes"))
-                    .label(format!("{} is not", self.describe()))
+                self.is_not(&format!("{what} is a number of bytes"), problems)
                     .help("a whole number, or one with KiB, MiB or GiB: 64KiB");
             }
         }
@@ -269,8 +268,8 @@ impl Node {
     }
 
     /// Reports a value of the wrong type.
-    fn is_not(&self, what_it_is: &str, problems: &mut Problems) {
-        problems.error(self.place, what_it_is).label(format!("{} is not", self.describe()));
+    fn is_not<'p>(&self, what_it_is: &str, problems: &'p mut Problems) -> &'p mut Diagnostic {
+        problems.error(self.place, what_it_is).label(format!("{} is not", self.describe()))
     }
 
     /// Reads one of a few words, each of which stands for a value.
@@ -288,7 +287,7 @@ impl Node {
         &self,
         what: &str,
         choices: &[(&str, T)],
-        synonyms: &[(&str, &str)],
+        synonyms: Synonyms,
         problems: &mut Problems,
     ) -> Option<Located<T>> {
         let word = self.word(what, problems)?;
@@ -297,8 +296,7 @@ impl Node {
         }
         let names = || choices.iter().map(|(name, _)| *name);
         let problem = problems.error(self.place, format!("{what} cannot be {}", self.describe()));
-        let synonyms = synonyms.iter().find(|(other, _)| other.eq_ignore_ascii_case(word.value));
-        if let Some(meant) = synonyms.map(|(_, here)| *here).or_else(|| nearest(word.value, names())) {
+        if let Some(meant) = synonym(synonyms, word.value).or_else(|| nearest(word.value, names())) {
             problem.label(format!("did you mean `{meant}`?"));
         }
         problem.help(format!("it can be {}", listed(names()).replace(" and ", " or ")));

@@ -3,7 +3,7 @@
 //! Rates are whole numbers because every algorithm counts whole units. A fraction is a mistake, and
 //! this module computes the exact rate for the suggestion, without rounding.
 
-use super::{RateText, UNITS};
+use super::{RateText, unit_named};
 
 /// Returns the smallest whole-number rate that equals a rate with a fraction, without a burst.
 /// `None` for rates without a fraction, and for texts that are not a rate.
@@ -16,7 +16,7 @@ pub(super) fn in_whole_numbers(text: &str) -> Option<String> {
     let period = period.trim();
     let word = period.trim_start_matches(|it: char| it.is_ascii_digit() || "._,".contains(it));
     let times = period[..period.len() - word.len()].trim();
-    let (_, unit) = UNITS.iter().find(|(unit, _)| *unit == word.trim())?;
+    let unit = unit_named(word.trim())?;
     let (count, times) =
         (Decimal::read(count.trim())?, Decimal::read(if times.is_empty() { "1" } else { times })?);
     if !count.is_fraction && !times.is_fraction {

@@ -1,6 +1,7 @@
 //! Callers that disconnect: slots bound the work of an upstream that does not stop.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -274,24 +275,36 @@ fn a_tunnel_whose_caller_is_gone_holds_its_slot_until_the_service_closes_its_end
     }
 }
 
-/// A slot that expires soon.
-const SHORT: &str = "limits: [{name: slots, by: global, slots: 1, ttl: 300ms}]";
-
-#[test]
-fn a_service_that_never_answers_holds_its_slot_until_ttl_and_its_connection_no_longer() {
-    let (closed, ended) = std::sync::mpsc::channel();
+/// Starts a service that never answers, and reports the end of its connection.
+fn never_answering() -> (Upstream, Receiver<()>) {
+    let (closed, ended) = mpsc::channel();
     let closed = Mutex::new(closed);
     let upstream = Upstream::script(move |turn| {
         turn.request();
         turn.wire.assert_closed();
         closed.lock().unwrap().send(()).unwrap();
     });
-    let gateway = Behind::new(&upstream).limited(SHORT).serve();
+    (upstream, ended)
+}
+
+/// Hangs up after the request was forwarded, and waits until the gateway closes its connection to the service.
+#[track_caller]
+fn is_canceled(gateway: &ServedGateway, upstream: &Upstream, ended: &Receiver<()>) {
     let mut client = gateway.connect();
     client.send(GET);
     eventually("it is forwarded", || upstream.seen().len() == 1);
     drop(client);
     ended.recv_timeout(TEST_TIMEOUT).unwrap();
+}
+
+/// A slot that expires soon.
+const SHORT: &str = "limits: [{name: slots, by: global, slots: 1, ttl: 300ms}]";
+
+#[test]
+fn a_service_that_never_answers_holds_its_slot_until_ttl_and_its_connection_no_longer() {
+    let (upstream, ended) = never_answering();
+    let gateway = Behind::new(&upstream).limited(SHORT).serve();
+    is_canceled(&gateway, &upstream, &ended);
     eventually("the slot is free", || gateway.left() == 1);
 }
 
@@ -322,19 +335,9 @@ fn an_endless_abandoned_response_is_read_up_to_a_bound_and_its_slot_is_held() {
 
 #[test]
 fn beyond_the_cap_the_service_is_canceled_and_the_slot_is_held_until_ttl() {
-    let (closed, ended) = std::sync::mpsc::channel();
-    let closed = Mutex::new(closed);
-    let upstream = Upstream::script(move |turn| {
-        turn.request();
-        turn.wire.assert_closed();
-        closed.lock().unwrap().send(()).unwrap();
-    });
+    let (upstream, ended) = never_answering();
     let gateway = Behind::new(&upstream).with("caps: {detached: 0}").limited(ONE_SLOT).serve();
-    let mut client = gateway.connect();
-    client.send(GET);
-    eventually("it is forwarded", || upstream.seen().len() == 1);
-    drop(client);
-    ended.recv_timeout(TEST_TIMEOUT).unwrap();
+    is_canceled(&gateway, &upstream, &ended);
     stays_taken(&gateway);
 }
 
@@ -373,18 +376,8 @@ fn the_end_of_the_gateway_does_not_wait_for_requests_without_a_caller() {
 #[test]
 fn without_slots_a_request_is_canceled_with_its_caller() {
     for policy in ["limits: []", "limits: [{by: global, bucket: 9/hour}]"] {
-        let (closed, ended) = std::sync::mpsc::channel();
-        let closed = Mutex::new(closed);
-        let upstream = Upstream::script(move |turn| {
-            turn.request();
-            turn.wire.assert_closed();
-            closed.lock().unwrap().send(()).unwrap();
-        });
+        let (upstream, ended) = never_answering();
         let gateway = Behind::new(&upstream).limited(policy).serve();
-        let mut client = gateway.connect();
-        client.send(GET);
-        eventually("it is forwarded", || upstream.seen().len() == 1);
-        drop(client);
-        ended.recv_timeout(TEST_TIMEOUT).unwrap();
+        is_canceled(&gateway, &upstream, &ended);
     }
 }

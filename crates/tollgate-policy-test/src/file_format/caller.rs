@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use tollgate_document::{Fields, Node, Problems};
+use tollgate_document::{Fields, Node, Problems, Synonyms};
 
 use super::step::MAX_COST;
 use crate::request::{From, Places, RequestKind, TestRequest};
 
 pub(super) const WORDS: [&str; 10] =
     ["host", "ip", "peer", "user", "api_key", "tenant", "plan", "claims", "headers", "cost"];
-pub(super) const SYNONYMS: [(&str, &str); 5] =
-    [("remote_addr", "ip"), ("client", "ip"), ("client_ip", "ip"), ("user_id", "user"), ("key", "api_key")];
+pub(super) const SYNONYMS: Synonyms =
+    &[("ip", &["remote_addr", "client", "client_ip"]), ("user", &["user_id"]), ("api_key", &["key"])];
 
 /// In this domain, descriptors describe HTTP requests.
 const RESERVED_DOMAIN: &str = "tollgate";

@@ -2,7 +2,7 @@
 
 use tollgate::Span;
 use tollgate::policy::Glob;
-use tollgate_document::{Fields, Kind, Located, Node, Problems, Words};
+use tollgate_document::{Fields, Kind, Located, Node, Problems, Synonyms, Words};
 
 use crate::expectation::{Expectation, Fate, Header, Left, Value};
 use crate::timeline::MAX_DURATION;
@@ -23,34 +23,21 @@ pub(crate) const WORDS: Words = Words {
         "would_refuse",
     ],
     synonyms: &[
-        ("verdict", "decision"),
-        ("result", "decision"),
-        ("admitted", "allowed"),
-        ("denied", "refused"),
-        ("rejected", "refused"),
-        ("by", "limit"),
-        ("left", "remaining"),
-        ("wait", "retry_after"),
-        ("retry-after", "retry_after"),
-        ("code", "status"),
-        ("shadow", "would_refuse"),
+        ("decision", &["verdict", "result"]),
+        ("allowed", &["admitted"]),
+        ("refused", &["denied", "rejected"]),
+        ("limit", &["by"]),
+        ("remaining", &["left"]),
+        ("retry_after", &["wait", "retry-after"]),
+        ("status", &["code"]),
+        ("would_refuse", &["shadow"]),
     ],
 };
 
 const FATES: [(&str, Fate); 2] = [("allowed", Fate::Allowed), ("refused", Fate::Refused)];
-const FATE_SYNONYMS: [(&str, &str); 12] = [
-    ("allow", "allowed"),
-    ("admitted", "allowed"),
-    ("pass", "allowed"),
-    ("ok", "allowed"),
-    ("200", "allowed"),
-    ("true", "allowed"),
-    ("deny", "refused"),
-    ("denied", "refused"),
-    ("rejected", "refused"),
-    ("limited", "refused"),
-    ("429", "refused"),
-    ("false", "refused"),
+const FATE_SYNONYMS: Synonyms = &[
+    ("allowed", &["allow", "admitted", "pass", "ok", "200", "true"]),
+    ("refused", &["deny", "denied", "rejected", "limited", "429", "false"]),
 ];
 
 /// Parses an expectation. `times` is the number of requests of the step, and `is_request` whether they are HTTP
@@ -62,13 +49,13 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<Expectation> {
     if !matches!(node.kind, Kind::Map(_)) {
-        let fate = node.choice_with_synonyms("`expect`", &FATES, &FATE_SYNONYMS, problems)?;
+        let fate = node.choice_with_synonyms("`expect`", &FATES, FATE_SYNONYMS, problems)?;
         return Some(Expectation { fate: Some(fate), ..Expectation::default() });
     }
     let fields = node.fields(&WORDS, problems)?;
     let fate = fields
         .get("decision")
-        .and_then(|it| it.choice_with_synonyms("`decision`", &FATES, &FATE_SYNONYMS, problems));
+        .and_then(|it| it.choice_with_synonyms("`decision`", &FATES, FATE_SYNONYMS, problems));
     let mut count = |word: &str| {
         let count = fields.get(word)?.whole(&format!("`{word}`"), 0..=times, problems)?;
         Some(count)

@@ -25,7 +25,7 @@ use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
 pub(crate) use words::METHODS;
 pub(crate) use words::WORDS;
 use words::{
-    ALIGNS, AMOUNTS, HANGUPS, HANGUPS_ELSEWHERE, MISSING, MISSING_SYNONYMS, MODE_SYNONYMS, MODES,
+    ALIGNS, AMOUNTS, HANGUP_SYNONYMS, HANGUPS, MISSING, MISSING_SYNONYMS, MODE_SYNONYMS, MODES,
     OUTAGE_SYNONYMS, OUTAGES,
 };
 #[cfg(feature = "schema")]
@@ -232,13 +232,13 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         domain: described.domains,
         quota: described.quota,
         missing: get("missing")
-            .and_then(|it| it.choice_with_synonyms("`missing`", &MISSING, &MISSING_SYNONYMS, problems)),
+            .and_then(|it| it.choice_with_synonyms("`missing`", &MISSING, MISSING_SYNONYMS, problems)),
         cost: get("cost").and_then(|it| cost::read(it, problems)),
-        mode: get("mode").and_then(|it| it.choice_with_synonyms("`mode`", &MODES, &MODE_SYNONYMS, problems)),
+        mode: get("mode").and_then(|it| it.choice_with_synonyms("`mode`", &MODES, MODE_SYNONYMS, problems)),
         on_outage: get("on_outage")
-            .and_then(|it| it.choice_with_synonyms("`on_outage`", &OUTAGES, &OUTAGE_SYNONYMS, problems)),
+            .and_then(|it| it.choice_with_synonyms("`on_outage`", &OUTAGES, OUTAGE_SYNONYMS, problems)),
         on_hangup: get("on_hangup")
-            .and_then(|it| it.choice_with_synonyms("`on_hangup`", &HANGUPS, &HANGUPS_ELSEWHERE, problems)),
+            .and_then(|it| it.choice_with_synonyms("`on_hangup`", &HANGUPS, HANGUP_SYNONYMS, problems)),
         dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
         soft: get("soft").and_then(|it| soft::read(it, problems)),
         expect: get("expect").map(|it| expect::of_limit(it, problems)).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! The `paths` section: how upstream servers interpret paths.
 
-use tollgate_document::{Document, Kind, Located, Node, Problems, Words};
+use tollgate_document::{Document, Kind, Located, Node, Problems, Synonyms, Words};
 
 #[cfg(feature = "schema")]
 use super::sections::word_schema;
@@ -12,11 +12,10 @@ pub(crate) const WORDS: Words = Words {
     section: "`paths`",
     known: &["reading", "ambiguous", "case"],
     synonyms: &[
-        ("readings", "reading"),
-        ("read", "reading"),
-        ("ambiguity", "ambiguous"),
-        ("case_sensitive", "case: exact"),
-        ("ignore_case", "case: ignore"),
+        ("reading", &["readings", "read"]),
+        ("ambiguous", &["ambiguity"]),
+        ("case: exact", &["case_sensitive"]),
+        ("case: ignore", &["ignore_case"]),
     ],
 };
 
@@ -43,15 +42,12 @@ const SHORT: [(&str, PathSettings); 5] = {
         ("servlet", reading(PathReading::Servlet)),
     ]
 };
-const ELSEWHERE: [(&str, &str); 8] = [
-    ("all", "any"),
-    ("reject", "refuse"),
-    ("deny", "refuse"),
-    ("raw", "literal"),
-    ("decode", "decoded"),
-    ("nginx", "decoded"),
-    ("tomcat", "servlet"),
-    ("java", "servlet"),
+const READING_SYNONYMS: Synonyms = &[
+    ("any", &["all"]),
+    ("refuse", &["reject", "deny"]),
+    ("literal", &["raw"]),
+    ("decoded", &["decode", "nginx"]),
+    ("servlet", &["tomcat", "java"]),
 ];
 
 /// Reads the section, which may also be in `gateway`: operators look for it there, but every
@@ -72,14 +68,14 @@ pub(super) fn read(document: &Document, problems: &mut Problems) -> Option<PathS
 
 fn section(node: &Node, problems: &mut Problems) -> Option<PathSettings> {
     if node.text().is_some() {
-        let short = node.choice_with_synonyms("`paths`", &SHORT, &ELSEWHERE, problems);
+        let short = node.choice_with_synonyms("`paths`", &SHORT, READING_SYNONYMS, problems);
         return short.map(|it| it.value);
     }
     let fields = node.fields(&WORDS, problems)?;
     let value = |it: Option<Located<bool>>| it.is_some_and(|it| it.value);
     let reading = fields
         .get("reading")
-        .and_then(|it| it.choice_with_synonyms("`reading`", &READINGS, &ELSEWHERE, problems));
+        .and_then(|it| it.choice_with_synonyms("`reading`", &READINGS, READING_SYNONYMS, problems));
     let ambiguous = fields.get("ambiguous").and_then(|it| it.choice("`ambiguous`", &AMBIGUOUS, problems));
     let case = fields.get("case").and_then(|it| it.choice("`case`", &CASES, problems));
     Some(PathSettings {

@@ -33,11 +33,7 @@ pub(crate) struct Privacy {
 pub(crate) const PRIVACY: Words = Words {
     section: "`privacy`",
     known: &["keys", "show", "labels"],
-    synonyms: &[
-        ("label", "labels: {KEY: NAME}"),
-        ("names", "labels: {KEY: NAME}"),
-        ("suffix", "show: suffix"),
-    ],
+    synonyms: &[("labels: {KEY: NAME}", &["label", "names"]), ("show: suffix", &["suffix"])],
 };
 
 const KEYS: [(&str, KeyPrivacy); 3] =

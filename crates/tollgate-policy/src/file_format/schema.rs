@@ -212,7 +212,7 @@ mod tests {
             for (word, entry) in section["properties"].as_object().unwrap() {
                 assert!(entry["description"].is_string(), "{word} of {} has a description", words.section);
             }
-            for (_, here) in words.synonyms {
+            for (here, _) in words.synonyms {
                 let word = here.split([':', ' ']).next().unwrap();
                 assert!(known.contains(&word), "{here} is a word of {}", words.section);
             }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
-use tollgate_document::{Located, Mistake, Node, Problems, Words};
+use tollgate_document::{Located, Mistake, Node, Problems, Synonyms, Words};
 
 #[cfg(feature = "schema")]
 use super::OneOrMany;
@@ -31,7 +31,7 @@ pub(crate) struct Plans {
 pub(crate) const PLANS: Words = Words {
     section: "`plans`",
     known: &["default", "from"],
-    synonyms: &[("source", "from"), ("header", "from: header:X-Plan")],
+    synonyms: &[("from", &["source"]), ("from: header:X-Plan", &["header"])],
 };
 
 impl Plans {
@@ -93,21 +93,14 @@ pub(crate) struct Identify {
 pub(crate) const IDENTIFY: Words = Words {
     section: "`identify`",
     known: &["user", "api_key", "tenant", "ambiguous"],
-    synonyms: &[("key", "api_key"), ("user_id", "user"), ("on_ambiguous", "ambiguous")],
+    synonyms: &[("api_key", &["key"]), ("user", &["user_id"]), ("ambiguous", &["on_ambiguous"])],
 };
 
 const AMBIGUOUS: [(&str, OnAmbiguous); 2] =
     [("address", OnAmbiguous::Address), ("refuse", OnAmbiguous::Refuse)];
 /// Words of other settings and tools for the same choices.
-const AMBIGUOUS_ELSEWHERE: [(&str, &str); 7] = [
-    ("ip", "address"),
-    ("client", "address"),
-    ("count", "address"),
-    ("deny", "refuse"),
-    ("reject", "refuse"),
-    ("block", "refuse"),
-    ("400", "refuse"),
-];
+const AMBIGUOUS_SYNONYMS: Synonyms =
+    &[("address", &["ip", "client", "count"]), ("refuse", &["deny", "reject", "block", "400"])];
 
 impl Identify {
     pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
@@ -122,7 +115,7 @@ impl Identify {
             api_key: credentials("api_key"),
             tenant: credentials("tenant"),
             ambiguous: fields.get("ambiguous").and_then(|node| {
-                let (what, synonyms) = ("`ambiguous`", &AMBIGUOUS_ELSEWHERE);
+                let (what, synonyms) = ("`ambiguous`", AMBIGUOUS_SYNONYMS);
                 Some(node.choice_with_synonyms(what, &AMBIGUOUS, synonyms, problems)?.value)
             }),
         })
@@ -174,11 +167,7 @@ pub(crate) struct Client {
 pub(crate) const CLIENT: Words = Words {
     section: "`client`",
     known: &["trusted_proxies", "header", "ipv4_prefix", "ipv6_prefix"],
-    synonyms: &[
-        ("trusted", "trusted_proxies"),
-        ("proxies", "trusted_proxies"),
-        ("ipv6_subnet", "ipv6_prefix"),
-    ],
+    synonyms: &[("trusted_proxies", &["trusted", "proxies"]), ("ipv6_prefix", &["ipv6_subnet"])],
 };
 
 const FORWARDED: [(&str, ForwardedHeader); 3] = [
@@ -243,12 +232,10 @@ pub(crate) const HEADERS: Words = Words {
     section: "`headers`",
     known: &["x_ratelimit", "ietf", "retry_after_jitter", "dialects", "describe"],
     synonyms: &[
-        ("x-ratelimit", "x_ratelimit"),
-        ("jitter", "retry_after_jitter"),
-        ("dialect", "dialects"),
-        ("limit", "describe"),
-        ("limits", "describe"),
-        ("describes", "describe"),
+        ("x_ratelimit", &["x-ratelimit"]),
+        ("retry_after_jitter", &["jitter"]),
+        ("dialects", &["dialect"]),
+        ("describe", &["limit", "limits", "describes"]),
     ],
 };
 

@@ -46,16 +46,9 @@ impl Format {
 }
 
 /// Error for an unknown format name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no format of a log: there are combined, common, json and csv")]
 pub struct UnknownFormat(String);
-
-impl fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no format of a log: there are combined, common, json and csv", self.0)
-    }
-}
-
-impl std::error::Error for UnknownFormat {}
 
 impl FromStr for Format {
     type Err = UnknownFormat;
@@ -71,16 +64,9 @@ impl FromStr for Format {
 }
 
 /// Error for an unknown time zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time zone: write one as Europe/Berlin, UTC or +02:00")]
 pub struct UnknownTimezone(String);
-
-impl fmt::Display for UnknownTimezone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no time zone: write one as Europe/Berlin, UTC or +02:00", self.0)
-    }
-}
-
-impl std::error::Error for UnknownTimezone {}
 
 /// Default number of lines that each input may hold back for sorting.
 const DEFAULT_REORDER_LINES: usize = 100_000;

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::json;
 use tollgate::{Policy, Quota, Rate, Span};
 use tollgate_document::sanitize::Printable;
-use tollgate_document::{Diagnostic, Severity, nearest};
+use tollgate_document::{Diagnostic, Severity, nearest, parse_span};
 
-use crate::traffic::TrafficError;
+use crate::traffic::{MAX_PERIOD, TrafficError};
 
 /// Number of parts of `sliding-parts`, as the documentation recommends.
 pub const SUB_WINDOWS: u32 = 7;
@@ -101,7 +101,8 @@ pub struct Contestant {
 }
 
 /// Error of an invalid algorithm, rate or key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}{between}{help}", between = if .help.is_empty() { "" } else { "; " })]
 pub struct ContestantError {
     message: String,
     help: String,
@@ -146,15 +147,6 @@ impl ContestantError {
         Self { message: diagnostic.message.clone(), help, about }
     }
 }
-
-impl std::fmt::Display for ContestantError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)?;
-        if self.help.is_empty() { Ok(()) } else { write!(f, "; {}", self.help) }
-    }
-}
-
-impl std::error::Error for ContestantError {}
 
 impl Contestant {
     /// Creates an algorithm with a rate such as `10/minute` and a key as in the `by` of a policy. A burst applies to
@@ -250,26 +242,15 @@ fn parsed(text: &str, about: About) -> Result<Policy, ContestantError> {
 }
 
 /// Error of an invalid length of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotALength {
     /// The text is not a length of time.
+    #[error("a length of time is a number and a unit, such as 500ms, 30s, 5m or 1h")]
     Unwritten,
     /// The length is zero or too long.
+    #[error("{}", TrafficError::Duration)]
     OutOfBounds,
 }
-
-impl std::fmt::Display for NotALength {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unwritten => {
-                f.write_str("a length of time is a number and a unit, such as 500ms, 30s, 5m or 1h")
-            }
-            Self::OutOfBounds => TrafficError::Duration.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NotALength {}
 
 /// Parses a length of time as in a policy: `90s`, `10m`.
 ///
@@ -283,15 +264,13 @@ impl std::error::Error for NotALength {}
 pub fn length(text: &str) -> Result<Span, NotALength> {
     let text = text.trim();
     let unit = text.trim_start_matches(|it: char| it.is_ascii_digit());
-    if unit.len() == text.len() || unit.contains(['/', ',']) {
-        return Err(NotALength::Unwritten);
+    match parse_span(text) {
+        Ok(span) if !span.is_zero() && span <= MAX_PERIOD => Ok(span),
+        // The unit exists, so the number is too large.
+        Err(_) if unit.len() < text.len() && parse_span(&format!("1{unit}")).is_ok() => {
+            Err(NotALength::OutOfBounds)
+        }
+        Ok(_) => Err(NotALength::OutOfBounds),
+        Err(_) => Err(NotALength::Unwritten),
     }
-    let period = |text: &str| {
-        Contestant::new(Choice::FixedWindow, &format!("1/{text}"), None, "ip").ok().map(|it| it.rate.period)
-    };
-    // A unit without a number is a length of one unit.
-    let wrong = || {
-        if period(&format!("1{unit}")).is_some() { NotALength::OutOfBounds } else { NotALength::Unwritten }
-    };
-    period(text).ok_or_else(wrong)
 }

@@ -26,49 +26,31 @@ pub struct Question {
 }
 
 /// Reason why a simulation cannot run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuestionError {
     /// The traffic is invalid.
+    #[error(transparent)]
     Traffic(TrafficError),
     /// An algorithm or a rate is invalid.
-    Contestant(ContestantError),
+    #[error(transparent)]
+    Contestant(#[from] ContestantError),
     /// There are no algorithms.
+    #[error("there is no algorithm to look at; name at least one")]
     Nobody,
     /// An algorithm differs from the traffic in rate or key.
+    #[error("the algorithms must have the rate of the traffic, and count whom it means")]
     Apart,
     /// There are too many events.
+    #[error(
+        "that is about {expected} requests for each algorithm, and {most} are worked through; take a lower rate or \
+         load, fewer clients, or less time"
+    )]
     TooMany {
         /// Estimated events per algorithm.
         expected: u64,
         /// The most events.
         most: u64,
     },
-}
-
-impl std::fmt::Display for QuestionError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Traffic(error) => error.fmt(f),
-            Self::Contestant(error) => error.fmt(f),
-            Self::Nobody => f.write_str("there is no algorithm to look at; name at least one"),
-            Self::Apart => {
-                f.write_str("the algorithms must have the rate of the traffic, and count whom it means")
-            }
-            Self::TooMany { expected, most } => write!(
-                f,
-                "that is about {expected} requests for each algorithm, and {most} are worked through; take a lower rate or \
-                 load, fewer clients, or less time"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for QuestionError {}
-
-impl From<ContestantError> for QuestionError {
-    fn from(error: ContestantError) -> Self {
-        Self::Contestant(error)
-    }
 }
 
 /// A simulation in progress.

@@ -340,12 +340,13 @@ impl Table {
         algorithm: &A,
         now: Timestamp,
     ) -> Option<A::State> {
-        let time = self.time_of::<A>(now);
-        let state = self.read(hash, algorithm).or_else(|| match self.start::<A>(hash, time) {
-            Start::Fresh => None,
-            start => Some(state_at(start, algorithm, time)),
-        })?;
-        Some(A::shifted(state, now.ahead_of(time)))
+        self.read_stored(hash, algorithm, now).or_else(|| {
+            let time = self.time_of::<A>(now);
+            match self.start::<A>(hash, time) {
+                Start::Fresh => None,
+                start => Some(A::shifted(state_at(start, algorithm, time), now.ahead_of(time))),
+            }
+        })
     }
 
     /// Returns a key's state only if the table holds it, in the time of the clock that never steps.

@@ -113,11 +113,12 @@ fn records_after_a_replay_are_distinguished_from_earlier_ones() {
     assert_eq!((subject.reconcile(), subject.left()), (1, 93), "the late one still is to come");
 }
 
-#[test]
-fn a_call_in_doubt_is_not_refunded_but_charged_more() {
-    for (cost, left) in [(0, 100), (4, 100), (30, 80)] {
+/// Settles a charge of ten while the store is in a mood, at each cost, and compares the units left.
+#[track_caller]
+fn check_settling_during(mood: Mood, settled: &[(u64, u64)]) {
+    for &(cost, left) in settled {
         let subject = subject(POLICY);
-        subject.store.turn(Mood::Broken);
+        subject.store.turn(mood);
         let decision = subject.decide(&ann().cost(10));
         pollster::block_on(subject.limiter.settle(&decision, cost)).unwrap();
         recover(&subject);
@@ -127,16 +128,13 @@ fn a_call_in_doubt_is_not_refunded_but_charged_more() {
 }
 
 #[test]
+fn a_call_in_doubt_is_not_refunded_but_charged_more() {
+    check_settling_during(Mood::Broken, &[(0, 100), (4, 100), (30, 80)]);
+}
+
+#[test]
 fn a_timed_out_call_is_settled_like_a_rejected_one() {
-    for (cost, left) in [(0, 100), (4, 96), (30, 70)] {
-        let subject = subject(POLICY);
-        subject.store.turn(Mood::TimingOut);
-        let decision = subject.decide(&ann().cost(10));
-        pollster::block_on(subject.limiter.settle(&decision, cost)).unwrap();
-        recover(&subject);
-        subject.reconcile();
-        assert_eq!(subject.left(), left, "settled at {cost}");
-    }
+    check_settling_during(Mood::TimingOut, &[(0, 100), (4, 96), (30, 70)]);
 }
 
 #[test]

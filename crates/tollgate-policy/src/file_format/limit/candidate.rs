@@ -27,16 +27,13 @@ pub(crate) const WORDS: Words = Words {
         "overrides",
     ],
     synonyms: &[
-        ("limit", "bucket"),
-        ("requests", "bucket"),
-        ("burst", "bucket: N/unit, burst B"),
-        ("period", "bucket: N/unit"),
-        ("unit", "bucket: N/unit"),
-        ("window", "windows"),
-        ("strategy", "algorithm"),
-        ("concurrency", "slots"),
-        ("max_concurrent", "slots"),
-        ("tz", "timezone"),
+        ("bucket", &["limit", "requests"]),
+        ("bucket: N/unit, burst B", &["burst"]),
+        ("bucket: N/unit", &["period", "unit"]),
+        ("windows", &["window"]),
+        ("algorithm", &["strategy"]),
+        ("slots", &["concurrency", "max_concurrent"]),
+        ("timezone", &["tz"]),
     ],
 };
 

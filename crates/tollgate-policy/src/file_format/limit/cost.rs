@@ -16,17 +16,11 @@ pub(crate) const WORDS: Words = Words {
     section: "`cost`",
     known: &["reserve", "settle"],
     synonyms: &[
-        ("estimate", "reserve"),
-        ("before", "reserve"),
-        ("request", "reserve"),
-        ("hold", "reserve"),
-        ("after", "settle"),
-        ("actual", "settle"),
-        ("final", "settle"),
-        ("charge", "settle"),
-        ("response", "settle: response:NAME"),
-        ("json", "settle: json:NAME"),
-        ("time", "settle: time:10ms"),
+        ("reserve", &["estimate", "before", "request", "hold"]),
+        ("settle", &["after", "actual", "final", "charge"]),
+        ("settle: response:NAME", &["response"]),
+        ("settle: json:NAME", &["json"]),
+        ("settle: time:10ms", &["time"]),
     ],
 };
 

@@ -9,14 +9,7 @@ use crate::limit::{MAX_TARPIT, Soft};
 pub(crate) const WORDS: Words = Words {
     section: "`soft`",
     known: &["at", "tarpit"],
-    synonyms: &[
-        ("threshold", "at"),
-        ("percent", "at"),
-        ("from", "at"),
-        ("delay", "tarpit"),
-        ("wait", "tarpit"),
-        ("sleep", "tarpit"),
-    ],
+    synonyms: &[("at", &["threshold", "percent", "from"]), ("tarpit", &["delay", "wait", "sleep"])],
 };
 
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Soft> {

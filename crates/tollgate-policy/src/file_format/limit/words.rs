@@ -3,7 +3,7 @@
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
-use tollgate_document::Words;
+use tollgate_document::{Synonyms, Words};
 
 #[cfg(feature = "schema")]
 use super::super::sections::word_schema;
@@ -47,49 +47,28 @@ pub(crate) const WORDS: Words = Words {
         "expect",
     ],
     synonyms: &[
-        ("path", "endpoint"),
-        ("paths", "endpoint"),
-        ("route", "endpoint"),
-        ("url", "endpoint"),
-        ("uri", "endpoint"),
-        ("exclude", "except"),
-        ("excluding", "except"),
-        ("unless", "except"),
-        ("skip", "except"),
-        ("ignore", "except"),
-        ("verb", "method"),
-        ("descriptors", "descriptor"),
-        ("entries", "descriptor"),
-        ("domains", "domain"),
-        ("key", "by"),
-        ("keys", "by"),
-        ("per", "by"),
-        ("limit", "bucket"),
-        ("requests", "bucket"),
-        ("burst", "bucket: N/unit, burst B"),
-        ("period", "bucket: N/unit"),
-        ("unit", "bucket: N/unit"),
-        ("window", "windows"),
-        ("strategy", "algorithm"),
-        ("concurrency", "slots"),
-        ("max_concurrent", "slots"),
-        ("weight", "cost"),
-        ("tz", "timezone"),
-        ("enabled", "mode"),
-        ("dry_run", "mode: shadow"),
-        ("shadow_mode", "mode: shadow"),
-        ("shadow", "mode: shadow"),
-        ("fail_open", "on_outage"),
-        ("on_disconnect", "on_hangup"),
-        ("on_hang_up", "on_hangup"),
-        ("on_cancel", "on_hangup"),
-        ("on_abort", "on_hangup"),
-        ("dialect", "dialects"),
-        ("threshold", "soft"),
-        ("warn_at", "soft"),
-        ("tarpit", "soft: {at: 80%, tarpit: 250ms}"),
-        ("canary", "candidate"),
-        ("trial", "candidate"),
+        ("endpoint", &["path", "paths", "route", "url", "uri"]),
+        ("except", &["exclude", "excluding", "unless", "skip", "ignore"]),
+        ("method", &["verb"]),
+        ("descriptor", &["descriptors", "entries"]),
+        ("domain", &["domains"]),
+        ("by", &["key", "keys", "per"]),
+        ("bucket", &["limit", "requests"]),
+        ("bucket: N/unit, burst B", &["burst"]),
+        ("bucket: N/unit", &["period", "unit"]),
+        ("windows", &["window"]),
+        ("algorithm", &["strategy"]),
+        ("slots", &["concurrency", "max_concurrent"]),
+        ("cost", &["weight"]),
+        ("timezone", &["tz"]),
+        ("mode", &["enabled"]),
+        ("mode: shadow", &["dry_run", "shadow_mode", "shadow"]),
+        ("on_outage", &["fail_open"]),
+        ("on_hangup", &["on_disconnect", "on_hang_up", "on_cancel", "on_abort"]),
+        ("dialects", &["dialect"]),
+        ("soft", &["threshold", "warn_at"]),
+        ("soft: {at: 80%, tarpit: 250ms}", &["tarpit"]),
+        ("candidate", &["canary", "trial"]),
     ],
 };
 
@@ -119,38 +98,19 @@ pub(super) const MODES: [(&str, Mode); 3] =
 pub(super) const OUTAGES: [(&str, OnOutage); 3] =
     [("local", OnOutage::Local), ("allow", OnOutage::Allow), ("deny", OnOutage::Deny)];
 pub(super) const HANGUPS: [(&str, OnHangup); 2] = [("hold", OnHangup::Hold), ("release", OnHangup::Release)];
-pub(super) const HANGUPS_ELSEWHERE: [(&str, &str); 7] = [
-    ("keep", "hold"),
-    ("wait", "hold"),
-    ("drain", "hold"),
-    ("free", "release"),
-    ("cancel", "release"),
-    ("abort", "release"),
-    ("stop", "release"),
+pub(super) const HANGUP_SYNONYMS: Synonyms =
+    &[("hold", &["keep", "wait", "drain"]), ("release", &["free", "cancel", "abort", "stop"])];
+pub(super) const MISSING_SYNONYMS: Synonyms =
+    &[("skip", &["ignore", "allow"]), ("refuse", &["deny", "block"]), ("shared", &["global"])];
+pub(super) const MODE_SYNONYMS: Synonyms = &[
+    ("enforce", &["on", "yes", "true", "enabled", "block"]),
+    ("off", &["no", "false", "disabled"]),
+    ("shadow", &["dry", "dry-run", "log", "report"]),
 ];
-pub(super) const MISSING_SYNONYMS: [(&str, &str); 5] =
-    [("ignore", "skip"), ("allow", "skip"), ("deny", "refuse"), ("block", "refuse"), ("global", "shared")];
-pub(super) const MODE_SYNONYMS: [(&str, &str); 12] = [
-    ("on", "enforce"),
-    ("yes", "enforce"),
-    ("true", "enforce"),
-    ("enabled", "enforce"),
-    ("block", "enforce"),
-    ("no", "off"),
-    ("false", "off"),
-    ("disabled", "off"),
-    ("dry", "shadow"),
-    ("dry-run", "shadow"),
-    ("log", "shadow"),
-    ("report", "shadow"),
-];
-pub(super) const OUTAGE_SYNONYMS: [(&str, &str); 6] = [
-    ("open", "allow"),
-    ("fail-open", "allow"),
-    ("closed", "deny"),
-    ("close", "deny"),
-    ("fail-closed", "deny"),
-    ("memory", "local"),
+pub(super) const OUTAGE_SYNONYMS: Synonyms = &[
+    ("allow", &["open", "fail-open"]),
+    ("deny", &["closed", "close", "fail-closed"]),
+    ("local", &["memory"]),
 ];
 /// The methods of RFC 9110, common ones of the IANA registry, and `PURGE` of caches.
 pub(crate) const METHODS: [&str; 19] = [
