@@ -48,11 +48,11 @@ limits:
     )
     .unwrap();
     let entries = [("plan", "gold"), ("user", "ann@example.com"), ("path", "/v1/search")];
-    let call = Call::described(Descriptor { domain: "edge", entries: &entries });
+    let descriptor = Descriptor::new("edge", &entries);
     let mut checks = Checks::new();
     let allocated = allocations(|| {
         for _ in 0..100 {
-            assert_eq!(policy.match_request(&call, &mut checks), Matched::Applies);
+            assert_eq!(policy.match_descriptor(&descriptor, &mut checks), Matched::Applies);
         }
     });
     assert_eq!(checks.len(), 4);
