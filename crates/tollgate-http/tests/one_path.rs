@@ -71,8 +71,11 @@ impl Observer for Observing {
 
 impl Watch for Observing {
     fn decided(&self, event: &Event<'_, '_>) {
-        assert_eq!(event.request.map(|it| it.path().to_owned()).as_deref(), Some("/here"));
-        assert_eq!(event.request.and_then(tollgate::Request::client), Some([203, 0, 113, 9].into()));
+        assert_eq!(
+            event.subject.and_then(tollgate::Subject::request).map(|it| it.path().to_owned()).as_deref(),
+            Some("/here")
+        );
+        assert_eq!(event.subject.and_then(tollgate::Subject::client), Some([203, 0, 113, 9].into()));
         self.0.observed.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -147,8 +147,8 @@ fn a_window_of_limitador_begins_with_its_first_request_and_counts_by_its_variabl
     let limiter = limiter(&limitador("limits.yaml", text).unwrap().policy, &clock);
     let admitted = |domain, method, user| {
         let entries = [("method", method), ("user", user)];
-        let request = Call::described(Descriptor { domain, entries: &entries });
-        (0..5).filter(|_| limiter.check(&request).is_allowed()).count()
+        let descriptor = Descriptor::new(domain, &entries);
+        (0..5).filter(|_| limiter.check(&descriptor).is_allowed()).count()
     };
     assert_eq!(admitted("shop", "POST", "ann"), 3);
     assert_eq!(admitted("shop", "POST", "bob"), 3, "each user counts apart");

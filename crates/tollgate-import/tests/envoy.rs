@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::policy::Descriptor;
-use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
+use tollgate::{Decision, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
 use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig, EnvoyFile};
 
 fn path(name: &str) -> PathBuf {
@@ -89,7 +89,7 @@ fn the_policy_decides_as_the_files_do() {
     ] {
         for round in 0..7 {
             let expected = by_files(&served, "shop", entries);
-            let found = native.check(&Call::described(Descriptor { domain: "shop", entries })).is_allowed();
+            let found = native.check(&Descriptor::new("shop", entries)).is_allowed();
             assert_eq!(found, expected, "{entries:?}, round {round}\n{}", imported.policy);
             if found { admitted += 1 } else { refused += 1 }
         }
@@ -125,8 +125,8 @@ fn a_limit_of_zero_does_not_become_unlimited() {
     assert_eq!(imported.notes.iter().filter(|it| it.contains("ALMOST")).count(), 2, "{:?}", imported.notes);
     let limiter = limiter(Policy::parse(&imported.policy).unwrap());
     let admitted = |entries: &[(&str, &str)]| {
-        let call = Call::described(Descriptor { domain: "d", entries });
-        (0..5).filter(|_| limiter.check(&call).is_allowed()).count()
+        let descriptor = Descriptor::new("d", entries);
+        (0..5).filter(|_| limiter.check(&descriptor).is_allowed()).count()
     };
     // One per year, as the comments say: for all addresses together, and for each bot.
     assert_eq!(admitted(&[("address", "10.1.1.1")]), 1);
@@ -144,12 +144,11 @@ fn a_refused_request_is_counted_by_all_its_descriptors_as_in_the_files() {
     let files = [EnvoyFile { name: "d.yaml".into(), text: text.into() }];
     let imported = tollgate_import::envoy(&files, false).unwrap();
     let limiter = limiter(Policy::parse(&imported.policy).unwrap());
-    let call = |entries| Call::described(Descriptor { domain: "d", entries });
-    let both = [call(&[("a", "x")]), call(&[("b", "x")])];
+    let both = [Descriptor::new("d", &[("a", "x")]), Descriptor::new("d", &[("b", "x")])];
     let passed = (0..3)
         .filter(|_| limiter.try_decide_batch(&both, |it: &Decision<'_>| it.is_allowed()).unwrap())
         .count();
     assert_eq!(passed, 1);
-    let rest = (0..5).filter(|_| limiter.check(&call(&[("b", "x")])).is_allowed()).count();
+    let rest = (0..5).filter(|_| limiter.check(&both[1]).is_allowed()).count();
     assert_eq!(rest, 2, "five, less the three that were asked");
 }

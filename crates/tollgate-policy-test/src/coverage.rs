@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use tollgate::policy::{Allowance, Checks, Key};
-use tollgate::{Decision, Fate, Limit, Mode, Policy, Request};
+use tollgate::{Decision, Fate, Input as _, Limit, Mode, Policy, Subject};
 
 /// Coverage of a policy by its tests.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Coverage {
     }
 
     /// Records a decision.
-    pub(crate) fn note<R: Request + ?Sized>(&mut self, request: &R, decision: &Decision<'_>) {
+    pub(crate) fn note(&mut self, subject: Subject<'_>, decision: &Decision<'_>) {
         for it in decision.limits() {
             self.seen(it.limit(), !it.outcome().is_admitted());
         }
@@ -68,7 +68,7 @@ impl Coverage {
             self.seen(block.limit, true);
         }
         decision.shadowed().iter().for_each(|block| self.seen(block.limit, true));
-        self.note_exceptions(request);
+        self.note_exceptions(subject);
     }
 
     fn seen(&mut self, limit: &Limit, refused: bool) {
@@ -78,13 +78,13 @@ impl Coverage {
         }
     }
 
-    fn note_exceptions<R: Request + ?Sized>(&mut self, request: &R) {
+    fn note_exceptions(&mut self, subject: Subject<'_>) {
         if self.limits.iter().all(|it| it.plans.is_empty() && it.overrides.is_empty()) {
             return;
         }
         let mut checks = Checks::new();
-        self.plain.match_request(request, &mut checks);
-        let plan = self.policy.plan_in_force(request);
+        subject.add_checks(&self.plain, &mut checks);
+        let plan = self.policy.plan_in_force(subject);
         for check in checks.iter() {
             let Some(covered) = self.limits.iter_mut().find(|it| it.place == check.limit.place()) else {
                 continue;

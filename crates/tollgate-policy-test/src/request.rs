@@ -10,8 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use http::request::Parts;
-use tollgate::policy::Descriptor;
-use tollgate::{Policy, Request};
+use tollgate::{Descriptor, Policy, Request, Subject};
 use tollgate_document::Place;
 use tollgate_http::{HttpRequest, client_address};
 
@@ -57,7 +56,7 @@ pub(crate) enum From {
 }
 
 impl TestRequest {
-    /// Returns the request as a policy sees it.
+    /// Returns the request or descriptor as a policy sees it.
     pub(crate) fn view(&self, policy: &Policy) -> View<'_> {
         match &self.what {
             RequestKind::Request(parts) => {
@@ -66,16 +65,11 @@ impl TestRequest {
                     From::Client(client) => Some(client),
                     From::Peer(peer) => client_address(Some(peer), &parts.headers, policy.client()),
                 };
-                View {
-                    asked: self,
-                    http: Some(HttpRequest::new(parts, client)),
-                    domain: "",
-                    entries: Vec::new(),
-                }
+                View::Request(RequestView { asked: self, http: HttpRequest::new(parts, client) })
             }
             RequestKind::Descriptor { domain, entries } => {
                 let entries = entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-                View { asked: self, http: None, domain, entries }
+                View::Descriptor { domain, entries, cost: self.cost }
             }
         }
     }
@@ -96,73 +90,78 @@ impl fmt::Display for TestRequest {
     }
 }
 
-/// A [`TestRequest`] with a resolved client address.
+/// A [`TestRequest`] as a policy sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct View<'a> {
-    asked: &'a TestRequest,
-    /// `None` for a descriptor.
-    http: Option<HttpRequest<'a>>,
-    domain: &'a str,
-    entries: Vec<(&'a str, &'a str)>,
+pub(crate) enum View<'a> {
+    Request(RequestView<'a>),
+    Descriptor { domain: &'a str, entries: Vec<(&'a str, &'a str)>, cost: Option<u64> },
 }
 
 impl View<'_> {
-    /// Returns the stated value, else the value of the descriptor entry.
-    fn said<'s>(&'s self, said: Option<&'s String>, word: &str) -> Option<&'s str> {
-        said.map(String::as_str).or_else(|| self.descriptor()?.value(word))
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::Request(request) => Subject::Request(request),
+            Self::Descriptor { domain, entries, cost } => {
+                Subject::Descriptor(Descriptor { domain, entries, cost: *cost })
+            }
+        }
     }
 }
 
-impl Request for View<'_> {
+/// An HTTP request with a resolved client address.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestView<'a> {
+    asked: &'a TestRequest,
+    http: HttpRequest<'a>,
+}
+
+impl Request for RequestView<'_> {
     fn method(&self) -> &str {
-        self.http.as_ref().map_or("", Request::method)
+        self.http.method()
     }
 
     fn path(&self) -> &str {
-        self.http.as_ref().map_or("", Request::path)
+        self.http.path()
     }
 
     fn host(&self) -> Option<&str> {
-        self.http.as_ref()?.host()
+        self.http.host()
     }
 
     fn other_host(&self) -> Option<&str> {
-        self.http.as_ref()?.other_host()
+        self.http.other_host()
     }
 
     fn query(&self) -> Option<&str> {
-        self.http.as_ref()?.query()
+        self.http.query()
     }
 
     fn client(&self) -> Option<IpAddr> {
-        match &self.http {
-            Some(http) => http.client(),
-            None => self.descriptor()?.client(),
-        }
+        self.http.client()
     }
 
     fn header(&self, name: &str) -> Option<&[u8]> {
-        self.http.as_ref()?.header(name)
+        self.http.header(name)
     }
 
     fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
-        self.http.as_ref()?.header_line(name, index)
+        self.http.header_line(name, index)
     }
 
     fn user(&self) -> Option<&str> {
-        self.said(self.asked.user.as_ref(), "user")
+        self.asked.user.as_deref()
     }
 
     fn api_key(&self) -> Option<&str> {
-        self.said(self.asked.api_key.as_ref(), "api_key")
+        self.asked.api_key.as_deref()
     }
 
     fn tenant(&self) -> Option<&str> {
-        self.said(self.asked.tenant.as_ref(), "tenant")
+        self.asked.tenant.as_deref()
     }
 
     fn plan(&self) -> Option<&str> {
-        self.said(self.asked.plan.as_ref(), "plan")
+        self.asked.plan.as_deref()
     }
 
     fn claim(&self, name: &str) -> Option<&str> {
@@ -171,10 +170,5 @@ impl Request for View<'_> {
 
     fn cost(&self) -> Option<u64> {
         self.asked.cost
-    }
-
-    fn descriptor(&self) -> Option<Descriptor<'_>> {
-        let is_one = self.http.is_none();
-        is_one.then_some(Descriptor { domain: self.domain, entries: &self.entries })
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Receipt, Request, Timestamp};
+use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Receipt, Subject, Timestamp};
 
 use crate::answer::Answer;
 use crate::coverage::Coverage;
@@ -114,16 +114,17 @@ impl Run {
             self.clock.set(now);
             self.requests += 1;
             let view = step.asked.view(self.limiter.policy());
+            let subject = view.subject();
             let is_last = index + 1 == step.times;
             let (ending, surprise) = {
-                let decision = self.limiter.check(&view);
+                let decision = self.limiter.check(&subject);
                 let answer = Answer { limiter: &self.limiter, decision: &decision, asked: &step.asked };
                 allowed += u64::from(decision.is_allowed());
-                coverage.note(&view, &decision);
+                coverage.note(subject, &decision);
                 let mismatches = mismatches(step, &answer, is_last.then_some(allowed));
                 let surprise = (!mismatches.is_empty()).then(|| UnexpectedStep {
                     line: step.line,
-                    request: described(step, &view),
+                    request: described(step, subject),
                     number: index + 1,
                     of: step.times,
                     after: now.since(step.start).to_string(),
@@ -178,7 +179,7 @@ fn mismatches<S>(step: &Step, answer: &Answer<'_, '_, S>, last: Option<u64>) -> 
 }
 
 /// Describes a request: `POST /login from 203.0.113.9`.
-fn described(step: &Step, view: &impl Request) -> String {
-    let from = view.client().map_or_else(String::new, |it| format!(" from {it}"));
+fn described(step: &Step, subject: Subject<'_>) -> String {
+    let from = subject.client().map_or_else(String::new, |it| format!(" from {it}"));
     format!("{}{from}", step.asked)
 }

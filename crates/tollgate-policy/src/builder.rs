@@ -180,15 +180,14 @@ impl LimitBuilder {
     ///
     /// ```
     /// # use tollgate_core::{Bucket, Rate};
-    /// # use tollgate_policy::{Call, Checks, Descriptor, KeySource, LimitBuilder, Policy};
+    /// # use tollgate_policy::{Checks, Descriptor, KeySource, LimitBuilder, Policy};
     /// let gold = LimitBuilder::new("gold")
     ///     .descriptor(["plan=gold", "user"])
     ///     .by(KeySource::Entry("user".into()))
     ///     .quota(Bucket::new(Rate::per_minute(600))?);
     /// let policy = Policy::of([gold])?;
     /// let mut checks = Checks::new();
-    /// let ann = Descriptor { domain: "edge", entries: &[("plan", "gold"), ("user", "ann")] };
-    /// policy.match_request(&Call::described(ann), &mut checks);
+    /// policy.match_descriptor(&Descriptor::new("edge", &[("plan", "gold"), ("user", "ann")]), &mut checks);
     /// assert_eq!(checks[0].key.display().to_string(), "ann");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

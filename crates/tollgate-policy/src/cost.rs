@@ -27,6 +27,11 @@ pub enum Cost {
 }
 
 impl Cost {
+    /// Returns the cost where there is no request: a cost that depends on the request is one.
+    pub(crate) const fn without_request(&self) -> u64 {
+        if let Self::Fixed(cost) = self { *cost } else { 1 }
+    }
+
     pub(crate) fn of<R: Request + ?Sized>(&self, request: &R) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,

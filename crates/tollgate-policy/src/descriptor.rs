@@ -29,7 +29,7 @@ pub(crate) const RESERVED_DOMAIN: &str = "tollgate";
 ///
 /// ```
 /// # use tollgate_policy::Descriptor;
-/// let descriptor = Descriptor { domain: "edge", entries: &[("plan", "gold"), ("user", "ann")] };
+/// let descriptor = Descriptor::new("edge", &[("plan", "gold"), ("user", "ann")]);
 /// assert_eq!(descriptor.value("user"), Some("ann"));
 /// assert_eq!(descriptor.value("path"), None);
 /// ```
@@ -39,9 +39,16 @@ pub struct Descriptor<'a> {
     pub domain: &'a str,
     /// Keys and their values.
     pub entries: &'a [(&'a str, &'a str)],
+    /// The cost, if the caller overrides the policy. Zero checks without charging.
+    pub cost: Option<u64>,
 }
 
 impl<'a> Descriptor<'a> {
+    /// Creates a descriptor whose cost is that of the limits.
+    pub const fn new(domain: &'a str, entries: &'a [(&'a str, &'a str)]) -> Self {
+        Self { domain, entries, cost: None }
+    }
+
     /// Returns the client address from the entry that Envoy calls `remote_address`, if present.
     pub fn client(&self) -> Option<IpAddr> {
         self.value("remote_address")?.parse().ok()

@@ -1,6 +1,6 @@
-//! Looks up a property of a request: user, API key, tenant, plan.
+//! Looks up a property of a request or descriptor: user, API key, tenant, plan.
 //!
-//! Values that the caller of Tollgate provides (`Request::user` and related methods)
+//! Values that the caller of Tollgate provides (`Properties::known`)
 //! come first; then the places that `identify` lists, in order. An empty
 //! value counts as no value. A place with several different values ends the search:
 //! the property is ambiguous (`lookup`).
@@ -8,12 +8,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::extract;
-use crate::lookup::{Collector, EveryValue, Lookup, Readers, SingleValue};
-use crate::matcher;
-use crate::path::Readings;
-use crate::pattern::PathPattern;
-use crate::request::Request;
+use crate::lookup::{Collector, EveryValue, Lookup, SingleValue};
+use crate::properties::Properties;
 use crate::source::KeySource;
 
 /// A place in a request that may identify the caller.
@@ -76,15 +72,6 @@ impl Default for Identify {
     }
 }
 
-/// A request with one reading of its path and, if a limit needs it, the pattern that matched.
-pub(crate) struct View<'r, R: ?Sized> {
-    pub(crate) request: &'r R,
-    pub(crate) path: &'r str,
-    /// The readings of its path, if there are several and lists are matched.
-    pub(crate) readings: Option<&'r Readings<'r>>,
-    pub(crate) pattern: Option<&'r PathPattern>,
-}
-
 /// The places of a property.
 enum Places<'i, 'r> {
     /// The caller of Tollgate provides the value.
@@ -98,12 +85,8 @@ enum Places<'i, 'r> {
 impl Identify {
     /// Looks up the single value of a property. `match_request` handles addresses, and
     /// descriptors as a whole.
-    pub(crate) fn lookup<'r, R: Request + ?Sized>(
-        &self,
-        source: &KeySource,
-        view: &View<'r, R>,
-    ) -> Lookup<'r> {
-        match self.places(source, view.request) {
+    pub(crate) fn lookup<'r>(&self, source: &KeySource, view: &impl Properties<'r>) -> Lookup<'r> {
+        match self.places(source, view) {
             Places::Known(value) => Lookup::Value(Cow::Borrowed(value.as_bytes())),
             Places::Listed { places, verified_only } => places
                 .iter()
@@ -111,18 +94,18 @@ impl Identify {
                 .map(|place| single(|out| place.collect(view, out)))
                 .find(|found| *found != Lookup::Missing)
                 .unwrap_or(Lookup::Missing),
-            Places::Own => single(|out| source.collect(view, out)),
+            Places::Own => single(|out| view.collect(source, out)),
         }
     }
 
     /// Visits every non-empty value of a property, in every place and in every reading.
-    pub(crate) fn visit_values<R: Request + ?Sized>(
+    pub(crate) fn visit_values<'r>(
         &self,
         source: &KeySource,
-        view: &View<'_, R>,
+        view: &impl Properties<'r>,
         mut visit: impl FnMut(&[u8]),
     ) {
-        match self.places(source, view.request) {
+        match self.places(source, view) {
             Places::Known(value) => visit(value.as_bytes()),
             Places::Listed { places, verified_only } => {
                 let out = &mut EveryValue(visit);
@@ -130,28 +113,25 @@ impl Identify {
                     place.collect(view, out);
                 }
             }
-            Places::Own => source.collect(view, &mut EveryValue(visit)),
+            Places::Own => view.collect(source, &mut EveryValue(visit)),
         }
     }
 
-    fn places<'i, 'r, R: Request + ?Sized>(&'i self, source: &KeySource, request: &'r R) -> Places<'i, 'r> {
+    fn places<'i, 'r>(&'i self, source: &KeySource, view: &impl Properties<'r>) -> Places<'i, 'r> {
         // In an identified request, only verified places add values. An API key is presented
         // rather than an identity, so it may still be presented.
-        let settled = request.is_identified();
-        let (known, places, verified_only) = match source {
-            KeySource::User => (request.user(), &self.user, settled),
-            KeySource::ApiKey => (request.api_key(), &self.api_key, false),
-            KeySource::Tenant => (request.tenant(), &self.tenant, settled),
+        let (places, verified_only) = match source {
+            KeySource::User => (&self.user, view.is_identified()),
+            KeySource::ApiKey => (&self.api_key, false),
+            KeySource::Tenant => (&self.tenant, view.is_identified()),
             _ => return Places::Own,
         };
-        match known {
+        match view.known(source) {
             Some(value) if !value.is_empty() => Places::Known(value),
             _ => Places::Listed { places, verified_only },
         }
     }
 }
-
-const AUTHORIZATION: &str = "authorization";
 
 fn single<'r>(collect: impl FnOnce(&mut SingleValue<'r>)) -> Lookup<'r> {
     let mut single = SingleValue::default();
@@ -160,54 +140,11 @@ fn single<'r>(collect: impl FnOnce(&mut SingleValue<'r>)) -> Lookup<'r> {
 }
 
 impl Credential {
-    fn collect<'r, R: Request + ?Sized>(&self, view: &View<'r, R>, out: &mut impl Collector<'r>) {
+    fn collect<'r>(&self, view: &impl Properties<'r>, out: &mut impl Collector<'r>) {
         match self {
-            Self::Bearer => {
-                view.request.visit_header(AUTHORIZATION, &mut |line| extract::authorization(line, out));
-            }
+            Self::Bearer => view.collect_bearer(out),
             // The reader accepts only headers, cookies, parameters and claims here.
-            Self::Named(source) => source.collect(view, out),
-        }
-    }
-}
-
-impl KeySource {
-    /// Adds the values that the request itself has for this source.
-    fn collect<'r, R: Request + ?Sized>(&self, view: &View<'r, R>, out: &mut impl Collector<'r>) {
-        let request = view.request;
-        match self {
-            Self::Ip | Self::Global | Self::Descriptor | Self::User | Self::ApiKey | Self::Tenant => {}
-            Self::Header(name) => {
-                request.visit_header(name, &mut |line| out.add_line(line));
-                request.visit_lookalikes(name, &mut |line| {
-                    out.add(Cow::Borrowed(line.trim_ascii()), Readers::Some);
-                });
-            }
-            Self::Cookie(name) => {
-                let mut in_quotes = false;
-                request.visit_header("cookie", &mut |line| extract::cookie(line, name, &mut in_quotes, out));
-            }
-            Self::Query(name) => {
-                if let Some(query) = request.query() {
-                    extract::query(query, name, out);
-                }
-            }
-            Self::Path(name) => {
-                let index = view.pattern.and_then(|pattern| pattern.position(name));
-                if let Some(segment) = index.and_then(|index| matcher::segment(view.path, index)) {
-                    out.add(extract::decoded(segment.as_bytes(), false), Readers::All);
-                }
-            }
-            Self::Claim(name) => {
-                request
-                    .visit_claim(name, &mut |value| out.add(Cow::Borrowed(value.as_bytes()), Readers::All));
-            }
-            Self::Entry(name) => {
-                let entries = request.descriptor().map_or(&[][..], |descriptor| descriptor.entries);
-                for (_, value) in entries.iter().filter(|(known, _)| *known == &**name) {
-                    out.add(Cow::Borrowed(value.as_bytes()), Readers::All);
-                }
-            }
+            Self::Named(source) => view.collect(source, out),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Policy::parse`] turns text into a [`Policy`], or into a list of all mistakes in the text, each with
 //! its line and a suggestion ([`Diagnostics`]). [`Policy::match_request`] returns the limits that apply to
-//! a request, with their keys and costs.
+//! a request, with their keys and costs; [`Policy::match_descriptor`] those of an Envoy descriptor.
 //!
 //! Parsing has three steps: a tree with positions ([`tollgate_document::Document`]), typed values, compiled
 //! limits. The server reads its own sections from the same document. `schema` returns the JSON Schema of
@@ -32,6 +32,7 @@ mod extract;
 #[cfg(feature = "yaml")]
 mod file_format;
 mod identify;
+mod input;
 mod key;
 mod key_display;
 mod key_text;
@@ -45,6 +46,7 @@ mod net;
 pub mod path;
 mod pattern;
 mod policy;
+mod properties;
 mod read_headers;
 mod redact;
 mod request;
@@ -58,6 +60,7 @@ pub use envoy_match::EnvoyMatch;
 #[cfg(feature = "schema")]
 pub use file_format::{format_words, schema};
 pub use identify::{Credential, Identify, OnAmbiguous};
+pub use input::{Input, Subject};
 pub use key::{Key, MAX_PART_BYTES};
 pub use key_display::{KeyDisplay, ShownPart};
 pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, Soft};

@@ -15,11 +15,11 @@ use std::fmt;
 
 use foldhash::HashMap;
 
-use crate::identify::{Identify, View};
+use crate::identify::Identify;
 use crate::lookup::Lookup;
 use crate::net::{Net, NetSet};
 use crate::pattern::PathPattern;
-use crate::request::Request;
+use crate::properties::Properties;
 use crate::source::KeySource;
 
 /// One entry of `allow` or `deny`.
@@ -143,17 +143,13 @@ impl List {
     }
 
     #[inline]
-    pub(crate) fn find<R: Request + ?Sized>(
-        &self,
-        identify: &Identify,
-        view: &View<'_, R>,
-    ) -> Option<&ListEntry> {
+    pub(crate) fn find<'r>(&self, identify: &Identify, view: &impl Properties<'r>) -> Option<&ListEntry> {
         if self.entries.is_empty() { None } else { self.find_any(identify, view) }
     }
 
     #[inline(never)]
-    fn find_any<R: Request + ?Sized>(&self, identify: &Identify, view: &View<'_, R>) -> Option<&ListEntry> {
-        let net = view.request.client().and_then(|client| self.nets.find(client));
+    fn find_any<'r>(&self, identify: &Identify, view: &impl Properties<'r>) -> Option<&ListEntry> {
+        let net = view.client().and_then(|client| self.nets.find(client));
         let value = || {
             self.values.iter().find_map(|(source, known)| {
                 self.kind.first_match(identify, source, view, |value| known.get(value).copied())
@@ -182,11 +178,11 @@ fn tests(conditions: impl IntoIterator<Item = Condition>) -> Vec<Test> {
 
 impl ListKind {
     /// Returns the first result of `test` over the values that count.
-    fn first_match<R: Request + ?Sized, T>(
+    fn first_match<'r, T>(
         self,
         identify: &Identify,
         source: &KeySource,
-        view: &View<'_, R>,
+        view: &impl Properties<'r>,
         test: impl Fn(&[u8]) -> Option<T>,
     ) -> Option<T> {
         match self {
@@ -208,22 +204,15 @@ impl ListKind {
 }
 
 impl Test {
-    fn holds<R: Request + ?Sized>(&self, kind: ListKind, identify: &Identify, view: &View<'_, R>) -> bool {
+    fn holds<'r>(&self, kind: ListKind, identify: &Identify, view: &impl Properties<'r>) -> bool {
         let any = |source, test: &dyn Fn(&[u8]) -> bool| {
             kind.first_match(identify, source, view, |value| test(value).then_some(())).is_some()
         };
         match self {
-            Self::Address(nets) => view.request.client().is_some_and(|client| nets.contains(client)),
+            Self::Address(nets) => view.client().is_some_and(|client| nets.contains(client)),
             Self::Value(source, known) => any(source, &|value| known.contains_key(value)),
             Self::Present(source) => any(source, &|_| true),
-            Self::Endpoint(patterns) => {
-                let covers = |path: &str| patterns.iter().any(|pattern| pattern.covers(path));
-                match (view.readings, kind) {
-                    (None, _) => covers(view.path),
-                    (Some(readings), ListKind::Deny) => readings.iter().any(covers),
-                    (Some(readings), ListKind::Allow) => readings.iter().all(covers),
-                }
-            }
+            Self::Endpoint(patterns) => view.is_covered(patterns, kind),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Matches a request against a policy: the limits that apply, their keys and their costs.
+//! Matches a request or descriptor against a policy: the limits that apply, their keys and their costs.
 //!
 //! This is the hot path: an ordinary request allocates nothing here
 //! (`tests/allocation.rs`). Allocation happens for a path that is not in normal form, a value
@@ -17,9 +17,8 @@ use std::cell::OnceCell;
 use smallvec::SmallVec;
 use tollgate_core::{Quota, Rule};
 
-use crate::cost::Cost;
 use crate::descriptor::Descriptor;
-use crate::identify::View;
+use crate::input::Input;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Missing, Mode};
 use crate::lists::ListEntry;
@@ -28,6 +27,7 @@ use crate::matcher::RouteIds;
 use crate::net::Net;
 use crate::path;
 use crate::policy::{PlanName, Policy};
+use crate::properties::{Properties, View};
 use crate::request::Request;
 use crate::source::KeySource;
 
@@ -222,9 +222,10 @@ impl Policy {
         if limit.mode == Mode::Off {
             return Matched::Applies;
         }
-        let usual = if let Cost::Fixed(cost) = limit.cost { cost } else { 1 };
         match self.granted(limit, &key, plan) {
-            Grant::Rules(rules) => out.push(limit, rules, key, cost.unwrap_or(usual)),
+            Grant::Rules(rules) => {
+                out.push(limit, rules, key, cost.unwrap_or_else(|| limit.cost.without_request()));
+            }
             Grant::Unlimited => {}
             Grant::Blocked(reason) if limit.mode == Mode::Shadow => {
                 out.shadowed.push(Block { limit, reason });
@@ -262,38 +263,44 @@ impl Policy {
         out: &mut Checks<'p>,
     ) -> Matched<'p> {
         out.clear();
-        self.match_one(request, out)
+        self.add_request(request, out)
     }
 
-    /// Matches several requests that are decided as one: all of them are charged or none
-    /// ([`Check::part`] is the index of the request). A request that is refused without counting
-    /// refuses all; a request on the allow list has no checks.
-    pub fn match_requests<'p, R: Request>(&'p self, requests: &[R], out: &mut Checks<'p>) -> Matched<'p> {
+    /// Finds the limits that apply to a descriptor, as [`match_request`](Self::match_request) does for
+    /// a request.
+    pub fn match_descriptor<'p>(&'p self, descriptor: &Descriptor<'_>, out: &mut Checks<'p>) -> Matched<'p> {
+        out.clear();
+        self.add_descriptor(descriptor, out)
+    }
+
+    /// Matches several inputs that are decided as one: all of them are charged or none
+    /// ([`Check::part`] is the index of the input). An input that is refused without counting
+    /// refuses all; an input on the allow list has no checks.
+    ///
+    /// The ad-hoc rules are the parts after those of the inputs. They are charged only with all
+    /// others, even tallies.
+    pub fn match_batch<'p, I: Input>(
+        &'p self,
+        inputs: &[I],
+        rules: &'p [RuleCheck],
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
         out.clear();
         let mut matched = Matched::Applies;
-        for (part, request) in (0..).zip(requests) {
+        for (part, input) in (0..).zip(inputs) {
             out.part = part;
             out.repeats_limits |= part > 0;
-            match self.match_one(request, out) {
-                refused @ (Matched::Denied(_) | Matched::AmbiguousPath) => return refused,
+            match input.add_checks(self, out) {
+                refused @ (Matched::Denied(_) | Matched::AmbiguousPath) => {
+                    matched = refused;
+                    break;
+                }
                 blocked @ Matched::Blocked(_) if matched == Matched::Applies => matched = blocked,
                 Matched::Applies | Matched::Allowed(_) | Matched::Blocked(_) => {}
             }
         }
-        matched
-    }
-
-    /// Matches requests like [`match_requests`](Self::match_requests), together with ad-hoc rules. The
-    /// rules are the parts after those of the requests. They are charged only with all others, even tallies.
-    pub fn match_requests_with_rules<'p, R: Request>(
-        &'p self,
-        requests: &[R],
-        rules: &'p [RuleCheck],
-        out: &mut Checks<'p>,
-    ) -> Matched<'p> {
-        let matched = self.match_requests(requests, out);
         if self.ad_hoc.mode != Mode::Off {
-            let first = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+            let first = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
             for (part, RuleCheck { rule, key, cost }) in (first..).zip(rules) {
                 let (limit, key, cost) = (&self.ad_hoc, key.clone(), *cost);
                 out.repeats_limits |= part > 0;
@@ -318,15 +325,35 @@ impl Policy {
         Matched::Applies
     }
 
+    /// Adds the checks of a request.
     #[inline]
-    fn match_one<'p, R: Request + ?Sized>(&'p self, request: &R, out: &mut Checks<'p>) -> Matched<'p> {
-        if let Some(descriptor) = request.descriptor() {
-            return self.match_descriptor(request, &descriptor, out);
-        }
+    pub(crate) fn add_request<'p, R: Request + ?Sized>(
+        &'p self,
+        request: &R,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
         match path::plain(request.path(), self.paths) {
             Some(path) => self.match_path(request, path, out),
             None => self.match_unusual_path(request, out),
         }
+    }
+
+    /// Adds the checks of a descriptor, which only limits on descriptors cover.
+    pub(crate) fn add_descriptor<'p>(
+        &'p self,
+        descriptor: &Descriptor<'_>,
+        out: &mut Checks<'p>,
+    ) -> Matched<'p> {
+        if let Some(listed) = self.match_lists(descriptor) {
+            return listed;
+        }
+        let mut matcher = RequestMatcher::new(self, out);
+        for place in self.descriptors.find(descriptor) {
+            if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
+                matcher.take(limit, descriptor);
+            }
+        }
+        matcher.finish()
     }
 
     /// Matches a request whose path has one reading.
@@ -338,49 +365,26 @@ impl Policy {
         out: &mut Checks<'p>,
     ) -> Matched<'p> {
         let view = View { request, path, readings: None, pattern: None };
-        if let Some(entry) = self.deny.find(&self.identify, &view) {
-            return Matched::Denied(entry);
-        }
-        if let Some(entry) = self.allow.find(&self.identify, &view) {
-            return Matched::Allowed(entry);
+        if let Some(listed) = self.match_lists(&view) {
+            return listed;
         }
         let mut matcher = RequestMatcher::new(self, out);
         matcher.walk(request, path);
-        matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
+        matcher.finish()
     }
 
-    /// Matches a request with a descriptor against the limits on descriptors only.
-    #[inline(never)]
-    fn match_descriptor<'p, R: Request + ?Sized>(
-        &'p self,
-        request: &R,
-        descriptor: &Descriptor<'_>,
-        out: &mut Checks<'p>,
-    ) -> Matched<'p> {
-        let view = View { request, path: "", readings: None, pattern: None };
-        if let Some(entry) = self.deny.find(&self.identify, &view) {
-            return Matched::Denied(entry);
+    /// Finds the entry of `deny` or `allow` that decides about an input.
+    #[inline]
+    fn match_lists<'p, 'r>(&'p self, view: &impl Properties<'r>) -> Option<Matched<'p>> {
+        if let Some(entry) = self.deny.find(&self.identify, view) {
+            return Some(Matched::Denied(entry));
         }
-        if let Some(entry) = self.allow.find(&self.identify, &view) {
-            return Matched::Allowed(entry);
-        }
-        let mut matcher = RequestMatcher::new(self, out);
-        for place in self.descriptors.find(descriptor) {
-            if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
-                matcher.take(limit, &view);
-            }
-        }
-        matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
+        self.allow.find(&self.identify, view).map(Matched::Allowed)
     }
 }
 
 fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
     limit.covers_method(request.method()) && limit.headers.iter().all(|wanted| wanted.matches(request))
-}
-
-/// Returns the units that a limit charges for a request.
-fn cost<R: Request + ?Sized>(limit: &Limit, request: &R) -> u64 {
-    request.cost().unwrap_or_else(|| limit.cost.of(request))
 }
 
 struct RequestMatcher<'p, 'r, 'o> {
@@ -394,6 +398,10 @@ struct RequestMatcher<'p, 'r, 'o> {
 impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
     const fn new(policy: &'p Policy, out: &'o mut Checks<'p>) -> Self {
         Self { policy, plan: OnceCell::new(), out, blocked: None }
+    }
+
+    fn finish(self) -> Matched<'p> {
+        self.blocked.map_or(Matched::Applies, Matched::Blocked)
     }
 
     /// Adds every limit that covers the request, whose path has only this reading.
@@ -435,7 +443,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
         }
     }
 
-    fn take<R: Request + ?Sized>(&mut self, limit: &'p Limit, view: &View<'r, R>) {
+    fn take(&mut self, limit: &'p Limit, view: &impl Properties<'r>) {
         let mut key = Key::default();
         match self.derive(limit, view, &mut key) {
             KeyDerivation::Whole => {}
@@ -450,7 +458,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
             return self.take_ambiguous(limit, view, &key);
         }
         match granted(limit, &key, || self.planned(limit, view)) {
-            Grant::Rules(rules) => self.out.push(limit, rules, key, cost(limit, view.request)),
+            Grant::Rules(rules) => self.out.push(limit, rules, key, view.cost(limit)),
             Grant::Unlimited => {}
             Grant::Blocked(reason) => self.block(limit, reason),
         }
@@ -465,7 +473,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
         }
     }
 
-    fn planned<R: Request + ?Sized>(&self, limit: &'p Limit, view: &View<'r, R>) -> Option<&'p Allowance> {
+    fn planned(&self, limit: &'p Limit, view: &impl Properties<'r>) -> Option<&'p Allowance> {
         if limit.plans.is_empty() {
             return None;
         }
@@ -477,13 +485,13 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
     }
 
     /// Returns the network that counts as the client.
-    fn net<R: Request + ?Sized>(&self, view: &View<'r, R>) -> Option<Net> {
-        view.request.client().map(|client| self.policy.cut(client))
+    fn net(&self, view: &impl Properties<'r>) -> Option<Net> {
+        view.client().map(|client| self.policy.cut(client))
     }
 
     // Inlined for the common case: a second caller would make it a function of its own.
     #[inline(always)]
-    fn derive<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>, key: &mut Key) -> KeyDerivation {
+    fn derive(&self, limit: &Limit, view: &impl Properties<'r>, key: &mut Key) -> KeyDerivation {
         let mut ambiguous = false;
         for source in &limit.by {
             let missing = match source {
@@ -493,8 +501,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
                 }
                 KeySource::Ip => self.net(view).map(|net| key.push_address(net)).is_none(),
                 KeySource::Descriptor => {
-                    let entries = view.request.descriptor().map(|it| it.entries.iter().copied());
-                    entries.map(|entries| key.push_entries(entries)).is_none()
+                    view.entries().map(|entries| key.push_entries(entries.iter().copied())).is_none()
                 }
                 _ => match self.policy.identify.lookup(source, view) {
                     Lookup::Value(value) => {

@@ -160,9 +160,7 @@ impl PathPattern {
             Segment::Literal(text) => **text == *found,
             Segment::One(_) => !found.is_empty(),
         };
-        // A descriptor has no path.
-        path.starts_with('/')
-            && self.segments.iter().all(|wanted| rest.next().is_some_and(|found| fits(wanted, found)))
+        self.segments.iter().all(|wanted| rest.next().is_some_and(|found| fits(wanted, found)))
             && (self.tail || rest.next().is_none())
     }
 

@@ -15,7 +15,8 @@ use tollgate_document::{Document, Problems};
 #[cfg(feature = "yaml")]
 use crate::compile::compile;
 use crate::descriptor::index::Index;
-use crate::identify::{Identify, View};
+use crate::identify::Identify;
+use crate::input::Subject;
 use crate::key::Key;
 use crate::key_display::KeyDisplay;
 use crate::key_text;
@@ -25,6 +26,7 @@ use crate::lists::{List, ListKind};
 use crate::lookup::Lookup;
 use crate::matcher::Matcher;
 use crate::net::Net;
+use crate::properties::{Properties, View};
 use crate::read_headers;
 use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
@@ -391,10 +393,15 @@ impl Policy {
         plain
     }
 
-    /// Returns the plan of a request: the one it names, else the default.
-    pub fn plan_in_force<R: Request + ?Sized>(&self, request: &R) -> Option<String> {
-        let view = View { request, path: request.path(), readings: None, pattern: None };
-        let named = match self.plan_of(&view) {
+    /// Returns the plan of a request or descriptor: the one it names, else the default.
+    pub fn plan_in_force(&self, subject: Subject<'_>) -> Option<String> {
+        let named = match subject {
+            Subject::Request(request) => {
+                self.plan_of(&View { request, path: request.path(), readings: None, pattern: None })
+            }
+            Subject::Descriptor(descriptor) => self.plan_of(&descriptor),
+        };
+        let named = match named {
             PlanName::One(name) => Some(name.into_owned()),
             PlanName::Missing | PlanName::Ambiguous => None,
         };
@@ -409,11 +416,11 @@ impl Policy {
     }
 
     /// Returns the plan that a request names.
-    pub(crate) fn plan_of<'r, R: Request + ?Sized>(&self, view: &View<'r, R>) -> PlanName<'r> {
-        if let Some(plan) = view.request.plan().filter(|plan| !plan.is_empty()) {
+    pub(crate) fn plan_of<'r>(&self, view: &impl Properties<'r>) -> PlanName<'r> {
+        if let Some(plan) = view.plan().filter(|plan| !plan.is_empty()) {
             return PlanName::One(Cow::Borrowed(plan));
         }
-        let Some(from) = self.plan_source(view.request) else { return PlanName::Missing };
+        let Some(from) = self.plan_source(view) else { return PlanName::Missing };
         // A name that is not UTF-8 is treated as an unknown plan.
         match self.identify.lookup(from, view) {
             Lookup::Missing => PlanName::Missing,
@@ -426,13 +433,13 @@ impl Policy {
     }
 
     /// Returns the property that names the plan of a request without a plan from its caller.
-    pub(crate) fn plan_source<R: Request + ?Sized>(&self, request: &R) -> Option<&KeySource> {
+    pub(crate) fn plan_source<'r>(&self, view: &impl Properties<'r>) -> Option<&KeySource> {
         // A caller that has identified the request has settled the plan too, except for verified
         // claims and values from the proxy itself.
         let verified = |source: &KeySource| {
             matches!(source, KeySource::Claim(_) | KeySource::User | KeySource::Tenant | KeySource::Entry(_))
         };
-        self.plan_from.as_ref().filter(|from| !request.is_identified() || verified(from))
+        self.plan_from.as_ref().filter(|from| !view.is_identified() || verified(from))
     }
 }
 

@@ -8,7 +8,6 @@
 use std::net::IpAddr;
 
 use crate::cost::whole_units;
-use crate::descriptor::Descriptor;
 
 /// A request as a policy sees it.
 ///
@@ -31,9 +30,9 @@ pub trait Request {
         None
     }
 
-    /// Returns the client address. For a descriptor: its `remote_address`.
+    /// Returns the client address.
     fn client(&self) -> Option<IpAddr> {
-        self.descriptor()?.client()
+        None
     }
 
     /// Returns the first value of a header. `name` is in lower case.
@@ -72,24 +71,24 @@ pub trait Request {
         false
     }
 
-    /// Returns the authenticated user, if known. For a descriptor: its entry of this name.
+    /// Returns the authenticated user, if known.
     fn user(&self) -> Option<&str> {
-        self.descriptor()?.value("user")
+        None
     }
 
-    /// Returns the API key, if known. For a descriptor: its entry of this name.
+    /// Returns the API key, if known.
     fn api_key(&self) -> Option<&str> {
-        self.descriptor()?.value("api_key")
+        None
     }
 
-    /// Returns the tenant, if known. For a descriptor: its entry of this name.
+    /// Returns the tenant, if known.
     fn tenant(&self) -> Option<&str> {
-        self.descriptor()?.value("tenant")
+        None
     }
 
-    /// Returns the plan, if known. For a descriptor: its entry of this name.
+    /// Returns the plan, if known.
     fn plan(&self) -> Option<&str> {
-        self.descriptor()?.value("plan")
+        None
     }
 
     /// Returns a claim of a token that the caller has verified.
@@ -121,99 +120,6 @@ pub trait Request {
     fn may_be_settled(&self) -> bool {
         false
     }
-
-    /// Returns the descriptor that a proxy sent in place of a request. Then limits on
-    /// descriptors apply, and limits on paths do not.
-    fn descriptor(&self) -> Option<Descriptor<'_>> {
-        None
-    }
-}
-
-/// Forwards every method to the referenced request.
-impl<R: Request + ?Sized> Request for &R {
-    fn method(&self) -> &str {
-        (**self).method()
-    }
-
-    fn path(&self) -> &str {
-        (**self).path()
-    }
-
-    fn host(&self) -> Option<&str> {
-        (**self).host()
-    }
-
-    fn query(&self) -> Option<&str> {
-        (**self).query()
-    }
-
-    fn client(&self) -> Option<IpAddr> {
-        (**self).client()
-    }
-
-    fn header(&self, name: &str) -> Option<&[u8]> {
-        (**self).header(name)
-    }
-
-    fn header_line(&self, name: &str, index: usize) -> Option<&[u8]> {
-        (**self).header_line(name, index)
-    }
-
-    fn visit_header<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
-        (**self).visit_header(name, visit);
-    }
-
-    fn visit_lookalikes<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r [u8])) {
-        (**self).visit_lookalikes(name, visit);
-    }
-
-    fn other_host(&self) -> Option<&str> {
-        (**self).other_host()
-    }
-
-    fn is_identified(&self) -> bool {
-        (**self).is_identified()
-    }
-
-    fn user(&self) -> Option<&str> {
-        (**self).user()
-    }
-
-    fn api_key(&self) -> Option<&str> {
-        (**self).api_key()
-    }
-
-    fn tenant(&self) -> Option<&str> {
-        (**self).tenant()
-    }
-
-    fn plan(&self) -> Option<&str> {
-        (**self).plan()
-    }
-
-    fn claim(&self, name: &str) -> Option<&str> {
-        (**self).claim(name)
-    }
-
-    fn visit_claim<'r>(&'r self, name: &str, visit: &mut dyn FnMut(&'r str)) {
-        (**self).visit_claim(name, visit);
-    }
-
-    fn body_length(&self) -> Option<u64> {
-        (**self).body_length()
-    }
-
-    fn cost(&self) -> Option<u64> {
-        (**self).cost()
-    }
-
-    fn may_be_settled(&self) -> bool {
-        (**self).may_be_settled()
-    }
-
-    fn descriptor(&self) -> Option<Descriptor<'_>> {
-        (**self).descriptor()
-    }
 }
 
 /// A [`Request`] built from its parts.
@@ -238,7 +144,6 @@ pub struct Call<'a> {
     plan: Option<&'a str>,
     claims: Vec<(&'a str, &'a str)>,
     cost: Option<u64>,
-    descriptor: Option<Descriptor<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -249,19 +154,6 @@ impl<'a> Call<'a> {
             None => (path, None),
         };
         Self { method, path, query, ..Self::default() }
-    }
-
-    /// Creates a request from a descriptor.
-    pub fn described(descriptor: Descriptor<'a>) -> Self {
-        Self {
-            client: descriptor.client(),
-            user: descriptor.value("user"),
-            api_key: descriptor.value("api_key"),
-            tenant: descriptor.value("tenant"),
-            plan: descriptor.value("plan"),
-            descriptor: Some(descriptor),
-            ..Self::default()
-        }
     }
 
     /// Sets the client address.
@@ -394,9 +286,5 @@ impl Request for Call<'_> {
 
     fn may_be_settled(&self) -> bool {
         true
-    }
-
-    fn descriptor(&self) -> Option<Descriptor<'_>> {
-        self.descriptor
     }
 }

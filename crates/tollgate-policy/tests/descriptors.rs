@@ -8,19 +8,19 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate_core::Bucket;
 use tollgate_policy::{
-    BlockReason, Call, Checks, Descriptor, KeySource, LimitBuilder, Matched, Mode, Policy, Request,
+    BlockReason, Call, Checks, Descriptor, Input, KeySource, LimitBuilder, Matched, Mode, Policy,
 };
 
 type Entries<'a> = &'a [(&'a str, &'a str)];
 
-fn in_domain<'a>(domain: &'a str, entries: Entries<'a>) -> Call<'a> {
-    Call::described(Descriptor { domain, entries })
+fn in_domain<'a>(domain: &'a str, entries: Entries<'a>) -> Descriptor<'a> {
+    Descriptor::new(domain, entries)
 }
 
-/// Returns the limits that match a request, each with its key.
-fn met(policy: &Policy, request: &impl Request) -> Vec<String> {
+/// Returns the limits that match a request or descriptor, each with its key.
+fn met(policy: &Policy, input: &impl Input) -> Vec<String> {
     let mut checks = Checks::new();
-    policy.match_request(request, &mut checks);
+    input.add_checks(policy, &mut checks);
     checks.iter().map(|check| format!("{}: {}", check.rule.name, check.key.display())).collect()
 }
 
@@ -120,7 +120,7 @@ limits:
     .unwrap();
     let matched = |entries: Entries<'_>| {
         let mut checks = Checks::new();
-        let matched = policy.match_request(&in_domain("edge", entries), &mut checks);
+        let matched = policy.match_descriptor(&in_domain("edge", entries), &mut checks);
         let found: Vec<_> =
             checks.iter().map(|it| format!("{} {} costs {}", it.rule.name, it.rule.quota, it.cost)).collect();
         let matched = match matched {
@@ -158,29 +158,32 @@ limits:
 fn an_empty_value_counts_as_missing_and_never_bypasses_a_limit() {
     let policy = |missing: &str| {
         let text = format!(
-            "limits: [{{descriptor: [user], by: 'descriptor:user', bucket: 1/s, missing: {missing}}}]"
+            "limits:
+  - {{descriptor: [user], by: 'descriptor:user', bucket: 1/s, missing: {missing}}}
+  - {{descriptor: [user, remote_address], by: 'descriptor:user', bucket: 1/s, missing: {missing}}}
+"
         );
         Policy::parse(&text).unwrap()
     };
     let empty = in_domain("edge", &[("user", "")]);
     assert_eq!(met(&policy("ip"), &empty), ["user-by-user: unknown client"]);
-    assert_eq!(met(&policy("ip"), &empty.clone().ip([203, 0, 113, 9])), ["user-by-user: client 203.0.113.9"]);
+    let with_address = in_domain("edge", &[("user", ""), ("remote_address", "203.0.113.9")]);
+    assert_eq!(met(&policy("ip"), &with_address), ["user-remote_address-by-user: client 203.0.113.9"]);
     assert_eq!(met(&policy("shared"), &empty), ["user-by-user: without"]);
     assert_eq!(met(&policy("skip"), &empty), [""; 0]);
     let refusing = policy("refuse");
-    assert!(matches!(refusing.match_request(&empty, &mut Checks::new()), Matched::Blocked(_)));
+    assert!(matches!(refusing.match_descriptor(&empty, &mut Checks::new()), Matched::Blocked(_)));
 }
 
 #[test]
 fn a_cost_from_the_caller_takes_precedence() {
     let policy = Policy::parse("limits: [{descriptor: [user], cost: 3, bucket: 9/s}]").unwrap();
-    let cost = |call: &Call<'_>| {
+    let charged = |cost: Option<u64>| {
         let mut checks = Checks::new();
-        policy.match_request(call, &mut checks);
+        policy.match_descriptor(&Descriptor { cost, ..in_domain("edge", &[("user", "ann")]) }, &mut checks);
         checks[0].cost
     };
-    let call = in_domain("edge", &[("user", "ann")]);
-    assert_eq!((cost(&call), cost(&call.clone().cost(7)), cost(&call.cost(0))), (3, 7, 0));
+    assert_eq!((charged(None), charged(Some(7)), charged(Some(0))), (3, 7, 0));
 }
 
 #[test]
@@ -226,7 +229,7 @@ fn operators_type_keys_as_shown_or_only_open_values() {
     }
     let met = in_domain("edge", &[("plan", "gold"), ("user", "ann"), ("path", "/v1/x")]);
     let mut checks = Checks::new();
-    policy.match_request(&met, &mut checks);
+    policy.match_descriptor(&met, &mut checks);
     assert_eq!(policy.key(checks[0].limit, &["ann", "/v1/x"]).unwrap(), checks[0].key);
 }
 
@@ -237,7 +240,7 @@ fn names_are_shown_and_values_follow_privacy() {
             Policy::parse(&format!("privacy: {{keys: {privacy}}}\nlimits: [{{{limit}, bucket: 1/s}}]"));
         let policy = policy.unwrap();
         let mut checks = Checks::new();
-        policy.match_request(&in_domain("edge", entries), &mut checks);
+        policy.match_descriptor(&in_domain("edge", entries), &mut checks);
         policy.show_key(checks[0].limit, &checks[0].key, &RandomState::new())
     };
     let users = "descriptor: [plan, user]";
@@ -264,7 +267,7 @@ fn different_splits_into_entries_are_different_keys() {
     let two = Policy::parse("limits: [{descriptor: [a, b], bucket: 1/s}]").unwrap();
     let key = |entries: Entries<'_>| {
         let mut checks = Checks::new();
-        two.match_request(&in_domain("edge", entries), &mut checks);
+        two.match_descriptor(&in_domain("edge", entries), &mut checks);
         checks[0].key.clone()
     };
     assert_ne!(key(&[("a", "x"), ("b", "yz")]), key(&[("a", "xy"), ("b", "z")]));
@@ -379,7 +382,7 @@ fn a_limit_that_is_off_does_not_match_and_one_in_shadow_mode_only_notes() {
     assert_eq!(met(&off, &in_domain("edge", &[("user", "ann")])), [""; 0]);
     let shadow = policy.with_modes(|_| Mode::Shadow);
     let mut checks = Checks::new();
-    assert_eq!(shadow.match_request(&in_domain("edge", &[("user", "")]), &mut checks), Matched::Applies);
+    assert_eq!(shadow.match_descriptor(&in_domain("edge", &[("user", "")]), &mut checks), Matched::Applies);
     assert_eq!(checks.shadowed().len(), 1);
 }
 
@@ -426,7 +429,7 @@ fn hostile_descriptors_cause_bounded_work_and_keys() {
         assert_eq!(met(&policy, &in_domain("edge", &[("x", &long)])).len(), 1);
     }
     let mut checks = Checks::new();
-    policy.match_request(&in_domain("edge", &[("x", &long)]), &mut checks);
+    policy.match_descriptor(&in_domain("edge", &[("x", &long)]), &mut checks);
     assert!(checks[0].key.as_bytes().len() < 64, "a long value is kept as its digest");
     let thousands = vec![("x", "y"); 100_000];
     assert_eq!(met(&policy, &in_domain("edge", &thousands)), [""; 0]);
@@ -466,7 +469,7 @@ proptest! {
         for (domain, entries) in &descriptors {
             let entries: Vec<_> = entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             let mut checks = Checks::new();
-            policy.match_request(&in_domain(domain, &entries), &mut checks);
+            policy.match_descriptor(&in_domain(domain, &entries), &mut checks);
             let found: Vec<_> = checks.iter().map(|check| check.limit.name()).collect();
             let covers = |limit: &&tollgate_policy::Limit| {
                 limit.descriptor().unwrap().covers(&entries)

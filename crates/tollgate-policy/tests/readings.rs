@@ -376,9 +376,9 @@ fn an_exception_holds_only_under_every_reading() {
 fn a_limit_or_list_on_paths_says_nothing_about_descriptors() {
     let text = "allow: [{endpoint: /**}]\nlimits: [{descriptor: [user], bucket: 3/hour}]";
     let policy = Policy::parse(text).unwrap();
-    let descriptor = tollgate_policy::Descriptor { domain: "edge", entries: &[("user", "ann")] };
+    let descriptor = tollgate_policy::Descriptor::new("edge", &[("user", "ann")]);
     let mut checks = Checks::new();
-    assert_eq!(policy.match_request(&Call::described(descriptor), &mut checks), Matched::Applies);
+    assert_eq!(policy.match_descriptor(&descriptor, &mut checks), Matched::Applies);
     assert_eq!(checks.len(), 1);
 }
 

@@ -9,12 +9,12 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tollgate::{Decision, Limiter, Pending, Request, Store};
+use tollgate::{Decision, Input, Limiter, Pending, Store};
 use tollgate_envoy::Domains;
 
 use crate::grpc::{Refusal, framed};
 use crate::json;
-use crate::native::{self, Ahead, Batch, DescriptorRequest, WithCost};
+use crate::native::{self, Ahead, Batch, DescriptorPart, Part};
 use crate::request::{Descriptor, RateLimitRequest};
 use crate::request_descriptor::{self, describe};
 use crate::response::{Answer, Status};
@@ -131,11 +131,11 @@ impl<S: Store> Inner<S> {
         form.write(&upstream::answer(asked, met, &mut outcomes))
     }
 
-    fn try_batch<'c, 'm: 'c, R: WithCost + 'c>(
+    fn try_batch<'c, 'm: 'c, P: Part + 'c>(
         &'c self,
         limiter: &'c Limiter<S>,
         asked: RateLimitRequest<'m>,
-        batch: Batch<R>,
+        batch: Batch<P>,
         form: Form,
     ) -> Result<EncodedResponse, PendingCall<'c>> {
         let refunds = asked.descriptors.iter().any(|it| it.gives_back);
@@ -159,11 +159,11 @@ impl<S: Store> Inner<S> {
         Err(Box::pin(self.finish_batch(limiter, asked, batch, started, form)))
     }
 
-    fn answer_batch<'d, R: WithCost>(
+    fn answer_batch<'d, P: Part>(
         &self,
         limiter: &Limiter<S>,
         asked: &RateLimitRequest<'_>,
-        batch: &Batch<R>,
+        batch: &Batch<P>,
         decision: &'d Decision<'_>,
         ahead: &Ahead,
     ) -> Answer<'d> {
@@ -172,11 +172,11 @@ impl<S: Store> Inner<S> {
         answer
     }
 
-    async fn finish_batch<R: WithCost>(
+    async fn finish_batch<P: Part>(
         &self,
         limiter: &Limiter<S>,
         asked: RateLimitRequest<'_>,
-        batch: Batch<R>,
+        batch: Batch<P>,
         started: Started<'_, S>,
         form: Form,
     ) -> Result<EncodedResponse, Refusal> {
@@ -187,7 +187,7 @@ impl<S: Store> Inner<S> {
                 self.conclude_batch(limiter, &asked, &batch, decision, form).await
             }
             Started::Matched(pending) => {
-                let first = batch.parts.first().map(|it| it as &(dyn Request + Sync));
+                let first = batch.parts.first().map(|it| it as &(dyn Input + Sync));
                 let decision = pending.finish(first).await;
                 self.conclude_batch(limiter, &asked, &batch, decision, form).await
             }
@@ -196,11 +196,11 @@ impl<S: Store> Inner<S> {
     }
 
     /// Grants hits in advance, refunds hits, and writes the answer.
-    async fn conclude_batch<R: WithCost>(
+    async fn conclude_batch<P: Part>(
         &self,
         limiter: &Limiter<S>,
         asked: &RateLimitRequest<'_>,
-        batch: &Batch<R>,
+        batch: &Batch<P>,
         mut decision: Decision<'_>,
         form: Form,
     ) -> Result<EncodedResponse, Refusal> {
@@ -236,9 +236,8 @@ impl<S: Store> Inner<S> {
         }
         let Some(instead) = descriptor.instead else {
             let (domain, entries) = (asked.domain, descriptor.entries.clone());
-            return Ok(
-                native::refund(limiter, &DescriptorRequest { domain, entries, cost: Some(cost) }).await
-            );
+            let part = DescriptorPart { domain, entries, cost: Some(cost) };
+            return Ok(native::refund(limiter, &part).await);
         };
         if !self.counts_overrides(limiter, asked.domain) {
             return Ok(Status::default());

@@ -13,9 +13,10 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate::policy::{Checks, Descriptor, Matched, RuleCheck};
+use tollgate::policy::{Checks, Matched, RuleCheck};
 use tollgate::{
-    CalendarUnit, Decision, Fate, LimitOutcome, Limiter, Quota, Rate, Request, Span, Store, Window,
+    CalendarUnit, Decision, Descriptor, Fate, Input, LimitOutcome, Limiter, Policy, Quota, Rate, Span, Store,
+    Subject, Window,
 };
 
 use crate::grpc::Refusal;
@@ -24,38 +25,42 @@ use crate::response::{self, Answer, CurrentLimit, Status};
 use crate::unit::Unit;
 use crate::upstream;
 
-/// A descriptor as the policy reads it.
+/// A descriptor that owns its list of entries, as a part of a batch.
 #[derive(Clone, Debug)]
-pub(crate) struct DescriptorRequest<'m> {
+pub(crate) struct DescriptorPart<'m> {
     pub(crate) domain: &'m str,
     pub(crate) entries: Entries<'m>,
     pub(crate) cost: Option<u64>,
 }
 
-impl Request for DescriptorRequest<'_> {
-    fn method(&self) -> &'static str {
-        ""
+impl DescriptorPart<'_> {
+    fn descriptor(&self) -> Descriptor<'_> {
+        Descriptor { domain: self.domain, entries: &self.entries, cost: self.cost }
+    }
+}
+
+impl Input for DescriptorPart<'_> {
+    fn add_checks<'p>(&self, policy: &'p Policy, out: &mut Checks<'p>) -> Matched<'p> {
+        self.descriptor().add_checks(policy, out)
     }
 
-    fn path(&self) -> &'static str {
-        "/"
+    fn subject(&self) -> Subject<'_> {
+        Subject::Descriptor(self.descriptor())
     }
+}
 
+/// A part of a batch, which can be repeated with another cost.
+pub(crate) trait Part: Input + Clone + Sync + Send {
+    fn cost(&self) -> Option<u64>;
+
+    fn costing(&self, cost: u64) -> Self;
+}
+
+impl Part for DescriptorPart<'_> {
     fn cost(&self) -> Option<u64> {
         self.cost
     }
 
-    fn descriptor(&self) -> Option<Descriptor<'_>> {
-        Some(Descriptor { domain: self.domain, entries: &self.entries })
-    }
-}
-
-/// A request that can be repeated with another cost.
-pub(crate) trait WithCost: Request + Clone + Sync + Send {
-    fn costing(&self, cost: u64) -> Self;
-}
-
-impl WithCost for DescriptorRequest<'_> {
     fn costing(&self, cost: u64) -> Self {
         Self { cost: Some(cost), ..self.clone() }
     }
@@ -63,22 +68,22 @@ impl WithCost for DescriptorRequest<'_> {
 
 /// The parts of a request that are decided together, each with the index of its descriptor: first
 /// the descriptors for the policy, then the overrides.
-pub(crate) struct Batch<R> {
-    pub(crate) parts: SmallVec<[R; 2]>,
+pub(crate) struct Batch<P> {
+    pub(crate) parts: SmallVec<[P; 2]>,
     overrides: Vec<RuleCheck>,
     /// The quotas of the overrides.
     units: SmallVec<[(u32, Unit); 1]>,
     pub(crate) places: SmallVec<[usize; 2]>,
 }
 
-impl<R> Default for Batch<R> {
+impl<P> Default for Batch<P> {
     fn default() -> Self {
         let (parts, units, places) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
         Self { parts, overrides: Vec::new(), units, places }
     }
 }
 
-impl<'m> Batch<DescriptorRequest<'m>> {
+impl<'m> Batch<DescriptorPart<'m>> {
     /// Creates the batch of a request, and takes the entries of its parts from the request.
     /// `counts_overrides`: whether overrides count in this domain.
     pub(crate) fn of(asked: &mut RateLimitRequest<'m>, counts_overrides: bool) -> Result<Self, Refusal> {
@@ -91,7 +96,7 @@ impl<'m> Batch<DescriptorRequest<'m>> {
             let Some(instead) = descriptor.instead else {
                 batch.places.push(place);
                 let entries = std::mem::take(&mut descriptor.entries);
-                batch.parts.push(DescriptorRequest { domain, entries, cost });
+                batch.parts.push(DescriptorPart { domain, entries, cost });
                 continue;
             };
             if counts_overrides {
@@ -108,10 +113,10 @@ impl<'m> Batch<DescriptorRequest<'m>> {
     }
 }
 
-impl<R: WithCost> Batch<R> {
+impl<P: Part> Batch<P> {
     /// The indices of the parts that only peek.
     pub(crate) fn looks(&self) -> SmallVec<[usize; 2]> {
-        let costs = self.parts.iter().map(Request::cost);
+        let costs = self.parts.iter().map(Part::cost);
         let costs = costs.chain(self.overrides.iter().map(|it| Some(it.cost)));
         costs.enumerate().filter(|(_, cost)| *cost == Some(0)).map(|(at, _)| at).collect()
     }
@@ -123,8 +128,8 @@ impl<R: WithCost> Batch<R> {
 
     /// The parts with a cost of one for each part that only peeks, to find out whether one hit is
     /// available.
-    fn peeked(&self) -> SmallVec<[R; 2]> {
-        let one = |part: &R| if part.cost() == Some(0) { part.costing(1) } else { part.clone() };
+    fn peeked(&self) -> SmallVec<[P; 2]> {
+        let one = |part: &P| if part.cost() == Some(0) { part.costing(1) } else { part.clone() };
         self.parts.iter().map(one).collect()
     }
 
@@ -276,14 +281,11 @@ pub(crate) fn status<'d>(limit: &LimitOutcome<'d>) -> Status<'d> {
     }
 }
 
-/// Refunds the cost of a request to every limit that applies, and returns the status of the limit
-/// with the least left. If the store does not answer, the refund is deferred.
-pub(crate) async fn refund<'l, S: Store>(
-    limiter: &'l Limiter<S>,
-    request: &(impl Request + Sync),
-) -> Status<'l> {
+/// Refunds the cost of a part to every limit that applies, and returns the status of the limit with
+/// the least left. If the store does not answer, the refund is deferred.
+pub(crate) async fn refund<'l, S: Store>(limiter: &'l Limiter<S>, part: &impl Part) -> Status<'l> {
     let mut checks = Checks::new();
-    if limiter.policy().match_request(request, &mut checks) != Matched::Applies {
+    if part.add_checks(limiter.policy(), &mut checks) != Matched::Applies {
         return Status::default();
     }
     let mut status = Status { remaining: u32::MAX, ..Status::default() };

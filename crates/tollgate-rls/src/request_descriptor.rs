@@ -9,11 +9,11 @@
 
 use std::net::IpAddr;
 
-use tollgate::Call;
+use tollgate::{Call, Request};
 use tollgate_document::sanitize::printable;
 
 use crate::grpc::Refusal;
-use crate::native::{Batch, WithCost};
+use crate::native::{Batch, Part};
 use crate::request::RateLimitRequest;
 
 /// The domain whose descriptors describe requests.
@@ -76,7 +76,11 @@ pub(crate) fn describe<'m>(entries: &[(&'m str, &'m str)]) -> Result<Call<'m>, R
     Ok(call)
 }
 
-impl WithCost for Call<'_> {
+impl Part for Call<'_> {
+    fn cost(&self) -> Option<u64> {
+        Request::cost(self)
+    }
+
     fn costing(&self, cost: u64) -> Self {
         self.clone().cost(cost)
     }

@@ -5,7 +5,7 @@
 
 use http::request::Parts;
 use serde::Serialize;
-use tollgate::{DecisionId, Limiter, Store};
+use tollgate::{DecisionId, Input as _, Limiter, Store};
 use tollgate_telemetry::{LimitRecord, Record, Spender, Watcher};
 
 use crate::access::Role;
@@ -189,7 +189,8 @@ impl<S: Store> Inner<S> {
         let (limiter, begun) = (self.limiter.load(), self.now());
         let decision = limiter.consider(&call).await.map_err(|error| Problem::outage(&error))?;
         let now = self.now();
-        let record = watcher.describe(limiter.policy(), limiter.version(), Some(&call), &decision, now);
+        let record =
+            watcher.describe(limiter.policy(), limiter.version(), Some(call.subject()), &decision, now);
         let record = Record { took: now.since(begun), ..record };
         let policy = limiter.policy();
         let (is_hidden, is_tagged) = (hides_named(policy, role), tags_named(policy, role));

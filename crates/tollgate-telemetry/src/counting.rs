@@ -209,7 +209,7 @@ impl PolicyCounters {
         };
         // A check that names one limit does not check the other one.
         let both_took_part = live_allows.is_some() && allows.is_some();
-        if live.is_off || candidate.is_off || (event.request.is_none() && !both_took_part) {
+        if live.is_off || candidate.is_off || (event.subject.is_none() && !both_took_part) {
             return;
         }
         candidate.counter.agree(live_allows.unwrap_or(true), allows.unwrap_or(true), event.at);

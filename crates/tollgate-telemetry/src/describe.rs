@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy};
 use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, Span, Timestamp,
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Rule, Span, Subject, Timestamp,
     Verdict,
 };
 
@@ -43,7 +43,7 @@ impl Describer<'_> {
     /// Returns the record of a decision, without an id and a sequence number.
     pub(crate) fn describe(
         &self,
-        request: Option<&dyn Request>,
+        subject: Option<Subject<'_>>,
         decision: &Decision<'_>,
         at: Timestamp,
         key_hash: impl Fn(&LimitOutcome<'_>) -> u64,
@@ -68,18 +68,18 @@ impl Describer<'_> {
             reason: reason(decision).map(Into::into),
             policy_version: self.version,
             degraded: decision.is_degraded(),
-            method: request.map_or_else(Box::default, |it| shortened(it.method(), MAX_METHOD_BYTES)),
-            path: request
+            method: subject.map_or_else(Box::default, |it| shortened(method_of(it), MAX_METHOD_BYTES)),
+            path: subject
                 .map_or_else(Box::default, |it| shortened(&path_of(it, self.redactor), MAX_PATH_BYTES)),
-            host: request.and_then(Request::host).map(|host| {
+            host: subject.and_then(|it| it.request()?.host()).map(|host| {
                 shortened(self.redactor.map_or(host, |redactor| redactor.host(host)), MAX_HOST_BYTES)
             }),
-            client: request
-                .and_then(Request::client)
+            client: subject
+                .and_then(Subject::client)
                 .map(|client| show_address(client, self.policy, self.secret).into()),
             limit,
             tag: match decision.fate() {
-                Fate::Blocked(_) => self.tag_of_client(request),
+                Fate::Blocked(_) => self.tag_of_client(subject),
                 _ => limiting.map(|limiting| self.tag(&limiting)),
             },
             limiting: place,
@@ -87,7 +87,7 @@ impl Describer<'_> {
             limits: decision.limits().map(|it| self.limit(&it, decision, key_hash(&it))).collect(),
             shadowed: decision.shadowed().iter().map(|block| self.shadowed(block)).collect(),
             switched_off: is_off(self.policy),
-            trace: request.and_then(trace_of),
+            trace: subject.and_then(trace_of),
         }
     }
 
@@ -160,8 +160,8 @@ impl Describer<'_> {
 
     /// Returns the tag of the client of a request that a limit refuses without counting, because such a
     /// refusal has no key.
-    pub(crate) fn tag_of_client(&self, request: Option<&dyn Request>) -> Option<u64> {
-        let client = request.and_then(Request::client)?;
+    pub(crate) fn tag_of_client(&self, subject: Option<Subject<'_>>) -> Option<u64> {
+        let client = subject.and_then(Subject::client)?;
         Some(self.policy.address_tag(client, self.secret))
     }
 }
@@ -172,8 +172,8 @@ fn is_off(policy: &Policy) -> bool {
 }
 
 /// Returns the trace context of a request.
-pub(crate) fn trace_of(request: &dyn Request) -> Option<TraceParent> {
-    TraceParent::parse(request.header("traceparent")?)
+pub(crate) fn trace_of(subject: Subject<'_>) -> Option<TraceParent> {
+    TraceParent::parse(subject.request()?.header("traceparent")?)
 }
 
 /// Returns the window of a rule. A rule is named after its limit, followed by the window if there are
@@ -215,12 +215,18 @@ pub(crate) fn shortened(text: &str, most: usize) -> Box<str> {
     if is_cut { format!("{kept}…").into() } else { kept.into() }
 }
 
-/// Returns the redacted path of a request.
+/// Returns the method of a request. A descriptor has none.
+pub(crate) fn method_of(subject: Subject<'_>) -> &str {
+    subject.request().map_or("", |it| it.method())
+}
+
+/// Returns the redacted path of a request. A descriptor is shown with the path `/`.
 #[inline]
-pub(crate) fn path_of<'r>(request: &'r dyn Request, redactor: Option<&PathRedactor>) -> Cow<'r, str> {
+pub(crate) fn path_of<'r>(subject: Subject<'r>, redactor: Option<&PathRedactor>) -> Cow<'r, str> {
+    let path = subject.request().map_or("/", |it| it.path());
     match redactor {
-        None => Cow::Borrowed(without_query(request.path())),
-        Some(redactor) => redactor.path(request.path()),
+        None => Cow::Borrowed(without_query(path)),
+        Some(redactor) => redactor.path(path),
     }
 }
 

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
-    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Verdict,
-    Watch,
+    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Subject,
+    Verdict, Watch,
 };
 
 use crate::counting::PolicyCounters;
-use crate::describe::{Describer, path_of, show_address};
+use crate::describe::{Describer, method_of, path_of, show_address};
 use crate::record::Record;
 use crate::redact::PathRedactor;
 use crate::spenders::Asker;
@@ -97,10 +97,10 @@ impl PolicyWatch {
 
     #[inline]
     fn spent(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64, units: u64) {
-        match event.request {
-            Some(request) => {
-                let path = path_of(request, self.redactor.as_ref());
-                let asker = Asker { client: request.client(), method: request.method(), path: &path };
+        match event.subject {
+            Some(subject) => {
+                let path = path_of(subject, self.redactor.as_ref());
+                let asker = Asker { client: subject.client(), method: method_of(subject), path: &path };
                 self.spent_by(&asker, event, it, key_hash, units);
             }
             None => {
@@ -121,7 +121,9 @@ impl PolicyWatch {
         let (all, period) = (&self.all, it.policy_rule().quota.period());
         let caller = all.spenders.caller(asker);
         all.spenders.spent(key_hash, (caller, asker), units, event.at, period);
-        if it.limit().settle().is_some() || event.request.is_none_or(Request::may_be_settled) {
+        // A proxy that sends descriptors reports no final cost.
+        let may_be_settled = |it: Subject<'_>| it.request().is_some_and(Request::may_be_settled);
+        if it.limit().settle().is_some() || event.subject.is_none_or(may_be_settled) {
             all.reservations.put(key_hash, event.id, caller);
         }
     }
@@ -139,25 +141,25 @@ impl PolicyWatch {
                 key_hash
             }
             Fate::Blocked(block) => {
-                let client = event.request.and_then(Request::client);
+                let client = event.subject.and_then(Subject::client);
                 let key_hash = all.key_hashes.hash_one((block.limit.name(), client));
                 all.top.refused(key_hash, event.at, || {
                     let shown = client.map(|it| show_address(it, &self.policy, &all.secret));
                     let key = shown.map_or("unknown client".into(), |it| format!("client {it}"));
-                    let tag = describer.tag_of_client(event.request).unwrap_or(0);
+                    let tag = describer.tag_of_client(event.subject).unwrap_or(0);
                     (describer.name(block.limit), key.into(), tag)
                 });
                 key_hash
             }
             // No limit refused.
-            _ => all.key_hashes.hash_one(event.request.and_then(Request::client)),
+            _ => all.key_hashes.hash_one(event.subject.and_then(Subject::client)),
         }
     }
 
     #[cold]
     fn remember(&self, event: &Event<'_, '_>, caller: u64) {
         let key_hash = |it: &LimitOutcome<'_>| self.all.key_hash(it.policy_rule(), it.key());
-        let record = self.describer().describe(event.request, event.decision, event.at, key_hash);
+        let record = self.describer().describe(event.subject, event.decision, event.at, key_hash);
         self.all.ring.keep(Record { id: event.id, took: event.took.into(), ..record }, caller);
     }
 }
@@ -173,14 +175,14 @@ impl Watch for PolicyWatch {
         }
         let refused = !decision.is_allowed();
         let weight = if refused { Some(1) } else { self.all.top.stands_for(event.id.0) };
-        if let (Some(weight), Some(request)) = (weight, event.request) {
-            let path = path_of(request, self.redactor.as_ref());
-            self.all.top.routed(request.method(), &path, refused, weight, event.at);
+        if let (Some(weight), Some(subject)) = (weight, event.subject) {
+            let path = path_of(subject, self.redactor.as_ref());
+            self.all.top.routed(method_of(subject), &path, refused, weight, event.at);
         }
         if refused {
             let caller = self.refuse(event);
             self.remember(event, caller);
-        } else if self.all.samples.choose(event.id, event.request, is_shadowed, event.at) {
+        } else if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
             self.remember(event, 0);
         }
     }

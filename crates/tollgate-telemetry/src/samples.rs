@@ -4,7 +4,7 @@
 //! limit in shadow mode would have refused; and one in `trace_one_in` for traces. Each kind has its own
 //! bound, so that no kind and no caller can displace the others.
 
-use tollgate::{DecisionId, Request, Timestamp};
+use tollgate::{DecisionId, Subject, Timestamp};
 
 use crate::describe::trace_of;
 use crate::sampler::RateSampler;
@@ -37,29 +37,29 @@ impl Samples {
     pub(crate) fn choose(
         &self,
         id: DecisionId,
-        request: Option<&dyn Request>,
+        subject: Option<Subject<'_>>,
         is_shadowed: bool,
         at: Timestamp,
     ) -> bool {
         if is_shadowed && self.shadowed.take(at) {
             return true;
         }
-        if self.traced.has_room(at) && self.is_traced(id, request) && self.traced.take(at) {
+        if self.traced.has_room(at) && self.is_traced(id, subject) && self.traced.take(at) {
             return true;
         }
         self.some.has_room(at) && self.some.take(at)
     }
 
     #[inline]
-    fn is_traced(&self, id: DecisionId, request: Option<&dyn Request>) -> bool {
+    fn is_traced(&self, id: DecisionId, subject: Option<Subject<'_>>) -> bool {
         id.0.checked_rem(self.trace_one_in) == Some(0)
-            || request.and_then(trace_of).is_some_and(|trace| trace.sampled)
+            || subject.and_then(trace_of).is_some_and(|trace| trace.sampled)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate::Call;
+    use tollgate::{Call, Input as _};
 
     use super::*;
 
@@ -70,7 +70,7 @@ mod tests {
         let sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let traced = Call::new("GET", "/").header("traceparent", sampled);
         let chosen = |id: u64, request: &Call<'_>, shadowed| {
-            let chosen = |_: &u32| samples.choose(DecisionId(id), Some(request), shadowed, at);
+            let chosen = |_: &u32| samples.choose(DecisionId(id), Some(request.subject()), shadowed, at);
             (0..1_000).filter(chosen).count()
         };
         assert_eq!(chosen(1, &plain, false), 20, "odd ids are not sampled for traces");

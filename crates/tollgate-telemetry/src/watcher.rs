@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
-    Decision, DecisionId, Limit, LimitOutcome, Observer, Policy, Request, Span, Timestamp, Watch,
+    Decision, DecisionId, Limit, LimitOutcome, Observer, Policy, Span, Subject, Timestamp, Watch,
 };
 
 use crate::counts::{Counters, Counts};
@@ -143,14 +143,14 @@ impl Watcher {
         &self,
         policy: &Policy,
         version: u64,
-        request: Option<&dyn Request>,
+        subject: Option<Subject<'_>>,
         decision: &Decision<'_>,
         at: Timestamp,
     ) -> Record {
         let (secret, redactor) = (&self.0.secret, PathRedactor::of(policy));
         let describer = Describer { policy, version, secret, redactor: redactor.as_ref(), names: &[] };
         let key_hash = |it: &LimitOutcome<'_>| self.0.key_hash(it.policy_rule(), it.key());
-        let mut record = describer.describe(request, decision, at, key_hash);
+        let mut record = describer.describe(subject, decision, at, key_hash);
         for limit in &mut record.limits {
             limit.count_denied = false;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tollgate::policy::Key;
 use tollgate::throttle::Throttle;
 use tollgate::{
-    Call, Clock as _, Decision, Limiter, ManualClock, MemoryStore, Mode, Policy, Quota, Span, Timestamp,
-    Verdict,
+    Call, Clock as _, Decision, Descriptor, Input as _, Limiter, ManualClock, MemoryStore, Mode, Policy,
+    Quota, Span, Timestamp, Verdict,
 };
 use tollgate_telemetry::{Record, RecordFate, WatchSettings, Watcher};
 
@@ -270,7 +270,7 @@ limits:
         drop(limiter.check(&call));
         let refused = record_of(&limiter, &watcher, &limiter.check(&call));
         let considered =
-            watcher.describe(limiter.policy(), 1, Some(&call), &limiter.check(&call), clock.now());
+            watcher.describe(limiter.policy(), 1, Some(call.subject()), &limiter.check(&call), clock.now());
         for record in [&*admitted, &*refused, &considered] {
             assert_eq!((&*record.path, record.host.as_deref()), (path, Some(host)), "{privacy}");
         }
@@ -331,7 +331,8 @@ fn a_considered_request_is_described_and_not_stored() {
     drop(limiter.check(&ann));
     let before = watcher.kept();
     let decision = limiter.check(&ann);
-    let record = watcher.describe(limiter.policy(), limiter.version(), Some(&ann), &decision, clock.now());
+    let record =
+        watcher.describe(limiter.policy(), limiter.version(), Some(ann.subject()), &decision, clock.now());
     assert_eq!((record.seq, record.allowed, &*record.path), (0, false, "/hypothetical"));
     assert!(!record.limits[0].count_denied, "a considered request charges nothing");
     let kept = watcher.record(limiter.id_of(&decision)).unwrap();
@@ -339,6 +340,30 @@ fn a_considered_request_is_described_and_not_stored() {
     assert_eq!(watcher.kept().last, before.last + 1, "only the check is stored");
     let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
     assert_eq!(spenders.iter().map(|it| (&*it.path, it.units)).collect::<Vec<_>>(), [("/hypothetical", 2)]);
+}
+
+#[test]
+fn a_descriptor_is_recorded_with_its_client_an_empty_method_and_the_path_of_the_root() {
+    let by_path = "{name: mail, endpoint: '/users/{email}', by: 'path:email', bucket: 1/s}";
+    for privacy in ["plain", "hashed"] {
+        let (limiter, watcher, clock) = watched(&format!(
+            "privacy: {{keys: {privacy}}}\nlimits: [{by_path}, {{name: user, descriptor: [user, remote_address], \
+             by: 'descriptor:user', bucket: 1/minute}}]"
+        ));
+        let entries = [("user", "ann"), ("remote_address", "203.0.113.9")];
+        let ann = Descriptor::new("edge", &entries);
+        assert!(limiter.check(&ann).is_allowed());
+        let record = record_of(&limiter, &watcher, &limiter.check(&ann));
+        assert_eq!((record.limit.as_deref(), record.fate), (Some("user"), RecordFate::Refused));
+        assert_eq!((&*record.method, &*record.path, record.host.as_deref()), ("", "/", None));
+        let client = record.client.as_deref().unwrap();
+        assert!(client == "203.0.113.9" || privacy == "hashed" && client.starts_with("hash:"), "{client}");
+        assert!(record.trace.is_none());
+        let routes = watcher.top(clock.now(), 9).routes;
+        assert_eq!(routes.iter().map(|it| (&*it.method, &*it.path)).collect::<Vec<_>>(), [("", "/")]);
+        let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
+        assert_eq!(spenders.iter().map(|it| (&*it.method, &*it.path)).collect::<Vec<_>>(), [("", "/")]);
+    }
 }
 
 #[test]

@@ -75,8 +75,8 @@ pub use tollgate_core::{
 };
 #[cfg(feature = "policy")]
 pub use tollgate_policy::{
-    BuildError, Call, Diagnostics as PolicyError, KeySource, Limit, LimitBuilder, ListEntry, Missing, Mode,
-    Policy, Request,
+    BuildError, Call, Descriptor, Diagnostics as PolicyError, Input, KeySource, Limit, LimitBuilder,
+    ListEntry, Missing, Mode, Policy, Request, Subject,
 };
 pub use tollgate_store::{Clock, ManualClock, MemoryStore, Store, StoreError, SystemClock};
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Timestamp};
-use tollgate_policy::{Checks, Matched, Mode, Policy, Request};
+use tollgate_policy::{Checks, Input, Matched, Mode, Policy};
 use tollgate_store::memory::Usage;
 use tollgate_store::{Check, Clock, MemoryStore, Store, SystemClock};
 
@@ -164,23 +164,19 @@ impl<S> Limiter<S> {
 
     /// Notifies the observer of a decision, if there is one.
     #[inline]
-    fn notify(&self, request: Option<&dyn Request>, decision: &mut Decision<'_>, started_at: Timestamp) {
+    fn notify(&self, input: Option<&dyn Input>, decision: &mut Decision<'_>, started_at: Timestamp) {
         if let Some(watched) = &self.watched {
             let id = self.ids.next();
             decision.id = Some(id);
-            watched.decided(id, request, decision, started_at);
+            watched.decided(id, input.map(Input::subject), decision, started_at);
         }
     }
 
     /// Prepares the part of a decision that needs no store: the checks that apply and the owner of
     /// its slots. Fills the buffer of the decision, which is too large to move.
     #[inline]
-    fn match_request<'l, R: Request + ?Sized>(
-        &'l self,
-        request: &R,
-        decision: &mut Decision<'l>,
-    ) -> Matched<'l> {
-        let matched = self.policy.match_request(request, &mut decision.checks);
+    fn match_input<'l, I: Input>(&'l self, input: &I, decision: &mut Decision<'l>) -> Matched<'l> {
+        let matched = input.add_checks(&self.policy, &mut decision.checks);
         self.name_owner(decision);
         matched
     }
@@ -239,12 +235,12 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         self.store.clock()
     }
 
-    /// Decides about a request synchronously, for a store in this process.
-    pub fn check<R: Request + ?Sized>(&self, request: &R) -> Decision<'_> {
+    /// Decides about a request or descriptor synchronously, for a store in this process.
+    pub fn check<I: Input>(&self, input: &I) -> Decision<'_> {
         let mut decision = Decision::undecided();
-        let matching = |it: &mut _| self.match_request(request, it);
+        let matching = |it: &mut _| self.match_input(input, it);
         // A store in memory never waits.
-        let _decided = self.decide_into(Some(&request), matching, &mut decision);
+        let _decided = self.decide_into(Some(input), matching, &mut decision);
         decision
     }
 }
@@ -255,7 +251,7 @@ impl<S: Store> Limiter<S> {
         self.store.nodes()
     }
 
-    /// Decides about a request without waiting and passes the decision to `then`, if the store can
+    /// Decides about an input without waiting and passes the decision to `then`, if the store can
     /// answer immediately or the breaker is open. Otherwise nothing was charged, and the error
     /// continues the decision.
     ///
@@ -275,23 +271,23 @@ impl<S: Store> Limiter<S> {
     /// # });
     /// ```
     #[inline]
-    pub fn try_decide<'l, R: Request + ?Sized, T>(
+    pub fn try_decide<'l, I: Input, T>(
         &'l self,
-        request: &R,
+        input: &I,
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
-        self.try_decide_matched(Some(&request), |it| self.match_request(request, it), then)
+        self.try_decide_matched(Some(input), |it| self.match_input(input, it), then)
     }
 
-    /// Decides about a request.
-    pub async fn decide<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        self.decide_matched(Some(&request), |it| self.match_request(request, it)).await
+    /// Decides about a request or descriptor.
+    pub async fn decide<I: Input + Sync>(&self, input: &I) -> Decision<'_> {
+        self.decide_matched(Some(input), |it| self.match_input(input, it)).await
     }
 
-    /// Decides about a request whose end is not observed: slots are read and not taken, because
+    /// Decides about an input whose end is not observed: slots are read and not taken, because
     /// they would be held until their leases end.
-    pub async fn decide_without_slots<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        self.decide_matched(Some(&request), |it| self.policy.match_request(request, &mut it.checks)).await
+    pub async fn decide_without_slots<I: Input + Sync>(&self, input: &I) -> Decision<'_> {
+        self.decide_matched(Some(input), |it| input.add_checks(&self.policy, &mut it.checks)).await
     }
 }
 

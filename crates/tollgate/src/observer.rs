@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{RuleId, Timestamp};
-use tollgate_policy::{Key, Policy, Request};
+use tollgate_policy::{Key, Policy, Subject};
 use tollgate_store::Clock;
 
 use crate::decision::Decision;
@@ -94,8 +94,8 @@ pub struct Settlement<'s> {
 pub struct Event<'e, 'l> {
     /// The id that the caller quotes when it asks for the reason.
     pub id: DecisionId,
-    /// The request, or `None` if the caller named a limit and a key.
-    pub request: Option<&'e dyn Request>,
+    /// The request or descriptor, or `None` if the caller named a limit and a key.
+    pub subject: Option<Subject<'e>>,
     /// The decision.
     pub decision: &'e Decision<'l>,
     /// The time by this node's clock. The decision itself has the time of the store.
@@ -154,12 +154,12 @@ impl ActiveObserver {
     pub(crate) fn decided(
         &self,
         id: DecisionId,
-        request: Option<&dyn Request>,
+        subject: Option<Subject<'_>>,
         decision: &Decision<'_>,
         started_at: Timestamp,
     ) {
         let at = self.clock.now();
-        self.watch.decided(&Event { id, request, decision, at, took: at.since(started_at).into() });
+        self.watch.decided(&Event { id, subject, decision, at, took: at.since(started_at).into() });
     }
 }
 

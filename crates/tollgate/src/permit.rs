@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use tollgate_policy::Request;
+use tollgate_policy::Input;
 use tollgate_store::{Clock, MemoryStore, Store, StoreError};
 
 use crate::decision::Decision;
@@ -40,7 +40,7 @@ pub struct Permit<S: Store = MemoryStore> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Decides about a request, and returns a permit that releases its slots when it is dropped. The
+    /// Decides about an input, and returns a permit that releases its slots when it is dropped. The
     /// error is the decision that refused.
     ///
     /// The future does not wait for room. A future that is dropped before its end may leave slots
@@ -57,11 +57,8 @@ impl<S: Store> Limiter<S> {
     /// }
     /// # });
     /// ```
-    pub async fn acquire<R>(&self, request: &R) -> Result<Permit<S>, Box<Decision<'_>>>
-    where
-        R: Request + ?Sized + Sync,
-    {
-        self.permit(self.decide(request).await)
+    pub async fn acquire<I: Input + Sync>(&self, input: &I) -> Result<Permit<S>, Box<Decision<'_>>> {
+        self.permit(self.decide(input).await)
     }
 
     fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
@@ -74,11 +71,8 @@ impl<S: Store> Limiter<S> {
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
     /// Decides as [`acquire`](Self::acquire) does, synchronously.
-    pub fn acquire_now<R>(&self, request: &R) -> Result<Permit<MemoryStore<C>>, Box<Decision<'_>>>
-    where
-        R: Request + ?Sized,
-    {
-        self.permit(self.check(request))
+    pub fn acquire_now<I: Input>(&self, input: &I) -> Result<Permit<MemoryStore<C>>, Box<Decision<'_>>> {
+        self.permit(self.check(input))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::policy::{Descriptor, Key};
+use tollgate::policy::Key;
 use tollgate::store::{Answer, Check, Outcomes};
 use tollgate::{
     Adjustment, Bucket, Decision, Fate, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rate, Request,
@@ -86,6 +86,7 @@ impl Request for CountedRequest {
     }
 
     fn path(&self) -> &'static str {
+        self.matches.fetch_add(1, Ordering::Relaxed);
         "/"
     }
 
@@ -103,11 +104,6 @@ impl Request for CountedRequest {
 
     fn plan(&self) -> Option<&str> {
         self.plan
-    }
-
-    fn descriptor(&self) -> Option<Descriptor<'_>> {
-        self.matches.fetch_add(1, Ordering::Relaxed);
-        None
     }
 }
 

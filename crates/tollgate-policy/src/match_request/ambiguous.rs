@@ -8,21 +8,17 @@
 use smallvec::SmallVec;
 use tollgate_core::Rule;
 
-use super::{BlockReason, RequestMatcher, cost};
-use crate::identify::{OnAmbiguous, View};
+use super::{BlockReason, RequestMatcher};
+use crate::identify::OnAmbiguous;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Missing};
 use crate::policy::PlanName;
-use crate::request::Request;
+use crate::properties::Properties;
 
 impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     /// Whether any value that the request gives for the key is blocked by an override.
     #[inline(never)]
-    pub(super) fn shows_blocked_key<R: Request + ?Sized>(
-        &self,
-        limit: &'p Limit,
-        view: &View<'r, R>,
-    ) -> bool {
+    pub(super) fn shows_blocked_key(&self, limit: &'p Limit, view: &impl Properties<'r>) -> bool {
         let mut blocked = false;
         self.visit_overrides(limit, view, |allowance| blocked |= *allowance == Allowance::Blocked);
         blocked
@@ -35,22 +31,17 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     }
 
     /// Whether the limit has plans and the request names several.
-    pub(super) fn has_ambiguous_plan<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>) -> bool {
+    pub(super) fn has_ambiguous_plan(&self, limit: &Limit, view: &impl Properties<'r>) -> bool {
         !limit.plans.is_empty()
             && matches!(self.plan.get_or_init(|| self.policy.plan_of(view)), PlanName::Ambiguous)
     }
 
     /// Adds the checks of a limit if the key or the plan has several different values.
     #[cold]
-    pub(super) fn take_ambiguous<R: Request + ?Sized>(
-        &mut self,
-        limit: &'p Limit,
-        view: &View<'r, R>,
-        key: &Key,
-    ) {
+    pub(super) fn take_ambiguous(&mut self, limit: &'p Limit, view: &impl Properties<'r>, key: &Key) {
         match self.ambiguous_rules(limit, view) {
             Ok(rules) => {
-                let cost = cost(limit, view.request);
+                let cost = view.cost(limit);
                 self.out.repeats_limits |= rules.len() > limit.rules.len();
                 for rule in rules {
                     self.out.push(limit, std::slice::from_ref(rule), key.clone(), cost);
@@ -61,10 +52,10 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     }
 
     /// Returns the rules that are charged if the key or the plan has several different values.
-    fn ambiguous_rules<R: Request + ?Sized>(
+    fn ambiguous_rules(
         &self,
         limit: &'p Limit,
-        view: &View<'r, R>,
+        view: &impl Properties<'r>,
     ) -> Result<Windows<'p>, BlockReason> {
         let has_ambiguous_plan = self.has_ambiguous_plan(limit, view);
         if has_ambiguous_plan && self.policy.identify.ambiguous == OnAmbiguous::Refuse {
@@ -77,7 +68,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         }
         let planned = planned.finish()?;
         let mut named = Strictest { rules: planned.clone(), blocked: None };
-        if has_ambiguous_plan && let Some(from) = self.policy.plan_source(view.request) {
+        if has_ambiguous_plan && let Some(from) = self.policy.plan_source(view) {
             self.policy.identify.visit_values(from, view, |name| {
                 if let Some(plan) = limit.plans.get(&*String::from_utf8_lossy(name)) {
                     named.add(plan, BlockReason::Plan);
@@ -95,10 +86,10 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     }
 
     /// Visits the override of every value that the request gives for the key.
-    fn visit_overrides<R: Request + ?Sized>(
+    fn visit_overrides(
         &self,
         limit: &'p Limit,
-        view: &View<'r, R>,
+        view: &impl Properties<'r>,
         mut visit: impl FnMut(&'p Allowance),
     ) {
         // Only keys of one part have overrides.

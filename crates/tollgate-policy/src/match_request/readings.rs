@@ -8,12 +8,12 @@
 //! server's reading is among them, so no spelling gets a fresh allowance.
 
 use super::{Checks, KeyDerivation, Matched, RequestMatcher, applies};
-use crate::identify::View;
 use crate::key::Key;
 use crate::limit::{Limit, Mode};
 use crate::matcher::RouteIds;
 use crate::path::Readings;
 use crate::policy::Policy;
+use crate::properties::{Properties, View};
 use crate::request::Request;
 
 impl Policy {
@@ -43,7 +43,7 @@ impl Policy {
         }
         let mut matcher = RequestMatcher::new(self, out);
         matcher.walk_readings(request, &readings);
-        matcher.blocked.map_or(Matched::Applies, Matched::Blocked)
+        matcher.finish()
     }
 }
 
@@ -84,7 +84,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
 
     /// Whether a limit that was added under another reading has another key under this one.
     #[cold]
-    fn has_new_key<R: Request + ?Sized>(&self, limit: &Limit, view: &View<'r, R>) -> bool {
+    fn has_new_key(&self, limit: &Limit, view: &impl Properties<'r>) -> bool {
         let mut key = Key::default();
         let known = || self.out.iter().filter(|it| it.part == self.out.part && it.limit.place == limit.place);
         matches!(self.derive(limit, view, &mut key), KeyDerivation::Whole | KeyDerivation::Ambiguous)

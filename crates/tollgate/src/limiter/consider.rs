@@ -8,16 +8,16 @@
 //! `tollgate-redis/tests/store/questions.rs`.
 
 use tollgate_core::{Amount, Owner, Quota};
-use tollgate_policy::{Matched, Request, RuleCheck};
+use tollgate_policy::{Input, Matched, RuleCheck};
 use tollgate_store::{Check, Store, StoreError};
 
 use super::{Batch, Limiter, ask};
 use crate::decision::{Decision, LimitOutcome};
 
 impl<S: Store> Limiter<S> {
-    /// Returns the decision that a request would get now, without charging or notifying the
-    /// observer. Fails if the store gives no answer, and while the breaker is open: a request would
-    /// then be decided by the outage rules.
+    /// Returns the decision that a request or descriptor would get now, without charging or notifying the
+    /// observer. Fails if the store gives no answer, and while the breaker is open: it would then be
+    /// decided by the outage rules.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
@@ -29,12 +29,9 @@ impl<S: Store> Limiter<S> {
     /// assert!(!limiter.consider(&call).await.unwrap().is_allowed());
     /// # });
     /// ```
-    pub async fn consider<R: Request + ?Sized + Sync>(
-        &self,
-        request: &R,
-    ) -> Result<Decision<'_>, StoreError> {
+    pub async fn consider<I: Input + Sync>(&self, input: &I) -> Result<Decision<'_>, StoreError> {
         let mut decision = Decision::undecided();
-        let matched = self.match_request(request, &mut decision);
+        let matched = self.match_input(input, &mut decision);
         if !matches!(matched, Matched::Applies) {
             decision.settle_uncounted(matched);
             return Ok(decision);
@@ -57,9 +54,10 @@ impl<S: Store> Limiter<S> {
         Ok(decision)
     }
 
-    /// Refuses several requests together if a limit would refuse one of `looks`, which are indexes
-    /// into `requests`. Nothing is charged. Returns `None` if the requests must be decided, with a
-    /// zero cost for those in `looks`.
+    /// Refuses several inputs and rules that are in no policy together if a limit would refuse one of
+    /// `looks`, which are indexes of parts, as in
+    /// [`decide_together_with`](Self::decide_together_with). Nothing is charged. Returns `None` if the
+    /// batch must be decided, with a zero cost for the parts in `looks`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -67,31 +65,21 @@ impl<S: Store> Limiter<S> {
     /// # pollster::block_on(async {
     /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]").unwrap();
     /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
-    /// assert!(limiter.refuse_batch(&[call.clone()], &[0]).await.is_none());
+    /// assert!(limiter.refuse_together_with(&[call.clone()], &[], &[0]).await.is_none());
     /// assert!(limiter.check(&call).is_allowed());
-    /// let refused = limiter.refuse_batch(&[call], &[0]).await.unwrap();
+    /// let refused = limiter.refuse_together_with(&[call], &[], &[0]).await.unwrap();
     /// assert!(refused.advised_wait().is_some_and(|wait| wait <= Duration::from_secs(60)));
     /// # });
     /// ```
-    pub async fn refuse_batch<R: Request + Sync>(
-        &self,
-        requests: &[R],
-        looks: &[usize],
-    ) -> Option<Decision<'_>> {
-        self.refuse_together_with(requests, &[], looks).await
-    }
-
-    /// Works as [`refuse_batch`](Self::refuse_batch) with additional rules that are in no policy.
-    /// Their parts follow those of the requests.
-    pub async fn refuse_together_with<'l, R: Request + Sync>(
+    pub async fn refuse_together_with<'l, I: Input + Sync>(
         &'l self,
-        requests: &[R],
+        inputs: &[I],
         rules: &'l [RuleCheck],
         looks: &[usize],
     ) -> Option<Decision<'l>> {
         let started_at = self.started_at();
         let mut decision = Decision::undecided();
-        if self.policy.match_requests_with_rules(requests, rules, &mut decision.checks) != Matched::Applies {
+        if self.policy.match_batch(inputs, rules, &mut decision.checks) != Matched::Applies {
             return None;
         }
         let query = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
@@ -109,7 +97,7 @@ impl<S: Store> Limiter<S> {
             return None;
         }
         decision.count(false, answer.at, self.store.wall_ahead(answer.at));
-        self.notify(requests.first().map(|it| it as &dyn Request), &mut decision, started_at);
+        self.notify(inputs.first().map(|it| it as &dyn Input), &mut decision, started_at);
         Some(decision)
     }
 }

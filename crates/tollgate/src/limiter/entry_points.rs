@@ -1,57 +1,43 @@
-//! Decisions other than about a single request: batches, a limit by name, an ad hoc rule.
+//! Decisions other than about a single input: batches, a limit by name, an ad hoc rule.
 //!
-//! Each has two forms: one that waits for the store, and a `try_` form that returns a [`Pending`]
-//! where it would have to wait.
+//! Each waits for the store; its `try_` form returns a [`Pending`] where it would have to wait.
 
 use tollgate_core::Rule;
-use tollgate_policy::{Key, Limit, Matched, Request, RuleCheck};
+use tollgate_policy::{Input, Key, Limit, Matched, RuleCheck};
 use tollgate_store::Store;
 
 use super::{Limiter, Pending};
 use crate::decision::Decision;
 
 impl<S: Store> Limiter<S> {
-    /// Decides about several requests whose ends are not observed: all of them are charged or none.
-    /// [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the request of an outcome.
-    pub async fn decide_batch<R: Request + Sync>(&self, requests: &[R]) -> Decision<'_> {
-        self.decide_together_with(requests, &[]).await
+    /// Decides about several requests or descriptors whose ends are not observed: all of them are
+    /// charged or none. [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the input of
+    /// an outcome.
+    pub async fn decide_batch<I: Input + Sync>(&self, inputs: &[I]) -> Decision<'_> {
+        self.decide_together_with(inputs, &[]).await
     }
 
     /// Works as [`decide_batch`](Self::decide_batch) with additional rules that are in no policy.
-    /// Their parts follow those of the requests.
-    pub async fn decide_together_with<'l, R: Request + Sync>(
+    /// Their parts follow those of the inputs.
+    pub async fn decide_together_with<'l, I: Input + Sync>(
         &'l self,
-        requests: &[R],
+        inputs: &[I],
         rules: &'l [RuleCheck],
     ) -> Decision<'l> {
-        let first = requests.first().map(|it| it as &(dyn Request + Sync));
-        let matching =
-            |it: &mut Decision<'l>| self.policy.match_requests_with_rules(requests, rules, &mut it.checks);
+        let first = inputs.first().map(|it| it as &(dyn Input + Sync));
+        let matching = |it: &mut Decision<'l>| self.policy.match_batch(inputs, rules, &mut it.checks);
         self.decide_matched(first, matching).await
     }
 
     /// Decides as [`decide_batch`](Self::decide_batch) without waiting, or returns the decision that
     /// waits, as [`try_decide`](Self::try_decide) does.
-    pub fn try_decide_batch<'l, R: Request, T>(
+    pub fn try_decide_batch<'l, I: Input, T>(
         &'l self,
-        requests: &[R],
+        inputs: &[I],
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
-        self.try_decide_together_with(requests, &[], then)
-    }
-
-    /// Decides as [`decide_together_with`](Self::decide_together_with) without waiting, or returns
-    /// the decision that waits.
-    pub fn try_decide_together_with<'l, R: Request, T>(
-        &'l self,
-        requests: &[R],
-        rules: &'l [RuleCheck],
-        then: impl FnOnce(&Decision<'l>) -> T,
-    ) -> Result<T, Pending<'l, S>> {
-        let first = requests.first().map(|it| it as &dyn Request);
-        let matching =
-            |it: &mut Decision<'l>| self.policy.match_requests_with_rules(requests, rules, &mut it.checks);
-        self.try_decide_matched(first, matching, then)
+        let first = inputs.first().map(|it| it as &dyn Input);
+        self.try_decide_matched(first, |it| self.policy.match_batch(inputs, &[], &mut it.checks), then)
     }
 
     /// Decides about a key by one limit, on the given plan or the default one. A limit that is off

@@ -8,14 +8,14 @@
 //!
 //! A decision that needs no waiting is made in place: it is too large to be moved. Only a decision
 //! that waits moves its checks into a [`Pending`], which continues where the attempt stopped: the
-//! request is not matched again, and the store does not search its cache again.
+//! input is not matched again, and the store does not search its cache again.
 //!
 //! Tested by `tests/pending.rs`, which counts matches, attempts and calls.
 
 use std::fmt;
 
 use tollgate_core::{Owner, Timestamp};
-use tollgate_policy::{DetachedChecks, Matched, Request};
+use tollgate_policy::{DetachedChecks, Input, Matched};
 use tollgate_store::{Answer, Check, Outcomes, Store, StoreError};
 
 use super::candidates::Compensation;
@@ -27,7 +27,7 @@ use crate::outage::ChargeStatus;
 ///
 /// The limits that apply are known, and nothing has been charged. [`finish`](Self::finish) makes the
 /// decision.
-#[must_use = "the request is not decided until `finish` is awaited"]
+#[must_use = "the input is not decided until `finish` is awaited"]
 pub struct Pending<'l, S> {
     limiter: &'l Limiter<S>,
     decision: Box<Decision<'l>>,
@@ -36,8 +36,8 @@ pub struct Pending<'l, S> {
 
 /// A decision that has to wait for its store, without a borrow of its limiter.
 ///
-/// For futures that must be `'static`. It keeps the policy that the request was matched against.
-#[must_use = "the request is not decided until `finish` is awaited"]
+/// For futures that must be `'static`. It keeps the policy that the input was matched against.
+#[must_use = "the input is not decided until `finish` is awaited"]
 pub struct DetachedPending<S> {
     limiter: Limiter<S>,
     checks: DetachedChecks,
@@ -79,7 +79,7 @@ impl<S: Store> Limiter<S> {
     #[inline(never)]
     pub(super) fn decide_into<'l>(
         &'l self,
-        request: Option<&dyn Request>,
+        input: Option<&dyn Input>,
         matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
         decision: &mut Decision<'l>,
     ) -> Result<(), Box<Waiting<'l>>> {
@@ -87,7 +87,7 @@ impl<S: Store> Limiter<S> {
         let matched = matching(decision);
         let answer = match matched {
             Matched::Applies if decision.checks.is_empty() => {
-                self.notify(request, decision, started_at);
+                self.notify(input, decision, started_at);
                 return Ok(());
             }
             Matched::Applies => {
@@ -126,7 +126,7 @@ impl<S: Store> Limiter<S> {
             }
             None => return Err(Box::new(Waiting { matched, answer: None, started_at })),
         }
-        self.notify(request, decision, started_at);
+        self.notify(input, decision, started_at);
         Ok(())
     }
 
@@ -134,12 +134,12 @@ impl<S: Store> Limiter<S> {
     #[inline]
     pub(super) fn try_decide_matched<'l, T>(
         &'l self,
-        request: Option<&dyn Request>,
+        input: Option<&dyn Input>,
         matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
         let mut decision = Decision::undecided();
-        match self.decide_into(request, matching, &mut decision) {
+        match self.decide_into(input, matching, &mut decision) {
             Ok(()) => Ok(then(&decision)),
             Err(waiting) => Err(Pending::new(self, decision, waiting)),
         }
@@ -148,17 +148,17 @@ impl<S: Store> Limiter<S> {
     /// Makes a decision, and waits for the store if necessary.
     pub(super) async fn decide_matched<'l>(
         &'l self,
-        request: Option<&(dyn Request + Sync)>,
+        input: Option<&(dyn Input + Sync)>,
         matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
     ) -> Decision<'l> {
         let pending = {
             let mut decision = Decision::undecided();
-            match self.decide_into(request.map(|it| it as &dyn Request), matching, &mut decision) {
+            match self.decide_into(input.map(|it| it as &dyn Input), matching, &mut decision) {
                 Ok(()) => return decision,
                 Err(waiting) => Pending::new(self, decision, waiting),
             }
         };
-        pending.finish(request).await
+        pending.finish(input).await
     }
 
     /// Applies the answer of the store to a decision, or the outage rules if there is none.
@@ -256,8 +256,8 @@ impl<S> fmt::Debug for DetachedPending<S> {
 
 impl<'l, S: Store> Pending<'l, S> {
     /// Makes the decision: asks the store once, or applies the outage rules. The observer sees
-    /// `request`, the one that was matched.
-    pub async fn finish(self, request: Option<&(dyn Request + Sync)>) -> Decision<'l> {
+    /// `input`, the one that was matched.
+    pub async fn finish(self, input: Option<&(dyn Input + Sync)>) -> Decision<'l> {
         let Self { limiter, mut decision, waiting } = self;
         let Waiting { matched, answer, started_at } = *waiting;
         let answer = match answer {
@@ -268,7 +268,7 @@ impl<'l, S: Store> Pending<'l, S> {
             None => limiter.ask_store(matched, &mut decision).await,
         };
         limiter.conclude(matched, &mut decision, answer);
-        limiter.notify(request.map(|it| it as &dyn Request), &mut decision, started_at);
+        limiter.notify(input.map(|it| it as &dyn Input), &mut decision, started_at);
         *decision
     }
 }
@@ -302,12 +302,12 @@ impl<S: Store> Limiter<S> {
 
 impl<S: Store> DetachedPending<S> {
     /// Makes the decision as [`Pending::finish`] does.
-    pub async fn finish(&mut self, request: Option<&(dyn Request + Sync)>) -> Decision<'_> {
+    pub async fn finish(&mut self, input: Option<&(dyn Input + Sync)>) -> Decision<'_> {
         let Self { limiter, checks, owner, outcomes, answer, started_at } = self;
         let mut decision = Box::new(Decision::undecided());
         let matched = limiter.policy.attach(checks, &mut decision.checks);
         (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
         let waiting = Box::new(Waiting { matched, answer: answer.take(), started_at: *started_at });
-        Pending { limiter, decision, waiting }.finish(request).await
+        Pending { limiter, decision, waiting }.finish(input).await
     }
 }

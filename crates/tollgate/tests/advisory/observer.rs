@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate::store::{Answer, Check};
 use tollgate::{
     Adjustment, Call, DecisionId, Event, Limiter, ManualClock, MemoryStore, Observer, Outcome, Policy, Rule,
-    Span, Store, StoreError, Watch,
+    Span, Store, StoreError, Subject, Watch,
 };
 use tollgate_testkit::poll_once;
 
@@ -41,7 +41,7 @@ impl Watch for RecordingWatch {
     fn decided(&self, event: &Event<'_, '_>) {
         self.record(ObservedEvent::Decided {
             id: event.id,
-            path: event.request.map(|it| it.path().to_owned()),
+            path: event.subject.and_then(Subject::request).map(|it| it.path().to_owned()),
             allowed: event.decision.is_allowed(),
             took: event.took,
         });
