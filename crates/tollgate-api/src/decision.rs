@@ -1,15 +1,18 @@
-//! The response to a check, and to an operation on one key.
+//! The responses to checks, to operations on one key, and to a settlement or release of a decision.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::request::{MAX_BATCH_REQUESTS, MAX_UNITS};
+use crate::words::{ALGORITHMS, HEX, MODES};
+
 /// A decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Decision", extend("additionalProperties" = false))]
+#[schemars(rename = "Decision")]
 pub struct Decision<T = String, L = Vec<LimitOutcome<T>>> {
     /// The id, to settle or release the decision. Absent if nothing was decided.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "T", extend("pattern" = "^[0-9a-f]{16}$"))]
+    #[schemars(with = "T", extend("pattern" = HEX))]
     pub id: Option<T>,
     /// Whether the request is admitted.
     pub allowed: bool,
@@ -31,7 +34,7 @@ pub struct Decision<T = String, L = Vec<LimitOutcome<T>>> {
 
 /// The outcome of one window of one limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "LimitOutcome", extend("additionalProperties" = false))]
+#[schemars(rename = "LimitOutcome")]
 pub struct LimitOutcome<T = String> {
     /// The limit's name, as in the policy and in paths.
     pub name: T,
@@ -41,15 +44,15 @@ pub struct LimitOutcome<T = String> {
     pub key: T,
     /// A keyed hash of the hidden part of the key: the same for one caller under every limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "T", extend("pattern" = "^[0-9a-f]{16}$"))]
+    #[schemars(with = "T", extend("pattern" = HEX))]
     pub tag: Option<T>,
     /// The algorithm.
-    #[schemars(extend("enum" = ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"]))]
+    #[schemars(extend("enum" = ALGORITHMS))]
     pub algorithm: T,
     /// Whether the limit admits the request.
     pub allowed: bool,
     /// The mode in force.
-    #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
+    #[schemars(extend("enum" = MODES))]
     pub mode: T,
     /// The full allowance.
     pub limit: u64,
@@ -59,4 +62,51 @@ pub struct LimitOutcome<T = String> {
     pub retry_after_ms: Option<u64>,
     /// The time until the key has its full allowance.
     pub reset_after_ms: u64,
+}
+
+/// The decisions about the requests of a batch, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BatchDecision")]
+pub struct BatchDecision<D = Decision> {
+    /// The decisions.
+    #[schemars(extend("maxItems" = MAX_BATCH_REQUESTS))]
+    pub decisions: Vec<D>,
+}
+
+/// A settled decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Settled")]
+pub struct Settled<T = String> {
+    /// The id of the decision.
+    #[schemars(extend("pattern" = HEX))]
+    pub id: T,
+    /// The number of units that were charged.
+    #[schemars(extend("maximum" = MAX_UNITS))]
+    pub cost: u64,
+}
+
+/// A decision whose slots are released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Released")]
+pub struct Released<T = String> {
+    /// The id of the decision.
+    #[schemars(extend("pattern" = HEX))]
+    pub id: T,
+    /// The number of released slots.
+    pub slots: u64,
+}
+
+/// A decision in throttlecrab's API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Throttled {
+    /// Whether the request is admitted.
+    pub allowed: bool,
+    /// The amount that an idle key may spend at once: `max_burst`.
+    pub limit: u64,
+    /// The units that are left.
+    pub remaining: u64,
+    /// Whole seconds, cut.
+    pub reset_after: u64,
+    /// Seconds, truncated; 0 if allowed.
+    pub retry_after: u64,
 }

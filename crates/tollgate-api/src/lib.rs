@@ -13,16 +13,42 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 //!
-//! Texts have a type parameter, so that a server can borrow them. A reader ignores members that it does
-//! not know, so that it understands later servers.
+//! Texts have a type parameter, so that a server can borrow them and a client can sanitize them while it
+//! reads. A reader ignores members that it does not know, so that it understands later servers. The
+//! shapes that operators read also accept absent members, which are empty, so that a client understands
+//! earlier servers.
 //!
-//! Not here: the meaning of the values (`tollgate`), requests that the server reads without copying
-//! (`tollgate-server`).
+//! Not here: the meaning of the values (`tollgate`), the parameters of a simulation
+//! (`tollgate-server`) and its results (`tollgate-sim`).
 
 mod decision;
+mod explanation;
+mod health;
 mod mode;
+mod overview;
+mod policy;
+mod problem;
+mod request;
 mod schema;
+mod stats;
+mod words;
 
-pub use decision::{Decision, LimitOutcome};
-pub use mode::{Change, Changes, LimitSwitch, Modes, Switched, SwitchedLimit};
-pub use schema::schemas;
+pub use decision::{BatchDecision, Decision, LimitOutcome, Released, Settled, Throttled};
+pub use explanation::{
+    DecisionLine, Decisions, ExplainedLimit, ExplainedRequest, Explanation, MAX_DECISIONS, Spender,
+};
+pub use health::{Readiness, StoreHealth};
+pub use mode::{Change, Changes, LimitSwitch, MAX_CHANGES, Modes, Switched, SwitchedLimit};
+pub use overview::{
+    Alert, Latency, MAX_OUTAGES, Outage, Overview, PolicyInForce, RefusalLog, Series, StoreInFull, Tarpit,
+    Totals, Window,
+};
+pub use policy::{ClientSettings, HeaderSettings, IdentifySettings, Limit, Limits, PlanQuotas, Policy, Soft};
+pub use problem::{Problem, Refusal};
+pub use request::{
+    BatchRequest, CheckRequest, KeyRequest, MAX_BATCH_REQUESTS, MAX_METHOD_BYTES, MAX_NAME_CHARS,
+    MAX_REASON_CHARS, MAX_UNITS, OneOrMany, Pairs, ReleaseRequest, ResetRequest, SettleRequest,
+    SwitchRequest, ThrottleRequest,
+};
+pub use schema::{add_request, add_response, schemas};
+pub use stats::{Agreement, HotRoute, LimitSeries, LimitStats, LimitTotals, Stats, Top, TopKey};

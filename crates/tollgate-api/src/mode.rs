@@ -3,12 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::words::{MODES, ROLES, SWITCHES};
+
+/// The maximum number of changes that a server keeps.
+pub const MAX_CHANGES: usize = 1_000;
+
 /// The modes and overrides of limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Modes", extend("additionalProperties" = false))]
+#[schemars(rename = "Modes")]
 pub struct Modes<T = String> {
     /// The mode of everything. At `enforce`, each limit has its own mode.
-    #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
+    #[schemars(extend("enum" = MODES))]
     pub mode: T,
     /// The limits that have an override.
     pub limits: Vec<LimitSwitch<T>>,
@@ -16,7 +21,7 @@ pub struct Modes<T = String> {
 
 /// A limit that has an override.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "LimitSwitch", extend("additionalProperties" = false))]
+#[schemars(rename = "LimitSwitch")]
 pub struct LimitSwitch<T = String> {
     /// The limit.
     pub name: T,
@@ -27,19 +32,22 @@ pub struct LimitSwitch<T = String> {
     #[schemars(extend("enum" = ["enforce", "shadow", "off", null]))]
     pub policy_mode: Option<T>,
     /// The override.
-    #[schemars(extend("enum" = ["enforce", "shadow", "off", "policy"]))]
+    #[schemars(extend("enum" = SWITCHES))]
     pub switch: T,
 }
 
+// Also read from the response about one limit, whose modes may be null, but are present.
 /// A changed mode of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Switched", extend("additionalProperties" = false))]
+#[schemars(rename = "Switched")]
 pub struct Switched<T = String> {
     /// The mode in force.
-    #[schemars(with = "T", extend("enum" = ["enforce", "shadow", "off"]))]
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schemars(with = "T", extend("enum" = MODES))]
     pub mode: Option<T>,
     /// The mode in force before the change.
-    #[schemars(with = "T", extend("enum" = ["enforce", "shadow", "off"]))]
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schemars(with = "T", extend("enum" = MODES))]
     pub before: Option<T>,
     /// Whether it survives a restart; null without a state directory.
     pub persisted: Option<bool>,
@@ -49,7 +57,7 @@ pub struct Switched<T = String> {
 
 /// A changed mode of one limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "SwitchedLimit", extend("additionalProperties" = false))]
+#[schemars(rename = "SwitchedLimit")]
 pub struct SwitchedLimit<T = String> {
     /// The limit.
     pub name: T,
@@ -67,16 +75,16 @@ pub struct SwitchedLimit<T = String> {
 
 /// The recorded changes of modes, the newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Changes", extend("additionalProperties" = false))]
+#[schemars(rename = "Changes")]
 pub struct Changes<T = String> {
     /// The changes.
-    #[schemars(extend("maxItems" = 1000))]
+    #[schemars(extend("maxItems" = MAX_CHANGES))]
     pub changes: Vec<Change<T>>,
 }
 
 /// A recorded change of a mode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Change", extend("additionalProperties" = false))]
+#[schemars(rename = "Change")]
 pub struct Change<T = String> {
     /// The target: everything, or a limit.
     #[schemars(extend("enum" = ["everything", "limit"]))]
@@ -87,17 +95,17 @@ pub struct Change<T = String> {
     /// The limit; null for everything.
     pub limit: Option<T>,
     /// The override before.
-    #[schemars(extend("enum" = ["enforce", "shadow", "off", "policy"]))]
+    #[schemars(extend("enum" = SWITCHES))]
     pub from: T,
     /// The override after.
-    #[schemars(extend("enum" = ["enforce", "shadow", "off", "policy"]))]
+    #[schemars(extend("enum" = SWITCHES))]
     pub to: T,
     /// The reason that the operator gave.
     pub reason: T,
     /// The name that the operator gave.
     pub by: T,
     /// The role of the operator.
-    #[schemars(extend("enum" = ["admin", "reader"]))]
+    #[schemars(extend("enum" = ROLES))]
     pub role: T,
     /// The address of the operator.
     pub peer: Option<T>,

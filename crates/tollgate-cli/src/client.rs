@@ -19,17 +19,16 @@ mod url;
 
 use std::process::ExitCode;
 
-use serde_json::{Map, Value, json};
 use tollgate::DecisionId;
-use tollgate_api::Decision;
+use tollgate_api::{CheckRequest, Decision, Explanation, KeyRequest, OneOrMany};
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::sanitize::printable;
 
 use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 
-pub(crate) use explanation::{is_explanation, words as explained};
+pub(crate) use explanation::words as explained;
 pub(crate) use report::{in_words, rows, tagged};
-pub(crate) use server::{ParsedResponse, Question, Server, has_shape};
+pub(crate) use server::{ParsedResponse, Question, Server};
 pub(crate) use switches::{changes, mode};
 pub(crate) use url::segment;
 
@@ -57,10 +56,9 @@ impl Operation {
 pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<ExitCode, Failure> {
     let body = request::body("check", &arguments.request, &arguments.caller)?;
     let server = Server::of(&arguments.api, environment)?;
-    let answer = server.ask(&Question::post("/v1/check", body, has_shape::<Decision>))?;
-    let decision: Decision = server.read(&answer)?;
-    print(&arguments.api, &answer, |_| report::decision(&decision))?;
-    Ok(ExitCode::from(u8::from(!decision.allowed)))
+    let answer = server.ask::<Decision>(&Question::post("/v1/check", &body))?;
+    print(&arguments.api, &answer, report::decision)?;
+    Ok(ExitCode::from(u8::from(!answer.value.allowed)))
 }
 
 /// `tollgate explain`: exit status 0 if there is an explanation, 1 if a hypothetical request would be
@@ -69,19 +67,19 @@ pub(crate) fn explain(arguments: &Explain, environment: &Environment) -> Result<
     let subject = Subject::of(arguments)?;
     let server = Server::of(&arguments.api, environment)?;
     let question = match &subject {
-        Subject::Decision(id) => Question::get(format!("/v1/decisions/{id}"), is_explanation),
-        Subject::Request(body) => Question::post("/v1/explain", body.clone(), is_explanation),
+        Subject::Decision(id) => Question::get(format!("/v1/decisions/{id}")),
+        Subject::Request(body) => Question::post("/v1/explain", body),
     };
-    let answer = server.ask(&question)?;
+    let answer = server.ask::<Explanation>(&question)?;
     print(&arguments.api, &answer, |answer| explanation::words(answer).join("\n") + "\n")?;
-    let is_refused = matches!(subject, Subject::Request(_)) && answer.read["allowed"] != true;
+    let is_refused = matches!(subject, Subject::Request(_)) && !answer.value.allowed;
     Ok(ExitCode::from(u8::from(is_refused)))
 }
 
 /// The decision or request to explain.
 enum Subject {
     Decision(DecisionId),
-    Request(Value),
+    Request(Box<CheckRequest>),
 }
 
 impl Subject {
@@ -89,7 +87,7 @@ impl Subject {
     fn of(arguments: &Explain) -> Result<Self, Failure> {
         let Explain { asked, caller, .. } = arguments;
         if asked.last().is_some_and(|last| last.starts_with('/')) {
-            return request::body("explain", asked, caller).map(Self::Request);
+            return request::body("explain", asked, caller).map(|body| Self::Request(Box::new(body)));
         }
         // A whole header line, as one argument or as two.
         let typed = asked.join(" ");
@@ -116,8 +114,8 @@ pub(crate) fn named(
     arguments: &KeyArguments,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
-    let body = with_key(&arguments.key, Map::new());
-    operate(operation, &arguments.limit, body, None, &arguments.api, environment)
+    let body = KeyRequest { key: key(&arguments.key), cost: None, plan: None };
+    operate(operation, &arguments.limit, &body, None, &arguments.api, environment)
 }
 
 /// `tollgate grant` and `tollgate refund`.
@@ -126,9 +124,9 @@ pub(crate) fn amount(
     arguments: &Amount,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
-    let body = with_key(&arguments.key, Map::from_iter([("cost".to_owned(), json!(arguments.cost))]));
+    let body = KeyRequest { key: key(&arguments.key), cost: Some(arguments.cost), plan: None };
     let help = amount_among_keys(operation, arguments);
-    operate(operation, &arguments.limit, body, help, &arguments.api, environment)
+    operate(operation, &arguments.limit, &body, help, &arguments.api, environment)
 }
 
 /// For `grant LIMIT 203.0.113.9 2`: suggests `--cost` if the last part of the key looks like an amount.
@@ -143,34 +141,31 @@ fn amount_among_keys(operation: Operation, arguments: &Amount) -> Option<String>
 fn operate(
     operation: Operation,
     limit: &str,
-    body: Value,
+    body: &KeyRequest,
     help_if_unknown: Option<String>,
     api: &Api,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let path = format!("/v1/limits/{}/{}", url::segment(limit), operation.word());
-    let question = Question::post(path, body, has_shape::<Decision>).help_if_unknown(help_if_unknown);
-    let server = Server::of(api, environment)?;
-    let answer = server.ask(&question)?;
-    let decision: Decision = server.read(&answer)?;
-    print(api, &answer, |_| report::key(operation, limit, &decision))?;
+    let question = Question::post(path, body).help_if_unknown(help_if_unknown);
+    let answer = Server::of(api, environment)?.ask(&question)?;
+    print(api, &answer, |decision| report::key(operation, limit, decision))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds the key: a string for one part, a list for several, nothing for `by: global`.
-fn with_key(parts: &[String], mut body: Map<String, Value>) -> Value {
+/// Returns the key: a string for one part, a list for several, nothing for `by: global`.
+fn key(parts: &[String]) -> Option<OneOrMany> {
     match parts {
-        [] => {}
-        [only] => drop(body.insert("key".to_owned(), json!(only))),
-        several => drop(body.insert("key".to_owned(), json!(several))),
+        [] => None,
+        [only] => Some(OneOrMany::One(only.clone())),
+        several => Some(OneOrMany::Many(several.to_vec())),
     }
-    body.into()
 }
 
-fn print(api: &Api, answer: &ParsedResponse, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+fn print<T>(api: &Api, answer: &ParsedResponse<T>, words: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     if api.json {
         crate::output::line(String::from_utf8_lossy(&answer.body).trim_end())
     } else {
-        crate::output::text(&words(&answer.read))
+        crate::output::text(&words(&answer.value))
     }
 }

@@ -7,7 +7,7 @@ use tollgate_testkit::{CountingAllocator, allocations};
 static COUNTING: CountingAllocator = CountingAllocator;
 
 #[track_caller]
-fn four_checks_without_allocation(mut matching: impl FnMut(&mut Checks) -> Matched) {
+fn four_checks_without_allocation<'p>(mut matching: impl FnMut(&mut Checks<'p>) -> Matched<'p>) {
     let mut checks = Checks::new();
     let allocated = allocations(|| {
         for _ in 0..100 {

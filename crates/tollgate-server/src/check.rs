@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
-use serde::Deserialize;
 use tollgate::{Call, Limiter, Store};
+use tollgate_api::{BatchRequest, MAX_BATCH_REQUESTS, MAX_METHOD_BYTES};
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
@@ -14,89 +14,51 @@ use crate::json::{Object, Pairs, Text, Units};
 use crate::problem::Problem;
 use crate::reply::{Reply, json};
 
-/// The maximum number of requests in a batch.
-pub(crate) const MAX_BATCH_REQUESTS: usize = 1_000;
-/// The maximum length of a method.
-pub(crate) const MAX_METHOD_BYTES: usize = 64;
-
 pub(crate) const FIELDS: &[&str] =
     &["method", "path", "ip", "user", "api_key", "tenant", "plan", "host", "headers", "claims", "cost"];
 
-/// A request as the body describes it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CheckRequest<'b> {
-    #[serde(borrow)]
-    method: Option<Text<'b>>,
-    #[serde(borrow)]
-    path: Text<'b>,
-    #[serde(borrow)]
-    ip: Option<Text<'b>>,
-    #[serde(borrow)]
-    user: Option<Text<'b>>,
-    #[serde(borrow)]
-    api_key: Option<Text<'b>>,
-    #[serde(borrow)]
-    tenant: Option<Text<'b>>,
-    #[serde(borrow)]
-    plan: Option<Text<'b>>,
-    #[serde(borrow)]
-    host: Option<Text<'b>>,
-    #[serde(borrow)]
-    headers: Option<Pairs<'b>>,
-    #[serde(borrow)]
-    claims: Option<Pairs<'b>>,
-    cost: Option<Units>,
-}
+/// A request as the body describes it, which borrows its texts.
+pub(crate) type CheckRequest<'b> = tollgate_api::CheckRequest<Text<'b>, Pairs<'b>, Units>;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Batch<'b> {
-    #[serde(borrow)]
-    requests: Vec<Object<CheckRequest<'b>>>,
-}
-
-impl CheckRequest<'_> {
-    /// Returns the request as a policy reads it.
-    pub(crate) fn call(&self) -> Result<Call<'_>, Problem> {
-        let method = self.method.as_ref().map_or("GET", Text::as_str);
-        if !(1..=MAX_METHOD_BYTES).contains(&method.len()) || !method.bytes().all(is_token) {
-            let method = quoted(method);
-            return Err(Problem::senseless(format!(
-                "`method` is not a valid method: `{method}`; write for example `GET`"
-            )));
-        }
-        let path = self.path.as_str();
-        if !path.starts_with('/') {
-            let path = quoted(path);
-            return Err(Problem::senseless(format!("`path` must begin with `/`, and `{path}` does not")));
-        }
-        let mut call = Call::new(method, path);
-        if let Some(ip) = &self.ip {
-            let address = ip.as_str().parse::<IpAddr>().map_err(|_| {
-                let ip = quoted(ip.as_str());
-                Problem::senseless(format!(
-                    "`ip` is not an address: `{ip}`; write `203.0.113.9` or `2001:db8::1`"
-                ))
-            })?;
-            call = call.ip(address);
-        }
-        call = apply(call, self.user.as_ref(), Call::user);
-        call = apply(call, self.api_key.as_ref(), Call::api_key);
-        call = apply(call, self.tenant.as_ref(), Call::tenant);
-        call = apply(call, self.plan.as_ref(), Call::plan);
-        call = apply(call, self.host.as_ref(), Call::host);
-        for (name, value) in self.headers.iter().flat_map(Pairs::iter) {
-            call = call.header(name, value);
-        }
-        for (name, value) in self.claims.iter().flat_map(Pairs::iter) {
-            call = call.claim(name, value);
-        }
-        Ok(match self.cost {
-            Some(cost) => call.cost(cost.count()?),
-            None => call,
-        })
+/// Returns the request as a policy reads it.
+pub(crate) fn call<'c>(asked: &'c CheckRequest<'_>) -> Result<Call<'c>, Problem> {
+    let method = asked.method.as_ref().map_or("GET", Text::as_str);
+    if !(1..=MAX_METHOD_BYTES).contains(&method.len()) || !method.bytes().all(is_token) {
+        let method = quoted(method);
+        return Err(Problem::senseless(format!(
+            "`method` is not a valid method: `{method}`; write for example `GET`"
+        )));
     }
+    let path = asked.path.as_str();
+    if !path.starts_with('/') {
+        let path = quoted(path);
+        return Err(Problem::senseless(format!("`path` must begin with `/`, and `{path}` does not")));
+    }
+    let mut call = Call::new(method, path);
+    if let Some(ip) = &asked.ip {
+        let address = ip.as_str().parse::<IpAddr>().map_err(|_| {
+            let ip = quoted(ip.as_str());
+            Problem::senseless(format!(
+                "`ip` is not an address: `{ip}`; write `203.0.113.9` or `2001:db8::1`"
+            ))
+        })?;
+        call = call.ip(address);
+    }
+    call = apply(call, asked.user.as_ref(), Call::user);
+    call = apply(call, asked.api_key.as_ref(), Call::api_key);
+    call = apply(call, asked.tenant.as_ref(), Call::tenant);
+    call = apply(call, asked.plan.as_ref(), Call::plan);
+    call = apply(call, asked.host.as_ref(), Call::host);
+    for (name, value) in asked.headers.iter().flat_map(Pairs::iter) {
+        call = call.header(name, value);
+    }
+    for (name, value) in asked.claims.iter().flat_map(Pairs::iter) {
+        call = call.claim(name, value);
+    }
+    Ok(match asked.cost {
+        Some(cost) => call.cost(cost.count()?),
+        None => call,
+    })
 }
 
 fn apply<'c>(
@@ -118,7 +80,7 @@ fn is_token(byte: u8) -> bool {
 impl<S: Store> Inner<S> {
     pub(crate) async fn check(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: CheckRequest<'_> = read(body, FIELDS)?;
-        let call = asked.call()?;
+        let call = call(&asked)?;
         let limiter = self.limiter.load();
         let mut out = Vec::with_capacity(512);
         self.decide(&limiter, &call, &mut out).await;
@@ -126,7 +88,7 @@ impl<S: Store> Inner<S> {
     }
 
     pub(crate) async fn check_batch(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let batch: Batch<'_> = read(body, &["requests"])?;
+        let batch: BatchRequest<Object<CheckRequest<'_>>> = read(body, &["requests"])?;
         if batch.requests.len() > MAX_BATCH_REQUESTS {
             let count = batch.requests.len();
             return Err(Problem::senseless(format!(
@@ -134,7 +96,7 @@ impl<S: Store> Inner<S> {
             )));
         }
         let about = |(at, Object(asked)): (usize, &Object<CheckRequest<'_>>)| {
-            asked.call().map(drop).map_err(|problem| problem.about(&format!("`requests[{at}]`")))
+            call(asked).map(drop).map_err(|problem| problem.about(&format!("`requests[{at}]`")))
         };
         batch.requests.iter().enumerate().try_for_each(about)?;
         let limiter = self.limiter.load();
@@ -144,7 +106,7 @@ impl<S: Store> Inner<S> {
             if at > 0 {
                 out.push(b',');
             }
-            self.decide(&limiter, &asked.call()?, &mut out).await;
+            self.decide(&limiter, &call(asked)?, &mut out).await;
         }
         out.extend_from_slice(b"]}");
         Ok(json(out))

@@ -3,83 +3,23 @@
 //! Both are rendered from the same record type, so their wording is the same. A hypothetical decision
 //! charges nothing and is not observed.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
-use serde::Serialize;
 use tollgate::{DecisionId, Input as _, Limiter, Store};
-use tollgate_telemetry::{LimitRecord, Record, Spender, Watcher};
+use tollgate_api::{ExplainedLimit, ExplainedRequest, Explanation, Spender};
+use tollgate_telemetry::{self as telemetry, LimitRecord, Record, Watcher};
 
 use crate::access::Role;
 use crate::api::Inner;
 use crate::body::{quoted, read};
-use crate::check::{CheckRequest, FIELDS};
+use crate::check::{CheckRequest, FIELDS, call};
 use crate::decision_view::{HIDDEN_KEY, hides_named, mode, tags_named};
 use crate::decisions::millis;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
 use crate::status::{date, tag};
-
-#[derive(Serialize)]
-#[allow(clippy::struct_excessive_bools, reason = "so many things are told of")]
-struct ExplanationView<'r> {
-    id: Option<String>,
-    hypothetical: bool,
-    at: Option<String>,
-    allowed: bool,
-    fate: &'static str,
-    summary: String,
-    reason: Option<&'r str>,
-    limit: Option<&'r str>,
-    retry_after_ms: Option<u64>,
-    policy_version: u64,
-    policy_is_current: bool,
-    degraded: bool,
-    took_us: u64,
-    request: RequestView<'r>,
-    limits: Vec<LimitExplanation<'r>>,
-    trace_id: Option<String>,
-}
-
-#[derive(Serialize)]
-struct RequestView<'r> {
-    method: &'r str,
-    path: &'r str,
-    host: Option<&'r str>,
-    client: Option<&'r str>,
-}
-
-#[derive(Serialize)]
-struct LimitExplanation<'r> {
-    name: &'r str,
-    window: Option<&'r str>,
-    key: &'r str,
-    /// Null if even the hash of the key is hidden.
-    tag: Option<String>,
-    algorithm: &'static str,
-    quota: String,
-    /// The plan or override that set the quota; null for the limit's own.
-    granted_by: Option<&'r str>,
-    mode: &'static str,
-    candidate: bool,
-    decided: bool,
-    allowed: bool,
-    cost: u64,
-    limit: u64,
-    remaining: u64,
-    retry_after_ms: Option<u64>,
-    reset_after_ms: u64,
-    arithmetic: Vec<String>,
-    spenders: Vec<SpenderView>,
-}
-
-#[derive(Serialize)]
-struct SpenderView {
-    client: Option<String>,
-    method: String,
-    path: String,
-    units: u64,
-    last_at: Option<String>,
-}
 
 /// The context that a view needs besides the record.
 struct ExplanationContext<'a, S> {
@@ -95,45 +35,50 @@ struct ExplanationContext<'a, S> {
 impl<S> ExplanationContext<'_, S> {
     fn explanation(&self, record: &Record) -> Reply {
         let limits = record.limits.iter().enumerate();
-        json_of(&ExplanationView {
-            id: (!self.hypothetical).then(|| record.id.to_string()),
+        json_of(&Explanation {
+            id: (!self.hypothetical).then(|| record.id.to_string().into()),
             hypothetical: self.hypothetical,
-            at: date(record.at),
+            at: date(record.at).into(),
             allowed: record.allowed,
-            fate: record.fate.as_str(),
-            summary: record.summary(),
-            reason: record.reason.as_deref(),
-            limit: record.limit.as_deref(),
+            fate: record.fate.as_str().into(),
+            summary: record.summary().into(),
+            reason: record.reason.as_deref().map(Cow::Borrowed),
+            limit: record.limit.as_deref().map(Cow::Borrowed),
             retry_after_ms: record.retry_after.map(millis),
             policy_version: record.policy_version,
             policy_is_current: record.policy_version == self.limiter.version(),
             degraded: record.degraded,
             took_us: record.took.as_micros(),
-            request: RequestView {
-                method: &record.method,
-                path: &record.path,
-                host: record.host.as_deref(),
-                client: record.client.as_deref().map(|client| self.shown(client)),
+            request: ExplainedRequest {
+                method: (&*record.method).into(),
+                path: (&*record.path).into(),
+                host: record.host.as_deref().map(Cow::Borrowed),
+                client: record.client.as_deref().map(|client| self.shown(client).into()),
             },
             limits: limits
                 .map(|(at, limit)| self.limit(record, limit, record.limiting == Some(at)))
                 .collect(),
-            trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace)),
+            trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace).into()),
         })
     }
 
-    fn limit<'r>(&self, record: &Record, limit: &'r LimitRecord, decided: bool) -> LimitExplanation<'r> {
+    fn limit<'r>(
+        &self,
+        record: &Record,
+        limit: &'r LimitRecord,
+        decided: bool,
+    ) -> ExplainedLimit<Cow<'r, str>> {
         let outcome = &limit.outcome;
         let spenders = self.watcher.spenders(self.limiter.policy(), limit);
-        LimitExplanation {
-            name: &limit.name,
-            window: limit.window.as_deref(),
-            key: self.shown(&limit.key),
-            tag: self.is_tagged.then(|| tag(limit.tag)),
-            algorithm: limit.quota.algorithm(),
-            quota: limit.promise(),
-            granted_by: limit.granted_by.as_deref(),
-            mode: mode(limit.mode),
+        ExplainedLimit {
+            name: (&*limit.name).into(),
+            window: limit.window.as_deref().map(Cow::Borrowed),
+            key: self.shown(&limit.key).into(),
+            tag: self.is_tagged.then(|| tag(limit.tag).into()),
+            algorithm: limit.quota.algorithm().into(),
+            quota: limit.promise().into(),
+            granted_by: limit.granted_by.as_deref().map(Cow::Borrowed),
+            mode: mode(limit.mode).into(),
             candidate: limit.is_candidate,
             decided,
             allowed: outcome.is_admitted(),
@@ -142,18 +87,18 @@ impl<S> ExplanationContext<'_, S> {
             remaining: outcome.remaining,
             retry_after_ms: outcome.retry_after().map(millis),
             reset_after_ms: outcome.reset_after.as_millis_ceil(),
-            arithmetic: limit.arithmetic(record.counted_at),
+            arithmetic: limit.arithmetic(record.counted_at).into_iter().map(Cow::Owned).collect(),
             spenders: spenders.into_iter().map(|spender| self.spender(spender)).collect(),
         }
     }
 
-    fn spender(&self, spender: Spender) -> SpenderView {
-        SpenderView {
-            client: spender.client.map(|client| self.shown(&client).to_owned()),
-            method: spender.method.into(),
-            path: spender.path.into(),
+    fn spender<'r>(&self, spender: telemetry::Spender) -> Spender<Cow<'r, str>> {
+        Spender {
+            client: spender.client.map(|client| self.shown(&client).to_owned().into()),
+            method: String::from(spender.method).into(),
+            path: String::from(spender.path).into(),
             units: spender.units,
-            last_at: date(spender.last),
+            last_at: date(spender.last).into(),
         }
     }
 
@@ -185,7 +130,7 @@ impl<S: Store> Inner<S> {
     pub(crate) async fn consider(&self, body: &[u8], role: Role) -> Result<Reply, Problem> {
         let watcher = self.watching()?;
         let asked: CheckRequest<'_> = read(body, FIELDS)?;
-        let call = asked.call()?;
+        let call = call(&asked)?;
         let (limiter, begun) = (self.limiter.load(), self.now());
         let decision = limiter.consider(&call).await.map_err(|error| Problem::outage(&error))?;
         let now = self.now();
@@ -208,7 +153,7 @@ impl<S: Store> Inner<S> {
 
 fn forgotten(id: DecisionId, watcher: &Watcher) -> Problem {
     let kept = watcher.kept();
-    let since = match kept.since.and_then(date) {
+    let since = match kept.since.map(date) {
         Some(since) => format!("{} refusals are, with all of them since {since}", kept.refusals),
         None => "no refusal is remembered yet".to_owned(),
     };

@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate::{Health, Timestamp};
-
-/// The number of past outages that are kept.
-const MAX_OUTAGES: usize = 20;
+use tollgate_api::MAX_OUTAGES;
 
 /// Values that only the surrounding process knows, such as fill levels.
 ///

@@ -10,11 +10,9 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+use tollgate_api::MAX_UNITS;
 
 use crate::problem::Problem;
-
-/// The maximum cost: the largest integer that every JSON implementation represents exactly.
-pub(crate) const MAX_UNITS: u64 = (1 << 53) - 1;
 
 /// A string that is copied only if it has escapes.
 #[derive(Debug, PartialEq, Eq)]

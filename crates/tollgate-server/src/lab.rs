@@ -10,12 +10,13 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate::{Rate, Store};
 use tollgate_sim::simulate::{
     Choice, Contestant, ContestantError, Network, Question, Routing, Simulation, Stores, length,
 };
-use tollgate_sim::traffic::{By, Retry, Shape, Traffic};
+use tollgate_sim::traffic::{By, MAX_ATTEMPTS, Retry, Shape, Traffic};
 
 use crate::api::Inner;
 use crate::body::{listed, quoted, read};
@@ -25,15 +26,15 @@ use crate::reply::{Reply, json_of};
 /// The maximum number of requests in a simulation, summed over all algorithms.
 pub(crate) const MAX_EVENTS: u64 = 50_000;
 /// The maximum number of clients. Each takes memory for each algorithm.
-pub(crate) const MAX_CLIENTS: u32 = 500;
+const MAX_CLIENTS: u32 = 500;
 /// The maximum number of nodes. Each has a store for each algorithm.
-pub(crate) const MAX_NODES: u32 = 16;
+const MAX_NODES: u32 = 16;
 /// The maximum number of concurrent simulations.
 const MAX_CONCURRENT: usize = 2;
 /// The number of events between two yields.
 const EVENTS_PER_SLICE: u32 = 250;
 /// The maximum length of a rate or a duration.
-pub(crate) const MAX_TEXT_BYTES: usize = 64;
+const MAX_TEXT_BYTES: usize = 64;
 
 const FIELDS: &[&str] = &[
     "traffic",
@@ -75,24 +76,57 @@ impl Drop for LabPermit<'_> {
 }
 
 /// The parameters of a simulation, all optional.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SimulateRequest {
+#[schemars(extend("examples" = [{"traffic": "edge", "rate": "10/minute", "algorithms": ["fixed-window", "sliding-log"]}]))]
+pub(crate) struct SimulateRequest {
+    /// The shape; `edge` unless given.
+    #[schemars(extend("enum" = or_null(Shape::ALL.map(Shape::word))))]
     traffic: Option<String>,
+    /// As in a policy; `10/minute` by default.
+    #[schemars(extend("maxLength" = MAX_TEXT_BYTES))]
     rate: Option<String>,
+    /// By default all that support the rate.
+    #[schemars(extend("minItems" = 1, "items" = {"enum": Choice::ALL.map(Choice::word)}))]
     algorithms: Option<Vec<String>>,
+    /// The burst of token-bucket and gcra.
+    #[schemars(extend("minimum" = 1))]
     burst: Option<u64>,
+    /// A multiple of the rate.
+    #[schemars(extend("minimum" = 0.01, "maximum" = 1000))]
     load: Option<f64>,
+    /// The number of clients.
+    #[schemars(extend("minimum" = 1, "maximum" = MAX_CLIENTS))]
     clients: Option<u32>,
+    /// The key of the limit: each client, or all together.
+    #[schemars(extend("enum" = ["ip", "global", null]))]
     by: Option<String>,
+    /// The length of the simulation: `30s`, `10m`; ten windows by default.
+    #[schemars(extend("maxLength" = MAX_TEXT_BYTES))]
     duration: Option<String>,
+    /// Other numbers, other chances.
     seed: Option<u64>,
+    /// Whether clients that retry add jitter to their waits.
     jitter: Option<bool>,
+    /// Whether they follow Retry-After.
     honours_retry_after: Option<bool>,
+    /// The maximum number of attempts of a request.
+    #[schemars(extend("minimum" = 1, "maximum" = MAX_ATTEMPTS))]
     attempts: Option<u32>,
+    /// The number of nodes.
+    #[schemars(extend("minimum" = 1, "maximum" = MAX_NODES))]
     nodes: Option<u32>,
+    /// Whether each node counts for itself, or all share one store.
+    #[schemars(extend("enum" = ["memory", "shared", null]))]
     store: Option<String>,
+    /// The routing of requests to nodes.
+    #[schemars(extend("enum" = ["round-robin", "sticky", null]))]
     routing: Option<String>,
+}
+
+/// Returns the words of an optional member.
+fn or_null<const N: usize>(words: [&'static str; N]) -> Vec<Option<&'static str>> {
+    words.into_iter().map(Some).chain([None]).collect()
 }
 
 impl<S: Store> Inner<S> {

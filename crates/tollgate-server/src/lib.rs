@@ -47,9 +47,10 @@ pub use access::{Access, Caller, Role};
 pub use api::{Api, JsonAnswer};
 pub use gauges::Gauges;
 pub use mode_overrides::{
-    Actor, Change, LimitOverride, MAX_CHANGES, ModeOverrides, Modes, SavedOverrides, Switch, SwitchError,
-    SwitchOutcome, Target,
+    Actor, Change, LimitOverride, ModeOverrides, Modes, SavedOverrides, Switch, SwitchError, SwitchOutcome,
+    Target,
 };
 pub use openapi::openapi;
 pub use receipts::MAX_RECEIPTS;
 pub use status::Status;
+pub use tollgate_api::MAX_CHANGES;

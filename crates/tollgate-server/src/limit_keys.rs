@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
 use tollgate::policy::{Grant, Key};
 use tollgate::{KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError};
+use tollgate_api::{KeyRequest, ResetRequest};
 use tollgate_document::nearest;
 use tollgate_telemetry::blocked;
 
@@ -32,25 +32,6 @@ const MAX_COMPARED_NAMES: usize = 200;
 /// The maximum number of names that an error lists.
 const MAX_LISTED_NAMES: usize = 10;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KeyRequest<'b> {
-    #[serde(borrow)]
-    key: Option<Parts<'b>>,
-    cost: Option<Units>,
-    #[serde(borrow)]
-    plan: Option<Text<'b>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResetRequest<'b> {
-    #[serde(borrow)]
-    key: Option<Parts<'b>>,
-    #[serde(borrow)]
-    plan: Option<Text<'b>>,
-}
-
 /// One key of one limit.
 struct NamedKey<'l> {
     limit: &'l Limit,
@@ -71,7 +52,7 @@ impl<S: Store> Inner<S> {
         body: &[u8],
         role: Role,
     ) -> Result<Reply, Problem> {
-        let asked: KeyRequest<'_> = if operation == Operation::Reset {
+        let asked: KeyRequest<Parts<'_>, Text<'_>, Units> = if operation == Operation::Reset {
             let ResetRequest { key, plan } = read(body, RESET_FIELDS)?;
             KeyRequest { key, plan, cost: None }
         } else {

@@ -21,8 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate::{MemoryStore, Mode, Policy, SharedLimiter, Timestamp};
 
-pub use self::journal::{Change, MAX_CHANGES, SavedOverrides};
-pub(crate) use self::journal::{MAX_NAME_CHARS, MAX_REASON_CHARS};
+pub use self::journal::{Change, SavedOverrides};
 pub use self::state::{LimitOverride, Modes, Switch, Target};
 use self::state::{State, admit, undone};
 use crate::access::Role;

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 
 use http::request::Parts;
-use serde::Deserialize;
 use tollgate::Store;
-use tollgate_api::{Changes, LimitSwitch, Modes, Switched, SwitchedLimit};
+use tollgate_api::{
+    Changes, LimitSwitch, MAX_NAME_CHARS, MAX_REASON_CHARS, Modes, SwitchRequest, Switched, SwitchedLimit,
+};
 
 use crate::access::{Caller, Role};
 use crate::api::Inner;
@@ -14,7 +15,7 @@ use crate::body::{listed, quoted, read};
 use crate::decision_view::mode;
 use crate::json::Text;
 use crate::limit_keys::unknown;
-use crate::mode_overrides::{Actor, Change, MAX_NAME_CHARS, MAX_REASON_CHARS, Switch, SwitchError, Target};
+use crate::mode_overrides::{Actor, Change, Switch, SwitchError, Target};
 use crate::problem::Problem;
 use crate::query::{Query, unescaped};
 use crate::reply::{Reply, json_of};
@@ -25,26 +26,14 @@ const FIELDS: &[&str] = &["mode", "reason", "by"];
 const GLOBAL_MODES: [Switch; 3] = [Switch::Enforce, Switch::Shadow, Switch::Off];
 const LIMIT_MODES: [Switch; 4] = [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Policy];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModeRequest<'b> {
-    #[serde(borrow)]
-    mode: Text<'b>,
-    #[serde(borrow)]
-    reason: Option<Text<'b>>,
-    #[serde(borrow)]
-    by: Option<Text<'b>>,
-}
-
-impl ModeRequest<'_> {
-    fn switch(&self, known: &[Switch]) -> Result<Switch, Problem> {
-        let said = self.mode.as_str();
-        known.iter().copied().find(|switch| switch.word() == said).ok_or_else(|| {
-            let words: Vec<_> = known.iter().map(|switch| switch.word()).collect();
-            let words = listed(&words).replace(" and ", " or ");
-            Problem::senseless(format!("`mode` must be {words}, not `{}`", quoted(said)))
-        })
-    }
+/// Returns the requested mode, if it is one of these.
+fn switch_of(asked: &SwitchRequest<Text<'_>>, known: &[Switch]) -> Result<Switch, Problem> {
+    let said = asked.mode.as_str();
+    known.iter().copied().find(|switch| switch.word() == said).ok_or_else(|| {
+        let words: Vec<_> = known.iter().map(|switch| switch.word()).collect();
+        let words = listed(&words).replace(" and ", " or ");
+        Problem::senseless(format!("`mode` must be {words}, not `{}`", quoted(said)))
+    })
 }
 
 /// Returns a text of the operator, if it is not too long.
@@ -81,10 +70,10 @@ impl<S: Store> Inner<S> {
         role: Role,
         caller: Caller,
     ) -> Result<Reply, Problem> {
-        let asked: ModeRequest<'_> = read(body, FIELDS)?;
+        let asked: SwitchRequest<Text<'_>> = read(body, FIELDS)?;
         let name = limit.map(unescaped);
         let name = name.map(String::from);
-        let switch = asked.switch(if name.is_some() { &LIMIT_MODES } else { &GLOBAL_MODES })?;
+        let switch = switch_of(&asked, if name.is_some() { &LIMIT_MODES } else { &GLOBAL_MODES })?;
         let who = Actor {
             by: said("by", asked.by.as_ref(), MAX_NAME_CHARS)?,
             reason: said("reason", asked.reason.as_ref(), MAX_REASON_CHARS)?,

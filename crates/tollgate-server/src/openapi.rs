@@ -1,16 +1,18 @@
 //! The `OpenAPI` 3.1 description of the API.
 //!
-//! Shapes of `tollgate_api` describe themselves. The rest is written by hand beside the handlers;
-//! `tests/openapi.rs` sends requests and compares the responses with it.
+//! The schemas are generated from the types that are written and read: the shapes of `tollgate_api`, the
+//! parameters of a simulation, and its results. Paths and statuses are written by hand;
+//! `tests/api/openapi.rs` sends requests and compares the responses with them.
 //!
 //! `/json` is not described, because Envoy's protobuf files define its messages.
 
 mod auth;
-mod lab;
 mod operator;
-mod schemas;
 
 use serde_json::{Map, Value, json};
+use tollgate_sim::simulate::Round;
+
+use crate::lab::SimulateRequest;
 
 /// Returns the `OpenAPI` 3.1 description of the API, as in `docs/openapi.json` and as served by `GET
 /// /openapi.json`.
@@ -36,7 +38,7 @@ pub fn openapi() -> Value {
         "security": [{}, {"bearer": []}, {"token": []}],
         "paths": paths(),
         "components": {
-            "schemas": all_schemas(),
+            "schemas": schemas(),
             "responses": responses(),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -46,14 +48,11 @@ pub fn openapi() -> Value {
     })
 }
 
-fn all_schemas() -> Value {
-    let mut all = schemas::all();
-    if let Some(all) = all.as_object_mut() {
-        all.extend(tollgate_api::schemas());
-        all.extend(operator::schemas());
-        all.extend(lab::schemas());
-    }
-    all
+fn schemas() -> Map<String, Value> {
+    let mut schemas = tollgate_api::schemas();
+    tollgate_api::add_request::<SimulateRequest>(&mut schemas);
+    tollgate_api::add_response::<Round>(&mut schemas);
+    schemas
 }
 
 fn paths() -> Value {
@@ -111,7 +110,6 @@ fn paths() -> Value {
             paths.insert(format!("/v1/limits/{{name}}/{word}"), named(word, summary));
         }
         paths.extend(operator::paths());
-        paths.extend(lab::paths());
     }
     paths
 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use serde::Serialize;
 use tollgate::StoreError;
 
 /// An error response: the failure and how to correct it.
@@ -17,16 +16,6 @@ pub(crate) struct Problem {
     header: Option<(HeaderName, HeaderValue)>,
     /// Whether the detail is repeated as `error`.
     with_error: bool,
-}
-
-#[derive(Serialize)]
-struct ProblemBody<'p> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'p str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'p str>,
 }
 
 impl Problem {
@@ -205,7 +194,7 @@ impl Problem {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let told = ProblemBody {
+        let told = tollgate_api::Problem {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),

@@ -7,46 +7,19 @@
 //! A store that gives no answer is no error: the limiter keeps the change and applies it later. Only a
 //! change that cannot be kept is refused, and then the caller may repeat it at the same cost.
 
-use serde::{Deserialize, Serialize};
 use tollgate::{DecisionId, Store, StoreError};
+use tollgate_api::{ReleaseRequest, Released, SettleRequest, Settled};
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
 use crate::receipts::{MAX_RECEIPTS, SettleState};
-use crate::reply::{Reply, json};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SettleRequest<'b> {
-    #[serde(borrow)]
-    id: Text<'b>,
-    cost: Units,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReleaseRequest<'b> {
-    #[serde(borrow)]
-    id: Text<'b>,
-}
-
-#[derive(Serialize)]
-struct SettleResponse {
-    id: String,
-    cost: u64,
-}
-
-#[derive(Serialize)]
-struct ReleaseResponse {
-    id: String,
-    slots: usize,
-}
+use crate::reply::{Reply, json_of};
 
 impl<S: Store> Inner<S> {
     pub(crate) async fn settle(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: SettleRequest<'_> = read(body, &["id", "cost"])?;
+        let asked: SettleRequest<Text<'_>, Units> = read(body, &["id", "cost"])?;
         let (id, cost) = (decision_id(&asked.id)?, asked.cost.count()?);
         match self.receipts.settle(id, cost, self.now()) {
             SettleState::Unknown => return Err(unknown(id, "settle")),
@@ -71,16 +44,15 @@ impl<S: Store> Inner<S> {
                 let _outage = limiter.release_receipt(&receipt).await;
             }
         }
-        Ok(json(serde_json::to_vec(&SettleResponse { id: id.to_string(), cost }).unwrap_or_default()))
+        Ok(json_of(&Settled { id: id.to_string(), cost }))
     }
 
     pub(crate) async fn release(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: ReleaseRequest<'_> = read(body, &["id"])?;
+        let asked: ReleaseRequest<Text<'_>> = read(body, &["id"])?;
         let id = decision_id(&asked.id)?;
         let receipt = self.receipts.find(id).ok_or_else(|| unknown(id, "release"))?;
         self.limiter.load().release_receipt(&receipt).await.map_err(|error| Problem::outage(&error))?;
-        let released = ReleaseResponse { id: id.to_string(), slots: receipt.slots() };
-        Ok(json(serde_json::to_vec(&released).unwrap_or_default()))
+        Ok(json_of(&Released { id: id.to_string(), slots: receipt.slots() as u64 }))
     }
 }
 

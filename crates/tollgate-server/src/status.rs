@@ -11,8 +11,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
 use tollgate::{Health, Timestamp};
+use tollgate_api::{Readiness, StoreHealth};
 
 /// The state that `/readyz` reports. All methods take a shared reference.
 ///
@@ -44,42 +44,18 @@ struct LastReload {
 /// Replaces the text of an error for callers without the reader role.
 const ERROR_WITHHELD: &str = "the reason is shown to readers only: send a token";
 
-/// The JSON view of the status.
-#[derive(Serialize)]
-struct StatusView {
-    ready: bool,
-    draining: bool,
-    policy_version: u64,
-    policy_loaded_at: Option<String>,
-    reload_error: Option<String>,
-    store: StoreView,
-}
-
-/// The JSON view of the store's health.
-#[derive(Serialize)]
-pub(crate) struct StoreView {
-    address: Option<String>,
-    state: &'static str,
-    since: Option<String>,
-    error: Option<String>,
-    failures: u64,
-    degraded_decisions: u64,
-    ledger_keys: usize,
-}
-
-impl StoreView {
-    fn of(health: &Health, address: Option<String>) -> Self {
-        let is_degraded = health.is_degraded();
-        Self {
-            address,
-            state: if is_degraded { "degraded" } else { "ok" },
-            since: health.since.and_then(date),
-            // A past error is visible only in the counts.
-            error: health.error.clone().filter(|_| is_degraded),
-            failures: health.failures,
-            degraded_decisions: health.degraded.total(),
-            ledger_keys: health.ledger_keys,
-        }
+/// Returns the JSON view of the store's health.
+fn store_health(health: &Health, address: Option<String>) -> StoreHealth {
+    let is_degraded = health.is_degraded();
+    StoreHealth {
+        address,
+        state: if is_degraded { "degraded" } else { "ok" }.to_owned(),
+        since: health.since.map(date),
+        // A past error is visible only in the counts.
+        error: health.error.clone().filter(|_| is_degraded),
+        failures: health.failures,
+        degraded_decisions: health.degraded.total(),
+        ledger_keys: health.ledger_keys as u64,
     }
 }
 
@@ -88,9 +64,10 @@ pub(crate) fn tag(tag: u64) -> String {
     format!("{tag:016x}")
 }
 
-pub(crate) fn date(at: Timestamp) -> Option<String> {
-    let micros = i64::try_from(at.as_micros()).ok()?;
-    jiff::Timestamp::from_microsecond(micros).ok().map(|at| at.to_string())
+/// Formats a time. A time after the end of the calendar is shown as its end.
+pub(crate) fn date(at: Timestamp) -> String {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
 impl Status {
@@ -138,27 +115,27 @@ impl Status {
     pub(crate) fn to_json(&self, policy_version: u64, health: &Health, in_full: bool) -> Vec<u8> {
         let last = self.last();
         let told = |why: Option<String>| if in_full { why } else { why.map(|_| ERROR_WITHHELD.to_owned()) };
-        let store = StoreView::of(health, last.store.clone().filter(|_| in_full));
-        let told = StatusView {
+        let store = store_health(health, last.store.clone().filter(|_| in_full));
+        let told = Readiness {
             ready: self.is_ready(),
             draining: self.draining.load(Ordering::Relaxed),
             policy_version,
-            policy_loaded_at: last.loaded_at.and_then(date),
+            policy_loaded_at: last.loaded_at.map(date),
             reload_error: told(last.reload_error.clone()),
-            store: StoreView { error: told(store.error), ..store },
+            store: StoreHealth { error: told(store.error), ..store },
         };
         serde_json::to_vec(&told).unwrap_or_default()
     }
 
     /// Returns the health of the store.
-    pub(crate) fn store(&self, health: &Health) -> StoreView {
-        StoreView::of(health, self.last().store.clone())
+    pub(crate) fn store(&self, health: &Health) -> StoreHealth {
+        store_health(health, self.last().store.clone())
     }
 
     /// Returns the load time of the policy in force, and the error of the last reload.
     pub(crate) fn loading(&self) -> (Option<String>, Option<String>) {
         let last = self.last();
-        (last.loaded_at.and_then(date), last.reload_error.clone())
+        (last.loaded_at.map(date), last.reload_error.clone())
     }
 
     fn last(&self) -> MutexGuard<'_, LastReload> {

@@ -8,34 +8,26 @@
 
 use std::cell::RefCell;
 use std::error::Error;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use http_body::Body;
-use serde::Deserialize;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
 use tollgate::{Rule, Store};
+use tollgate_api::Throttled;
 
 use crate::api::Inner;
 use crate::body::{MAX_BODY_BYTES, collect, read};
 use crate::json::{Text, Units};
 use crate::problem::Problem;
-use crate::reply::{Reply, json};
+use crate::reply::{Reply, json_of};
 
 const FIELDS: &[&str] = &["key", "max_burst", "count_per_period", "period", "quantity"];
 
-#[derive(Deserialize)]
-struct ThrottleRequest<'b> {
-    #[serde(borrow)]
-    key: Text<'b>,
-    max_burst: Units,
-    count_per_period: Units,
-    period: Units,
-    quantity: Option<Units>,
-}
+/// A request that borrows its texts.
+type ThrottleRequest<'b> = tollgate_api::ThrottleRequest<Text<'b>, Units>;
 
 thread_local! {
     /// Each worker caches its last rules, so that threads do not contend.
@@ -57,43 +49,34 @@ impl<S: Store> Inner<S> {
 
     async fn throttle_asked(&self, body: &[u8]) -> Result<Reply, Problem> {
         let asked: ThrottleRequest<'_> = read(body, FIELDS)?;
-        let (rule, quantity) = asked.rule()?;
+        let (rule, quantity) = rule(&asked)?;
         let (limiter, key) = (self.limiter.load(), Key::named(asked.key.as_str().as_bytes()));
         let throttled = match limiter.try_throttle(&rule, key, quantity) {
             Ok(throttled) => throttled,
             // Boxed, so that the futures of other routes do not carry its size.
             Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),
         };
-        Ok(json(told(&throttled)))
+        Ok(json_of(&told(&throttled)))
     }
 }
 
-impl ThrottleRequest<'_> {
-    fn rule(&self) -> Result<(Arc<Rule>, u64), Problem> {
-        let positive = |value: Units, name: &str| match value.called(name)? {
-            0 => Err(Problem::senseless(format!("`{name}` must be more than zero"))),
-            value => Ok(value),
-        };
-        let quantity = self.quantity.map_or(Ok(1), |it| it.called("quantity"))?;
-        let throttle = Throttle {
-            capacity: positive(self.max_burst, "max_burst")?,
-            count: positive(self.count_per_period, "count_per_period")?,
-            period: Duration::from_secs(positive(self.period, "period")?),
-        };
-        let rule = THROTTLES.with_borrow_mut(|kept| kept.rule(throttle).cloned());
-        rule.map(|rule| (rule, quantity)).map_err(|error| Problem::conflict(error.to_string()))
-    }
+fn rule(asked: &ThrottleRequest<'_>) -> Result<(Arc<Rule>, u64), Problem> {
+    let positive = |value: Units, name: &str| match value.called(name)? {
+        0 => Err(Problem::senseless(format!("`{name}` must be more than zero"))),
+        value => Ok(value),
+    };
+    let quantity = asked.quantity.map_or(Ok(1), |it| it.called("quantity"))?;
+    let throttle = Throttle {
+        capacity: positive(asked.max_burst, "max_burst")?,
+        count: positive(asked.count_per_period, "count_per_period")?,
+        period: Duration::from_secs(positive(asked.period, "period")?),
+    };
+    let rule = THROTTLES.with_borrow_mut(|kept| kept.rule(throttle).cloned());
+    rule.map(|rule| (rule, quantity)).map_err(|error| Problem::conflict(error.to_string()))
 }
 
-fn told(throttled: &ThrottleReply) -> Vec<u8> {
+fn told(throttled: &ThrottleReply) -> Throttled {
     let ThrottleReply { allowed, limit, remaining, short_by, reset_after, .. } = *throttled;
-    let (retry, reset) = (short_by.as_secs(), reset_after.as_secs());
-    let mut out = Vec::with_capacity(128);
-    // Writing to memory does not fail.
-    let _never = write!(
-        out,
-        "{{\"allowed\":{allowed},\"limit\":{limit},\"remaining\":{remaining},\
-         \"reset_after\":{reset},\"retry_after\":{retry}}}"
-    );
-    out
+    let (reset_after, retry_after) = (reset_after.as_secs(), short_by.as_secs());
+    Throttled { allowed, limit, remaining, reset_after, retry_after }
 }

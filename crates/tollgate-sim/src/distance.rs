@@ -12,6 +12,7 @@
 
 mod exact_log;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tollgate::{Amount, FixedWindow, Quota, Rate, SlidingWindow, State, Timestamp, Window};
 
@@ -26,7 +27,7 @@ const MAX_UNITS: u64 = 1 << 17;
 const UNLIMITED_UNITS: u64 = 1 << 30;
 
 /// Counts of the decisions in which a limit and an exact log differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Disagreement {
     /// Requests that both decided.
     pub requests: u64,

@@ -14,6 +14,7 @@ mod flow;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tollgate::{Rate, Span};
 
@@ -106,7 +107,8 @@ impl Shape {
 }
 
 /// The key of the simulated limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub enum By {
     /// Each client has its own allowance. The load is per client.
     #[default]
@@ -133,7 +135,8 @@ impl By {
 }
 
 /// Behavior of clients after a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Retry {
     /// Whether clients wait for `Retry-After`. Other clients back off: one second, then two, four and so on, up to
     /// the window of the rate.

@@ -32,7 +32,7 @@ pub(crate) struct Api {
 }
 
 /// The attributes of a request that a policy reads.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Caller {
     /// The client's address
     #[arg(long, value_name = "ADDRESS")]

@@ -4,76 +4,60 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use tollgate_api::{ExplainedLimit, Explanation};
 use tollgate_document::sanitize::printable;
 
-use super::report::{self, in_words, named, tagged, text};
-
-/// Whether the response has the shape of an explanation.
-pub(crate) fn is_explanation(read: &Value) -> bool {
-    read["allowed"].is_boolean()
-        && read["limits"].is_array()
-        && read["summary"].is_string()
-        && read["request"].is_object()
-}
+use super::report::{self, in_words, named, tagged};
 
 /// Returns the lines, without terminal control characters.
-pub(crate) fn words(answer: &Value) -> Vec<String> {
-    let mut out = vec![text(answer, "summary")];
-    if answer["hypothetical"] == true {
+pub(crate) fn words(answer: &Explanation) -> Vec<String> {
+    let mut out = vec![printable(&answer.summary)];
+    if answer.hypothetical {
         out.push("Nothing was spent: this is what would happen now.".to_owned());
     }
     out.push(String::new());
     out.extend(facts(answer).into_iter().map(|(name, fact)| format!("  {name:<9} {fact}")));
-    for limit in list(&answer["limits"]) {
+    for limit in &answer.limits {
         out.push(String::new());
         out.extend(one(limit));
     }
     out
 }
 
-fn facts(answer: &Value) -> Vec<(&'static str, String)> {
+fn facts(answer: &Explanation) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
-    let at = text(answer, "at");
-    match answer["id"].as_str() {
+    let at = printable(&answer.at);
+    match &answer.id {
         Some(id) => facts.push(("decision", format!("{} at {at}", printable(id)))),
         None => facts.push(("at", at)),
     }
-    let request = &answer["request"];
-    let mut asked = format!("{} {}", text(request, "method"), text(request, "path"));
-    for (word, field) in [("on", "host"), ("from", "client")] {
-        match text(request, field) {
-            value if value.is_empty() => {}
-            value => {
-                let _ = write!(asked, " {word} {value}");
-            }
+    let request = &answer.request;
+    let mut asked = format!("{} {}", printable(&request.method), printable(&request.path));
+    for (word, value) in [("on", &request.host), ("from", &request.client)] {
+        if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
+            let _ = write!(asked, " {word} {}", printable(value));
         }
     }
     facts.push(("request", asked.trim().to_owned()));
-    if let Some(reason) = answer["reason"].as_str() {
+    if let Some(reason) = &answer.reason {
         facts.push(("reason", printable(reason)));
     }
-    if let Some(version) = answer["policy_version"].as_u64() {
-        let since = if answer["policy_is_current"] == false { ", replaced since" } else { ", in force" };
-        facts.push(("policy", format!("version {version}{since}")));
-    }
-    if answer["degraded"] == true {
+    let since = if answer.policy_is_current { "in force" } else { "replaced since" };
+    facts.push(("policy", format!("version {}, {since}", answer.policy_version)));
+    if answer.degraded {
         facts.push(("store", "did not answer: decided without it".to_owned()));
     }
-    if let Some(trace) = answer["trace_id"].as_str() {
+    if let Some(trace) = &answer.trace_id {
         facts.push(("trace", printable(trace)));
     }
-    if let Some(took) = answer["took_us"].as_u64() {
-        facts.push(("took", format!("{took} µs to decide")));
-    }
+    facts.push(("took", format!("{} µs to decide", answer.took_us)));
     facts
 }
 
 /// Renders one limit: its quota, outcome and arithmetic.
-fn one(limit: &Value) -> Vec<String> {
-    let member = |name: &str| limit[name].as_str().unwrap_or_default();
-    let mut head = named(member("name"), member("window"));
-    match tagged(&printable(member("key")), member("tag")) {
+fn one(limit: &ExplainedLimit) -> Vec<String> {
+    let mut head = named(&limit.name, limit.window.as_deref().unwrap_or_default());
+    match tagged(&printable(&limit.key), limit.tag.as_deref().unwrap_or_default()) {
         key if key.is_empty() => {}
         key => {
             let _ = write!(head, " for {key}");
@@ -81,34 +65,22 @@ fn one(limit: &Value) -> Vec<String> {
     }
     let _ = write!(head, ": {}", verdict(limit));
     let mut out = vec![head];
-    let kind: Vec<_> =
-        [text(limit, "algorithm"), text(limit, "quota")].into_iter().filter(|it| !it.is_empty()).collect();
-    if !kind.is_empty() {
-        out.push(format!("    {}", kind.join(", ")));
+    out.push(format!("    {}, {}", printable(&limit.algorithm), printable(&limit.quota)));
+    out.extend(limit.arithmetic.iter().map(|it| format!("    - {}", printable(it))));
+    let mut standing = format!("    {} of {} left afterwards", limit.remaining, limit.limit);
+    if limit.reset_after_ms > 0 {
+        let _ = write!(standing, ", all again in {}", in_words(limit.reset_after_ms));
     }
-    let arithmetic = list(&limit["arithmetic"]);
-    out.extend(arithmetic.iter().filter_map(Value::as_str).map(|it| format!("    - {}", printable(it))));
-    if let (Some(left), Some(most)) = (limit["remaining"].as_u64(), limit["limit"].as_u64()) {
-        let mut standing = format!("    {left} of {most} left afterwards");
-        match limit["reset_after_ms"].as_u64() {
-            None | Some(0) => {}
-            Some(reset) => {
-                let _ = write!(standing, ", all again in {}", in_words(reset));
-            }
-        }
-        out.push(standing);
-    }
-    let spenders = list(&limit["spenders"]);
-    if !spenders.is_empty() {
+    out.push(standing);
+    if !limit.spenders.is_empty() {
         out.push("    spent from it lately:".to_owned());
-        let rows = report::rows(spenders, |it| {
-            let asked = format!("{} {}", text(it, "method"), text(it, "path"));
-            let units = it["units"].as_u64().unwrap_or_default();
+        let rows = report::rows(&limit.spenders, |it| {
+            let asked = format!("{} {}", printable(&it.method), printable(&it.path));
             [
-                text(it, "client"),
+                it.client.as_deref().map(printable).unwrap_or_default(),
                 asked.trim().to_owned(),
-                format!("{units}"),
-                format!("last at {}", text(it, "last_at")),
+                it.units.to_string(),
+                format!("last at {}", printable(&it.last_at)),
             ]
         });
         out.extend(rows.lines().map(|line| format!("    {line}")));
@@ -116,32 +88,30 @@ fn one(limit: &Value) -> Vec<String> {
     out
 }
 
-fn verdict(limit: &Value) -> String {
-    let counted = limit["mode"] == "shadow";
-    let word = match (limit["allowed"].as_bool(), counted, limit["decided"] == true) {
-        (Some(false), true, _) => "would refuse (shadow)",
-        (Some(false), false, true) => "refused, and decided it",
-        (Some(false), false, false) => "refused",
-        (Some(true), true, _) => "would allow (shadow)",
-        (Some(true), false, _) => "allowed",
-        (None, _, _) => "did not say",
+fn verdict(limit: &ExplainedLimit) -> String {
+    let word = match (limit.allowed, limit.mode == "shadow", limit.decided) {
+        (false, true, _) => "would refuse (shadow)",
+        (false, false, true) => "refused, and decided it",
+        (false, false, false) => "refused",
+        (true, true, _) => "would allow (shadow)",
+        (true, false, _) => "allowed",
     };
-    let candidate = if limit["candidate"] == true { ", a candidate: tried and never enforced" } else { "" };
-    let wait = match limit["retry_after_ms"].as_u64() {
-        Some(wait) if limit["allowed"] == false => format!("; passes in {}", in_words(wait)),
+    let candidate = if limit.candidate { ", a candidate: tried and never enforced" } else { "" };
+    let wait = match limit.retry_after_ms {
+        Some(wait) if !limit.allowed => format!("; passes in {}", in_words(wait)),
         _ => String::new(),
     };
     format!("{word}{candidate}{wait}")
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[][..], Vec::as_slice)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn explained(answer: Value) -> Vec<String> {
+        words(&serde_json::from_value(answer).unwrap())
+    }
 
     #[test]
     fn an_explanation_has_the_arithmetic_and_the_spenders_of_each_limit() {
@@ -158,12 +128,12 @@ mod tests {
                 "arithmetic": ["0.4 tokens at 12:00:03.2", "1 asked for: 0.6 short"],
                 "spenders": [{"client": "203.0.113.9", "method": "GET", "path": "/search", "units": 9,
                     "last_at": "2026-11-15T12:00:01Z"}],
-            }, {"name": "search.candidate", "key": "203.0.113.9", "mode": "shadow", "candidate": true, "allowed": true,
+            }, {"name": "search.candidate", "key": "203.0.113.9", "algorithm": "token-bucket", "quota": "20 a minute",
+                "mode": "shadow", "candidate": true, "allowed": true, "limit": 20, "remaining": 9, "reset_after_ms": 0,
                 "arithmetic": [], "spenders": []}],
         });
-        assert!(is_explanation(&answer));
         assert_eq!(
-            words(&answer).join("\n"),
+            explained(answer).join("\n"),
             "Refused by `search`: 0.4 of 10 tokens were left and 1 was asked for; it passes in 3.6 s.
 
   decision  00c0ffee00c0ffee at 2026-11-15T12:00:03.2Z
@@ -180,22 +150,27 @@ search for 203.0.113.9: refused, and decided it; passes in 3.6 s
     spent from it lately:
       203.0.113.9  GET /search  9  last at 2026-11-15T12:00:01Z
 
-search.candidate for 203.0.113.9: would allow (shadow), a candidate: tried and never enforced"
+search.candidate for 203.0.113.9: would allow (shadow), a candidate: tried and never enforced
+    token-bucket, 20 a minute
+    9 of 20 left afterwards"
         );
     }
 
     #[test]
     fn a_hypothetical_explanation_says_that_nothing_was_spent() {
         let answer = json!({"id": null, "hypothetical": true, "at": "now", "allowed": true, "summary": "Allowed.",
+            "policy_version": 2, "policy_is_current": true, "took_us": 4,
             "request": {"method": "GET", "path": "/"}, "limits": []});
         assert_eq!(
-            words(&answer),
+            explained(answer),
             [
                 "Allowed.",
                 "Nothing was spent: this is what would happen now.",
                 "",
                 "  at        now",
-                "  request   GET /"
+                "  request   GET /",
+                "  policy    version 2, in force",
+                "  took      4 µs to decide"
             ]
         );
     }

@@ -36,7 +36,7 @@ pub(super) fn ask(
     patience: Span,
 ) -> Result<Answer, Failure> {
     let mut client = HttpClient::new(url.clone(), tls.map(|it| Arc::clone(&it.0)), MAX_BODY_BYTES);
-    let json = question.body.as_ref().map(|body| body.to_string().into());
+    let json = question.body.clone().map(Into::into);
     let request = ClientRequest { method: question.method.clone(), path: &question.path, json, token };
     let exchange = async move {
         let response = client.send(request).await?;

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
 use tollgate::Span;
 use tollgate_api::{Decision, LimitOutcome};
 use tollgate_document::sanitize::printable;
@@ -80,10 +79,6 @@ pub(super) fn named(name: &str, window: &str) -> String {
     if window.is_empty() { name } else { format!("{name} {window}") }
 }
 
-pub(super) fn text(limit: &Value, field: &str) -> String {
-    limit[field].as_str().map(printable).unwrap_or_default()
-}
-
 /// Formats rows in aligned columns; the last column is not padded.
 pub(crate) fn rows<T, const COLUMNS: usize>(limits: &[T], cells: impl Fn(&T) -> [String; COLUMNS]) -> String {
     let cells: Vec<_> = limits.iter().map(cells).collect();
@@ -142,7 +137,7 @@ pub(crate) fn in_words(millis: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     /// Returns a decision with these members instead of the usual ones.
     fn answer(members: &Value) -> Decision {

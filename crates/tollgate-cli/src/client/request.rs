@@ -1,13 +1,13 @@
 //! Builds the JSON body of a request from arguments.
 
-use serde_json::{Map, Value, json};
+use tollgate_api::{CheckRequest, OneOrMany, Pairs};
 use tollgate_daemon::Failure;
 
 use crate::arguments::Caller;
 
 /// Builds the body from `[METHOD] PATH` and the attributes of the caller. Error messages name
 /// `command`.
-pub(super) fn body(command: &str, request: &[String], caller: &Caller) -> Result<Value, Failure> {
+pub(super) fn body(command: &str, request: &[String], caller: &Caller) -> Result<CheckRequest, Failure> {
     let (method, path) = match request {
         [method, path] => (method.as_str(), path),
         [path] => ("GET", path),
@@ -18,29 +18,21 @@ pub(super) fn body(command: &str, request: &[String], caller: &Caller) -> Result
         let help = format!("tollgate {command} POST /api/v1/login --ip 203.0.113.9");
         return Err(Failure::with_help(message, help));
     }
-    let mut body = Map::new();
-    body.insert("method".into(), json!(method.to_ascii_uppercase()));
-    body.insert("path".into(), json!(path));
-    for (name, value) in [
-        ("ip", &caller.ip),
-        ("user", &caller.user),
-        ("api_key", &caller.api_key),
-        ("tenant", &caller.tenant),
-        ("plan", &caller.plan),
-        ("host", &caller.host),
-    ] {
-        if let Some(value) = value {
-            body.insert(name.into(), json!(value));
-        }
-    }
-    if let Some(cost) = caller.cost {
-        body.insert("cost".into(), json!(cost));
-    }
-    let headers = headers(&caller.headers)?;
-    if !headers.is_empty() {
-        body.insert("headers".into(), headers.into());
-    }
-    Ok(body.into())
+    let Caller { ip, user, api_key, tenant, plan, host, headers, cost } = caller.clone();
+    let headers = pairs(&headers)?;
+    Ok(CheckRequest {
+        method: Some(method.to_ascii_uppercase()),
+        path: path.clone(),
+        ip,
+        user,
+        api_key,
+        tenant,
+        plan,
+        host,
+        headers: if headers.is_empty() { None } else { Some(headers) },
+        claims: None,
+        cost,
+    })
 }
 
 /// Whether no attribute of the caller was given.
@@ -50,20 +42,21 @@ pub(super) fn is_anonymous(caller: &Caller) -> bool {
     words.iter().all(|it| it.is_none()) && headers.is_empty() && cost.is_none()
 }
 
-fn headers(typed: &[String]) -> Result<Map<String, Value>, Failure> {
-    let mut headers = Map::new();
+fn pairs(typed: &[String]) -> Result<Pairs, Failure> {
+    let mut headers = Pairs::new();
     for header in typed {
         let Some((name, value)) = header.split_once(':').filter(|(name, _)| !name.trim().is_empty()) else {
             let message = format!("`{header}` is not a header");
             return Err(Failure::with_help(message, "--header 'X-Plan: pro'"));
         };
-        let (name, value) = (name.trim().to_ascii_lowercase(), json!(value.trim()));
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_owned());
         // A header that is given twice is sent as a list.
-        match headers.get_mut(&name) {
-            None => drop(headers.insert(name, value)),
-            Some(Value::Array(lines)) => lines.push(value),
-            Some(first) => *first = Value::Array(vec![first.take(), value]),
-        }
+        let values = match headers.remove(&name) {
+            None => OneOrMany::One(value),
+            Some(OneOrMany::One(first)) => OneOrMany::Many(vec![first, value]),
+            Some(OneOrMany::Many(lines)) => OneOrMany::Many([lines, vec![value]].concat()),
+        };
+        headers.insert(name, values);
     }
     Ok(headers)
 }

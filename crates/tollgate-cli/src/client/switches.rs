@@ -6,14 +6,14 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
-use serde_json::{Map, Value, json};
-use tollgate_api::{Changes, LimitSwitch, Modes, Switched};
+use serde_json::Value;
+use tollgate_api::{Changes, Limit, LimitSwitch, Limits, Modes, SwitchRequest, Switched};
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::hint;
 use tollgate_document::sanitize::printable;
 
 use super::report::rows;
-use super::server::{ParsedResponse, Question, Server, has_shape};
+use super::server::{Question, Server};
 use super::url::segment;
 use crate::arguments::{self, Mode, Switch};
 use crate::output;
@@ -22,9 +22,8 @@ use crate::output;
 pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCode, Failure> {
     let server = Server::of(&arguments.api, environment)?;
     let Some(to) = arguments.to else {
-        let answer = server.ask(&Question::get("/v1/mode", has_shape::<Modes>))?;
-        let modes = server.read(&answer)?;
-        super::print(&arguments.api, &answer, |_| standing(&modes))?;
+        let answer = server.ask(&Question::get("/v1/mode"))?;
+        super::print(&arguments.api, &answer, standing)?;
         return Ok(ExitCode::SUCCESS);
     };
     if !arguments.all && arguments.limits.is_empty() {
@@ -48,8 +47,7 @@ pub(crate) fn mode(arguments: &Mode, environment: &Environment) -> Result<ExitCo
     let by = by.or_else(|| environment.common("LOGNAME"));
     for step in &steps {
         let answer = server.ask(&step.question(arguments.reason.as_deref(), by))?;
-        let done = server.read(&answer)?;
-        super::print(&arguments.api, &answer, |_| step.sentence(&done))?;
+        super::print(&arguments.api, &answer, |done| step.sentence(done))?;
     }
     if !arguments.api.json {
         output::text(&now.note(to, arguments.all))?;
@@ -63,15 +61,22 @@ pub(crate) fn changes(
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
     let server = Server::of(&arguments.api, environment)?;
-    let mut answer = server.ask(&Question::get("/v1/changes", has_shape::<Changes>))?;
-    if let (Some(most), Some(all)) = (arguments.most, answer.read["changes"].as_array_mut()) {
-        all.truncate(most);
-        let body = answer.read.to_string().into_bytes();
-        answer = ParsedResponse { body, read: answer.read };
+    let mut answer = server.ask::<Changes>(&Question::get("/v1/changes"))?;
+    if let Some(most) = arguments.most {
+        answer.value.changes.truncate(most);
+        answer.body = truncated(&answer.body, most);
     }
-    let changes = server.read(&answer)?;
-    super::print(&arguments.api, &answer, |_| journal(&changes))?;
+    super::print(&arguments.api, &answer, journal)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the response with its first changes, and all of their members.
+fn truncated(body: &[u8], most: usize) -> Vec<u8> {
+    let mut answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    if let Some(changes) = answer["changes"].as_array_mut() {
+        changes.truncate(most);
+    }
+    answer.to_string().into_bytes()
 }
 
 fn journal(answer: &Changes) -> String {
@@ -135,21 +140,11 @@ struct Step {
 
 impl Step {
     fn question(&self, reason: Option<&str>, by: Option<&str>) -> Question {
-        let mut body = Map::from_iter([("mode".to_owned(), json!(self.to))]);
-        for (name, value) in [("reason", reason), ("by", by)] {
-            if let Some(value) = value {
-                body.insert(name.to_owned(), json!(value));
-            }
-        }
         let path = match &self.limit {
             Some(name) => format!("/v1/limits/{}/mode", segment(name)),
             None => "/v1/mode".to_owned(),
         };
-        // Both are null for a limit that is not in the policy, but present.
-        let is_done = |read: &Value| {
-            has_shape::<Switched>(read) && read.get("mode").is_some() && read.get("before").is_some()
-        };
-        Question::put(path, body.into(), is_done)
+        Question::put(path, &SwitchRequest { mode: self.to, reason, by })
     }
 
     fn is_weaker(&self) -> bool {
@@ -195,26 +190,22 @@ fn strength(mode: &str) -> u8 {
 /// The current modes.
 struct CurrentModes {
     everything: String,
-    limits: Vec<Value>,
+    limits: Vec<Limit>,
     /// The overrides, including those of limits that are not in the policy.
     switched: Vec<LimitSwitch>,
 }
 
 impl CurrentModes {
     fn of(server: &Server) -> Result<Self, Failure> {
-        let modes: Modes = server.read(&server.ask(&Question::get("/v1/mode", has_shape::<Modes>))?)?;
-        let are_limits = |read: &Value| {
-            read["limits"].as_array().is_some_and(|all| all.iter().all(|it| it["name"].is_string()))
-        };
-        let mut limits = server.ask(&Question::get("/v1/limits", are_limits))?.read;
-        let limits = limits["limits"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let modes: Modes = server.ask(&Question::get("/v1/mode"))?.value;
+        let Limits { limits } = server.ask(&Question::get("/v1/limits"))?.value;
         Ok(Self { everything: printable(&modes.mode), limits, switched: modes.limits })
     }
 
     /// Returns the changes for the named limits; fails if any name is unknown.
     fn some(&self, to: Switch, names: &[String]) -> Result<Vec<Step>, Failure> {
         let known = || {
-            let limits = self.limits.iter().filter_map(|it| it["name"].as_str());
+            let limits = self.limits.iter().map(|it| it.name.as_str());
             let names: Vec<_> = limits.chain(self.switched.iter().map(|it| it.name.as_str())).collect();
             let repeated = |at: usize| names[..at].contains(&names[at]);
             (0..names.len()).filter(|at| !repeated(*at)).map(|at| names[at]).collect::<Vec<_>>()
@@ -230,25 +221,23 @@ impl CurrentModes {
                     )),
                 };
             }
-            let Some(limit) = self.limits.iter().find(|it| it["name"] == **name) else {
+            let Some(limit) = self.limits.iter().find(|it| it.name == *name) else {
                 let message = format!("no limit is called `{}`; nothing was changed", printable(name));
                 return Err(Failure::with_help(message, printable(&hint(name, "limits", known()))));
             };
-            Ok(self.step(limit, name, to))
+            Ok(self.step(limit, to))
         };
         names.iter().map(step).collect()
     }
 
-    fn step(&self, limit: &Value, name: &str, to: Switch) -> Step {
-        let own =
-            if to == Switch::Policy { limit["policy_mode"].as_str().unwrap_or("enforce") } else { to.word() };
+    fn step(&self, limit: &Limit, to: Switch) -> Step {
+        let own = if to == Switch::Policy { limit.policy_mode.as_str() } else { to.word() };
         let weaker = if strength(own) < strength(&self.everything) { own } else { &self.everything };
-        let before = limit["mode"].as_str().unwrap_or("enforce");
         Step {
-            limit: Some(name.to_owned()),
-            from: self.switch(name),
+            limit: Some(limit.name.clone()),
+            from: self.switch(&limit.name),
             to: to.word(),
-            before: before.to_owned(),
+            before: limit.mode.clone(),
             after: weaker.to_owned(),
         }
     }
@@ -287,13 +276,13 @@ impl CurrentModes {
         let first = (self.everything != "enforce").then(|| step("enforce"));
         let everything = "enforce".to_owned();
         let free = Self { everything, limits: Vec::new(), switched: self.switched.clone() };
-        let switched = self.switched().filter_map(|it| Some(free.step(it, it["name"].as_str()?, to)));
+        let switched = self.switched().map(|it| free.step(it, to));
         let waiting = self.waiting().map(|it| self.forget(&it.name));
         first.into_iter().chain(switched).chain(waiting).collect()
     }
 
-    fn switched(&self) -> impl Iterator<Item = &Value> {
-        self.limits.iter().filter(|it| it["switched"] == true)
+    fn switched(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().filter(|it| it.switched)
     }
 
     /// Returns a note about another override that hides the effect of the change.
@@ -342,7 +331,13 @@ mod tests {
     }
 
     fn now(everything: &str) -> CurrentModes {
-        let limit = |name: &str, mode: &str, policy: &str, switched: bool| json!({"name": name, "mode": mode, "policy_mode": policy, "switched": switched});
+        let limit = |name: &str, mode: &str, policy: &str, switched: bool| Limit {
+            name: name.to_owned(),
+            mode: mode.to_owned(),
+            policy_mode: policy.to_owned(),
+            switched,
+            ..Limit::default()
+        };
         CurrentModes {
             everything: everything.to_owned(),
             limits: vec![

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::data::{asked, limit_and_tag, or_empty, refused, reload_error, shown, window};
 use super::poll::Snapshot;
 use super::state::State;
 use super::{number, percent, words};
@@ -14,12 +15,11 @@ pub(super) fn snapshot(url: String, look: Snapshot) -> String {
     let state = State::new(url, look);
     let overview = &state.look.overview;
     let mut out = format!("tollgate {} at {}: {}\n", overview.version, state.url, words::condition(overview));
-    let window = overview.window();
-    let (allowed, refused) = (number(window.allowed), number(window.refused));
+    let window = window(overview);
     for line in [
         format!("{}, at {}", words::policy(overview), overview.now),
         words::store(overview),
-        format!("last 5 minutes: {allowed} allowed, {refused} refused"),
+        format!("last 5 minutes: {} allowed, {} refused", number(window.allowed), number(window.refused)),
         words::totals(overview),
         words::latency(overview),
     ] {
@@ -31,38 +31,42 @@ pub(super) fn snapshot(url: String, look: Snapshot) -> String {
     if !overview.observing {
         out.push_str("  this server counts nothing (`observe: off`)\n");
     }
-    for mistake in &overview.policy.reload_error.0 {
+    for mistake in reload_error(overview) {
         let _ = writeln!(out, "  the policy file has a mistake: {mistake}");
     }
-    if overview.store.state.0 == "degraded" {
-        let _ = writeln!(out, "  store degraded since {}: {}", overview.store.since, overview.store.error);
+    let health = &overview.store.health;
+    if health.state.0 == "degraded" {
+        let [since, error] = [&health.since, &health.error].map(|text| or_empty(text.as_ref()));
+        let _ = writeln!(out, "  store degraded since {since}: {error}");
     }
     for alert in overview.alerts.iter().take(MAX_ROWS) {
         let since = in_words(alert.for_s.saturating_mul(1000));
-        let _ = writeln!(out, "  nothing left for {since}: {} of {}", alert.shown(), alert.limit);
+        let _ =
+            writeln!(out, "  nothing left for {since}: {} of {}", shown(&alert.key, &alert.tag), alert.limit);
     }
     section(&mut out, "limits, by refusals in 5 minutes", &state.limits(), |it| {
         [
             it.name.to_string(),
             it.mode.to_string(),
-            words::known(it, "refused", it.refused()),
-            words::known(it, "allowed", it.allowed.0),
-            words::known(it, "would be refused", it.shadow_limited.0),
+            words::known(it, "refused", Some(refused(it))),
+            words::known(it, "allowed", it.allowed),
+            words::known(it, "would be refused", it.shadow_limited),
             it.remaining_min.map(|left| format!("down to {} left", percent(left))).unwrap_or_default(),
         ]
     });
     section(&mut out, "keys refused most in 5 minutes", &state.keys(), |it| {
         let refused = format!("{} refused, {} of all", number(it.refused), percent(it.share));
-        [it.shown(), it.limit.to_string(), refused]
+        [shown(&it.key, &it.tag), it.limit.to_string(), refused]
     });
     section(&mut out, "hot routes in 5 minutes", &state.routes(), |it| {
-        let counts = format!("{} requests, {} refused", it.asked(), number(it.refused));
+        let counts = format!("{} requests, {} refused", asked(it), number(it.refused));
         [it.method.to_string(), it.path.to_string(), counts]
     });
     section(&mut out, "latest decisions", &state.stream(), |it| {
         let request = format!("{} {}", it.method, it.path);
         let at = words::clock(&it.at.0);
-        [at, words::fate(&it.fate.0), request, it.client.to_string(), it.limit_and_tag(), it.id.to_string()]
+        let client = or_empty(it.client.as_ref()).to_owned();
+        [at, words::fate(&it.fate.0), request, client, limit_and_tag(it), it.id.to_string()]
     });
     out
 }

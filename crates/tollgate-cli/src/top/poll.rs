@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tollgate_daemon::Failure;
 
-use super::data::{Decisions, Limit, Overview, Stats, Top, is_decisions, is_overview, is_stats, is_top};
-use crate::client::{Question, Server, explained, is_explanation, segment};
+use super::data::{Decisions, Limit, Overview, Stats, Top};
+use crate::client::{Question, Server, explained, segment};
 
 /// The number of decisions in one request.
 const MAX_DECISIONS_PER_POLL: u64 = 100;
@@ -32,36 +32,40 @@ impl Poll {
     }
 
     pub(super) fn look(&self) -> Result<Snapshot, Failure> {
-        let overview: Overview = self.read(&Question::get("/v1/overview", is_overview))?;
-        let stats = self.read(&Question::get("/v1/stats", is_stats))?;
-        let top = self.read(&Question::get("/v1/top?most=50", is_top))?;
-        let latest = format!("/v1/decisions?most={MAX_DECISIONS_PER_POLL}");
-        let decisions = self.read(&Question::get(latest, is_decisions))?;
-        Ok(Snapshot { overview, stats, top, decisions })
+        Ok(Snapshot {
+            overview: self.read("/v1/overview")?,
+            stats: self.read("/v1/stats")?,
+            top: self.read("/v1/top?most=50")?,
+            decisions: self.read(format!("/v1/decisions?most={MAX_DECISIONS_PER_POLL}"))?,
+        })
     }
 
-    /// Returns the snapshot as unparsed JSON.
+    /// Returns the snapshot as JSON, with members that this version does not know.
     pub(super) fn raw(&self) -> Result<Value, Failure> {
-        let overview = self.0.ask(&Question::get("/v1/overview", is_overview))?.read;
-        let stats = self.0.ask(&Question::get("/v1/stats", is_stats))?.read;
-        let top = self.0.ask(&Question::get("/v1/top", is_top))?.read;
+        let overview = self.unparsed::<Overview>("/v1/overview")?;
+        let stats = self.unparsed::<Stats>("/v1/stats")?;
+        let top = self.unparsed::<Top>("/v1/top")?;
         Ok(json!({"overview": overview, "stats": stats, "top": top}))
     }
 
     /// Returns the lines that explain a decision.
     pub(super) fn explain(&self, id: &str) -> Result<Vec<String>, Failure> {
-        let answer = self.0.ask(&Question::get(format!("/v1/decisions/{}", segment(id)), is_explanation))?;
-        Ok(explained(&answer.read))
+        self.read(format!("/v1/decisions/{}", segment(id))).map(|it| explained(&it))
     }
 
     /// Returns one limit with its last five minutes.
     pub(super) fn limit(&self, name: &str) -> Result<Option<Limit>, Failure> {
-        let path = format!("/v1/stats?limit={}", segment(name));
-        let stats: Stats = self.read(&Question::get(path, is_stats))?;
+        let stats: Stats = self.read(format!("/v1/stats?limit={}", segment(name)))?;
         Ok(stats.limits.into_iter().find(|it| it.name.0 == name))
     }
 
-    fn read<T: DeserializeOwned>(&self, question: &Question) -> Result<T, Failure> {
-        self.0.read(&self.0.ask(question)?)
+    fn read<T: DeserializeOwned>(&self, path: impl Into<String>) -> Result<T, Failure> {
+        self.0.ask(&Question::get(path)).map(|answer| answer.value)
+    }
+
+    /// Returns a response that has the shape of `T`, with all of its members.
+    fn unparsed<T: DeserializeOwned>(&self, path: &str) -> Result<Value, Failure> {
+        let answer = self.0.ask::<T>(&Question::get(path))?;
+        Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
     }
 }

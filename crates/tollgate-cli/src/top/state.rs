@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::data::{Decision, Key, Limit, Route};
+use super::data::{Decision, Key, Limit, Route, or_empty, refused};
 use super::poll::Snapshot;
 
 /// The maximum number of decisions in the scrollback.
@@ -158,7 +158,7 @@ impl State {
         let left = |it: &Limit| it.remaining_min.unwrap_or(2.0);
         match self.sort {
             // Shadow refusals rank after refusals.
-            Sort::Refusals => limits.sort_by_key(|it| std::cmp::Reverse((it.refused(), it.shadow_limited))),
+            Sort::Refusals => limits.sort_by_key(|it| std::cmp::Reverse((refused(it), it.shadow_limited))),
             Sort::Allowed => limits.sort_by_key(|it| std::cmp::Reverse(it.allowed)),
             Sort::Left => limits.sort_by(|one, other| left(one).total_cmp(&left(other))),
             Sort::Name => limits.sort_by(|one, other| one.name.cmp(&other.name)),
@@ -167,7 +167,7 @@ impl State {
     }
 
     pub(super) fn keys(&self) -> Vec<&Key> {
-        self.look.top.keys.iter().filter(|it| self.takes(&[&it.limit.0, &it.name.0, &it.tag.0])).collect()
+        self.look.top.keys.iter().filter(|it| self.takes(&[&it.limit.0, &it.key.0, &it.tag.0])).collect()
     }
 
     pub(super) fn routes(&self) -> Vec<&Route> {
@@ -179,11 +179,12 @@ impl State {
     }
 
     fn takes_decision(&self, it: &Decision) -> bool {
-        let who = [&it.client.0, &it.limit.0, &it.key.0, &it.tag.0];
-        self.takes(&[&[&it.id.0, &it.method.0, &it.path.0, &it.fate.0][..], &who].concat())
+        let [client, limit, key, tag] =
+            [&it.client, &it.limit, &it.key, &it.tag].map(|text| or_empty(text.as_ref()));
+        self.takes(&[&it.id.0, &it.method.0, &it.path.0, &it.fate.0, client, limit, key, tag])
     }
 
-    fn takes(&self, texts: &[&String]) -> bool {
+    fn takes(&self, texts: &[&str]) -> bool {
         if self.filter.is_empty() {
             return true;
         }

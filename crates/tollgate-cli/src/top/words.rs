@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
-use super::data::{Count, Limit, Overview, Steps};
+use tollgate_api::{Latency, LimitSeries};
+
+use super::data::{Limit, Overview, is_counted, window};
 use super::{number, percent};
 
 /// Summarizes the condition of the server.
 pub(super) fn condition(overview: &Overview) -> String {
-    let refused = overview.window().refused;
+    let refused = window(overview).refused;
     // Lists are not limits: a denied caller is refused in every mode.
     let refusing =
         |mode: &str| format!("{mode}, yet {} refused in 5 min: deny list, or before", number(refused));
@@ -16,7 +18,7 @@ pub(super) fn condition(overview: &Overview) -> String {
         "off" => "OFF: no limit counts or refuses".to_owned(),
         "shadow" if refused > 0 => refusing("SHADOW"),
         "shadow" => "SHADOW: no limit refuses".to_owned(),
-        _ if overview.store.state.0 == "degraded" => "DEGRADED: deciding without the store".to_owned(),
+        _ if overview.store.health.state.0 == "degraded" => "DEGRADED: deciding without the store".to_owned(),
         _ => "enforcing".to_owned(),
     }
 }
@@ -34,10 +36,10 @@ pub(super) fn policy(overview: &Overview) -> String {
 pub(super) fn store(overview: &Overview) -> String {
     let store = &overview.store;
     let mut said = format!("store {}", store.kind);
-    if !store.address.is_empty() {
-        let _ = write!(said, " {}", store.address);
+    if let Some(address) = &store.health.address {
+        let _ = write!(said, " {address}");
     }
-    let _ = write!(said, " {}", store.state);
+    let _ = write!(said, " {}", store.health.state);
     if !matches!(store.breaker.0.as_str(), "" | "closed") {
         let _ = write!(said, ", breaker {}", store.breaker);
     }
@@ -47,8 +49,8 @@ pub(super) fn store(overview: &Overview) -> String {
     if let Some(keys) = store.keys {
         let _ = write!(said, ", {} keys", number(keys));
     }
-    if store.degraded_decisions > 0 {
-        let _ = write!(said, ", {} decided without it", number(store.degraded_decisions));
+    if store.health.degraded_decisions > 0 {
+        let _ = write!(said, ", {} decided without it", number(store.health.degraded_decisions));
     }
     said
 }
@@ -63,8 +65,7 @@ pub(super) fn totals(overview: &Overview) -> String {
 
 /// Formats decision latency; empty if there were no recent decisions.
 pub(super) fn latency(overview: &Overview) -> String {
-    let said =
-        |it: &super::data::Latency| format!("decides in {} µs, p99 {} µs", number(it.p50), number(it.p99));
+    let said = |it: &Latency| format!("decides in {} µs, p99 {} µs", number(it.p50), number(it.p99));
     overview.latency_us.as_ref().map(said).unwrap_or_default()
 }
 
@@ -79,8 +80,11 @@ pub(super) fn fate(fate: &str) -> String {
 }
 
 /// Formats a number of a limit, if it is known.
-pub(super) fn known(it: &Limit, what: &str, count: u64) -> String {
-    if it.is_counted() { format!("{} {what}", number(count)) } else { "not counted".to_owned() }
+pub(super) fn known(it: &Limit, what: &str, count: Option<u64>) -> String {
+    if !is_counted(it) {
+        return "not counted".to_owned();
+    }
+    format!("{} {what}", number(count.unwrap_or(0)))
 }
 
 /// Describes one limit and its last five minutes.
@@ -91,16 +95,16 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
         format!("{}; the policy says {}", it.mode, it.policy_mode)
     };
     let mut lines = vec![format!("mode          {mode}")];
-    if !it.candidate_of.is_empty() {
-        lines.push(format!("candidate of  {}: tried beside it, never enforced", it.candidate_of));
+    if let Some(live) = &it.candidate_of {
+        lines.push(format!("candidate of  {live}: tried beside it, never enforced"));
     }
     lines.push(String::new());
-    if !it.is_counted() {
+    if !is_counted(it) {
         lines.push("not counted on its own: the policy has more limits than are".to_owned());
         return lines;
     }
     lines.push("in the last five minutes".to_owned());
-    for (name, Count(count)) in [
+    for (name, count) in [
         ("allowed", it.allowed),
         ("refused", it.limited),
         ("would refuse", it.shadow_limited),
@@ -109,6 +113,7 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
         ("over soft", it.soft),
         ("no store", it.degraded),
     ] {
+        let count = count.unwrap_or(0);
         if count > 0 || matches!(name, "allowed" | "refused") {
             lines.push(format!("{name:<12}  {}", number(count)));
         }
@@ -122,7 +127,7 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
     }
     if let Some(both) = &it.agreement {
         lines.push(String::new());
-        let since = if both.since.is_empty() { "start" } else { &both.since.0 };
+        let since = both.since.as_ref().map_or("start", |since| &since.0);
         lines.push(format!("it and the live limit, since {since}"));
         for (name, count) in [
             ("both allow", both.both_allow),
@@ -137,7 +142,7 @@ pub(super) fn limit(it: &Limit) -> Vec<String> {
 }
 
 /// Renders sixty columns: five minutes in steps of five seconds.
-fn curves(series: &Steps) -> Vec<String> {
+fn curves(series: &LimitSeries) -> Vec<String> {
     #[allow(clippy::cast_precision_loss, reason = "a column has eight heights")]
     let share = |values: &[u64]| -> Vec<Option<f64>> {
         let most = values.iter().max().copied().unwrap_or_default().max(1) as f64;

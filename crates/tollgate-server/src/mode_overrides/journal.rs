@@ -7,19 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use tollgate_api::{MAX_CHANGES, MAX_NAME_CHARS, MAX_REASON_CHARS};
 use tollgate_document::sanitize::is_unprintable;
 
 use super::Actor;
 use super::state::{Switch, Target};
 use crate::access::Role;
 use crate::status::date;
-
-/// The number of changes that are kept.
-pub const MAX_CHANGES: usize = 1_000;
-/// The maximum length of an operator's name, in characters.
-pub(crate) const MAX_NAME_CHARS: usize = 100;
-/// The maximum length of a reason, in characters.
-pub(crate) const MAX_REASON_CHARS: usize = 300;
 
 /// Overrides and changes as plain data, to be saved for the next start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +59,7 @@ impl Change {
             Target::Limit(name) => Some(name.to_owned()),
         };
         Self {
-            at: date(who.at).unwrap_or_default(),
+            at: date(who.at),
             limit,
             from,
             to,

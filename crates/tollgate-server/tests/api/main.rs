@@ -16,6 +16,7 @@ mod page;
 mod pages;
 mod roles;
 mod settle;
+mod shapes;
 mod support;
 mod switches;
 mod throttle;

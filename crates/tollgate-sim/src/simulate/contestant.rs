@@ -2,6 +2,7 @@
 //!
 //! Rates are therefore parsed as in a policy, and errors have the same messages.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tollgate::{Policy, Quota, Rate, Span};
@@ -14,8 +15,9 @@ use crate::traffic::{MAX_PERIOD, TrafficError};
 pub const SUB_WINDOWS: u32 = 7;
 
 /// An algorithm that can be simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum Choice {
     /// A counter per window.
     FixedWindow,

@@ -5,6 +5,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tollgate::store::{Answer, Check};
 use tollgate::{
@@ -18,8 +19,9 @@ use super::contestant::{Contestant, ContestantError};
 pub const MAX_NODES: u32 = 64;
 
 /// Where nodes count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum Stores {
     /// Each node in its own memory, without knowledge of the others.
     #[default]
@@ -31,8 +33,9 @@ pub enum Stores {
 }
 
 /// How a node is chosen for a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum Routing {
     /// Each node in turn.
     #[default]

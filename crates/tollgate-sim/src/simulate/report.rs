@@ -2,50 +2,60 @@
 //!
 //! `tollgate simulate --json` and the Lab return this as JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::distance::Disagreement;
-use crate::traffic::{By, Retry};
+use crate::traffic::{By, Retry, Shape};
 
 use super::contestant::Choice;
 use super::nodes::{Routing, Stores};
 use super::series::Cell;
 
 /// The results of all algorithms at one rate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Simulated")]
 pub struct Round {
     /// The rate as written: `10/minute`.
     pub rate: String,
     /// Units per window.
     pub limit: u64,
     /// Length of the window, in seconds.
+    #[schemars(extend("minimum" = 0))]
     pub window_s: f64,
     /// The generated traffic; null for a log.
+    #[schemars(with = "TrafficReport")]
     pub traffic: Option<TrafficReport>,
     /// Algorithms in the order of the arguments.
     pub algorithms: Vec<AlgorithmReport>,
     /// Notes on omitted or inexact results.
     pub notes: Vec<String>,
-    /// Start of all series, in seconds since 1970.
+    /// Start of all series, in seconds since 1970, in virtual time.
+    #[schemars(extend("minimum" = 0))]
     pub from_s: f64,
     /// Length of a cell of the series, in seconds.
+    #[schemars(extend("minimum" = 0))]
     pub step_s: f64,
 }
 
 /// The generated traffic, with defaults filled in.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SimulatedTraffic")]
 pub struct TrafficReport {
     /// Shape.
+    #[schemars(extend("enum" = Shape::ALL.map(Shape::word)))]
     pub shape: &'static str,
     /// Description of the shape.
     pub words: &'static str,
     /// Load as a multiple of the rate.
+    #[schemars(extend("minimum" = 0))]
     pub load: f64,
     /// Number of clients.
     pub clients: u32,
     /// Key of the limit: `ip` or `global`.
     pub by: By,
     /// Duration in seconds.
+    #[schemars(extend("minimum" = 0))]
     pub duration_s: f64,
     /// Behavior of refused clients; null if they do not retry.
     pub retry: Option<Retry>,
@@ -58,11 +68,13 @@ pub struct TrafficReport {
     /// How a node is chosen.
     pub routing: Routing,
     /// End in seconds; earlier than `duration_s` if the maximum of events was reached.
+    #[schemars(extend("minimum" = 0))]
     pub until_s: f64,
 }
 
 /// The results of one algorithm.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SimulatedAlgorithm")]
 pub struct AlgorithmReport {
     /// The name of the algorithm: `sliding-parts` is a sliding window with parts.
     pub algorithm: Choice,
@@ -85,16 +97,21 @@ pub struct AlgorithmReport {
     /// The most units that one key was granted in any window of the rate's length.
     pub most_in_a_window: u64,
     /// The same as a multiple of the limit.
+    #[schemars(extend("minimum" = 0))]
     pub times_the_limit: f64,
     /// End of that window, in seconds since the start.
     pub most_at_s: Option<f64>,
     /// The longest `Retry-After`, in seconds.
+    #[schemars(extend("minimum" = 0))]
     pub longest_wait_told_s: f64,
     /// The longest time from a first attempt to an admission, in seconds.
+    #[schemars(extend("minimum" = 0))]
     pub longest_wait_s: f64,
     /// Admitted share of the client with the lowest share; null with one client or very many.
+    #[schemars(extend("minimum" = 0, "maximum" = 1))]
     pub least_served: Option<f64>,
     /// Admitted share of the client with the highest share.
+    #[schemars(extend("minimum" = 0, "maximum" = 1))]
     pub most_served: Option<f64>,
     /// Comparison with an exact log in a closed loop; null if there is no comparable log.
     pub closed_loop: Option<Disagreement>,
@@ -109,7 +126,8 @@ pub struct AlgorithmReport {
 }
 
 /// Series of one algorithm, one value per cell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub struct SeriesReport {
     /// Attempts.
     pub offered: Vec<u64>,

@@ -8,6 +8,7 @@ use ratatui::widgets::{Block, Borders, Sparkline};
 
 use super::Palette;
 use crate::client::in_words;
+use crate::top::data::{or_empty, reload_error, shown};
 use crate::top::number;
 use crate::top::state::State;
 use crate::top::words;
@@ -46,7 +47,7 @@ fn condition(state: &State, palette: Palette) -> (String, Style) {
         return ("RECONNECTING".to_owned(), palette.bad());
     }
     let overview = &state.look.overview;
-    let style = match (overview.mode.0.as_str(), overview.store.state.0.as_str()) {
+    let style = match (overview.mode.0.as_str(), overview.store.health.state.0.as_str()) {
         ("enforce", "degraded") => palette.bad(),
         ("enforce", _) => palette.good(),
         _ => palette.odd(),
@@ -60,11 +61,12 @@ fn notice(state: &State) -> Option<String> {
     if let Some(trouble) = &state.trouble {
         return Some(trouble.clone());
     }
-    if overview.store.state.0 == "degraded" {
-        let store = &overview.store;
-        return Some(format!("store degraded since {}: {}", words::clock(&store.since.0), store.error));
+    let health = &overview.store.health;
+    if health.state.0 == "degraded" {
+        let [since, error] = [&health.since, &health.error].map(|text| or_empty(text.as_ref()));
+        return Some(format!("store degraded since {}: {error}", words::clock(since)));
     }
-    if let [first, others @ ..] = overview.policy.reload_error.0.as_slice() {
+    if let [first, others @ ..] = reload_error(overview) {
         let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
         return Some(format!("the policy file has a mistake: {first}{more}"));
     }
@@ -74,7 +76,8 @@ fn notice(state: &State) -> Option<String> {
             more => format!(", and {more} more"),
         };
         let since = in_words(alert.for_s.saturating_mul(1000));
-        return Some(format!("nothing left for {since}: {} of {}{more}", alert.shown(), alert.limit));
+        let key = shown(&alert.key, &alert.tag);
+        return Some(format!("nothing left for {since}: {key} of {}{more}", alert.limit));
     }
     if !overview.observing {
         return Some("this server counts nothing (`observe: off`)".to_owned());

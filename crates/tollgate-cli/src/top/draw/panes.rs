@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Row, Table, TableState};
 
 use super::Palette;
+use crate::top::data::{self, or_empty};
 use crate::top::state::{Pane, State};
 use crate::top::{number, percent, words};
 
@@ -36,7 +37,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
             let rows = all.iter().skip(from).take(room);
             let rows = rows.map(|it| {
                 Row::new([
-                    Cell::new(it.shown()),
+                    Cell::new(data::shown(&it.key, &it.tag)),
                     Cell::new(it.limit.0.as_str()),
                     right(number(it.refused), palette.bad()),
                     right(percent(it.share), Style::new()),
@@ -53,7 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
             let rows = rows.map(|it| {
                 Row::new([
                     Cell::new(format!("{} {}", it.method, it.path)),
-                    right(it.asked(), Style::new()),
+                    right(data::asked(it), Style::new()),
                     right(number(it.refused), if it.refused > 0 { palette.bad() } else { palette.quiet() }),
                 ])
             });
@@ -111,13 +112,13 @@ fn right<'c>(text: String, style: Style) -> Cell<'c> {
     Cell::new(Line::from(Span::styled(text, style)).right_aligned())
 }
 
-fn limit(it: &crate::top::data::Limit, palette: Palette) -> Row<'_> {
+fn limit(it: &data::Limit, palette: Palette) -> Row<'_> {
     let mode = match it.mode.0.as_str() {
         "enforce" => Style::new(),
         _ => palette.odd(),
     };
-    let of = |count: u64, style: Style| match count {
-        _ if !it.is_counted() => right("-".to_owned(), palette.quiet()),
+    let of = |count: Option<u64>, style: Style| match count.unwrap_or(0) {
+        _ if !data::is_counted(it) => right("-".to_owned(), palette.quiet()),
         0 => right(number(0), palette.quiet()),
         some => right(number(some), style),
     };
@@ -126,20 +127,20 @@ fn limit(it: &crate::top::data::Limit, palette: Palette) -> Row<'_> {
     Row::new([
         Cell::new(it.name.0.as_str()),
         Cell::new(Span::styled(it.mode.0.as_str(), mode)),
-        of(it.refused(), palette.bad()),
-        of(it.allowed.0, Style::new()),
-        of(it.shadow_limited.0, palette.odd()),
+        of(Some(data::refused(it)), palette.bad()),
+        of(it.allowed, Style::new()),
+        of(it.shadow_limited, palette.odd()),
         right(left, if is_low { palette.odd() } else { Style::new() }),
     ])
 }
 
-fn decision(it: &crate::top::data::Decision, palette: Palette) -> Row<'_> {
+fn decision(it: &data::Decision, palette: Palette) -> Row<'_> {
     let style = if it.allowed { palette.good() } else { palette.bad() };
     Row::new([
         Cell::new(words::clock(&it.at.0)),
         Cell::new(Span::styled(words::fate(&it.fate.0), style)),
         Cell::new(format!("{} {}", it.method, it.path)),
-        Cell::new(it.limit_and_tag()),
-        Cell::new(it.client.0.as_str()),
+        Cell::new(data::limit_and_tag(it)),
+        Cell::new(or_empty(it.client.as_ref())),
     ])
 }
