@@ -290,7 +290,7 @@ impl<S: Store> Session<S> {
                 return Err(Flow::Alone);
             }
         };
-        let mut pending = match limiter.try_throttle(rule, key_in(database, name), units) {
+        let pending = match limiter.try_throttle(rule, key_in(database, name), units) {
             Ok(throttled) => {
                 dialect.write(&throttled, waiting.end(out));
                 return Ok(decision_result(throttled.allowed));
@@ -299,7 +299,7 @@ impl<S: Store> Session<S> {
         };
         let rule = Arc::clone(rule);
         let answer = async move {
-            let throttled = ThrottleReply::of(&pending.finish(None).await, &rule, units);
+            let throttled = pending.finish(None, |decision| ThrottleReply::of(decision, &rule, units)).await;
             let mut out = Vec::with_capacity(64);
             dialect.write(&throttled, &mut out);
             (out, decision_result(throttled.allowed))

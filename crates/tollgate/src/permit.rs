@@ -43,8 +43,8 @@ impl<S: Store> Limiter<S> {
     /// Decides about a request, and returns a permit that releases its slots when it is dropped. The
     /// error is the decision that refused.
     ///
-    /// The future does not wait for room. A future that is dropped before its end may leave slots
-    /// until their leases end.
+    /// The future does not wait for room. If it is dropped before its end, no slot stays taken: the
+    /// store takes back a slot that it was taking, or [`reconcile`](Self::reconcile) releases it.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
