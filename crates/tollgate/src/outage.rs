@@ -48,8 +48,8 @@ use tollgate_core::Timestamp;
 use tollgate_store::{Clock, MemoryStore, StoreError, SystemClock};
 
 use self::breaker::{Breaker, Phase, Ticket};
-pub(crate) use self::corrections::Change;
 use self::corrections::Corrections;
+pub(crate) use self::corrections::{Change, Lane};
 pub(crate) use self::fallback::{FallbackOutcome, LocalDecision, Part, denies};
 use self::grace::Grace;
 pub use self::health::{BreakerState, DegradedDecisions, Health, OutageSettings};
