@@ -14,3 +14,4 @@ mod match_request;
 mod matching;
 mod overlay;
 mod readings;
+mod shared_ids;
