@@ -64,7 +64,7 @@ impl<S: Store> Limiter<S> {
         self.permit(self.decide(request).await)
     }
 
-    fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
+    pub(crate) fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
         if !decision.is_allowed() {
             return Err(Box::new(decision));
         }

@@ -14,3 +14,4 @@ mod outage;
 mod pending;
 mod permits;
 mod reloads;
+mod waiting;
