@@ -60,9 +60,8 @@ fn a_wait_ends_immediately_if_units_come_back_after_its_deadline() {
 
 #[test]
 fn a_refusal_that_waiting_does_not_help_is_returned_immediately() {
-    let (limiter, sleeps) = limiter(
-        "deny: [{user: mallory}]\nlimits: [{by: user, bucket: 5/minute, overrides: {eve: blocked}}]",
-    );
+    let (limiter, sleeps) =
+        limiter("deny: [{user: mallory}]\nlimits: [{by: user, bucket: 5/minute, overrides: {eve: blocked}}]");
     for (call, cost) in [(ann(), 6), (ann().user("mallory"), 1), (ann().user("eve"), 1)] {
         assert!(!block_on(limiter.until_ready(&call.cost(cost))).is_allowed());
     }

@@ -118,7 +118,10 @@ impl<S: Store> Limiter<S> {
         // A slot may become free before its lease ends; units come back at a known time.
         let is_too_late = decision.limits().any(|it| {
             let is_slot = matches!(it.rule().quota, Quota::Concurrency(_));
-            it.is_binding() && !it.is_admitted() && !is_slot && it.retry_after().is_none_or(|wait| wait > left)
+            it.is_binding()
+                && !it.is_admitted()
+                && !is_slot
+                && it.retry_after().is_none_or(|wait| wait > left)
         });
         (!left.is_zero() && !is_too_late).then(|| wait.min(left))
     }

@@ -79,7 +79,7 @@ pub(crate) enum ChangeStatus {
 impl ChangeStatus {
     fn of(error: &StoreError) -> Self {
         match error {
-            StoreError::Refused(_) | StoreError::TimedOut(_) => Self::NotApplied,
+            StoreError::Refused(_) | StoreError::TimedOut(_) | StoreError::Migrating(_) => Self::NotApplied,
             StoreError::Foreign(_) => Self::Refused,
             _ => Self::Unknown,
         }
