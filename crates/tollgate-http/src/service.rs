@@ -117,7 +117,7 @@ struct Waiting<S> {
 
 impl<S: Store> Waiting<S> {
     async fn serve<Inner, B, R>(
-        mut self,
+        self,
         inner: Inner,
         request: Request<B>,
     ) -> Result<Response<LimitBody<R>>, Inner::Error>
@@ -127,13 +127,13 @@ impl<S: Store> Waiting<S> {
         B: Send + 'static,
         R: 'static,
     {
+        let Self { wiring, limiter, pending, client } = self;
         let (parts, body) = request.into_parts();
         let conclusion = {
-            let view = HttpRequest::new(&parts, self.client);
-            let decision = self.pending.finish(Some(&view)).await;
-            self.wiring.conclude(&self.limiter, &decision, &parts)
+            let view = HttpRequest::new(&parts, client);
+            pending.finish(Some(&view), |decision| wiring.conclude(&limiter, decision, &parts)).await
         };
-        self.wiring.proceed(conclusion, inner, parts, body).await
+        wiring.proceed(conclusion, inner, parts, body).await
     }
 }
 

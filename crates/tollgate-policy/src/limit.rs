@@ -3,6 +3,8 @@
 //! The written form is in `file_format`, the search for limits in `matcher`, the derivation of
 //! keys from requests in `match_request`.
 
+use std::cmp::Ordering;
+
 use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
 
@@ -365,16 +367,23 @@ impl Limit {
 
     /// Returns the rule that now holds the charges made to a key under `id`: the rule with
     /// that id, or the rule that has replaced it.
+    ///
+    /// Overrides of one period may share an id. The override of the key and the rules of the limit
+    /// come first, otherwise the strictest rule is returned.
     pub fn rule_after(&self, id: RuleId, key: &Key) -> Option<&Rule> {
         let of_key = self.override_for(key).map_or(&[][..], Allowance::rules);
-        let of_plans = self.plans.values().flat_map(Allowance::rules);
-        let mut all = of_key.iter().chain(&self.rules).chain(of_plans);
+        let own = || of_key.iter().chain(&self.rules);
+        let of_plans = || self.plans.values().flat_map(Allowance::rules);
         // A request that named several keys was charged under the override of one of them.
-        let mut of_others = self.overrides.values().flat_map(Allowance::rules);
-        all.clone()
-            .find(|rule| rule.id == id)
-            .or_else(|| of_others.find(|rule| rule.id == id))
-            .or_else(|| all.find(|rule| rule.predecessors().any(|before| before.id == id)))
+        let of_others = || self.overrides.values().flat_map(Allowance::rules);
+        let has_id = |rule: &&Rule| rule.id == id;
+        let replaces_id = |rule: &&Rule| rule.predecessors().any(|before| before.id == id);
+        own()
+            .find(has_id)
+            .or_else(|| of_plans().filter(has_id).min_by(|one, other| by_strictness(one, other)))
+            .or_else(|| of_others().filter(has_id).min_by(|one, other| by_strictness(one, other)))
+            .or_else(|| own().find(replaces_id))
+            .or_else(|| of_plans().filter(replaces_id).min_by(|one, other| by_strictness(one, other)))
     }
 
     /// Whether the limit covers only some of the requests to its endpoints.
@@ -403,4 +412,22 @@ impl Limit {
                     || (&**known == "GET" && method.eq_ignore_ascii_case("HEAD"))
             })
     }
+}
+
+/// Whether a rule has a smaller rate than another, or the same and a smaller capacity.
+pub(crate) fn is_stricter(one: &Rule, other: &Rule) -> bool {
+    compare_amounts(one, other).is_lt()
+}
+
+/// Orders rules, the strictest first. Rules of equal amounts have a fixed order, too, so that the
+/// order of a map decides nothing.
+pub(crate) fn by_strictness(one: &Rule, other: &Rule) -> Ordering {
+    let described = |rule: &Rule| (rule.id.0, rule.quota.to_string());
+    compare_amounts(one, other).then_with(|| described(one).cmp(&described(other)))
+}
+
+fn compare_amounts(one: &Rule, other: &Rule) -> Ordering {
+    let [one, other] = [one, other]
+        .map(|rule| (u128::from(rule.quota.capacity()), u128::from(rule.quota.period().as_micros().max(1))));
+    (one.0 * other.1).cmp(&(other.0 * one.1)).then(one.0.cmp(&other.0))
 }

@@ -20,7 +20,7 @@ use crate::input::Subject;
 use crate::key::Key;
 use crate::key_display::KeyDisplay;
 use crate::key_text;
-use crate::limit::{Allowance, Limit, Mode};
+use crate::limit::{Allowance, Limit, Mode, by_strictness};
 use crate::lint::Lint;
 use crate::lists::{List, ListKind};
 use crate::lookup::Lookup;
@@ -368,15 +368,13 @@ impl Policy {
                 let counted = old.overrides.get(key);
                 carry_over_allowance(allowance, counted, &old.rules);
                 if let (Allowance::Rules(rules), None) = (allowance, counted) {
-                    let plans: Vec<_> = old.plans.values().flat_map(Allowance::rules).cloned().collect();
-                    take_over(rules, &plans);
+                    take_over(rules, old.plans.values().flat_map(Allowance::rules));
                 }
             }
             let plans = old.plans.iter().filter(|(name, _)| !limit.plans.contains_key(*name));
             let keys = old.overrides.iter().filter(|(key, _)| !limit.overrides.contains_key(*key));
             let gone = plans.map(|(_, it)| it).chain(keys.map(|(_, it)| it));
-            let gone: Vec<_> = gone.flat_map(Allowance::rules).cloned().collect();
-            take_over(&mut limit.rules, &gone);
+            take_over(&mut limit.rules, gone.flat_map(Allowance::rules));
         }
         self
     }
@@ -466,10 +464,13 @@ fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, base
 }
 
 /// Makes rules continue the usage of removed plans and overrides, besides their own.
-/// Overrides with equal numbers share one rule, so the list is short.
-fn take_over(rules: &mut [Rule], gone: &[Rule]) {
+/// Overrides with equal numbers share one rule, so the list is short. The strictest come first,
+/// because a rule continues a bounded number of others, and one of each id.
+fn take_over<'r>(rules: &mut [Rule], gone: impl Iterator<Item = &'r Rule>) {
+    let mut gone: Vec<_> = gone.collect();
+    gone.sort_by(|one, other| by_strictness(one, other));
     for rule in rules {
-        for old in gone {
+        for old in &gone {
             if old.quota.period() == rule.quota.period() || gone.len() == 1 {
                 *rule = rule.clone().continuing(old);
             }

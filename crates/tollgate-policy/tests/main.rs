@@ -15,3 +15,4 @@ mod matching;
 mod overlay;
 mod readings;
 mod seeded;
+mod shared_ids;

@@ -109,7 +109,7 @@ impl Dispatcher {
             // The connection may have been closed in the meantime; unsent changes are tried again.
             for _ in 0..MAX_UNDO_ATTEMPTS {
                 let reply = self.change(queue, (&batch.rule(key), batch.bare_key(key)), (adjustment, None));
-                if !matches!(reply.await, Ok(Err(Failure::Refused(_)))) {
+                if !matches!(reply.await, Ok(Err(Failure::Refused(_) | Failure::Migrating(_)))) {
                     break;
                 }
                 sleep(UNDO_RETRY_DELAY).await;

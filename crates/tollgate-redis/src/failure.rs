@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Failed(Arc<str>),
     /// The key holds a value that Tollgate did not write.
     Foreign(Arc<str>),
+    /// The slot of the keys is being moved to another node; nothing was written.
+    Migrating(Arc<str>),
 }
 
 impl Failure {
@@ -44,7 +46,7 @@ impl Failure {
     /// Returns the failure for a request that may have been applied.
     pub(crate) fn in_doubt(self) -> Self {
         match self {
-            Self::Refused(why) | Self::Foreign(why) => Self::Failed(why),
+            Self::Refused(why) | Self::Foreign(why) | Self::Migrating(why) => Self::Failed(why),
             failure => failure,
         }
     }
@@ -55,6 +57,7 @@ impl Failure {
         match error.kind() {
             // A script that fails may already have written.
             ErrorKind::Server(ServerErrorKind::ResponseError) => Self::failed(text),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Migrating(text.into()),
             ErrorKind::Server(_) | ErrorKind::AuthenticationFailed | ErrorKind::ClusterConnectionNotFound => {
                 Self::refused(text)
             }
@@ -69,7 +72,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimedOut(deadline) => write!(f, "no answer within {deadline:?}"),
-            Self::Refused(why) | Self::Failed(why) | Self::Foreign(why) => f.write_str(why),
+            Self::Refused(why) | Self::Failed(why) | Self::Foreign(why) | Self::Migrating(why) => {
+                f.write_str(why)
+            }
         }
     }
 }
@@ -81,6 +86,7 @@ impl From<Failure> for StoreError {
             Failure::Refused(why) => Self::Refused((*why).into()),
             Failure::Failed(why) => Self::Failed((*why).into()),
             Failure::Foreign(name) => Self::Foreign((*name).into()),
+            Failure::Migrating(why) => Self::Migrating((*why).into()),
         }
     }
 }

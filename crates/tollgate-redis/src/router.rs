@@ -15,8 +15,11 @@ use crate::link::Link;
 use crate::settings::Topology;
 use crate::shared::Shared;
 
-/// The delay before a retry while a slot migrates and neither node can answer.
+/// The delay before a retry while a slot migrates and neither node can answer, because it has some of
+/// the keys of the call and not all, and the maximum number of such retries. A slot with many keys
+/// migrates for longer: the caller then repeats the call, because nothing was written.
 const SLOT_MIGRATION_DELAY: Duration = Duration::from_millis(3);
+const MAX_SLOT_MIGRATION_RETRIES: usize = 8;
 
 /// The maximum number of redirections of one call; more indicate an inconsistent cluster.
 const MAX_REDIRECTIONS: usize = 8;
@@ -73,7 +76,8 @@ impl Router {
         let mut asking = false;
         // An unsent command is repeated once: the next connection is a new one.
         let mut may_resend = true;
-        for _ in 0..MAX_REDIRECTIONS {
+        let mut migration_retries = 0;
+        for _ in 0..MAX_REDIRECTIONS + MAX_SLOT_MIGRATION_RETRIES {
             let (mut connection, number) = link.connection().await.inspect_err(|_| self.node_failed())?;
             *sent.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(SentRequest { link: Arc::clone(&link), number });
@@ -112,9 +116,19 @@ impl Router {
                     link = redirection(cluster, &error, (!asking).then_some(queue))
                         .ok_or_else(|| link.failed(number, &error))?;
                 }
-                (Self::Cluster(_), ErrorKind::Server(ServerErrorKind::TryAgain)) => {
+                (Self::Cluster(_), ErrorKind::Server(ServerErrorKind::TryAgain))
+                    if migration_retries < MAX_SLOT_MIGRATION_RETRIES =>
+                {
+                    migration_retries += 1;
+                    link.answered(number);
+                    // The server has answered: a call that ends now was not executed.
+                    *sent.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     sleep(SLOT_MIGRATION_DELAY).await;
                     link = self.link(queue).await?;
+                }
+                (Self::Cluster(_), ErrorKind::Server(ServerErrorKind::TryAgain)) => {
+                    link.answered(number);
+                    return Err(Failure::of(&error));
                 }
                 _ => {
                     self.node_failed();

@@ -83,12 +83,14 @@ impl<S: Store> Session<S> {
             decision_result(decision.is_allowed())
         });
         immediate.map_err(|pending| {
-            let (limiter, mut pending) = (Arc::clone(limiter), pending.detach());
+            let (limiter, pending) = (Arc::clone(limiter), pending.detach());
             exchange.defer(command, async move {
                 let mut out = Vec::with_capacity(96);
-                let decision = pending.finish(None).await;
-                write_decision(&limiter, &decision, is_slot, protocol, &mut out);
-                let result = decision_result(decision.is_allowed());
+                let result = pending.finish(None, |decision| {
+                    write_decision(&limiter, decision, is_slot, protocol, &mut out);
+                    decision_result(decision.is_allowed())
+                });
+                let result = result.await;
                 (out, result)
             })
         })

@@ -273,7 +273,7 @@ impl<S: Store> Session<S> {
                 return Err(exchange.defer_alone(command, answer));
             }
         };
-        let mut pending = match exchange.limiter.try_throttle(rule, key_in(database, name), units) {
+        let pending = match exchange.limiter.try_throttle(rule, key_in(database, name), units) {
             Ok(throttled) => {
                 dialect.write(&throttled, exchange.end());
                 return Ok(decision_result(throttled.allowed));
@@ -282,7 +282,7 @@ impl<S: Store> Session<S> {
         };
         let rule = Arc::clone(rule);
         let answer = async move {
-            let throttled = ThrottleReply::of(&pending.finish(None).await, &rule, units);
+            let throttled = pending.finish(None, |decision| ThrottleReply::of(decision, &rule, units)).await;
             let mut out = Vec::with_capacity(64);
             dialect.write(&throttled, &mut out);
             (out, decision_result(throttled.allowed))

@@ -239,8 +239,9 @@ impl<S: Store> PendingDescriptor<S> {
         headers: Headers,
     ) -> DescriptorOutcome {
         let refunded = match (self, met) {
-            (Self::Decision(mut pending), _) => {
-                return DescriptorOutcome::of(limiter, &pending.finish(None).await, headers);
+            (Self::Decision(pending), _) => {
+                let outcome = |decision: &Decision<'_>| DescriptorOutcome::of(limiter, decision, headers);
+                return pending.finish(None, outcome).await;
             }
             (Self::Refund, ResolvedDescriptor::Limit { limit, .. }) => {
                 limit.rules().first().map(|rule| (limit.name(), rule))

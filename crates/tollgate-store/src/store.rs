@@ -72,6 +72,9 @@ pub const ADJUSTMENT_ID_LIFETIME: Span = Span::from_minutes(10);
 /// arithmetic of their own.
 pub trait Store: Send + Sync + 'static {
     /// Decides a batch: all checks are charged or none.
+    ///
+    /// A caller that drops the future cannot release the slots of the batch, so the store takes back a
+    /// slot that the batch acquires after that. Other charges of the batch may stay.
     fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
     /// Decides a batch without waiting, if possible. Appends an outcome per check, and returns
@@ -178,4 +181,8 @@ pub enum StoreError {
     /// other keys are not affected.
     #[error("the data stored under `{0}` was not written by Tollgate")]
     Foreign(String),
+    /// The keys are being moved to another node of the store. Nothing was written; other keys are not
+    /// affected. Safe to retry.
+    #[error("the keys are being moved to another node of the store")]
+    Migrating(#[source] BoxError),
 }

@@ -8,8 +8,7 @@
 //!
 //! The path of a decision is in `pending`. Batches, limits by name and ad hoc rules are in
 //! `entry_points`; operations after a request are in `settle`, after an outage in `reconcile`;
-//! decisions without a charge are in `consider`, operations on one key
-//! in `keys`.
+//! decisions without a charge are in `consider`, operations on one key in `keys`, waiting in `wait`.
 
 mod candidates;
 mod consider;
@@ -19,6 +18,7 @@ mod pending;
 mod reconcile;
 mod settle;
 mod settle_now;
+mod wait;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::id::{DecisionId, DecisionIds};
 use crate::observer::{ActiveObserver, Observer};
 use crate::outage::{Health, Outage, OutageSettings};
 use crate::owners::Owners;
+use crate::timer::Sleeper;
 
 pub use pending::{DetachedPending, Pending};
 
@@ -63,6 +64,8 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     /// The number of policies so far, including this one.
     version: u64,
     watched: Option<ActiveObserver>,
+    /// The function that sleeps; `None`: the timer thread.
+    sleeper: Option<Sleeper>,
 }
 
 impl Limiter {
@@ -97,6 +100,7 @@ impl<S> Limiter<S> {
             outage: Arc::default(),
             version: 1,
             watched: None,
+            sleeper: None,
         }
     }
 
@@ -312,6 +316,7 @@ impl<S> Clone for Limiter<S> {
             outage: Arc::clone(&self.outage),
             version: self.version,
             watched: self.watched.clone(),
+            sleeper: self.sleeper.clone(),
         }
     }
 }

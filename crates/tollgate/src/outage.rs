@@ -15,9 +15,9 @@
 //! the store may have applied them: it recognizes them by an id.
 //!
 //! After several consecutive failures the store is no longer called (`breaker`). A store that finds
-//! foreign data under a key ([`StoreError::Foreign`]) has answered: the request is decided as
-//! above, with `allow` as `local` because no outage has begun whose end could be awaited, and the
-//! breaker does not count a failure.
+//! foreign data under a key ([`StoreError::Foreign`]), or that is moving a key between its nodes
+//! ([`StoreError::Migrating`]), has answered: the request is decided as above, with `allow` as `local`
+//! because no outage has begun whose end could be awaited, and the breaker does not count a failure.
 //!
 //! Stores own their deadlines: a store that uses a network stops waiting and returns
 //! [`StoreError::TimedOut`]. It compensates charges that arrive later, so such a request is counted
@@ -48,8 +48,8 @@ use tollgate_core::Timestamp;
 use tollgate_store::{Clock, MemoryStore, StoreError, SystemClock};
 
 use self::breaker::{Breaker, Phase, Ticket};
-pub(crate) use self::corrections::Change;
 use self::corrections::Corrections;
+pub(crate) use self::corrections::{Change, Lane};
 pub(crate) use self::fallback::{FallbackOutcome, LocalDecision, Part, denies};
 use self::grace::Grace;
 pub use self::health::{BreakerState, DegradedDecisions, Health, OutageSettings};
@@ -100,7 +100,7 @@ struct OutageState {
     failing_since: Option<Timestamp>,
     error: Option<String>,
     log: Log,
-    warned_of_foreign: Option<Timestamp>,
+    warned_of_key: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -158,7 +158,7 @@ impl Outage {
                 failing_since: None,
                 error: None,
                 log: Log::default(),
-                warned_of_foreign: None,
+                warned_of_key: None,
             }),
             rng: DecisionIds::default(),
             shares: Shares::new(settings.share, settings.keys),
@@ -240,8 +240,8 @@ impl Outage {
     fn failed(&self, ticket: Ticket, error: &StoreError) -> ChargeStatus {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let (now, cause) = (self.now(), with_causes(error));
-        if let StoreError::Foreign(_) = error {
-            self.warn_of_foreign(cause, now);
+        if let StoreError::Foreign(_) | StoreError::Migrating(_) = error {
+            self.warn_of_key(cause, now);
             // The store did answer.
             self.succeeded(ticket);
             return ChargeStatus::NotCharged;
@@ -269,12 +269,13 @@ impl Outage {
         }
     }
 
-    /// Logs foreign data at most once per interval: it concerns one key, and every request for it.
-    fn warn_of_foreign(&self, cause: String, now: Timestamp) {
+    /// Logs a key that the store cannot count at most once per interval: it concerns every request for
+    /// that key.
+    fn warn_of_key(&self, cause: String, now: Timestamp) {
         let mut state = self.lock_state();
-        let is_recent = state.warned_of_foreign.is_some_and(|at| now.since(at) < REMINDER_INTERVAL);
+        let is_recent = state.warned_of_key.is_some_and(|at| now.since(at) < REMINDER_INTERVAL);
         if !is_recent {
-            state.warned_of_foreign = Some(now);
+            state.warned_of_key = Some(now);
             tracing::warn!(error = cause, "a key cannot be counted in the store");
         }
         state.error = Some(cause);

@@ -43,8 +43,8 @@ impl<S: Store> Limiter<S> {
     /// Decides about an input, and returns a permit that releases its slots when it is dropped. The
     /// error is the decision that refused.
     ///
-    /// The future does not wait for room. A future that is dropped before its end may leave slots
-    /// until their leases end.
+    /// The future does not wait for room. If it is dropped before its end, no slot stays taken: the
+    /// store takes back a slot that it was taking, or [`reconcile`](Self::reconcile) releases it.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
@@ -61,7 +61,7 @@ impl<S: Store> Limiter<S> {
         self.permit(self.decide(input).await)
     }
 
-    fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
+    pub(crate) fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
         if !decision.is_allowed() {
             return Err(Box::new(decision));
         }

@@ -48,6 +48,8 @@ fn futures_may_move_between_threads() {
     moves(&limiter.decide(&call));
     moves(&limiter.acquire(&call));
     moves(&limiter.reconcile());
+    moves(&limiter.until_ready(&call));
+    moves(&limiter.acquire_when_ready(&call));
     moves(&gate.until_ready("ann"));
     moves(&gate.acquire_when_ready("ann"));
 }

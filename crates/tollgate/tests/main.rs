@@ -2,6 +2,7 @@
 //!
 //! One binary instead of many, because linking each takes seconds.
 
+mod abandoned;
 mod advisory;
 mod auto_traits;
 mod decisions;
@@ -13,3 +14,4 @@ mod outage;
 mod pending;
 mod permits;
 mod reloads;
+mod waiting;

@@ -145,7 +145,7 @@ fn a_pending_decision_continues_where_the_attempt_stopped() {
         let pending = limiter.try_decide(&request, |_| ()).unwrap_err();
         assert_eq!(calls.take(), [1, 0, 0], "nothing is charged yet");
         let allowed = if detached {
-            pollster::block_on(pending.detach().finish(Some(&request))).is_allowed()
+            pollster::block_on(pending.detach().finish(Some(&request), |it| it.is_allowed()))
         } else {
             pollster::block_on(pending.finish(Some(&request))).is_allowed()
         };
@@ -171,9 +171,9 @@ fn named_limits_rules_and_batches_are_asked_once_too() {
         let decision = limiter.decide_batch(&requests).await;
         assert_eq!((remaining(&decision), calls.take()), (vec![99, 99], [1, 1, 0]));
         // The rule is in no policy: the detached decision keeps it.
-        let mut detached = limiter.try_decide_rule(&rule, own(), 3, |_| ()).unwrap_err().detach();
+        let detached = limiter.try_decide_rule(&rule, own(), 3, |_| ()).unwrap_err().detach();
         drop(rule);
-        assert_eq!((remaining(&detached.finish(None).await), calls.take()), (vec![4], [1, 1, 0]));
+        assert_eq!((detached.finish(None, remaining).await, calls.take()), (vec![4], [1, 1, 0]));
     });
     assert_eq!(requests.map(|it| it.matches.into_inner()), [1, 1]);
 }
@@ -198,10 +198,10 @@ limits:
         ("eve", Some("other"), vec![2, 29, 3]),
     ] {
         let request = CountedRequest { plan, ..CountedRequest::new(user) };
-        let mut pending = limiter.try_decide(&request, |_| ()).unwrap_err().detach();
-        let decision = pollster::block_on(pending.finish(Some(&request)));
-        assert_eq!(remaining(&decision), expected, "{user}");
-        assert_eq!(decision.shadowed().len(), usize::from(user == "ann"));
+        let pending = limiter.try_decide(&request, |_| ()).unwrap_err().detach();
+        let seen = |decision: &Decision<'_>| (remaining(decision), decision.shadowed().len());
+        let decided = pollster::block_on(pending.finish(Some(&request), seen));
+        assert_eq!(decided, (expected, usize::from(user == "ann")), "{user}");
     }
 }
 
@@ -209,10 +209,10 @@ limits:
 fn a_detached_decision_is_made_by_the_policy_that_matched_it() {
     let (old, _) = limiter("limits: [{name: api, by: user, bucket: 5/day}]", false);
     let request = CountedRequest::new("ann");
-    let mut pending = old.try_decide(&request, |_| ()).unwrap_err().detach();
+    let pending = old.try_decide(&request, |_| ()).unwrap_err().detach();
     let new = old.with_policy(parse("limits: [{name: other, by: user, bucket: 100/day}]"));
     drop(old);
-    assert_eq!(remaining(&pollster::block_on(pending.finish(Some(&request)))), [4]);
+    assert_eq!(pollster::block_on(pending.finish(Some(&request), remaining)), [4]);
     assert_eq!(remaining(&pollster::block_on(new.decide(&request))), [99]);
 }
 
@@ -223,9 +223,10 @@ fn a_block_with_counted_refusals_waits_for_the_count() {
   - {name: blocking, by: user, bucket: 5/day, overrides: {ann: blocked}}";
     let (limiter, calls) = limiter(policy, false);
     let request = CountedRequest::new("ann");
-    let mut pending = limiter.try_decide(&request, |_| ()).unwrap_err().detach();
-    let decision = pollster::block_on(pending.finish(Some(&request)));
-    assert!(matches!(decision.fate(), Fate::Blocked(block) if block.limit.name() == "blocking"));
+    let pending = limiter.try_decide(&request, |_| ()).unwrap_err().detach();
+    pollster::block_on(pending.finish(Some(&request), |decision| {
+        assert!(matches!(decision.fate(), Fate::Blocked(block) if block.limit.name() == "blocking"));
+    }));
     assert_eq!(calls.take(), [1, 1, 0]);
 }
 
@@ -239,10 +240,10 @@ fn corrections_of_candidates_are_attempted_and_asked_once() {
         let request = CountedRequest::new("ann");
         assert_eq!(remaining(&pollster::block_on(limiter.decide(&request))), [0, 9]);
         assert_eq!(calls.take(), [1, 1, 0]);
-        let mut pending = limiter.try_decide(&request, |_| ()).unwrap_err().detach();
-        let refused = pollster::block_on(pending.finish(Some(&request)));
-        assert!(!refused.is_allowed());
-        assert_eq!(remaining(&refused), [0, 8], "the candidate was charged once");
+        let pending = limiter.try_decide(&request, |_| ()).unwrap_err().detach();
+        let seen = |decision: &Decision<'_>| (decision.is_allowed(), remaining(decision));
+        let decided = pollster::block_on(pending.finish(Some(&request), seen));
+        assert_eq!(decided, (false, vec![0, 8]), "the candidate was charged once");
         let expected = if remembers { [2, 1, 0] } else { [2, 2, 0] };
         assert_eq!(calls.take(), expected, "one attempt and at most one call for each batch");
         assert_eq!(request.matches.into_inner(), 2);

@@ -11,7 +11,7 @@ use tollgate_core::Rule;
 use super::{BlockReason, RequestMatcher};
 use crate::identify::OnAmbiguous;
 use crate::key::Key;
-use crate::limit::{Allowance, Limit, Missing};
+use crate::limit::{Allowance, Limit, Missing, is_stricter};
 use crate::policy::PlanName;
 use crate::properties::Properties;
 
@@ -129,11 +129,4 @@ impl<'p> Strictest<'p> {
     fn finish(self) -> Result<Windows<'p>, BlockReason> {
         self.blocked.map_or(Ok(self.rules), Err)
     }
-}
-
-/// Whether a rule has a smaller rate than another, or the same and a smaller capacity.
-fn is_stricter(one: &Rule, other: &Rule) -> bool {
-    let [one, other] = [one, other]
-        .map(|rule| (u128::from(rule.quota.capacity()), u128::from(rule.quota.period().as_micros().max(1))));
-    (one.0 * other.1).cmp(&(other.0 * one.1)).then(one.0.cmp(&other.0)).is_lt()
 }

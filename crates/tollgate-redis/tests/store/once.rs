@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Call, Limiter, OutageSettings, Policy};
+use tollgate::{BreakerState, Call, Limiter, OutageSettings, Policy};
 use tollgate_core::{
     Adjustment, Bucket, FixedWindow, Overdraft, Quota, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow,
     Span, Window,
@@ -190,5 +190,45 @@ async fn a_settlement_is_counted_once_whatever_happens_to_the_server() {
         for (cost, left) in [(60, 40), (3, 97)] {
             assert_eq!(settle_during(fault, cost).await, left, "{fault:?} at {cost}");
         }
+    }
+}
+
+/// The slot of the only key, and a primary that does not have it.
+fn slot_and_primary(cluster: &RedisCluster) -> (u16, usize) {
+    let name = (0..6).map(|at| cluster.node(at).cli(&["KEYS", "tg1*"])).find(|it| !it.is_empty()).unwrap();
+    let slot = cluster.slot_of(name.lines().next().unwrap());
+    let from = cluster.primary_of_slot(slot);
+    let to = (0..6).find(|&at| at != from && cluster.node(at).cli(&["ROLE"]).starts_with("master")).unwrap();
+    (slot, to)
+}
+
+#[tokio::test]
+async fn a_settlement_whose_slot_migrates_is_kept_and_applied_once() {
+    for (cost, left) in [(60, 40), (3, 97)] {
+        let cluster = RedisCluster::start();
+        let policy = Policy::parse("limits: [{name: moving, by: user, bucket: 100/day}]").unwrap();
+        let settings = OutageSettings { failures: 2, ..OutageSettings::default() };
+        let limiter = Limiter::with_store(policy, store(&cluster.urls())).with_outage(&settings);
+        let call = |cost| Call::new("GET", "/").user("ann").cost(cost);
+        let decision = limiter.decide(&call(10)).await;
+        assert!(!decision.is_degraded());
+        let receipt = decision.receipt().unwrap();
+        let (slot, to) = slot_and_primary(&cluster);
+        // The old primary has the key and no marker: it can neither execute nor redirect the change.
+        cluster.open_slot(slot, to);
+        limiter.settle_receipt(&receipt, cost).await.unwrap();
+        for _ in 0..5 {
+            assert_eq!((limiter.reconcile().await, limiter.health().ledger_keys), (0, 1));
+        }
+        let health = limiter.health();
+        assert_eq!(health.breaker, BreakerState::Closed, "the cluster answers: {health:?}");
+        let meanwhile = limiter.decide(&call(0)).await;
+        assert!(!meanwhile.is_degraded(), "a call with one key is answered");
+        cluster.close_slot(slot, to);
+        assert_eq!((limiter.reconcile().await, limiter.health().ledger_keys), (1, 0));
+        limiter.settle_receipt(&receipt, cost).await.unwrap();
+        let settled = limiter.decide(&call(0)).await;
+        assert_eq!(settled.limits().next().unwrap().remaining(), left, "settled at {cost}");
+        assert_eq!(limiter.health().lost_entries, 0);
     }
 }

@@ -13,15 +13,20 @@
 //! never counts requests that it alone would have admitted. Candidates also do not count requests
 //! that their limit blocks.
 //!
+//! A caller that stops waiting for its decision does not stop the corrections: those that were not sent
+//! are deferred to `Limiter::reconcile`.
+//!
 //! Tested by `tests/advisory/candidates.rs`: state and answers equal those of a limit in force.
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Quota, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Outcome, Overdraft, Quota, Timestamp, Verdict};
 use tollgate_policy::{Check, Limit};
 use tollgate_store::{Outcomes, Store};
 
+use super::settle::nth;
 use super::{Limiter, ask};
 use crate::decision::Decision;
+use crate::outage::{Change, Outage};
 
 /// Indexes of checks in a decision.
 type Places = SmallVec<[usize; 4]>;
@@ -80,54 +85,88 @@ fn compensation(decision: &Decision<'_>, admitted: bool, taken_at: Timestamp) ->
     compensation
 }
 
-/// The next correction to make.
-enum Correction<'d> {
+/// One correction, which one call makes. Checks are named by their indexes in the decision.
+enum Correction {
     /// Charges checks that were not charged.
-    Charge(Vec<tollgate_store::Check<'d>>),
+    Charge(Places),
     /// Refunds the units that one window was charged.
-    Refund(&'d Check<'d>, Adjustment),
+    Refund(usize),
 }
 
 impl Compensation {
-    /// Returns the next correction: first all charges as one batch, then one refund after the other.
-    fn next<'d>(&self, decision: &'d Decision<'_>) -> Option<Correction<'d>> {
+    /// Removes the next correction: first all charges as one batch, then one refund after the other.
+    fn pop(&mut self) -> Option<Correction> {
         if !self.charge.is_empty() {
-            return Some(Correction::Charge(self.charges(decision)));
+            return Some(Correction::Charge(std::mem::take(&mut self.charge)));
         }
-        let place = *self.refund.first()?;
+        (!self.refund.is_empty()).then(|| Correction::Refund(self.refund.remove(0)))
+    }
+
+    /// Puts back the correction that [`pop`](Self::pop) returned last.
+    fn put_back(&mut self, correction: Correction) {
+        match correction {
+            Correction::Charge(places) => self.charge = places,
+            Correction::Refund(place) => self.refund.insert(0, place),
+        }
+    }
+
+    /// Returns the refund of one window, if the decision charged it.
+    fn refund<'d>(&self, decision: &'d Decision<'_>, place: usize) -> Option<(&'d Check<'d>, Adjustment)> {
         let (check, outcome) = (decision.checks.get(place)?, decision.outcomes.get(place)?);
-        let refund = Adjustment::Refund { units: outcome.units(), taken_at: self.taken_at };
-        Some(Correction::Refund(check, refund))
+        Some((check, Adjustment::Refund { units: outcome.units(), taken_at: self.taken_at }))
     }
 
-    /// Builds the batch of checks to charge. A store counts refusals only for checks that refuse, so
-    /// checks that count refusals must refuse here.
-    fn charges<'d>(&self, decision: &'d Decision<'_>) -> Vec<tollgate_store::Check<'d>> {
-        let chosen = self.charge.iter().filter_map(|&at| decision.checks.get(at));
-        chosen
-            .map(|check| {
-                let query = ask(check, decision.owner);
-                tollgate_store::Check { binding: query.count_denied, ..query }
-            })
-            .collect()
+    /// Defers the corrections that are left, because the caller no longer waits for the decision.
+    pub(super) fn defer(&self, outage: &Outage, decision: &Decision<'_>) {
+        let charges = self.charge.iter().filter_map(|&at| {
+            let check = decision.checks.get(at)?;
+            let holds_slot = matches!(check.rule.quota, Quota::Concurrency(_));
+            let charge = Adjustment::Charge { units: check.cost, overdraft: Overdraft::None };
+            (!holds_slot).then_some((at, check, charge))
+        });
+        let refunds = self.refund.iter().filter_map(|&at| {
+            let (check, refund) = self.refund(decision, at)?;
+            Some((at, check, refund))
+        });
+        let base = outage.next_id();
+        for (at, check, adjustment) in charges.chain(refunds) {
+            let (limit, rule, key, id) = (check.limit.name(), check.rule, &check.key, nth(base, at));
+            let taken_at = self.taken_at;
+            outage.defer_or_lose(&Change { limit, rule, key, adjustment, id, reserve: 0, taken_at });
+        }
     }
+}
 
-    /// Removes the correction that [`next`](Self::next) returned last, and replaces the outcomes of its
-    /// limits. Without an answer, they stay as they are.
-    fn apply(&mut self, decision: &mut Decision<'_>, outcomes: Outcomes) {
-        if self.charge.is_empty() {
-            let refunded = decision.outcomes.get_mut(self.refund.remove(0));
-            if let (Some(slot), Some(&outcome)) = (refunded, outcomes.first()) {
-                *slot = Outcome { verdict: Verdict::admitted(0), ..outcome };
+impl Correction {
+    /// Replaces the outcomes of the corrected limits. Without an answer, they stay as they are.
+    fn apply(self, decision: &mut Decision<'_>, outcomes: Outcomes) {
+        match self {
+            Self::Charge(places) => {
+                for (at, outcome) in places.into_iter().zip(outcomes) {
+                    if let Some(slot) = decision.outcomes.get_mut(at) {
+                        *slot = outcome;
+                    }
+                }
             }
-            return;
-        }
-        for (at, outcome) in std::mem::take(&mut self.charge).into_iter().zip(outcomes) {
-            if let Some(slot) = decision.outcomes.get_mut(at) {
-                *slot = outcome;
+            Self::Refund(place) => {
+                if let (Some(slot), Some(&outcome)) = (decision.outcomes.get_mut(place), outcomes.first()) {
+                    *slot = Outcome { verdict: Verdict::admitted(0), ..outcome };
+                }
             }
         }
     }
+}
+
+/// Builds the batch of checks to charge. A store counts refusals only for checks that refuse, so
+/// checks that count refusals must refuse here.
+fn charges<'d>(places: &Places, decision: &'d Decision<'_>) -> Vec<tollgate_store::Check<'d>> {
+    let chosen = places.iter().filter_map(|&at| decision.checks.get(at));
+    chosen
+        .map(|check| {
+            let query = ask(check, decision.owner);
+            tollgate_store::Check { binding: query.count_denied, ..query }
+        })
+        .collect()
 }
 
 impl<S: Store> Limiter<S> {
@@ -151,38 +190,47 @@ impl<S: Store> Limiter<S> {
         at: Timestamp,
     ) -> Result<(), Compensation> {
         let mut missing = compensation(decision, admitted, at);
-        loop {
-            let answer = match missing.next(decision) {
-                None => return Ok(()),
-                Some(Correction::Charge(batch)) => {
+        while let Some(correction) = missing.pop() {
+            let answer = match &correction {
+                Correction::Charge(places) => {
                     let mut outcomes = Outcomes::new();
-                    self.store.try_decide(&batch, &mut outcomes).map(|_| outcomes)
+                    self.store.try_decide(&charges(places, decision), &mut outcomes).map(|_| outcomes)
                 }
-                Some(Correction::Refund(check, refund)) => {
-                    let refunded = self.store.try_adjust(check.rule, check.key.as_bytes(), refund);
-                    refunded.map(|outcome| Outcomes::from_iter([outcome]))
-                }
+                Correction::Refund(place) => match missing.refund(decision, *place) {
+                    Some((check, refund)) => {
+                        let refunded = self.store.try_adjust(check.rule, check.key.as_bytes(), refund);
+                        refunded.map(|outcome| Outcomes::from_iter([outcome]))
+                    }
+                    None => Some(Outcomes::new()),
+                },
             };
-            let Some(outcomes) = answer else { return Err(missing) };
-            missing.apply(decision, outcomes);
+            let Some(outcomes) = answer else {
+                missing.put_back(correction);
+                return Err(missing);
+            };
+            correction.apply(decision, outcomes);
         }
+        Ok(())
     }
 
     /// Corrects the charges of candidates on a store that waits. If the store gives no answer, the
     /// charges stay as they are, since candidates refuse no request.
-    pub(super) async fn compensate(&self, decision: &mut Decision<'_>, mut missing: Compensation) {
-        loop {
-            let answer = match missing.next(decision) {
-                None => return,
-                Some(Correction::Charge(batch)) => {
+    ///
+    /// If the caller stops waiting, `missing` has the corrections that were not sent.
+    pub(super) async fn compensate(&self, decision: &mut Decision<'_>, missing: &mut Compensation) {
+        while let Some(correction) = missing.pop() {
+            let answer = match &correction {
+                Correction::Charge(places) => {
+                    let batch = charges(places, decision);
                     self.call_store(&batch).await.map(|answer| answer.outcomes)
                 }
-                Some(Correction::Refund(check, refund)) => {
+                Correction::Refund(place) => {
+                    let Some((check, refund)) = missing.refund(decision, *place) else { continue };
                     let refunding = self.store.adjust(check.rule, check.key.as_bytes(), refund);
                     self.observe_call(refunding).await.map(|outcome| Outcomes::from_iter([outcome]))
                 }
             };
-            missing.apply(decision, answer.unwrap_or_default());
+            correction.apply(decision, answer.unwrap_or_default());
         }
     }
 }

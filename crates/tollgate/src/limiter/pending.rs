@@ -10,6 +10,10 @@
 //! that waits moves its checks into a [`Pending`], which continues where the attempt stopped: the
 //! input is not matched again, and the store does not search its cache again.
 //!
+//! A decision that its caller abandons while corrections are awaited has been charged. Its charge
+//! stays, its slots are released, and the missing corrections are made, all by
+//! [`Limiter::reconcile`]. A store takes back the slots of a call that is abandoned before its answer.
+//!
 //! Tested by `tests/pending.rs`, which counts matches, attempts and calls.
 
 use std::fmt;
@@ -25,13 +29,13 @@ use crate::outage::ChargeStatus;
 
 /// A decision that has to wait for its store.
 ///
-/// The limits that apply are known, and nothing has been charged. [`finish`](Self::finish) makes the
-/// decision.
+/// The limits that apply are known. [`finish`](Self::finish) makes the decision. If the value or the
+/// future of `finish` is dropped before, no slot stays taken.
 #[must_use = "the input is not decided until `finish` is awaited"]
 pub struct Pending<'l, S> {
-    limiter: &'l Limiter<S>,
-    decision: Box<Decision<'l>>,
-    waiting: Box<Waiting<'l>>,
+    unfinished: Unfinished<'l, S>,
+    matched: Matched<'l>,
+    started_at: Timestamp,
 }
 
 /// A decision that has to wait for its store, without a borrow of its limiter.
@@ -45,6 +49,15 @@ pub struct DetachedPending<S> {
     outcomes: Outcomes,
     answer: Option<(StoreAnswer, Compensation)>,
     started_at: Timestamp,
+}
+
+/// A decision that is being made. If dropped with an answer of the store, it is abandoned: its
+/// corrections are deferred and its slots are released.
+struct Unfinished<'l, S> {
+    limiter: &'l Limiter<S>,
+    decision: Box<Decision<'l>>,
+    /// The answer of the store and the missing corrections, if only these are missing.
+    answer: Option<(StoreAnswer, Compensation)>,
 }
 
 /// The reason for which a decision waits.
@@ -224,27 +237,62 @@ impl<S: Store> Limiter<S> {
 impl<'l, S> Pending<'l, S> {
     #[cold]
     fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
-        Self { limiter, decision: Box::new(decision), waiting }
+        let Waiting { matched, answer, started_at } = *waiting;
+        Self { unfinished: Unfinished { limiter, decision: Box::new(decision), answer }, matched, started_at }
     }
 
     /// Removes the borrow of the limiter.
     pub fn detach(self) -> DetachedPending<S> {
-        let Self { limiter, decision, waiting } = self;
-        let Decision { checks, outcomes, owner, .. } = *decision;
+        let Self { mut unfinished, matched, started_at } = self;
+        let (limiter, decision) = (unfinished.limiter, &mut unfinished.decision);
+        let checks = std::mem::take(&mut decision.checks);
         DetachedPending {
             limiter: limiter.clone(),
-            checks: limiter.policy.detach(waiting.matched, checks),
-            owner,
-            outcomes,
-            answer: waiting.answer,
-            started_at: waiting.started_at,
+            checks: limiter.policy.detach(matched, checks),
+            owner: decision.owner,
+            outcomes: std::mem::take(&mut decision.outcomes),
+            answer: unfinished.answer.take(),
+            started_at,
+        }
+    }
+}
+
+impl<S> DetachedPending<S> {
+    /// Moves the decision out, with a borrow of the limiter.
+    fn attach(&mut self) -> Pending<'_, S> {
+        let Self { limiter, checks, owner, outcomes, answer, started_at } = self;
+        let mut decision = Box::new(Decision::undecided());
+        let matched = limiter.policy.attach(checks, &mut decision.checks);
+        (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
+        let unfinished = Unfinished { limiter, decision, answer: answer.take() };
+        Pending { unfinished, matched, started_at: *started_at }
+    }
+}
+
+impl<S> Drop for DetachedPending<S> {
+    fn drop(&mut self) {
+        if self.answer.is_some() {
+            drop(self.attach());
+        }
+    }
+}
+
+impl<S> Drop for Unfinished<'_, S> {
+    fn drop(&mut self) {
+        if let Some((StoreAnswer { admitted, at }, missing)) = self.answer.take() {
+            let Self { limiter, decision, .. } = self;
+            missing.defer(&limiter.outage, decision);
+            decision.count(admitted, at, 0);
+            if let Some(receipt) = decision.receipt() {
+                limiter.release_later(&receipt);
+            }
         }
     }
 }
 
 impl<S> fmt::Debug for Pending<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("checks", &self.decision.checks).finish_non_exhaustive()
+        f.debug_struct("Pending").field("checks", &self.unfinished.decision.checks).finish_non_exhaustive()
     }
 }
 
@@ -258,23 +306,44 @@ impl<'l, S: Store> Pending<'l, S> {
     /// Makes the decision: asks the store once, or applies the outage rules. The observer sees
     /// `input`, the one that was matched.
     pub async fn finish(self, input: Option<&(dyn Input + Sync)>) -> Decision<'l> {
-        let Self { limiter, mut decision, waiting } = self;
-        let Waiting { matched, answer, started_at } = *waiting;
-        let answer = match answer {
-            Some((answer, missing)) => {
-                limiter.compensate(&mut decision, missing).await;
-                Ok(answer)
-            }
-            None => limiter.ask_store(matched, &mut decision).await,
-        };
+        let Self { mut unfinished, matched, started_at } = self;
+        let answer = unfinished.finish(matched).await;
+        let limiter = unfinished.limiter;
+        let mut decision = std::mem::replace(&mut *unfinished.decision, Decision::undecided());
         limiter.conclude(matched, &mut decision, answer);
         limiter.notify(input.map(|it| it as &dyn Input), &mut decision, started_at);
-        *decision
+        decision
+    }
+}
+
+impl<S: Store> Unfinished<'_, S> {
+    /// Sends the checks to the store, unless it has answered, and the corrections that its answer
+    /// requires.
+    async fn finish(&mut self, matched: Matched<'_>) -> Result<StoreAnswer, ChargeStatus> {
+        let Self { limiter, decision, answer } = self;
+        let (store_answer, missing) = match answer {
+            Some(answer) => answer,
+            None => {
+                let store_answer = limiter.ask_store(matched, decision).await?;
+                let StoreAnswer { admitted, at } = store_answer;
+                if matched != Matched::Applies {
+                    return Ok(store_answer);
+                }
+                match limiter.try_compensate(decision, admitted, at) {
+                    Ok(()) => return Ok(store_answer),
+                    Err(missing) => answer.insert((store_answer, missing)),
+                }
+            }
+        };
+        let store_answer = *store_answer;
+        limiter.compensate(decision, missing).await;
+        *answer = None;
+        Ok(store_answer)
     }
 }
 
 impl<S: Store> Limiter<S> {
-    /// Sends the checks of a decision to the store, and the corrections that its answer requires.
+    /// Sends the checks of a decision to the store.
     async fn ask_store(
         &self,
         matched: Matched<'_>,
@@ -292,22 +361,28 @@ impl<S: Store> Limiter<S> {
         let Answer { admitted, at, outcomes } = answer.map_err(|it| it.charge_status)?;
         if applies {
             decision.outcomes = outcomes;
-            if let Err(missing) = self.try_compensate(decision, admitted, at) {
-                self.compensate(decision, missing).await;
-            }
         }
         Ok(StoreAnswer { admitted, at })
     }
 }
 
 impl<S: Store> DetachedPending<S> {
-    /// Makes the decision as [`Pending::finish`] does.
-    pub async fn finish(&mut self, input: Option<&(dyn Input + Sync)>) -> Decision<'_> {
-        let Self { limiter, checks, owner, outcomes, answer, started_at } = self;
-        let mut decision = Box::new(Decision::undecided());
-        let matched = limiter.policy.attach(checks, &mut decision.checks);
-        (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
-        let waiting = Box::new(Waiting { matched, answer: answer.take(), started_at: *started_at });
-        Pending { limiter, decision, waiting }.finish(input).await
+    /// Makes the decision as [`Pending::finish`] does, and passes it to `then`, as
+    /// [`Limiter::try_decide`] does: the decision borrows from the policy that this value keeps.
+    ///
+    /// A decision is made once:
+    ///
+    /// ```compile_fail,E0382
+    /// # async fn twice(pending: tollgate::DetachedPending<tollgate::MemoryStore>) {
+    /// pending.finish(None, |decision| decision.is_allowed()).await;
+    /// pending.finish(None, |decision| decision.is_allowed()).await;      // would charge again
+    /// # }
+    /// ```
+    pub async fn finish<T>(
+        mut self,
+        input: Option<&(dyn Input + Sync)>,
+        then: impl FnOnce(&Decision<'_>) -> T,
+    ) -> T {
+        then(&self.attach().finish(input).await)
     }
 }

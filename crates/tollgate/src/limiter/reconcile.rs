@@ -3,6 +3,12 @@
 //! A store may answer in part (one node of a cluster is down): a key that fails is put back, and
 //! the others are charged. The breaker determines whether the store is called at all, as for
 //! requests.
+//!
+//! Corrections are applied lane by lane ([`Lane`]), then the ledger is charged. Each lane has its own
+//! bound on failures, so that no lane takes the attempts of the next, and a key that failed is not
+//! tried again in the same pass.
+
+use std::collections::HashSet;
 
 use tollgate_core::{Adjustment, Overdraft, Rule};
 use tollgate_policy::Key;
@@ -10,18 +16,22 @@ use tollgate_store::{Store, StoreError};
 
 use super::Limiter;
 use super::settle::nth;
-use crate::outage::{Change, ChargeStatus, Health, Name, Pass};
+use crate::outage::{Change, ChargeStatus, Health, Lane, Name, Outage, Pass};
 
-/// A pass ends after this many consecutive failures, since each may take a whole deadline.
+/// A pass leaves a lane after this many consecutive failures, since each may take a whole deadline.
 const MAX_CONSECUTIVE_FAILURES: u32 = 8;
 
+/// The keys that failed in a pass.
+type FailedKeys = HashSet<Name>;
+
 impl<S: Store> Limiter<S> {
-    /// Applies the corrections that the store has not taken (final costs, refunds), then charges it
-    /// with the usage admitted during the outage, as far as it still counts, one key after the
-    /// other. Returns the number of charged keys.
+    /// Applies the changes that the store has not taken, released slots before final costs and
+    /// refunds, then charges it with the usage admitted during the outage, as far as it still counts,
+    /// one key after the other. Returns the number of charged keys.
     ///
-    /// A key that fails is kept for the next call, and the others are charged. The pass stops when
-    /// the breaker opens, or after several consecutive failures.
+    /// A key that fails is kept for the next call, and the others are charged. After several
+    /// consecutive failures, the pass leaves the rest of that kind to the next call. It stops when the
+    /// breaker opens.
     ///
     /// Call it periodically, such as every second, with a different offset on each node. The store
     /// limits the speed, since charges run one at a time.
@@ -34,34 +44,32 @@ impl<S: Store> Limiter<S> {
     /// repeated as well, and the charge of a key in progress counts as lost. It is therefore safe to
     /// call at shutdown under a timeout; the remaining keys are in [`Health::ledger_keys`].
     pub async fn reconcile(&self) -> usize {
-        let (mut charged, mut in_a_row) = (0, 0);
-        // As many as there are now: a failed one goes to the end and is not retried in this pass.
-        for _ in 0..self.outage.waiting_corrections() {
-            match self.apply_correction().await {
-                Replay::Charged => (charged, in_a_row) = (charged + 1, 0),
-                Replay::Nothing => {}
-                Replay::Failed => in_a_row += 1,
-                Replay::BreakerOpen => return charged,
-            }
-            if in_a_row >= MAX_CONSECUTIVE_FAILURES || (in_a_row > 0 && !self.outage.is_closed()) {
-                return charged;
+        let (mut progress, mut failed_keys) = (Progress::default(), FailedKeys::new());
+        // As many as there are now: a failed one goes to the end of its lane and is not retried in
+        // this pass.
+        for (lane, waiting) in Lane::ALL.into_iter().zip(self.outage.waiting_corrections()) {
+            progress.consecutive_failures = 0;
+            for _ in 0..waiting {
+                progress.record(&self.apply_correction(lane, &mut failed_keys).await);
+                if progress.must_stop(&self.outage) {
+                    return progress.charged;
+                }
+                if progress.leaves_lane() {
+                    break;
+                }
             }
         }
+        progress.consecutive_failures = 0;
         let mut pass = self.outage.pass();
         loop {
             let names = self.outage.due(&mut pass);
             if names.is_empty() {
-                return charged;
+                return progress.charged;
             }
             for name in names {
-                match self.replay(&name, &pass).await {
-                    Replay::Charged => (charged, in_a_row) = (charged + 1, 0),
-                    Replay::Nothing => {}
-                    Replay::Failed => in_a_row += 1,
-                    Replay::BreakerOpen => return charged,
-                }
-                if in_a_row >= MAX_CONSECUTIVE_FAILURES || (in_a_row > 0 && !self.outage.is_closed()) {
-                    return charged;
+                progress.record(&self.replay(&name, &pass).await);
+                if progress.leaves_lane() || progress.must_stop(&self.outage) {
+                    return progress.charged;
                 }
             }
         }
@@ -92,12 +100,17 @@ impl<S: Store> Limiter<S> {
         self.policy.limit(limit)?.rule_after(rule.id, key)
     }
 
-    /// Applies the oldest correction that the store has not taken.
-    async fn apply_correction(&self) -> Replay {
+    /// Applies the oldest correction of a lane, unless its key failed before.
+    async fn apply_correction(&self, lane: Lane, failed_keys: &mut FailedKeys) -> Replay {
         let Some(attempt) = self.outage.attempt() else { return Replay::BreakerOpen };
-        let pending = self.outage.take_correction(self.store.recognizes_adjustments());
+        let pending = self.outage.take_correction(lane, self.store.recognizes_adjustments());
         let Some(pending) = pending else { return Replay::Nothing };
         let Some(correction) = pending.get() else { return Replay::Nothing };
+        let name = (correction.rule.id, correction.key.clone());
+        if failed_keys.contains(&name) {
+            pending.postpone();
+            return Replay::Nothing;
+        }
         let Some(rule) = self.rule_now(&correction.limit, &correction.rule, &correction.key) else {
             // The limit no longer exists.
             pending.finish();
@@ -115,6 +128,7 @@ impl<S: Store> Limiter<S> {
             }
             Err(error) => {
                 attempt.failed(&error);
+                failed_keys.insert(name);
                 if pending.failed(&error) { Replay::Failed } else { Replay::Nothing }
             }
         }
@@ -159,6 +173,35 @@ impl<S: Store> Limiter<S> {
                 Replay::Failed
             }
         }
+    }
+}
+
+/// The progress of a pass.
+#[derive(Default)]
+struct Progress {
+    charged: usize,
+    consecutive_failures: u32,
+    is_breaker_open: bool,
+}
+
+impl Progress {
+    fn record(&mut self, replay: &Replay) {
+        match replay {
+            Replay::Charged => (self.charged, self.consecutive_failures) = (self.charged + 1, 0),
+            Replay::Nothing => {}
+            Replay::Failed => self.consecutive_failures += 1,
+            Replay::BreakerOpen => self.is_breaker_open = true,
+        }
+    }
+
+    /// Returns whether too many attempts in a row have failed.
+    const fn leaves_lane(&self) -> bool {
+        self.consecutive_failures >= MAX_CONSECUTIVE_FAILURES
+    }
+
+    /// Returns whether the breaker does not permit further calls.
+    fn must_stop(&self, outage: &Outage) -> bool {
+        self.is_breaker_open || (self.consecutive_failures > 0 && !outage.is_closed())
     }
 }
 

@@ -112,36 +112,12 @@ impl<S: Store> Limiter<S> {
         self.try_apply(receipt, self.releases(receipt))
     }
 
-    /// Releases as [`release_receipt`](Self::release_receipt) does, at the next
-    /// [`reconcile`](Self::reconcile).
-    pub(crate) fn release_later(&self, receipt: &Receipt) {
-        let base = self.base_id(receipt);
-        for Correction { at, charge, rule, adjustment, .. } in self.releases(receipt) {
-            if let Some(in_outage) = &charge.in_outage {
-                self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
-                if in_outage.charge_status == ChargeStatus::NotCharged {
-                    continue;
-                }
-            }
-            // A release that finds no room is counted as lost; the slot ends with its lease.
-            let _kept = self.outage.defer(&charge.change(receipt.at, rule, (adjustment, nth(base, at))));
-        }
-    }
-
     fn refunds<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
         let units = receipt.units_in(&self.policy).map(|(at, charge, rule)| {
             let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
             Correction { at, charge, rule, adjustment, cost: Some(0) }
         });
         units.chain(self.releases(receipt))
-    }
-
-    fn releases<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
-        let slots = receipt.owner.map(|owner| (owner, receipt.slots_in(&self.policy)));
-        slots.into_iter().flat_map(|(owner, slots)| {
-            let adjustment = Adjustment::Release { owner };
-            slots.map(move |(at, charge, rule)| Correction { at, charge, rule, adjustment, cost: None })
-        })
     }
 
     /// The corrections to one cost for all limits, or for the limits that say `settle`.
@@ -291,12 +267,6 @@ impl<S: Store> Limiter<S> {
         self.store.recognizes_adjustments()
     }
 
-    /// Returns the id that the adjustments of a receipt have in common: that of the decision, or a
-    /// new one.
-    fn base_id(&self, receipt: &Receipt) -> DecisionId {
-        receipt.id.unwrap_or_else(|| *receipt.own_id.get_or_init(|| self.outage.next_id()))
-    }
-
     /// Notifies the observer of the final cost of a charge.
     fn notify_settled(&self, receipt: &Receipt, correction: &Correction<'_>) {
         if let (Some(watched), Some(id), Some(cost)) = (&self.watched, receipt.id, correction.cost) {
@@ -342,6 +312,38 @@ impl<S: Store> Limiter<S> {
             Adjustment::Release { .. } => self.store.adjust(rule, key.as_bytes(), adjustment).await,
             _ => self.store.adjust_once(rule, key.as_bytes(), adjustment, id).await,
         }
+    }
+}
+
+impl<S> Limiter<S> {
+    /// Releases as [`release_receipt`](Self::release_receipt) does, at the next
+    /// [`reconcile`](Self::reconcile).
+    pub(crate) fn release_later(&self, receipt: &Receipt) {
+        let base = self.base_id(receipt);
+        for Correction { at, charge, rule, adjustment, .. } in self.releases(receipt) {
+            if let Some(in_outage) = &charge.in_outage {
+                self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
+                if in_outage.charge_status == ChargeStatus::NotCharged {
+                    continue;
+                }
+            }
+            // Without room for the release, it counts as lost, and the slot is freed when its lease ends.
+            self.outage.defer_or_lose(&charge.change(receipt.at, rule, (adjustment, nth(base, at))));
+        }
+    }
+
+    fn releases<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
+        let slots = receipt.owner.map(|owner| (owner, receipt.slots_in(&self.policy)));
+        slots.into_iter().flat_map(|(owner, slots)| {
+            let adjustment = Adjustment::Release { owner };
+            slots.map(move |(at, charge, rule)| Correction { at, charge, rule, adjustment, cost: None })
+        })
+    }
+
+    /// Returns the id that the adjustments of a receipt have in common: that of the decision, or a
+    /// new one.
+    fn base_id(&self, receipt: &Receipt) -> DecisionId {
+        receipt.id.unwrap_or_else(|| *receipt.own_id.get_or_init(|| self.outage.next_id()))
     }
 }
 

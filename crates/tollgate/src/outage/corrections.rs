@@ -12,6 +12,11 @@
 //! A deferred charge decays: the part that time has given back by the end of the outage is not
 //! applied. A refund carries the time at which its units were taken.
 //!
+//! Releases have a queue of their own, because a slot that is not released refuses requests: they are
+//! applied first, and corrections do not take their room. A correction that fails waits behind all
+//! that have not been tried ([`Lane`]), so that a key or a part of the store that keeps failing does
+//! not delay the others.
+//!
 //! Invariant: the number of corrections is bounded; a correction that finds no room is counted as
 //! lost.
 
@@ -74,7 +79,7 @@ pub(crate) enum ChangeStatus {
 impl ChangeStatus {
     fn of(error: &StoreError) -> Self {
         match error {
-            StoreError::Refused(_) | StoreError::TimedOut(_) => Self::NotApplied,
+            StoreError::Refused(_) | StoreError::TimedOut(_) | StoreError::Migrating(_) => Self::NotApplied,
             StoreError::Foreign(_) => Self::Refused,
             _ => Self::Unknown,
         }
@@ -109,6 +114,10 @@ impl Correction {
         Self { limit, rule, key, id, adjustment, reserved, settled, since: now, in_doubt_since }
     }
 
+    const fn is_release(&self) -> bool {
+        matches!(self.adjustment, Adjustment::Release { .. })
+    }
+
     /// Returns the part of the change that is left, if any.
     pub(crate) fn adjustment(&self, now: Timestamp) -> Option<Adjustment> {
         match (self.adjustment, &self.rule.quota) {
@@ -127,17 +136,49 @@ impl Correction {
     }
 }
 
-/// The queue of deferred corrections, the oldest first.
+/// The corrections that are applied one after the other, the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Released slots that no pass has tried.
+    Releases,
+    /// Other corrections that no pass has tried.
+    Charges,
+    /// Released slots that the store did not take.
+    FailedReleases,
+    /// Other corrections that the store did not take.
+    FailedCharges,
+}
+
+impl Lane {
+    /// All lanes, in the order in which a pass applies them.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Releases, Self::Charges, Self::FailedReleases, Self::FailedCharges];
+
+    const fn of(correction: &Correction, has_failed: bool) -> Self {
+        match (correction.is_release(), has_failed) {
+            (true, false) => Self::Releases,
+            (false, false) => Self::Charges,
+            (true, true) => Self::FailedReleases,
+            (false, true) => Self::FailedCharges,
+        }
+    }
+}
+
+/// The queues of deferred corrections, one for each lane.
+type Queues = [VecDeque<Correction>; Lane::ALL.len()];
+
+/// The deferred corrections.
 #[derive(Debug)]
 pub(crate) struct Corrections {
-    queue: Mutex<VecDeque<Correction>>,
+    queues: Mutex<Queues>,
     waiting: AtomicUsize,
+    /// The largest number of releases, and of other corrections.
     max_waiting: usize,
 }
 
 impl Corrections {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queue: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting }
+        Self { queues: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting }
     }
 
     /// Returns the number of deferred corrections.
@@ -145,37 +186,46 @@ impl Corrections {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Correction>> {
+    /// Returns the number of deferred corrections in each lane.
+    fn lengths(&self) -> [usize; Lane::ALL.len()] {
+        if self.len() == 0 { Default::default() } else { self.queues().each_ref().map(VecDeque::len) }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
         // A thread that panicked while holding the lock left corrections that can be applied.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a correction. Returns whether there was room.
-    fn push(&self, correction: Correction) -> bool {
-        let mut queue = self.queue();
-        let has_room = queue.len() < self.max_waiting;
+    fn push(&self, correction: Correction, has_failed: bool) -> bool {
+        let mut queues = self.queues();
+        let same_kind = [false, true].map(|has_failed| Lane::of(&correction, has_failed) as usize);
+        let has_room = same_kind.iter().map(|&lane| queues[lane].len()).sum::<usize>() < self.max_waiting;
         if has_room {
-            queue.push_back(correction);
-            self.waiting.store(queue.len(), Ordering::Relaxed);
+            queues[Lane::of(&correction, has_failed) as usize].push_back(correction);
+            self.count(&queues);
         }
         has_room
     }
 
-    fn pop(&self) -> Option<Correction> {
-        if self.len() == 0 {
-            return None;
-        }
-        let mut queue = self.queue();
-        let correction = queue.pop_front();
-        self.waiting.store(queue.len(), Ordering::Relaxed);
+    fn pop(&self, lane: Lane) -> Option<Correction> {
+        let mut queues = self.queues();
+        let correction = queues[lane as usize].pop_front();
+        self.count(&queues);
         correction
+    }
+
+    /// Publishes the number of corrections. Called under the lock, so that the last value is the
+    /// current one.
+    fn count(&self, queues: &Queues) {
+        self.waiting.store(queues.iter().map(VecDeque::len).sum(), Ordering::Relaxed);
     }
 }
 
 impl Outage {
     /// Defers a change until the store is back. Returns whether there was room.
     pub(crate) fn defer(&self, change: &Change<'_>) -> bool {
-        self.corrections.push(Correction::new(change, ChangeStatus::NotApplied, self.now()))
+        self.corrections.push(Correction::new(change, ChangeStatus::NotApplied, self.now()), false)
     }
 
     /// Defers a change until the store is back, or counts it as lost.
@@ -194,15 +244,15 @@ impl Outage {
         PendingChange { outage: self, change: Some(change), recognized }
     }
 
-    /// Returns the number of deferred corrections.
-    pub(crate) fn waiting_corrections(&self) -> usize {
-        self.corrections.len()
+    /// Returns the number of deferred corrections in each lane.
+    pub(crate) fn waiting_corrections(&self) -> [usize; Lane::ALL.len()] {
+        self.corrections.lengths()
     }
 
-    /// Removes the oldest correction from the queue. `recognized`: the store recognizes the ids of
+    /// Removes the oldest correction of a lane. `recognized`: the store recognizes the ids of
     /// adjustments.
-    pub(crate) fn take_correction(&self, recognized: bool) -> Option<PendingCorrection<'_>> {
-        let correction = self.corrections.pop()?;
+    pub(crate) fn take_correction(&self, lane: Lane, recognized: bool) -> Option<PendingCorrection<'_>> {
+        let correction = self.corrections.pop(lane)?;
         Some(PendingCorrection { outage: self, correction: Some(correction), recognized })
     }
 
@@ -238,7 +288,7 @@ impl PendingChange<'_> {
         let Some(change) = self.change.take() else { return false };
         let may_repeat = status.may_repeat(change.adjustment, self.recognized);
         let correction = may_repeat.then(|| Correction::new(&change, status, self.outage.now()));
-        let kept = correction.is_some_and(|it| self.outage.corrections.push(it));
+        let kept = correction.is_some_and(|it| self.outage.corrections.push(it, false));
         if !kept {
             self.outage.lose_correction(may_repeat);
         }
@@ -269,6 +319,11 @@ impl PendingCorrection<'_> {
         self.correction = None;
     }
 
+    /// Puts the correction back without an attempt.
+    pub(crate) fn postpone(mut self) {
+        self.put_back(ChangeStatus::NotApplied);
+    }
+
     /// Ends a correction of which nothing is left to apply. A refund that was in doubt for too long
     /// is lost.
     pub(crate) fn expire(self) {
@@ -290,7 +345,7 @@ impl PendingCorrection<'_> {
             correction.in_doubt_since.get_or_insert_with(|| self.outage.now());
         }
         let may_repeat = status.may_repeat(correction.adjustment, self.recognized);
-        let kept = may_repeat && self.outage.corrections.push(correction);
+        let kept = may_repeat && self.outage.corrections.push(correction, true);
         if !kept {
             self.outage.lose_correction(may_repeat);
         }

@@ -315,3 +315,80 @@ fn concurrent_threads_neither_lose_nor_repeat_charges() {
     assert_eq!((health.breaker, health.ledger_keys, health.lost_entries), (BreakerState::Closed, 0, 0));
     assert_eq!(subject.left(), 990_000 - admitted + given_back);
 }
+
+const UNITS_AND_SLOTS: &str = "
+limits:
+  - {name: api, by: user, bucket: 100/day}
+  - {name: jobs, by: user, slots: 1, ttl: 1h}
+";
+
+/// A limiter whose breaker never opens, with `count` users on a part of the store that is gone.
+fn with_gone_users(count: usize) -> (Subject, Vec<String>) {
+    let settings = OutageSettings { failures: u32::MAX, keys: count, ..OutageSettings::default() };
+    let subject = with_settings(UNITS_AND_SLOTS, &settings);
+    subject.store.lose(Some("gone"));
+    (subject, (0..count).map(|number| format!("gone-{number}")).collect())
+}
+
+/// Takes a slot of `ann`, and releases it while the store refuses.
+fn release_later(subject: &Subject) {
+    let held = subject.decide(&ann());
+    subject.store.turn(Mood::Refusing);
+    pollster::block_on(subject.limiter.release(&held)).unwrap();
+    subject.store.turn(Mood::Well);
+    assert!(!subject.admits(&ann()));
+}
+
+#[test]
+fn releases_and_debts_are_not_delayed_by_corrections_that_keep_failing() {
+    let (subject, gone) = with_gone_users(20);
+    for user in &gone {
+        let receipt = subject.decide(&ann().user(user).cost(10)).receipt().unwrap();
+        pollster::block_on(subject.limiter.settle_receipt(&receipt, 30)).unwrap();
+    }
+    // The corrections have filled their queue.
+    assert_eq!(subject.limiter.health().ledger_keys, 20);
+    release_later(&subject);
+    subject.store.turn(Mood::Refusing);
+    assert!(subject.decide(&ann().user("bob").cost(7)).is_degraded());
+    subject.store.turn(Mood::Well);
+    assert_eq!(subject.reconcile(), 2, "the slot of ann and the usage of bob");
+    assert!(subject.admits(&ann()));
+    assert_eq!((subject.limiter.health().ledger_keys, subject.limiter.health().lost_entries), (20, 0));
+    subject.store.lose(None);
+    assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (20, 0));
+}
+
+#[test]
+fn releases_are_not_delayed_by_releases_that_keep_failing() {
+    let (subject, gone) = with_gone_users(20);
+    let held: Vec<_> = gone.iter().map(|user| subject.decide(&ann().user(user)).receipt().unwrap()).collect();
+    for receipt in held.iter().skip(1) {
+        pollster::block_on(subject.limiter.release_receipt(receipt)).unwrap();
+    }
+    // Three passes of at most eight failures try all of them.
+    assert_eq!([(); 3].map(|()| subject.reconcile()), [0; 3]);
+    release_later(&subject);
+    assert_eq!(subject.reconcile(), 1);
+    assert!(subject.admits(&ann()));
+    subject.store.lose(None);
+    assert_eq!((subject.reconcile(), subject.limiter.health().lost_entries), (19, 0));
+}
+
+#[test]
+fn a_key_that_fails_is_tried_once_per_pass() {
+    let settings = OutageSettings { failures: u32::MAX, ..OutageSettings::default() };
+    let subject = with_settings("limits: [{name: api, by: user, bucket: 100/day}]", &settings);
+    subject.store.lose(Some("gone"));
+    for _ in 0..7 {
+        let receipt = subject.decide(&ann().user("gone")).receipt().unwrap();
+        pollster::block_on(subject.limiter.settle_receipt(&receipt, 2)).unwrap();
+    }
+    for _ in 0..2 {
+        let before = subject.store.adjustments();
+        assert_eq!((subject.reconcile(), subject.limiter.health().ledger_keys), (0, 7));
+        assert_eq!(subject.store.adjustments(), before + 1);
+    }
+    subject.store.lose(None);
+    assert_eq!((subject.reconcile(), subject.limiter.health().lost_entries), (7, 0));
+}

@@ -1,0 +1,128 @@
+//! Waiting for a decision that admits.
+//!
+//! A task decides, sleeps for the wait that the refusal computed, and decides again. Tasks do not
+//! queue: after a sleep, any of them may be the first. The queue of a single key in this process is in
+//! `gate`.
+
+use std::time::Duration;
+
+use tollgate_core::{Quota, Timestamp};
+use tollgate_policy::Request;
+use tollgate_store::Store;
+
+use super::Limiter;
+use crate::decision::Decision;
+use crate::permit::Permit;
+use crate::timer::Sleeper;
+
+impl<S> Limiter<S> {
+    /// Sets the function that sleeps, such as `Sleeper::new(tokio::time::sleep)`, instead of a timer
+    /// thread.
+    #[must_use]
+    pub fn with_sleeper(self, sleeper: Sleeper) -> Self {
+        Self { sleeper: Some(sleeper), ..self }
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Waits until every limit has room for a request, and charges them.
+    ///
+    /// The task sleeps for the wait that the refusal computed, and then tries again. Tasks that wait
+    /// for the same limit pass in no particular order. A slot may be released at any time, so a task
+    /// that waits for one tries every second. A limit that counts refusals (`count_denied`) is charged
+    /// by each attempt. A future that is dropped leaves no slot taken.
+    ///
+    /// A decision that refuses says that waiting does not help, such as for a deny-listed caller or a
+    /// cost that exceeds a limit.
+    ///
+    /// ```
+    /// # use tollgate::{Call, Limiter};
+    /// # pollster::block_on(async {
+    /// let limiter = Limiter::from_policy("limits: [{by: user, bucket: '100/second, burst 1'}]").unwrap();
+    /// let call = Call::new("GET", "/").user("ann");
+    /// for _ in 0..3 {
+    ///     assert!(limiter.until_ready(&call).await.is_allowed());
+    /// }
+    /// # });
+    /// ```
+    pub async fn until_ready<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
+        self.decide_until(request, None).await
+    }
+
+    /// Waits as [`until_ready`](Self::until_ready) does, for at most `max_wait`. Refuses as soon as it
+    /// is known that units come back later.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Call, Limiter};
+    /// # pollster::block_on(async {
+    /// let limiter = Limiter::from_policy("limits: [{by: user, bucket: 1/minute}]").unwrap();
+    /// let call = Call::new("GET", "/").user("ann");
+    /// assert!(limiter.wait(&call, Duration::from_secs(1)).await.is_allowed());
+    /// let refused = limiter.wait(&call, Duration::from_secs(1)).await;      // does not wait
+    /// assert!(refused.retry_after() > Some(Duration::from_secs(1)));
+    /// # });
+    /// ```
+    pub async fn wait<R: Request + ?Sized + Sync>(&self, request: &R, max_wait: Duration) -> Decision<'_> {
+        self.decide_until(request, Some(max_wait)).await
+    }
+
+    /// Waits as [`until_ready`](Self::until_ready) does, and returns a permit that releases the slots
+    /// when it is dropped. The error is the decision that refused.
+    pub async fn acquire_when_ready<R>(&self, request: &R) -> Result<Permit<S>, Box<Decision<'_>>>
+    where
+        R: Request + ?Sized + Sync,
+    {
+        self.permit(self.until_ready(request).await)
+    }
+
+    /// Waits as [`acquire_when_ready`](Self::acquire_when_ready) does, for at most `max_wait`.
+    pub async fn acquire_within<R>(
+        &self,
+        request: &R,
+        max_wait: Duration,
+    ) -> Result<Permit<S>, Box<Decision<'_>>>
+    where
+        R: Request + ?Sized + Sync,
+    {
+        self.permit(self.wait(request, max_wait).await)
+    }
+
+    async fn decide_until<R: Request + ?Sized + Sync>(
+        &self,
+        request: &R,
+        max_wait: Option<Duration>,
+    ) -> Decision<'_> {
+        let deadline = max_wait.map(|wait| self.outage.now() + wait.into());
+        loop {
+            let sleep = {
+                let decision = self.decide(request).await;
+                match self.sleep_after(&decision, deadline) {
+                    Some(sleep) => sleep,
+                    None => return decision,
+                }
+            };
+            let sleeping = match &self.sleeper {
+                Some(sleeper) => sleeper.sleep(sleep),
+                None => Sleeper::default().sleep(sleep),
+            };
+            sleeping.await;
+        }
+    }
+
+    /// Returns the time to sleep before the next attempt, or `None` if the decision is final.
+    fn sleep_after(&self, decision: &Decision<'_>, deadline: Option<Timestamp>) -> Option<Duration> {
+        let wait = decision.advised_wait()?;
+        let Some(deadline) = deadline else { return Some(wait) };
+        let left = Duration::from(deadline.since(self.outage.now()));
+        // A slot may become free before its lease ends; units come back at a known time.
+        let is_too_late = decision.limits().any(|it| {
+            let is_slot = matches!(it.rule().quota, Quota::Concurrency(_));
+            it.is_binding()
+                && !it.is_admitted()
+                && !is_slot
+                && it.retry_after().is_none_or(|wait| wait > left)
+        });
+        (!left.is_zero() && !is_too_late).then(|| wait.min(left))
+    }
+}
