@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tollgate_core::{Quota, Timestamp};
-use tollgate_policy::Request;
+use tollgate_policy::Input;
 use tollgate_store::Store;
 
 use super::Limiter;
@@ -45,8 +45,8 @@ impl<S: Store> Limiter<S> {
     /// }
     /// # });
     /// ```
-    pub async fn until_ready<R: Request + ?Sized + Sync>(&self, request: &R) -> Decision<'_> {
-        self.decide_until(request, None).await
+    pub async fn until_ready<I: Input + Sync>(&self, input: &I) -> Decision<'_> {
+        self.decide_until(input, None).await
     }
 
     /// Waits as [`until_ready`](Self::until_ready) does, for at most `max_wait`. Refuses as soon as it
@@ -63,40 +63,40 @@ impl<S: Store> Limiter<S> {
     /// assert!(refused.retry_after() > Some(Duration::from_secs(1)));
     /// # });
     /// ```
-    pub async fn wait<R: Request + ?Sized + Sync>(&self, request: &R, max_wait: Duration) -> Decision<'_> {
-        self.decide_until(request, Some(max_wait)).await
+    pub async fn wait<I: Input + Sync>(&self, input: &I, max_wait: Duration) -> Decision<'_> {
+        self.decide_until(input, Some(max_wait)).await
     }
 
     /// Waits as [`until_ready`](Self::until_ready) does, and returns a permit that releases the slots
     /// when it is dropped. The error is the decision that refused.
-    pub async fn acquire_when_ready<R>(&self, request: &R) -> Result<Permit<S>, Box<Decision<'_>>>
+    pub async fn acquire_when_ready<I>(&self, input: &I) -> Result<Permit<S>, Box<Decision<'_>>>
     where
-        R: Request + ?Sized + Sync,
+        I: Input + Sync,
     {
-        self.permit(self.until_ready(request).await)
+        self.permit(self.until_ready(input).await)
     }
 
     /// Waits as [`acquire_when_ready`](Self::acquire_when_ready) does, for at most `max_wait`.
-    pub async fn acquire_within<R>(
+    pub async fn acquire_within<I>(
         &self,
-        request: &R,
+        input: &I,
         max_wait: Duration,
     ) -> Result<Permit<S>, Box<Decision<'_>>>
     where
-        R: Request + ?Sized + Sync,
+        I: Input + Sync,
     {
-        self.permit(self.wait(request, max_wait).await)
+        self.permit(self.wait(input, max_wait).await)
     }
 
-    async fn decide_until<R: Request + ?Sized + Sync>(
+    async fn decide_until<I: Input + Sync>(
         &self,
-        request: &R,
+        input: &I,
         max_wait: Option<Duration>,
     ) -> Decision<'_> {
         let deadline = max_wait.map(|wait| self.outage.now() + wait.into());
         loop {
             let sleep = {
-                let decision = self.decide(request).await;
+                let decision = self.decide(input).await;
                 match self.sleep_after(&decision, deadline) {
                     Some(sleep) => sleep,
                     None => return decision,
