@@ -1,6 +1,7 @@
 //! Plans and overrides that share the id of a rule: the choice among them is defined.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+use tollgate_core::Rule;
 use tollgate_policy::{Allowance, Policy};
 
 /// The number of policies: each has maps of its own, with orders of their own.
@@ -44,7 +45,7 @@ fn a_limit_continues_removed_overrides_of_one_id_by_the_numbers_of_the_strictest
             panic!("overrides with rules");
         };
         let after = policy("windows: [20/minute, 5/day]").carry_over_from(&before);
-        let continued = after.limits()[0].rules().iter().flat_map(|rule| rule.predecessors());
+        let continued = after.limits()[0].rules().iter().flat_map(Rule::predecessors);
         let daily: Vec<_> = continued.filter(|it| it.id == gone[0].id).collect();
         assert!(daily.iter().all(|it| it.quota.capacity() == 50), "{daily:?}");
     }

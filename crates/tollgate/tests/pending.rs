@@ -145,7 +145,7 @@ fn a_pending_decision_continues_where_the_attempt_stopped() {
         let pending = limiter.try_decide(&request, |_| ()).unwrap_err();
         assert_eq!(calls.take(), [1, 0, 0], "nothing is charged yet");
         let allowed = if detached {
-            pollster::block_on(pending.detach().finish(Some(&request), |it| it.is_allowed()))
+            pollster::block_on(pending.detach().finish(Some(&request), |it| it.fate() == Fate::Admitted))
         } else {
             pollster::block_on(pending.finish(Some(&request))).is_allowed()
         };

@@ -34,8 +34,6 @@ use crate::outage::ChargeStatus;
 #[must_use = "the input is not decided until `finish` is awaited"]
 pub struct Pending<'l, S> {
     unfinished: Unfinished<'l, S>,
-    matched: Matched<'l>,
-    started_at: Timestamp,
 }
 
 /// A decision that has to wait for its store, without a borrow of its limiter.
@@ -56,8 +54,7 @@ pub struct DetachedPending<S> {
 struct Unfinished<'l, S> {
     limiter: &'l Limiter<S>,
     decision: Box<Decision<'l>>,
-    /// The answer of the store and the missing corrections, if only these are missing.
-    answer: Option<(StoreAnswer, Compensation)>,
+    waiting: Box<Waiting<'l>>,
 }
 
 /// The reason for which a decision waits.
@@ -237,22 +234,21 @@ impl<S: Store> Limiter<S> {
 impl<'l, S> Pending<'l, S> {
     #[cold]
     fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
-        let Waiting { matched, answer, started_at } = *waiting;
-        Self { unfinished: Unfinished { limiter, decision: Box::new(decision), answer }, matched, started_at }
+        Self { unfinished: Unfinished { limiter, decision: Box::new(decision), waiting } }
     }
 
     /// Removes the borrow of the limiter.
     pub fn detach(self) -> DetachedPending<S> {
-        let Self { mut unfinished, matched, started_at } = self;
-        let (limiter, decision) = (unfinished.limiter, &mut unfinished.decision);
+        let Self { mut unfinished } = self;
+        let Unfinished { limiter, decision, waiting } = &mut unfinished;
         let checks = std::mem::take(&mut decision.checks);
         DetachedPending {
             limiter: limiter.clone(),
-            checks: limiter.policy.detach(matched, checks),
+            checks: limiter.policy.detach(waiting.matched, checks),
             owner: decision.owner,
             outcomes: std::mem::take(&mut decision.outcomes),
-            answer: unfinished.answer.take(),
-            started_at,
+            answer: waiting.answer.take(),
+            started_at: waiting.started_at,
         }
     }
 }
@@ -264,8 +260,8 @@ impl<S> DetachedPending<S> {
         let mut decision = Box::new(Decision::undecided());
         let matched = limiter.policy.attach(checks, &mut decision.checks);
         (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
-        let unfinished = Unfinished { limiter, decision, answer: answer.take() };
-        Pending { unfinished, matched, started_at: *started_at }
+        let waiting = Box::new(Waiting { matched, answer: answer.take(), started_at: *started_at });
+        Pending { unfinished: Unfinished { limiter, decision, waiting } }
     }
 }
 
@@ -279,7 +275,7 @@ impl<S> Drop for DetachedPending<S> {
 
 impl<S> Drop for Unfinished<'_, S> {
     fn drop(&mut self) {
-        if let Some((StoreAnswer { admitted, at }, missing)) = self.answer.take() {
+        if let Some((StoreAnswer { admitted, at }, missing)) = self.waiting.answer.take() {
             let Self { limiter, decision, .. } = self;
             missing.defer(&limiter.outage, decision);
             decision.count(admitted, at, 0);
@@ -306,9 +302,10 @@ impl<'l, S: Store> Pending<'l, S> {
     /// Makes the decision: asks the store once, or applies the outage rules. The observer sees
     /// `input`, the one that was matched.
     pub async fn finish(self, input: Option<&(dyn Input + Sync)>) -> Decision<'l> {
-        let Self { mut unfinished, matched, started_at } = self;
-        let answer = unfinished.finish(matched).await;
-        let limiter = unfinished.limiter;
+        let Self { mut unfinished } = self;
+        let answer = unfinished.finish().await;
+        let (limiter, matched, started_at) =
+            (unfinished.limiter, unfinished.waiting.matched, unfinished.waiting.started_at);
         let mut decision = std::mem::replace(&mut *unfinished.decision, Decision::undecided());
         limiter.conclude(matched, &mut decision, answer);
         limiter.notify(input.map(|it| it as &dyn Input), &mut decision, started_at);
@@ -319,20 +316,20 @@ impl<'l, S: Store> Pending<'l, S> {
 impl<S: Store> Unfinished<'_, S> {
     /// Sends the checks to the store, unless it has answered, and the corrections that its answer
     /// requires.
-    async fn finish(&mut self, matched: Matched<'_>) -> Result<StoreAnswer, ChargeStatus> {
-        let Self { limiter, decision, answer } = self;
-        let (store_answer, missing) = match answer {
-            Some(answer) => answer,
-            None => {
-                let store_answer = limiter.ask_store(matched, decision).await?;
-                let StoreAnswer { admitted, at } = store_answer;
-                if matched != Matched::Applies {
-                    return Ok(store_answer);
-                }
-                match limiter.try_compensate(decision, admitted, at) {
-                    Ok(()) => return Ok(store_answer),
-                    Err(missing) => answer.insert((store_answer, missing)),
-                }
+    async fn finish(&mut self) -> Result<StoreAnswer, ChargeStatus> {
+        let Self { limiter, decision, waiting } = self;
+        let Waiting { matched, answer, .. } = &mut **waiting;
+        let (store_answer, missing) = if let Some(answer) = answer {
+            answer
+        } else {
+            let store_answer = limiter.ask_store(*matched, decision).await?;
+            let StoreAnswer { admitted, at } = store_answer;
+            if *matched != Matched::Applies {
+                return Ok(store_answer);
+            }
+            match limiter.try_compensate(decision, admitted, at) {
+                Ok(()) => return Ok(store_answer),
+                Err(missing) => answer.insert((store_answer, missing)),
             }
         };
         let store_answer = *store_answer;
