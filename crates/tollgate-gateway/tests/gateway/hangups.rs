@@ -9,7 +9,8 @@ use std::time::Duration;
 use http::Request;
 
 use crate::support::{
-    Behind, Feed, OK, ONE_SLOT, ServedGateway, TEST_TIMEOUT, Upstream, Wire, eventually, http2, wait_for,
+    Behind, Feed, OK, ONE_SLOT, ServedGateway, TEST_TIMEOUT, Turn, Upstream, Wire, eventually, http2,
+    wait_for,
 };
 
 const TWO_SLOTS: &str = "limits: [{name: slots, by: global, slots: 2}]";
@@ -48,15 +49,19 @@ impl Work {
 
 /// Creates an upstream that works on each request and reads nothing meanwhile.
 fn working() -> (Upstream, Work) {
-    let work = Work::default();
-    let its = work.clone();
-    let upstream = Upstream::script(move |turn| {
+    working_by(|turn, work| {
         while turn.request().is_some() {
-            its.run();
+            work.run();
             turn.wire.send(OK);
         }
-    });
-    (upstream, work)
+    })
+}
+
+/// Creates an upstream with a script that works.
+fn working_by(script: impl Fn(&mut Turn, &Work) + Send + Sync + 'static) -> (Upstream, Work) {
+    let work = Work::default();
+    let its = work.clone();
+    (Upstream::script(move |turn| script(turn, &its)), work)
 }
 
 /// Sends a request, waits until the upstream works on it, and disconnects.
@@ -133,11 +138,9 @@ fn a_slot_is_held_until_the_service_has_answered_and_its_connection_is_used_agai
 
 #[test]
 fn a_slot_is_free_when_the_service_closes_the_connection_itself() {
-    let work = Work::default();
-    let its = work.clone();
-    let upstream = Upstream::script(move |turn| {
+    let (upstream, work) = working_by(|turn, work| {
         turn.request();
-        its.run();
+        work.run();
     });
     let gateway = Behind::new(&upstream).limited(ONE_SLOT).serve();
     hang_up_on(&gateway, &work, "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
@@ -148,12 +151,10 @@ fn a_slot_is_free_when_the_service_closes_the_connection_itself() {
 
 #[test]
 fn an_abandoned_response_holds_its_slot_until_its_end() {
-    let work = Work::default();
-    let its = work.clone();
-    let upstream = Upstream::script(move |turn| {
+    let (upstream, work) = working_by(|turn, work| {
         while turn.request().is_some() {
             turn.wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n");
-            its.run();
+            work.run();
             turn.wire.send("4\r\nlast\r\n0\r\n\r\n");
         }
     });
@@ -172,12 +173,10 @@ fn an_abandoned_response_holds_its_slot_until_its_end() {
 
 #[test]
 fn the_cost_in_an_abandoned_response_is_charged() {
-    let work = Work::default();
-    let its = work.clone();
-    let upstream = Upstream::script(move |turn| {
+    let (upstream, work) = working_by(|turn, work| {
         turn.request();
         turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"us");
-        its.run();
+        work.run();
         turn.wire.send("ed\":7}");
     });
     let policy = "limits: [{name: tokens, by: global, bucket: 100/day, cost: {settle: 'json:used'}}, \
@@ -192,11 +191,9 @@ fn the_cost_in_an_abandoned_response_is_charged() {
 #[test]
 fn a_request_whose_upload_is_cut_holds_its_slot_until_the_service_has_answered() {
     for framing in ["content-length: 10\r\n\r\nhalf", "transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
-        let work = Work::default();
-        let its = work.clone();
-        let upstream = Upstream::script(move |turn| {
+        let (upstream, work) = working_by(|turn, work| {
             while turn.wire.head().is_some() {
-                its.run();
+                work.run();
                 turn.wire.send(OK);
             }
         });
@@ -211,11 +208,9 @@ fn a_request_whose_upload_is_cut_holds_its_slot_until_the_service_has_answered()
 
 #[test]
 fn a_caller_whose_upload_fails_is_answered_immediately_and_its_slot_is_held() {
-    let work = Work::default();
-    let its = work.clone();
-    let upstream = Upstream::script(move |turn| {
+    let (upstream, work) = working_by(|turn, work| {
         turn.wire.head();
-        its.run();
+        work.run();
         turn.wire.send(OK);
     });
     let gateway = Behind::new(&upstream).with("caps: {body: 8}").limited(ONE_SLOT).serve();
@@ -247,9 +242,7 @@ const SWITCHED: &str =
 #[test]
 fn a_tunnel_whose_caller_is_gone_holds_its_slot_until_the_service_closes_its_end() {
     for speaks_on in [false, true] {
-        let work = Work::default();
-        let its = work.clone();
-        let upstream = Upstream::script(move |turn| {
+        let (upstream, work) = working_by(move |turn, work| {
             turn.request();
             turn.wire.send(format!("{SWITCHED}hello"));
             // Reads the end of the other side and ignores it.
@@ -260,7 +253,7 @@ fn a_tunnel_whose_caller_is_gone_holds_its_slot_until_the_service_closes_its_end
                     turn.wire.send("still there?");
                 }
             }
-            its.run();
+            work.run();
         });
         let gateway = Behind::new(&upstream).limited(ONE_SLOT).serve();
         let mut client = gateway.connect();

@@ -15,7 +15,7 @@ pub(crate) use self::certificate::Certificate;
 pub(crate) use self::gateway::{Behind, ServedGateway, settings};
 pub(crate) use self::h2::{Feed, H2Upstream, Http2, http2, http2_without_window, wait_for};
 pub(crate) use self::message::Message;
-pub(crate) use self::script::{OK, Upstream, eventually};
+pub(crate) use self::script::{OK, Turn, Upstream, eventually};
 pub(crate) use self::wire::Wire;
 
 /// The time after which a test has failed.
