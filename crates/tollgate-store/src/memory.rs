@@ -80,7 +80,7 @@ pub struct Usage {
     pub evictions: u64,
 }
 
-/// The number of checks that [`MemoryStore::take_many`] has in flight at once: enough to hide the
+/// The number of checks that [`MemoryStore::take_many`] has in flight at the same time: enough to hide the
 /// memory latency, few enough to stay in the first-level cache.
 const PREFETCH_DISTANCE: usize = 16;
 

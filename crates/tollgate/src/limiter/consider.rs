@@ -78,12 +78,12 @@ impl<S: Store> Limiter<S> {
         requests: &[R],
         looks: &[usize],
     ) -> Option<Decision<'_>> {
-        self.refuse_together_with(requests, &[], looks).await
+        self.refuse_batch_with_rules(requests, &[], looks).await
     }
 
     /// Works as [`refuse_batch`](Self::refuse_batch) with additional rules that are in no policy.
     /// Their parts follow those of the requests.
-    pub async fn refuse_together_with<'l, R: Request + Sync>(
+    pub async fn refuse_batch_with_rules<'l, R: Request + Sync>(
         &'l self,
         requests: &[R],
         rules: &'l [RuleCheck],

@@ -14,12 +14,12 @@ impl<S: Store> Limiter<S> {
     /// Decides about several requests whose ends are not observed: all of them are charged or none.
     /// [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the request of an outcome.
     pub async fn decide_batch<R: Request + Sync>(&self, requests: &[R]) -> Decision<'_> {
-        self.decide_together_with(requests, &[]).await
+        self.decide_batch_with_rules(requests, &[]).await
     }
 
     /// Works as [`decide_batch`](Self::decide_batch) with additional rules that are in no policy.
     /// Their parts follow those of the requests.
-    pub async fn decide_together_with<'l, R: Request + Sync>(
+    pub async fn decide_batch_with_rules<'l, R: Request + Sync>(
         &'l self,
         requests: &[R],
         rules: &'l [RuleCheck],
@@ -37,12 +37,12 @@ impl<S: Store> Limiter<S> {
         requests: &[R],
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
-        self.try_decide_together_with(requests, &[], then)
+        self.try_decide_batch_with_rules(requests, &[], then)
     }
 
-    /// Decides as [`decide_together_with`](Self::decide_together_with) without waiting, or returns
+    /// Decides as [`decide_batch_with_rules`](Self::decide_batch_with_rules) without waiting, or returns
     /// the decision that waits.
-    pub fn try_decide_together_with<'l, R: Request, T>(
+    pub fn try_decide_batch_with_rules<'l, R: Request, T>(
         &'l self,
         requests: &[R],
         rules: &'l [RuleCheck],
