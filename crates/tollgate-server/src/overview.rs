@@ -204,8 +204,8 @@ impl<S: Store> Inner<S> {
                 kind: store,
                 breaker: match health.breaker {
                     BreakerState::Closed => "closed",
-                    BreakerState::Open => "open",
                     BreakerState::HalfOpen => "half-open",
+                    _ => "open",
                 },
                 health: self.status.store(&health),
                 nodes: limiter.nodes(),

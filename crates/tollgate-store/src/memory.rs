@@ -71,6 +71,7 @@ pub struct MemoryStore<C = SystemClock> {
 
 /// The memory use of a store, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// Keys with a state that still counts.
     pub keys: usize,

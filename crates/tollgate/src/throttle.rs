@@ -92,6 +92,7 @@ impl ThrottleRules {
 /// The reply to a throttle call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the call may proceed only if it is allowed"]
+#[non_exhaustive]
 pub struct ThrottleReply {
     /// Whether the call may proceed.
     pub allowed: bool,

@@ -295,17 +295,17 @@ fn note(
             counts.ambiguous_paths += 1;
             Verdict::AmbiguousPath
         }
-        Fate::Refused => {
-            let place = decision.limiting().map_or(0, |limiting| limiting.limit().place());
-            if let Some(tally) = tallies.get_mut(place) {
-                tally.decided += 1;
-            }
-            Verdict::Refused(place)
-        }
         Fate::Blocked(block) => {
             let place = block.limit.place();
             if let Some(tally) = tallies.get_mut(place) {
                 tally.block(at, block.reason == BlockReason::MissingKey);
+                tally.decided += 1;
+            }
+            Verdict::Refused(place)
+        }
+        _ => {
+            let place = decision.limiting().map_or(0, |limiting| limiting.limit().place());
+            if let Some(tally) = tallies.get_mut(place) {
                 tally.decided += 1;
             }
             Verdict::Refused(place)
