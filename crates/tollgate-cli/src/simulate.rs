@@ -82,16 +82,16 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
         write(file, &picture(round, arguments.chart).svg())?;
     }
     if arguments.json {
-        let told = serde_json::to_string(&report).map_err(Failure::new)?;
-        output::line(&told)?;
+        let json = serde_json::to_string(&report).map_err(Failure::new)?;
+        output::line(&json)?;
     } else {
-        output::text(&told(&report, arguments, environment))?;
+        output::text(&text_report(&report, arguments, environment))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Renders a chart if it fits, then the tables and their interpretation.
-fn told(report: &Report, arguments: &Simulate, environment: &Environment) -> String {
+fn text_report(report: &Report, arguments: &Simulate, environment: &Environment) -> String {
     let is_dumb = environment.common("TERM").is_none_or(|terminal| terminal == "dumb");
     let is_terminal = io::stdout().is_terminal() && !is_dumb;
     let colour = is_terminal && environment.common("NO_COLOR").is_none();

@@ -26,8 +26,8 @@ struct Verdict {
 }
 
 pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
-    if let Some(asked) = arguments.explain {
-        output::text(&asked.map_or_else(all, |lint| lint.page().to_owned()))?;
+    if let Some(lint) = arguments.explain {
+        output::text(&lint.map_or_else(all, |lint| lint.page().to_owned()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let files = arguments.files.iter().cloned().map(Some);
@@ -100,29 +100,29 @@ impl Verdict {
     }
 
     fn json(&self) -> Value {
-        let each = |told: &[DiagnosticView]| -> Vec<Value> { told.iter().map(one).collect() };
+        let each = |views: &[DiagnosticView]| -> Vec<Value> { views.iter().map(one).collect() };
         match &self.found {
             Ok((limits, remarks)) => {
-                let told: Vec<_> = remarks.iter().flat_map(ConfigWarning::views).collect();
+                let views: Vec<_> = remarks.iter().flat_map(ConfigWarning::views).collect();
                 let left_out: usize = remarks.iter().map(ConfigWarning::left_out).sum();
-                json!({"file": self.name, "valid": true, "limits": limits, "errors": [], "warnings": each(&told),
+                json!({"file": self.name, "valid": true, "limits": limits, "errors": [], "warnings": each(&views),
                     "left_out": left_out})
             }
             Err(failure) => {
-                let (told, left_out) = failure.views();
-                json!({"file": self.name, "valid": false, "limits": null, "errors": each(told), "warnings": [],
+                let (views, left_out) = failure.views();
+                json!({"file": self.name, "valid": false, "limits": null, "errors": each(views), "warnings": [],
                     "left_out": left_out})
             }
         }
     }
 }
 
-fn one(told: &DiagnosticView) -> Value {
-    let mut one = json!({"file": told.file, "line": told.at.map(|it| it.0), "column": told.at.map(|it| it.1),
-        "message": told.message, "label": told.label, "help": told.help});
-    if let (Some(code), Some(members)) = (told.code, one.as_object_mut()) {
+fn one(view: &DiagnosticView) -> Value {
+    let mut one = json!({"file": view.file, "line": view.at.map(|it| it.0), "column": view.at.map(|it| it.1),
+        "message": view.message, "label": view.label, "help": view.help});
+    if let (Some(code), Some(members)) = (view.code, one.as_object_mut()) {
         members.insert("code".to_owned(), code.into());
-        let others = told.others.iter();
+        let others = view.others.iter();
         let others = others.map(|(file, line, column)| json!({"file": file, "line": line, "column": column}));
         members.insert("others".to_owned(), others.collect());
     }

@@ -57,7 +57,7 @@ pub trait Algorithm {
     /// Returns the state of a key that has never been seen.
     fn fresh(&self) -> Self::State;
 
-    /// Returns the number of units that a rested key may spend at once.
+    /// Returns the number of units that a rested key may spend in one step.
     fn capacity(&self) -> u64;
 
     /// Spends `cost` units, or leaves the state unchanged. A cost of zero is a read.

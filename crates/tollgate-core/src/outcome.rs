@@ -24,7 +24,7 @@ use crate::time::Span;
 pub struct Outcome {
     /// Whether the request is admitted.
     pub verdict: Verdict,
-    /// The number of units that a rested key may spend at once.
+    /// The number of units that a rested key may spend in one step.
     pub limit: u64,
     /// The number of units that the key may still spend at this instant, rounded down.
     pub remaining: u64,

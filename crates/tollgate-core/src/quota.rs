@@ -113,7 +113,7 @@ impl Quota {
         }
     }
 
-    /// Returns the number of units that a rested key may spend at once, or the number of slots.
+    /// Returns the number of units that a rested key may spend in one step, or the number of slots.
     pub fn capacity(&self) -> u64 {
         match self {
             Self::Bucket(it) => it.capacity(),

@@ -96,11 +96,11 @@ impl Daemon {
             configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
         configuration.warnings.extend(restored.flatten());
         let reloads = Arc::new(Reloads::default());
-        let told = ConsumerCounts::new(&configuration.settings.observing);
+        let consumer_counts = ConsumerCounts::new(&configuration.settings.observing);
         let (seen, reloaded) = (watcher.clone(), Arc::clone(&reloads));
         let reading = (limiter.clone(), Arc::clone(&store));
         let process_metrics =
-            Arc::new(ProcessMetrics::new(reading, seen, reloaded, told.clone(), log.clone()));
+            Arc::new(ProcessMetrics::new(reading, seen, reloaded, consumer_counts.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
         let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
         process_metrics.speak(protocols.clone());
@@ -110,7 +110,9 @@ impl Daemon {
         configuration.warnings.extend(surfaces.warnings().to_vec());
         process_metrics.hold_back_in(surfaces.tarpit());
         let records =
-            RecordConsumer::start(watcher, &configuration.settings, &told, move |now| api.tick(now))?;
+            RecordConsumer::start(watcher, &configuration.settings, &consumer_counts, move |now| {
+                api.tick(now);
+            })?;
         let now = SystemClock::new().now();
         status.loaded(now);
         reloads.worked(now);

@@ -16,7 +16,7 @@ pub struct Failure {
     text: String,
     brief: String,
     /// The structured form, and the number of omitted entries.
-    told: Vec<DiagnosticView>,
+    diagnostic_views: Vec<DiagnosticView>,
     left_out: usize,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         Self {
             text: diagnostics.render(file),
             brief: diagnostics.brief(file, format_words()),
-            told: diagnostics.views(file),
+            diagnostic_views: diagnostics.views(file),
             left_out: diagnostics.left_out(),
         }
     }
@@ -47,7 +47,7 @@ impl Failure {
         Self {
             text: texts.join("\n"),
             brief: failures.iter().map(|it| it.brief.as_str()).collect(),
-            told: failures.iter().flat_map(|it| it.told.clone()).collect(),
+            diagnostic_views: failures.iter().flat_map(|it| it.diagnostic_views.clone()).collect(),
             left_out: failures.iter().map(|it| it.left_out).sum(),
         }
     }
@@ -59,7 +59,7 @@ impl Failure {
 
     /// Returns the structured form and the number of omitted entries.
     pub fn views(&self) -> (&[DiagnosticView], usize) {
-        (&self.told, self.left_out)
+        (&self.diagnostic_views, self.left_out)
     }
 
     /// Creates an error whose brief form is the same, because it contains no text of a file.
@@ -71,7 +71,7 @@ impl Failure {
         for help in &help {
             text.extend(["  = help: ", help, "\n"]);
         }
-        let told = DiagnosticView {
+        let diagnostic_views = DiagnosticView {
             severity: Severity::Error,
             code: None,
             file: String::new(),
@@ -81,7 +81,7 @@ impl Failure {
             help,
             others: Vec::new(),
         };
-        Self { brief: text.clone(), text, told: vec![told], left_out: 0 }
+        Self { brief: text.clone(), text, diagnostic_views: vec![diagnostic_views], left_out: 0 }
     }
 }
 

@@ -42,8 +42,8 @@ impl Protocols {
         let password = secrets.resp.as_deref().and_then(Password::new);
         let connections = fd_limit::share(workers(settings));
         let refuse_refunds = !settings.resp.takes_refunds(&settings.resp_listen);
-        let asked = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
-        Self { rls, resp: Resp::new(limiter.clone(), asked), connections }
+        let resp_settings = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
+        Self { rls, resp: Resp::new(limiter.clone(), resp_settings), connections }
     }
 
     /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit.

@@ -196,9 +196,9 @@ impl Leaf {
         }
         let mut stat = String::from(&*self.domain);
         for (step, (_, sent)) in self.path.iter().zip(entries) {
-            let told = self.detailed_metric || step.value_to_metric;
+            let is_detailed = self.detailed_metric || step.value_to_metric;
             let value = match step.shared() {
-                None if told && step.is_open() => Some(*sent).filter(|sent| !sent.is_empty()),
+                None if is_detailed && step.is_open() => Some(*sent).filter(|sent| !sent.is_empty()),
                 _ => step.value.as_deref(),
             };
             stat.push('.');

@@ -79,7 +79,6 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
     pub fn of(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Option<Self> {
         match decision.fate() {
             Fate::Admitted | Fate::AllowListed(_) => None,
-            Fate::Refused => Some(Self::by_quota(decision, id, retry_after)),
             Fate::Uncountable => Some(Self::by_outage(decision, id, retry_after)),
             Fate::DenyListed(_) => {
                 Some(Self::uncounted(decision, id, "this caller is on the deny list".to_owned(), None))
@@ -96,9 +95,10 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
                     BlockReason::Ambiguous => {
                         Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection }
                     }
-                    BlockReason::Override | BlockReason::Plan | BlockReason::MissingKey => rejection,
+                    _ => rejection,
                 })
             }
+            _ => Some(Self::by_quota(decision, id, retry_after)),
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) fn fate<S>(answer: &Answer<'_, '_, S>) -> String {
         Fate::AllowListed(entry) => format!("allowed: on the allow list, `{entry}`"),
         Fate::DenyListed(entry) => format!("refused: on the deny list, `{entry}`"),
         Fate::Blocked(_) | Fate::AmbiguousPath => format!("refused: {}", blocked(answer)),
-        Fate::Refused | Fate::Uncountable => match answer.limiting() {
+        _ => match answer.limiting() {
             Some((_, window)) => format!("refused by `{window}`{wait}"),
             None => format!("refused{wait}"),
         },
@@ -32,7 +32,7 @@ pub(crate) fn lines<S>(answer: &Answer<'_, '_, S>) -> Vec<String> {
             vec![format!("`deny` has {entry} (line {} of the policy): no limit was asked", entry.line())]
         }
         Fate::Blocked(_) | Fate::AmbiguousPath => vec![blocked(answer)],
-        Fate::Admitted | Fate::Refused | Fate::Uncountable => each(decision),
+        _ => each(decision),
     };
     for block in decision.shadowed() {
         lines.push(format!("{}: would refuse without counting (shadow)", block.limit.name()));

@@ -70,8 +70,8 @@ impl Report {
         let lacking = |coverage: &Coverage| self.least.filter(|least| coverage.percent() < *least);
         self.coverage.iter().filter_map(move |(policy, coverage)| {
             let (percent, least) = (coverage.percent(), lacking(coverage)?);
-            let told = format!("{percent} % of {policy} is covered, and `--min-coverage` asks for {least} %");
-            Some((policy.as_str(), told))
+            let text = format!("{percent} % of {policy} is covered, and `--min-coverage` asks for {least} %");
+            Some((policy.as_str(), text))
         })
     }
 

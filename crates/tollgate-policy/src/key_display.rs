@@ -28,6 +28,7 @@ pub struct KeyDisplay {
 
 /// The characters of a redacted value that are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ShownPart {
     /// The first four: `sk_l…`.
     #[default]

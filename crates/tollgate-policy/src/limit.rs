@@ -152,6 +152,7 @@ pub enum OnOutage {
 
 /// The handling of a slot whose caller disconnects before the end of the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OnHangup {
     /// The slot is held until the upstream service has answered or closed the connection, or until `ttl`.
     #[default]

@@ -16,6 +16,7 @@ use tollgate_document::nearest;
 
 /// The part of the configuration that a lint is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LintScope {
     /// One limit. `expect` of the limit or of the file can contain the lint.
     Limit,

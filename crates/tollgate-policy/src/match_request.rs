@@ -163,6 +163,7 @@ impl Eq for Block<'_> {}
 
 /// The reason why a limit refuses without counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BlockReason {
     /// `overrides` says `blocked` for this key.
     Override,

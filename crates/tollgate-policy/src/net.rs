@@ -183,8 +183,8 @@ mod tests {
             ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "0.0.0.0/32", "::ffff:9.9.9.0/120"];
         let nets: Vec<Net> = nets.iter().map(|net| Net::parse(net).unwrap()).collect();
         let set: NetSet = nets.iter().copied().collect();
-        let told: Vec<_> = set.iter().map(|net| net.to_string()).collect();
-        assert_eq!(told, ["0.0.0.0", "9.9.9.0/24", "10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]);
+        let written: Vec<_> = set.iter().map(|net| net.to_string()).collect();
+        assert_eq!(written, ["0.0.0.0", "9.9.9.0/24", "10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]);
         for (address, held) in [
             ("10.0.0.0", true),
             ("10.255.255.255", true),

@@ -1,6 +1,6 @@
 //! Endpoint and host patterns of the policy file.
 //!
-//! `matcher` matches many patterns at once.
+//! `matcher` matches many patterns in one pass.
 
 use std::fmt;
 use std::net::Ipv6Addr;

@@ -7,7 +7,7 @@
 //! connection is not.
 //!
 //! The map is requested when it is missing, when a node redirects, and when a node fails. The
-//! request goes to all nodes at once, so that it does not wait for a dead node. The first reply is
+//! request goes to all nodes in parallel, so that it does not wait for a dead node. The first reply is
 //! used.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Atomic requests across the partitions of a cluster, and for callers that may cancel.
 //!
 //! A script cannot access several slots, so a request whose keys are in several partitions is sent
-//! to all of them at once. Each part is atomic by itself. If one part refuses or fails, the
+//! to all of them in parallel. Each part is atomic by itself. If one part refuses or fails, the
 //! reservations of the other parts are undone. The same applies to a request that uses one state
 //! with different quotas, which a single call cannot do.
 //!

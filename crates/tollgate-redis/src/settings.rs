@@ -45,6 +45,7 @@ pub struct RedisSettings {
 
 /// The topology of Redis: one server, Sentinel or Cluster.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Topology {
     /// One server.
     Standalone(Address),

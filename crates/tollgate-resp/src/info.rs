@@ -69,12 +69,12 @@ impl<S: Store> Session<S> {
 
     pub(crate) fn info(&self, words: Words<'_>, out: &mut Vec<u8>) -> CommandResult {
         let wants = |section: &str| {
-            let asked = |word: &[u8]| {
+            let is_requested = |word: &[u8]| {
                 [section, "all", "default", "everything"]
                     .iter()
                     .any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
             };
-            words.len() == 1 || words.from(1).any(asked)
+            words.len() == 1 || words.from(1).any(is_requested)
         };
         let counters = &self.inner.counters;
         let (now, ever) = counters.connections();
@@ -114,10 +114,10 @@ impl<S: Store> Session<S> {
         if words.len() < 3 {
             return wrong(out, &wrong_arity(b"config|get"));
         }
-        let asked = |name: &&(&str, &str)| {
+        let is_requested = |name: &&(&str, &str)| {
             words.from(2).any(|word| word == b"*" || word.eq_ignore_ascii_case(name.0.as_bytes()))
         };
-        let found: Vec<_> = CONFIG.iter().filter(asked).collect();
+        let found: Vec<_> = CONFIG.iter().filter(is_requested).collect();
         reply::map(out, self.protocol, found.len());
         for (name, value) in found {
             reply::bulk(out, name.as_bytes());

@@ -62,7 +62,7 @@ impl Dialect {
 
     #[inline]
     pub(crate) fn write(self, throttled: &ThrottleReply, out: &mut Vec<u8>) {
-        let ThrottleReply { allowed, limit, remaining, retry_after, short_by, reset_after } = *throttled;
+        let ThrottleReply { allowed, limit, remaining, retry_after, short_by, reset_after, .. } = *throttled;
         out.extend_from_slice(b"*5\r\n");
         let (first, fourth, fifth) = match self {
             Self::Cell => (!allowed, retry_after.map_or(-1, in_cell), in_cell(reset_after)),

@@ -147,11 +147,11 @@ impl<P: Part> Batch<P> {
     ) -> Decision<'l> {
         let looks = self.looks();
         if !looks.is_empty()
-            && let Some(refused) = limiter.refuse_together_with(&self.peeked(), peeked, &looks).await
+            && let Some(refused) = limiter.refuse_batch_with_rules(&self.peeked(), peeked, &looks).await
         {
             return refused;
         }
-        limiter.decide_together_with(&self.parts, &self.overrides).await
+        limiter.decide_batch_with_rules(&self.parts, &self.overrides).await
     }
 
     /// Converts a decision to the response.

@@ -92,8 +92,8 @@ impl<S: Store> Inner<S> {
                 kind: store.to_owned(),
                 breaker: match health.breaker {
                     BreakerState::Closed => "closed",
-                    BreakerState::Open => "open",
                     BreakerState::HalfOpen => "half-open",
+                    _ => "open",
                 }
                 .to_owned(),
                 health: self.status.store(&health),

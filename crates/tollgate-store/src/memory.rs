@@ -71,6 +71,7 @@ pub struct MemoryStore<C = SystemClock> {
 
 /// The memory use of a store, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// Keys with a state that still counts.
     pub keys: usize,
@@ -80,7 +81,7 @@ pub struct Usage {
     pub evictions: u64,
 }
 
-/// The number of checks that [`MemoryStore::take_many`] has in flight at once: enough to hide the
+/// The number of checks that [`MemoryStore::take_many`] has in flight at the same time: enough to hide the
 /// memory latency, few enough to stay in the first-level cache.
 const PREFETCH_DISTANCE: usize = 16;
 

@@ -122,7 +122,6 @@ impl PolicyCounters {
             Fate::Admitted if applied => Kind::Allowed,
             Fate::Admitted | Fate::AllowListed(_) => Kind::Unlimited,
             Fate::Refused => Kind::Limited,
-            Fate::DenyListed(_) | Fate::AmbiguousPath => Kind::Blocked,
             Fate::Blocked(block) => {
                 self.count_one(block.limit, Field::Blocked);
                 Kind::Blocked
@@ -134,6 +133,8 @@ impl PolicyCounters {
                 }
                 Kind::Uncountable
             }
+            // Deny lists and ambiguous paths.
+            _ => Kind::Blocked,
         }
     }
 

@@ -185,12 +185,12 @@ fn window<'d>(it: &LimitOutcome<'d>) -> Option<&'d str> {
 const fn fate(fate: Fate<'_>) -> RecordFate {
     match fate {
         Fate::Admitted => RecordFate::Admitted,
-        Fate::Refused => RecordFate::Refused,
         Fate::AllowListed(_) => RecordFate::AllowListed,
         Fate::DenyListed(_) => RecordFate::DenyListed,
         Fate::AmbiguousPath => RecordFate::AmbiguousPath,
         Fate::Blocked(_) => RecordFate::Blocked,
         Fate::Uncountable => RecordFate::Uncountable,
+        _ => RecordFate::Refused,
     }
 }
 
@@ -268,7 +268,6 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
             }
             .into(),
         ),
-        Fate::Admitted => None,
         Fate::Refused => {
             let limiting = decision.limiting()?;
             let never = limiting.outcome().verdict == Verdict::Never;
@@ -283,6 +282,7 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
         Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
         Fate::AmbiguousPath => Some("servers may take the path for different places".into()),
         Fate::Blocked(block) => Some(blocked(block.limit, block.reason).into()),
+        _ => None,
     }
 }
 
@@ -305,6 +305,7 @@ pub fn blocked(limit: &Limit, reason: BlockReason) -> String {
                  for that or for its plan"
             )
         }
+        _ => format!("blocked: limit `{name}` is closed to this request"),
     }
 }
 

@@ -270,9 +270,9 @@ mod tests {
     }
 
     fn shown(spenders: &Spenders, key_hash: u64) -> Vec<(String, u64)> {
-        let told = spenders.of(key_hash, &|client| client.to_string());
+        let shown_keys = spenders.of(key_hash, &|client| client.to_string());
         let word = |it: Spender| format!("{} {} {}", it.client.unwrap_or_default(), it.method, it.path);
-        told.into_iter().map(|it| (it.units, it)).map(|(units, it)| (word(it), units)).collect()
+        shown_keys.into_iter().map(|it| (it.units, it)).map(|(units, it)| (word(it), units)).collect()
     }
 
     #[test]
@@ -306,8 +306,8 @@ mod tests {
         for key_hash in 0..6 {
             spend(&spenders, 1 + (key_hash << 40), None, "GET", "/", 1, at(key_hash));
         }
-        let told = (0..6).filter(|key_hash| !shown(&spenders, 1 + (key_hash << 40)).is_empty());
-        assert_eq!(told.collect::<Vec<_>>(), [2, 3, 4, 5]);
+        let shown_keys = (0..6).filter(|key_hash| !shown(&spenders, 1 + (key_hash << 40)).is_empty());
+        assert_eq!(shown_keys.collect::<Vec<_>>(), [2, 3, 4, 5]);
     }
 
     #[test]

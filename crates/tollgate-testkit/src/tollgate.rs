@@ -62,13 +62,13 @@ impl Tollgate {
 
 /// Returns the arguments that turn off surfaces which the test does not configure.
 fn disabled_surfaces(config: &str, arguments: &[&str]) -> Vec<String> {
-    let asked = |name: &str| {
+    let is_set = |name: &str| {
         let ways = [format!("{name}: \"127.0.0.1:0\""), format!("{name}: 127.0.0.1:0")];
         let flags = [format!("listen.{name}="), format!("--listen-{name}")];
         ways.iter().any(|way| config.contains(way))
             || arguments.iter().any(|argument| flags.iter().any(|flag| argument.starts_with(flag)))
     };
-    let names = ["rls", "resp"].into_iter().filter(|name| !asked(name));
+    let names = ["rls", "resp"].into_iter().filter(|name| !is_set(name));
     names.flat_map(|name| ["--set".to_owned(), format!("listen.{name}=off")]).collect()
 }
 

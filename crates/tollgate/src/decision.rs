@@ -51,6 +51,7 @@ pub struct Decision<'l> {
 
 /// The reason for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fate<'l> {
     /// Every limit that applied had room, or no limit applied.
     Admitted,

@@ -26,7 +26,7 @@ const MAX_CACHED_RULES: usize = 16;
 /// The numbers of a throttle call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Throttle {
-    /// The number of units that a rested key may spend at once.
+    /// The number of units that a rested key may spend in one step.
     pub capacity: u64,
     /// The number of units that come back in a period.
     pub count: u64,
@@ -92,10 +92,11 @@ impl ThrottleRules {
 /// The reply to a throttle call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the call may proceed only if it is allowed"]
+#[non_exhaustive]
 pub struct ThrottleReply {
     /// Whether the call may proceed.
     pub allowed: bool,
-    /// The number of units that a rested key may spend at once.
+    /// The number of units that a rested key may spend in one step.
     pub limit: u64,
     /// The number of units that the key may still spend, rounded down.
     pub remaining: u64,

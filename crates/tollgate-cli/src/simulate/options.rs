@@ -65,7 +65,7 @@ pub(super) fn contestants(
     rate: &str,
     by: &str,
 ) -> Result<(Vec<Contestant>, Vec<String>), Failure> {
-    let told = |error: ContestantError| {
+    let as_failure = |error: ContestantError| {
         let flag = match error.about {
             About::Algorithm => "--algorithm",
             About::Key => "--by",
@@ -77,17 +77,17 @@ pub(super) fn contestants(
         }
     };
     if arguments.algorithm.trim() == "all" {
-        return Contestant::all(rate, arguments.burst, by).map_err(told);
+        return Contestant::all(rate, arguments.burst, by).map_err(as_failure);
     }
     let mut chosen = Vec::new();
     for word in arguments.algorithm.split(',').map(str::trim) {
-        let choice = Choice::of(word).map_err(told)?;
+        let choice = Choice::of(word).map_err(as_failure)?;
         if !chosen.contains(&choice) {
             chosen.push(choice);
         }
     }
     let made = chosen.into_iter().map(|choice| Contestant::new(choice, rate, arguments.burst, by));
-    made.collect::<Result<_, _>>().map(|made| (made, Vec::new())).map_err(told)
+    made.collect::<Result<_, _>>().map(|made| (made, Vec::new())).map_err(as_failure)
 }
 
 fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {

@@ -61,13 +61,13 @@ impl Jobs {
             failures.extend(read.err());
         }
         // A mistake in a policy is reported once, however many files test it.
-        let mut told: Vec<Failure> = Vec::new();
+        let mut distinct: Vec<Failure> = Vec::new();
         for failure in failures {
-            if !told.contains(&failure) {
-                told.push(failure);
+            if !distinct.contains(&failure) {
+                distinct.push(failure);
             }
         }
-        if told.is_empty() { Ok(jobs) } else { Err(Failure::all(&told)) }
+        if distinct.is_empty() { Ok(jobs) } else { Err(Failure::all(&distinct)) }
     }
 
     fn add_policy(

@@ -19,6 +19,15 @@ function isShare(text, part, whole) {
   return text.endsWith(" %") && Math.abs(shown - percent) <= 0.5001 / 10 ** decimals;
 }
 
+const SECONDS = { d: 86400, h: 3600, min: 60, s: 1 };
+
+// The seconds of a time such as "1 h 30 min".
+function seconds(text) {
+  const parts = [...text.matchAll(/(\d+) (d|h|min|s)/g)];
+  assert.equal(parts.map(([part]) => part).join(" "), text);
+  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * SECONDS[unit], 0);
+}
+
 function check({ text, path, of, unit, about }) {
   const where = `${path}: ${text}`;
   const shown = Number(text.replaceAll(",", ""));
@@ -27,8 +36,10 @@ function check({ text, path, of, unit, about }) {
     assert.ok(isShare(text, part, at(of)), `${where}, ${part} of ${at(of)}`);
   } else if (about !== undefined) {
     assert.ok(Math.abs(shown / at(path) - 1) < 0.01, `${where}, ${at(path)}`);
+  } else if (unit === "seconds") {
+    assert.equal(seconds(text), at(path), where);
   } else {
-    assert.equal(shown * Number(unit ?? 1), at(path), where);
+    assert.equal(shown, at(path), where);
   }
 }
 

@@ -76,7 +76,7 @@ impl ConfigWarning {
         match self {
             Self::Found { file, found } => found.views(file),
             Self::Plain { code, messages, help, .. } => {
-                let told = |message: &String| DiagnosticView {
+                let view = |message: &String| DiagnosticView {
                     severity: Severity::Warning,
                     code: Some(code.code()),
                     file: String::new(),
@@ -86,7 +86,7 @@ impl ConfigWarning {
                     help: vec![help.clone()],
                     others: Vec::new(),
                 };
-                messages.iter().map(told).collect()
+                messages.iter().map(view).collect()
             }
         }
     }

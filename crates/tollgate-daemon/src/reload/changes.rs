@@ -174,9 +174,12 @@ mod tests {
             texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
         };
         let old = files(&[("a", "1"), ("b", "1"), ("c", "1")]);
-        let told = |new: &[(&str, &str)]| Changes::default().with_files(&old, &files(new)).to_string();
-        assert_eq!(told(&[("a", "1"), ("b", "1"), ("c", "1")]), "nothing is different");
-        assert_eq!(told(&[("a", "1"), ("b", "2"), ("d", "1")]), "changed for Envoy b, d (new), c (gone)");
+        let described = |new: &[(&str, &str)]| Changes::default().with_files(&old, &files(new)).to_string();
+        assert_eq!(described(&[("a", "1"), ("b", "1"), ("c", "1")]), "nothing is different");
+        assert_eq!(
+            described(&[("a", "1"), ("b", "2"), ("d", "1")]),
+            "changed for Envoy b, d (new), c (gone)"
+        );
     }
 
     #[test]

@@ -37,10 +37,10 @@ pub(crate) fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Resu
     let switched: Vec<_> = all.into_iter().chain(some).collect();
     let more = switched.len().saturating_sub(MAX_LISTED_SWITCHES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let told = switched.iter().take(MAX_LISTED_SWITCHES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let listed = switched.iter().take(MAX_LISTED_SWITCHES).map(String::as_str).collect::<Vec<_>>().join(", ");
     Ok((!switched.is_empty()).then(|| {
         format!(
-            "warning: switched by hand, as kept in {}: {told}{more}\n  \
+            "warning: switched by hand, as kept in {}: {listed}{more}\n  \
              = help: `tollgate changes` says who and why, {back}\n",
             shown(folder)
         )

@@ -52,6 +52,7 @@ pub(super) fn block(block: Block<'_>) -> String {
                  for its plan; send one value"
             )
         }
+        _ => format!("limit `{name}` is closed to this request"),
     }
 }
 

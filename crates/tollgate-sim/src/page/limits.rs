@@ -44,8 +44,8 @@ pub(super) fn table(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
         sheet.raw("</tr>\n");
     }
     sheet.end_table();
-    let asked = policy.limits.iter().filter(|it| it.checked > 0).count();
-    if asked > chosen.len() {
+    let checked_limits = policy.limits.iter().filter(|it| it.checked > 0).count();
+    if checked_limits > chosen.len() {
         sheet.raw(&format!(
             "<p class=\"nothing\">The {} that refused most are shown one by one below.</p>",
             chosen.len()
@@ -76,13 +76,13 @@ pub(super) fn panels(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
 
 /// Returns the indices of the limits with a panel, in the order of the policy.
 fn chosen(limits: &[LimitReport]) -> Vec<usize> {
-    let mut asked: Vec<_> = (0..limits.len()).filter(|it| limits[*it].checked > 0).collect();
-    if asked.len() > MAX_PANELS {
-        asked.sort_by_key(|it| std::cmp::Reverse(limits[*it].refused));
-        asked.truncate(MAX_PANELS);
-        asked.sort_unstable();
+    let mut checked_limits: Vec<_> = (0..limits.len()).filter(|it| limits[*it].checked > 0).collect();
+    if checked_limits.len() > MAX_PANELS {
+        checked_limits.sort_by_key(|it| std::cmp::Reverse(limits[*it].refused));
+        checked_limits.truncate(MAX_PANELS);
+        checked_limits.sort_unstable();
     }
-    asked
+    checked_limits
 }
 
 fn mode(sheet: &mut Sheet, limit: &LimitReport) {

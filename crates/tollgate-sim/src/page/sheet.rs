@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use tollgate::Span;
+
 use crate::plot::number;
 use crate::sanitize::{markup, shown};
 
@@ -82,13 +84,10 @@ impl Sheet {
         );
     }
 
-    /// Writes a time in seconds, in the largest unit that gives a whole number.
+    /// Writes a time in seconds in words: `30 min`, `1 h 30 min`.
     pub(super) fn seconds(&mut self, it: &Figure) {
-        const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
-        let fits = |unit: &&(u64, &str)| it.value >= unit.0 && it.value.is_multiple_of(unit.0);
-        let (unit, word) = UNITS.iter().find(fits).copied().unwrap_or((1, "s"));
-        let (path, text) = (markup(&it.path), number::count(it.value / unit));
-        let _ = write!(self.out, "<data data-path=\"{path}\" data-unit=\"{unit}\">{text}</data> {word}");
+        let (path, text) = (markup(&it.path), Span::from_secs(it.value).human_exact());
+        let _ = write!(self.out, "<data data-path=\"{path}\" data-unit=\"seconds\">{text}</data>");
     }
 
     /// Writes an RFC 3339 time in a readable form.

@@ -219,3 +219,14 @@ fn a_thousand_limits_have_panels_only_for_the_most_refusals() {
     assert!(page.contains("id=\"limit-999\"") && !page.contains("id=\"limit-939\""));
     assert!(page.contains("The 60 that refused most are shown one by one below."));
 }
+
+#[test]
+fn a_time_above_an_hour_is_shown_in_several_units() {
+    for (seconds, words) in
+        [(0, "0 s"), (90, "90 s"), (1_800, "30 min"), (5_400, "1 h 30 min"), (86_400, "1 d")]
+    {
+        let mut sheet = super::sheet::Sheet::new();
+        sheet.seconds(&super::sheet::Figure::new("gap_s", seconds));
+        assert!(sheet.finish().contains(&format!(">{words}<")), "{seconds}");
+    }
+}

@@ -114,8 +114,8 @@ mod tests {
             let mut population = Population::new(64);
             (0..keys)
                 .for_each(|key| population.met(key_hash(&key.to_le_bytes()), key < 5, || key.to_string()));
-            let told = population.keys();
-            assert!(told.estimated && told.seen <= keys && told.refused <= 5, "{keys}: {told:?}");
+            let counted = population.keys();
+            assert!(counted.estimated && counted.seen <= keys && counted.refused <= 5, "{keys}: {counted:?}");
         }
     }
 

@@ -248,11 +248,11 @@ fn note(
             tally.block(at, block.reason == BlockReason::MissingKey);
         }
     }
-    let mut asked = decision.limits().peekable();
-    if asked.peek().is_none() {
+    let mut limits = decision.limits().peekable();
+    if limits.peek().is_none() {
         counts.without_limit += u64::from(matches!(decision.fate(), Fate::Admitted));
     }
-    while let Some(first) = asked.next() {
+    while let Some(first) = limits.next() {
         let place = first.limit().place();
         let Some(tally) = tallies.get_mut(place) else { continue };
         let key_hash = key_hash(first.key().as_bytes());
@@ -274,7 +274,7 @@ fn note(
         };
         compare(tally, &first, window);
         // Windows of one limit are adjacent.
-        while let Some(next) = asked.next_if(|next| next.limit().place() == place) {
+        while let Some(next) = limits.next_if(|next| next.limit().place() == place) {
             meeting.refused |= !next.outcome().is_admitted();
             let window = tally.window(next.policy_rule().id);
             compare(tally, &next, window);
@@ -295,17 +295,17 @@ fn note(
             counts.ambiguous_paths += 1;
             Verdict::AmbiguousPath
         }
-        Fate::Refused => {
-            let place = decision.limiting().map_or(0, |limiting| limiting.limit().place());
-            if let Some(tally) = tallies.get_mut(place) {
-                tally.decided += 1;
-            }
-            Verdict::Refused(place)
-        }
         Fate::Blocked(block) => {
             let place = block.limit.place();
             if let Some(tally) = tallies.get_mut(place) {
                 tally.block(at, block.reason == BlockReason::MissingKey);
+                tally.decided += 1;
+            }
+            Verdict::Refused(place)
+        }
+        _ => {
+            let place = decision.limiting().map_or(0, |limiting| limiting.limit().place());
+            if let Some(tally) = tallies.get_mut(place) {
                 tally.decided += 1;
             }
             Verdict::Refused(place)

@@ -228,10 +228,10 @@ impl Contestant {
         if made.is_empty() {
             return Err(left_out.swap_remove(0).1);
         }
-        let told = |(choice, error): (Choice, ContestantError)| {
+        let described = |(choice, error): (Choice, ContestantError)| {
             format!("{} is left out: {}", choice.word(), error.message)
         };
-        Ok((made, left_out.into_iter().map(told).collect()))
+        Ok((made, left_out.into_iter().map(described).collect()))
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Not here: drawing them (`plot`).
 
+use tollgate::Span;
+
 use super::contestant::Choice;
 use super::report::{AlgorithmReport, Round};
 use crate::plot::{Axis, Chart, Mark, Role, Series};
@@ -133,13 +135,9 @@ impl Time {
     }
 }
 
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
 fn span(seconds: f64) -> String {
-    for (unit, word) in [(86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")] {
-        if seconds >= unit && (seconds / unit).fract() == 0.0 {
-            return format!("{} {word}", seconds / unit);
-        }
-    }
-    format!("{} ms", seconds * 1000.0)
+    Span::from_micros((seconds * 1e6).round() as u64).human_exact().to_string()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for a picture")]

@@ -109,12 +109,12 @@ impl Flow {
     fn wait(&mut self, tries: u32, retry_after: Option<Span>) -> Option<u64> {
         let wait = if self.retry.honours_retry_after {
             // `Retry-After` has whole seconds.
-            let told = retry_after?.as_secs_ceil().saturating_mul(1_000_000);
+            let advised = retry_after?.as_secs_ceil().saturating_mul(1_000_000);
             // Jitter only extends the wait.
             if self.retry.jitter {
-                told.saturating_add(self.rng.u64(0..=told.max(self.first_wait)))
+                advised.saturating_add(self.rng.u64(0..=advised.max(self.first_wait)))
             } else {
-                told
+                advised
             }
         } else {
             let doubled = self.first_wait.saturating_mul(1 << tries.min(20)).min(self.window);

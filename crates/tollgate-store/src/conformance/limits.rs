@@ -97,8 +97,8 @@ impl<H: Harness> Suite<'_, H> {
     async fn up_to_takes_the_available_units(&self) {
         let rule = hourly("up to", 10);
         let up_to = |most| Check { amount: Amount::UpTo(most), ..Check::new(&rule, b"key", 0) };
-        for (asked, got) in [(4, 4), (100, 6)] {
-            assert_eq!(self.decide(&[up_to(asked)]).await.outcomes[0].units(), got);
+        for (requested, granted) in [(4, 4), (100, 6)] {
+            assert_eq!(self.decide(&[up_to(requested)]).await.outcomes[0].units(), granted);
         }
         assert!(!self.decide(&[up_to(1)]).await.admitted, "no unit is left");
     }

@@ -13,7 +13,7 @@ use tollgate_core::{Outcome, Span, Timestamp, Verdict};
 pub struct Admission {
     /// The charged units.
     pub units: u64,
-    /// The number of units that a rested key may spend at once, or the number of slots.
+    /// The number of units that a rested key may spend in one step, or the number of slots.
     pub limit: u64,
     /// The number of units or slots that the key may still take, rounded down.
     pub remaining: u64,
@@ -41,7 +41,7 @@ pub struct Refusal {
     /// The shortest wait after which the same request passes if no other request spends. `None` if
     /// waiting does not help. A slot may become free sooner.
     pub retry_after: Option<Duration>,
-    /// The number of units that a rested key may spend at once, or the number of slots.
+    /// The number of units that a rested key may spend in one step, or the number of slots.
     pub limit: u64,
     /// The number of units or slots that the key may still take, rounded down.
     pub remaining: u64,
@@ -74,7 +74,7 @@ impl std::error::Error for Refusal {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The number of units that a rested key may spend at once, or the number of slots.
+    /// The number of units that a rested key may spend in one step, or the number of slots.
     pub limit: u64,
     /// The number of units or slots that the key may still take, rounded down.
     pub remaining: u64,

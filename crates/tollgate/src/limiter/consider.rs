@@ -56,7 +56,7 @@ impl<S: Store> Limiter<S> {
 
     /// Refuses several inputs and rules that are in no policy together if a limit would refuse one of
     /// `looks`, which are indexes of parts, as in
-    /// [`decide_together_with`](Self::decide_together_with). Nothing is charged. Returns `None` if the
+    /// [`decide_batch_with_rules`](Self::decide_batch_with_rules). Nothing is charged. Returns `None` if the
     /// batch must be decided, with a zero cost for the parts in `looks`.
     ///
     /// ```
@@ -65,13 +65,13 @@ impl<S: Store> Limiter<S> {
     /// # pollster::block_on(async {
     /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]").unwrap();
     /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
-    /// assert!(limiter.refuse_together_with(&[call.clone()], &[], &[0]).await.is_none());
+    /// assert!(limiter.refuse_batch_with_rules(&[call.clone()], &[], &[0]).await.is_none());
     /// assert!(limiter.check(&call).is_allowed());
-    /// let refused = limiter.refuse_together_with(&[call], &[], &[0]).await.unwrap();
+    /// let refused = limiter.refuse_batch_with_rules(&[call], &[], &[0]).await.unwrap();
     /// assert!(refused.advised_wait().is_some_and(|wait| wait <= Duration::from_secs(60)));
     /// # });
     /// ```
-    pub async fn refuse_together_with<'l, I: Input + Sync>(
+    pub async fn refuse_batch_with_rules<'l, I: Input + Sync>(
         &'l self,
         inputs: &[I],
         rules: &'l [RuleCheck],

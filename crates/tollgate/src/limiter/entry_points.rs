@@ -14,12 +14,12 @@ impl<S: Store> Limiter<S> {
     /// charged or none. [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the input of
     /// an outcome.
     pub async fn decide_batch<I: Input + Sync>(&self, inputs: &[I]) -> Decision<'_> {
-        self.decide_together_with(inputs, &[]).await
+        self.decide_batch_with_rules(inputs, &[]).await
     }
 
     /// Works as [`decide_batch`](Self::decide_batch) with additional rules that are in no policy.
     /// Their parts follow those of the inputs.
-    pub async fn decide_together_with<'l, I: Input + Sync>(
+    pub async fn decide_batch_with_rules<'l, I: Input + Sync>(
         &'l self,
         inputs: &[I],
         rules: &'l [RuleCheck],

@@ -15,7 +15,7 @@
 //! not return together. It has an upper bound, so that recovery is detected soon. There is no
 //! timer: requests probe.
 //!
-//! A store shares calls among requests, so one failed call fails many requests at once: they count
+//! A store shares calls among requests, so one failed call fails many requests together: they count
 //! as one failure. Requests that were already in progress when a failure was counted add nothing,
 //! and an answer counts only in the epoch of its request: a failure, an opening and a closing each
 //! begin a new epoch. If a part of a store fails (one node of a cluster) and the others answer,

@@ -44,6 +44,7 @@ impl Default for OutageSettings {
 
 /// The state of the circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BreakerState {
     /// The store is called.
     Closed,
@@ -83,6 +84,7 @@ pub struct Health {
 
 /// Decisions without the store, by the behavior that decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DegradedDecisions {
     /// At least one limit was counted on this node.
     pub local: u64,

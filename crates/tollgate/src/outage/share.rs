@@ -1,7 +1,7 @@
 //! The share of a limit that one node grants while it cannot reach the store.
 //!
 //! Each node grants the same share, divided by the last known number of nodes: for a limit of `L`
-//! units, `max(1, ⌊share·L/nodes⌋)` at once. Rates are scaled exactly by the same fraction, so 1
+//! units, `max(1, ⌊share·L/nodes⌋)` in one step. Rates are scaled exactly by the same fraction, so 1
 //! per minute becomes 1 per five minutes and not
 //! 0. All nodes together then grant at most `share·L`, except for the one unit that each grants of
 //!    a limit too small to be divided.

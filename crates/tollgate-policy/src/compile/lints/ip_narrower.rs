@@ -14,18 +14,18 @@ use crate::lint::Lint;
 use crate::source::KeySource;
 
 pub(super) fn find_lints(linted: &[LintedLimit<'_>], problems: &mut Problems) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let by_caller = |it: &LintedLimit<'_>| {
         it.is_enforced() && matches!(it.live.by(), [only] if is_address_or_caller(only))
     };
     for ((at, address), (_, caller)) in pairs(linted, by_caller) {
         let is_pair = address.live.by() == [KeySource::Ip] && caller.live.by() != [KeySource::Ip];
         let same_units = address.live.cost() == caller.live.cost();
-        if !is_pair || !same_units || told.contains(&at) || !covers(address.live, caller.live) {
+        if !is_pair || !same_units || reported.contains(&at) || !covers(address.live, caller.live) {
             continue;
         }
         let Some((whose, rules)) = granted_more(address, caller) else { continue };
-        told.push(at);
+        reported.push(at);
         let by = &caller.live.by()[0];
         let stretch = longest(rules);
         let time = Span::from_micros(stretch);

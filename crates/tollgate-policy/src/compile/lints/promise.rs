@@ -176,7 +176,7 @@ pub(super) fn longest(rules: &[Rule]) -> u64 {
     rules.iter().map(|rule| rule.quota.period().as_micros()).max().unwrap_or(0)
 }
 
-/// Returns the units admitted at once after a pause. For a fixed window that is twice its number:
+/// Returns the units admitted in one step after a pause. For a fixed window that is twice its number:
 /// the end of one window and the start of the next.
 pub(super) fn max_burst(rule: &Rule) -> u64 {
     let times = if matches!(rule.quota, Quota::FixedWindow(_)) { 2 } else { 1 };

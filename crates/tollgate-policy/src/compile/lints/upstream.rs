@@ -98,12 +98,12 @@ fn first_excess<'l>(
     beside: &[&LintedLimit<'_>],
     takes: Rate,
 ) -> Option<(Caller<'l>, Excess)> {
-    let told = |who: Caller<'l>| Some((who, excess(limit, beside, who, takes)?));
+    let excess_of = |who: Caller<'l>| Some((who, excess(limit, beside, who, takes)?));
     let plans = limit.written.plans.iter().map(|(name, _)| Caller::OnPlan(&name.value));
     let known = std::iter::once(Caller::Any).chain(plans);
-    known.into_iter().find_map(told).or_else(|| {
+    known.into_iter().find_map(excess_of).or_else(|| {
         let keys = limit.live.overrides().take(MAX_COMPARED_PAIRS / beside.len().max(1));
-        keys.filter_map(|(key, _)| told(Caller::Override(key))).max_by_key(|(_, excess)| match excess {
+        keys.filter_map(|(key, _)| excess_of(Caller::Override(key))).max_by_key(|(_, excess)| match excess {
             Excess::Burst(burst) => *burst,
             Excess::Rate => 0,
         })
