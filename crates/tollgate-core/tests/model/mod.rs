@@ -65,7 +65,7 @@ fn span(ticks: i128) -> Span {
 }
 
 fn admitted(units: u64) -> Verdict {
-    Verdict::Admitted { units, delay: Span::ZERO }
+    Verdict::Admitted { units, wait: Span::ZERO }
 }
 
 /// Returns the first tick from `now` on at which `holds` is true, for a monotone predicate: doubles
