@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp};
+use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp, Verdict};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
 use tollgate_store::Outcomes;
 
@@ -101,6 +101,18 @@ impl<'l> Decision<'l> {
     pub(crate) fn count(&mut self, admitted: bool, at: Timestamp, wall_ahead: i64) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
         (self.at, self.wall_ahead) = (Some(at), wall_ahead);
+    }
+
+    /// Turns an admission that was refunded into a refusal by the limits with a longer wait.
+    pub(crate) fn refuse_waits_above(&mut self, max_wait: Duration) {
+        self.fate = Fate::Refused;
+        self.owner = None;
+        for (check, outcome) in self.checks.iter().zip(&mut self.outcomes) {
+            let too_long = Duration::from(outcome.wait()).saturating_sub(max_wait);
+            if check.limit.mode() != Mode::Shadow && !too_long.is_zero() {
+                outcome.verdict = Verdict::Refused { retry_after: too_long.into() };
+            }
+        }
     }
 
     /// Sets the outcomes that this node decided because the store gave no answer.
@@ -241,6 +253,20 @@ impl<'l> Decision<'l> {
     pub fn closest_among(&self, is_meant: impl Fn(&LimitOutcome<'_>) -> bool) -> Option<LimitOutcome<'_>> {
         let meant = self.limits().filter(|it| it.is_binding() && is_meant(it));
         meant.min_by_key(LimitOutcome::closeness)
+    }
+
+    /// Returns the time that an allowed request waits before it starts: the longest wait in the
+    /// queues of its limits (`algorithm: leaky-queue`). Zero for a refusal, and for requests that
+    /// start immediately. Limits in shadow mode are ignored.
+    ///
+    /// The place in the queue is taken: the caller starts the request after this time, in the order
+    /// of the decisions, or [refunds](crate::Limiter::refund) it if it leaves before.
+    pub fn wait(&self) -> Duration {
+        if self.fate != Fate::Admitted {
+            return Duration::ZERO;
+        }
+        let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome.wait());
+        waits.max().unwrap_or_default().into()
     }
 
     /// Returns the wait to advise to callers, before jitter. `None` if the request is allowed or
@@ -404,6 +430,12 @@ impl<'d> LimitOutcome<'d> {
     /// Returns the number of units that the key may still spend at this instant, rounded down.
     pub const fn remaining(&self) -> u64 {
         self.outcome.remaining
+    }
+
+    /// Returns the time that the request waits in the queue of this limit before it starts. Zero if
+    /// the limit has no queue or refused.
+    pub fn wait(&self) -> Duration {
+        self.outcome.wait().into()
     }
 
     /// Returns the wait after which the limit admits the same request if no other request spends.

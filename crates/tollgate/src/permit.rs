@@ -43,8 +43,10 @@ impl<S: Store> Limiter<S> {
     /// Decides about an input, and returns a permit that releases its slots when it is dropped. The
     /// error is the decision that refused.
     ///
-    /// The future does not wait for room. If it is dropped before its end, no slot stays taken: the
-    /// store takes back a slot that it was taking, or [`reconcile`](Self::reconcile) releases it.
+    /// The future does not wait for room, nor in the queue of a limit
+    /// ([`acquire_when_ready`](Self::acquire_when_ready) does). If it is dropped before its end, no slot
+    /// stays taken: the store takes back a slot that it was taking, or [`reconcile`](Self::reconcile)
+    /// releases it.
     ///
     /// ```
     /// # use tollgate::{Call, Limiter};
@@ -65,7 +67,7 @@ impl<S: Store> Limiter<S> {
         if !decision.is_allowed() {
             return Err(Box::new(decision));
         }
-        Ok(Permit { limiter: self.clone(), receipt: decision.receipt() })
+        Ok(Permit::new(self.clone(), decision.receipt()))
     }
 }
 
@@ -77,6 +79,10 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 }
 
 impl<S: Store> Permit<S> {
+    pub(crate) const fn new(limiter: Limiter<S>, receipt: Option<Receipt>) -> Self {
+        Self { limiter, receipt }
+    }
+
     /// Returns the charge, or `None` if nothing was charged.
     pub const fn receipt(&self) -> Option<&Receipt> {
         self.receipt.as_ref()

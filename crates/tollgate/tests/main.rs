@@ -13,5 +13,6 @@ mod hostile;
 mod outage;
 mod pending;
 mod permits;
+mod queue;
 mod reloads;
 mod waiting;

@@ -2,7 +2,7 @@
 //!
 //! A task decides, sleeps for the wait that the refusal computed, and decides again. Tasks do not
 //! queue: after a sleep, any of them may be the first. The queue of a single key in this process is in
-//! `gate`.
+//! `gate`. A limit with a queue of its own admits a request with a wait, which is the last sleep.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tollgate_store::Store;
 use super::Limiter;
 use crate::decision::Decision;
 use crate::permit::Permit;
-use crate::timer::Sleeper;
+use crate::timer::{SleepFuture, Sleeper};
 
 impl<S> Limiter<S> {
     /// Sets the function that sleeps, such as `Sleeper::new(tokio::time::sleep)`, instead of a timer
@@ -30,7 +30,8 @@ impl<S: Store> Limiter<S> {
     /// The task sleeps for the wait that the refusal computed, and then tries again. Tasks that wait
     /// for the same limit pass in no particular order. A slot may be released at any time, so a task
     /// that waits for one tries every second. A limit that counts refusals (`count_denied`) is charged
-    /// by each attempt. A future that is dropped leaves no slot taken.
+    /// by each attempt. A request that a limit admits with a wait ([`Decision::wait`]) sleeps for it. A
+    /// future that is dropped leaves no slot taken and gives its place in a queue back.
     ///
     /// A decision that refuses says that waiting does not help, such as for a deny-listed caller or a
     /// cost that exceeds a limit.
@@ -96,17 +97,41 @@ impl<S: Store> Limiter<S> {
         let deadline = max_wait.map(|wait| self.outage.now() + wait.into());
         loop {
             let sleep = {
-                let decision = self.decide(input).await;
+                let mut decision = self.decide(input).await;
                 match self.sleep_after(&decision, deadline) {
                     Some(sleep) => sleep,
-                    None => return decision,
+                    None => {
+                        self.wait_in_queue(&mut decision, deadline).await;
+                        return decision;
+                    }
                 }
             };
-            let sleeping = match &self.sleeper {
-                Some(sleeper) => sleeper.sleep(sleep),
-                None => Sleeper::default().sleep(sleep),
-            };
-            sleeping.await;
+            self.sleep(sleep).await;
+        }
+    }
+
+    /// Waits until an admitted request may start. Refuses it, and gives its place back, if that is
+    /// after the deadline.
+    async fn wait_in_queue(&self, decision: &mut Decision<'_>, deadline: Option<Timestamp>) {
+        let Some(place) = self.queue_place(decision) else { return };
+        let left = deadline.map(|deadline| Duration::from(deadline.since(self.outage.now())));
+        match left.filter(|left| place.wait_time() > *left) {
+            Some(left) => {
+                drop(place);
+                decision.refuse_waits_above(left);
+            }
+            None => {
+                self.sleep(place.wait_time()).await;
+                // The decision accounts for the slots.
+                place.start().forget();
+            }
+        }
+    }
+
+    fn sleep(&self, time: Duration) -> SleepFuture {
+        match &self.sleeper {
+            Some(sleeper) => sleeper.sleep(time),
+            None => Sleeper::default().sleep(time),
         }
     }
 
