@@ -7,16 +7,9 @@ pub(crate) const WORDS: Words = Words {
     section: "`queue`",
     known: &["length", "wait", "free"],
     synonyms: &[
-        ("burst", "length"),
-        ("size", "length"),
-        ("max", "length"),
-        ("depth", "length"),
-        ("capacity", "length"),
-        ("max_wait", "wait"),
-        ("timeout", "wait"),
-        ("max_delay", "wait"),
-        ("delay", "free"),
-        ("nodelay", "free"),
+        ("length", &["burst", "size", "max", "depth", "capacity"]),
+        ("wait", &["max_wait", "timeout", "max_delay"]),
+        ("free", &["delay", "nodelay"]),
     ],
 };
 
