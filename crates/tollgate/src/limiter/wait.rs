@@ -98,13 +98,11 @@ impl<S: Store> Limiter<S> {
         loop {
             let sleep = {
                 let mut decision = self.decide(input).await;
-                match self.sleep_after(&decision, deadline) {
-                    Some(sleep) => sleep,
-                    None => {
-                        self.wait_in_queue(&mut decision, deadline).await;
-                        return decision;
-                    }
-                }
+                let Some(sleep) = self.sleep_after(&decision, deadline) else {
+                    self.wait_in_queue(&mut decision, deadline).await;
+                    return decision;
+                };
+                sleep
             };
             self.sleep(sleep).await;
         }
@@ -115,17 +113,14 @@ impl<S: Store> Limiter<S> {
     async fn wait_in_queue(&self, decision: &mut Decision<'_>, deadline: Option<Timestamp>) {
         let Some(place) = self.queue_place(decision) else { return };
         let left = deadline.map(|deadline| Duration::from(deadline.since(self.outage.now())));
-        match left.filter(|left| place.wait_time() > *left) {
-            Some(left) => {
-                drop(place);
-                decision.refuse_waits_above(left);
-            }
-            None => {
-                self.sleep(place.wait_time()).await;
-                // The decision accounts for the slots.
-                place.start().forget();
-            }
+        if let Some(left) = left.filter(|left| place.wait_time() > *left) {
+            drop(place);
+            decision.refuse_waits_above(left);
+            return;
         }
+        self.sleep(place.wait_time()).await;
+        // The decision accounts for the slots.
+        place.start().forget();
     }
 
     fn sleep(&self, time: Duration) -> SleepFuture {
