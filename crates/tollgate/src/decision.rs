@@ -356,6 +356,15 @@ pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Duration> {
     Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait.into() })
 }
 
+/// Returns the time that a request would wait in the queue of a rule if it were admitted now, for
+/// callers that only peeked. Zero for a rule without a queue.
+pub fn expected_wait(rule: &Rule, outcome: &Outcome) -> Duration {
+    match &rule.quota {
+        Quota::Bucket(it) => it.wait_after(outcome.reset_after).into(),
+        _ => Duration::ZERO,
+    }
+}
+
 impl<'d> LimitOutcome<'d> {
     /// Returns the limit in the policy.
     pub const fn limit(&self) -> &'d Limit {

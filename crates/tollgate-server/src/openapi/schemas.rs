@@ -142,7 +142,7 @@ pub(super) fn count() -> Value {
 }
 
 pub(super) fn algorithm() -> Value {
-    json!({"enum": ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"]})
+    json!({"enum": ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency", "leaky-queue"]})
 }
 
 pub(super) fn mode() -> Value {
