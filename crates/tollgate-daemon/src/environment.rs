@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// The paths that variables can set.
-const SETTING_PATHS: [&str; 67] = [
+const SETTING_PATHS: [&str; 69] = [
     "listen.gateway",
     "listen.api",
     "listen.rls",
@@ -45,6 +45,8 @@ const SETTING_PATHS: [&str; 67] = [
     "rls.headers",
     "rls.envoy_config",
     "rls.merge_domains",
+    "rls.wait",
+    "rls.waiting",
     "rls.tls.certificate",
     "rls.tls.key",
     "rls.tls.client_ca",

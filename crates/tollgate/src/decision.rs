@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp};
+use smallvec::SmallVec;
+use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp, Verdict};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
 use tollgate_store::Outcomes;
 
@@ -254,6 +255,49 @@ impl<'l> Decision<'l> {
         }
         let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome.wait());
         waits.max().unwrap_or_default().into()
+    }
+
+    /// Refuses an admitted request because of its [`wait`](Self::wait), for a caller that cannot hold
+    /// it for longer than `max_wait`. The limits with a longer wait refuse, and are expected to have
+    /// room when the rest of it has passed.
+    ///
+    /// This changes only the decision. The caller takes the [place](crate::Limiter::queue_place) of
+    /// the request before, and gives it back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Call, Limiter};
+    /// let limiter = Limiter::from_policy(
+    ///     "limits: [{by: user, algorithm: leaky-queue, rate: 1/hour, queue: {length: 1}}]",
+    /// )?;
+    /// let call = Call::new("GET", "/").user("ann");
+    /// assert!(limiter.check(&call).wait().is_zero());
+    /// let mut second = limiter.check(&call);
+    /// let place = limiter.queue_place(&second);
+    /// second.refuse_wait(Duration::from_secs(60));
+    /// assert!(!second.is_allowed() && second.retry_after() < Some(Duration::from_secs(3_541)));
+    /// drop(place);
+    /// assert!(limiter.check(&call).is_allowed());
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    pub fn refuse_wait(&mut self, max_wait: Duration) {
+        if self.wait() <= max_wait {
+            return;
+        }
+        self.fate = Fate::Refused;
+        self.owner = None;
+        let max_wait = Span::from(max_wait).as_micros();
+        let is_binding: SmallVec<[bool; 4]> = self.limits().map(|it| it.is_binding()).collect();
+        for (outcome, is_binding) in self.outcomes.iter_mut().zip(is_binding) {
+            let Verdict::Admitted { units, wait } = outcome.verdict else { continue };
+            outcome.remaining = outcome.remaining.saturating_add(units).min(outcome.limit);
+            let excess = Span::from_micros(wait.as_micros().saturating_sub(max_wait));
+            outcome.verdict = if is_binding && !excess.is_zero() {
+                Verdict::Refused { retry_after: excess }
+            } else {
+                Verdict::admitted(0)
+            };
+        }
     }
 
     /// Returns the wait to advise to callers, before jitter. `None` if the request is allowed or
