@@ -20,6 +20,9 @@ pub struct Decision<T = String, L = Vec<LimitOutcome<T>>> {
     pub limit: Option<T>,
     /// In milliseconds, rounded up; null if waiting is not needed or does not help.
     pub retry_after_ms: Option<u64>,
+    /// The time to wait before an admitted request starts, in milliseconds, rounded up. 0 unless a limit has a queue.
+    #[serde(default)]
+    pub wait_ms: u64,
     /// The store did not answer, and the outage rules decided.
     pub degraded: bool,
     /// The limits whose `soft` threshold is reached.

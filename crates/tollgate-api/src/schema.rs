@@ -99,7 +99,7 @@ mod tests {
         let all = schemas();
         let decision = &all["Decision"];
         assert_eq!(decision["additionalProperties"], false);
-        let required = ["allowed", "limit", "retry_after_ms", "degraded", "soft", "limits"];
+        let required = ["allowed", "limit", "retry_after_ms", "wait_ms", "degraded", "soft", "limits"];
         assert_eq!(decision["required"], serde_json::json!(required));
         assert_eq!(decision["properties"]["limits"]["items"]["$ref"], "#/components/schemas/LimitOutcome");
         assert_eq!(decision["properties"]["id"]["type"], "string");

@@ -3,6 +3,7 @@
 //! The file runs as users copy it, with other addresses and with long timeouts, so that a busy machine
 //! does not affect the result. `envoy/features.yaml` has further routes. `make test` installs Envoy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "requests that are held take real time")]
 
 mod app;
 mod load;
@@ -12,6 +13,7 @@ use std::fs;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::integrations::message::{Ask, Message};
 use app::App;
@@ -95,6 +97,58 @@ fn an_exhausted_descriptor_refuses_and_charges_none() {
     // The refusals of ann were not charged to her address.
     assert_eq!(statuses(&envoy, "GET /", "", 3), [200, 200, 429]);
     assert_eq!(ask(&envoy, "GET /", "X-Api-Key: bob\r\n").status(), 429, "the address has spent all");
+}
+
+#[test]
+fn requests_of_a_queue_reach_the_service_when_they_may_start() {
+    let app = App::start();
+    let policy = "limits:\n- {name: slow, domain: edge, descriptor: [remote_address], \
+        algorithm: leaky-queue, rate: 2/second, queue: {length: 50}}\n";
+    let (_tollgate, rls) = tollgate(policy);
+    let envoy = Envoy::start(&copied(), Between { rls, app: app.address });
+    let started_at = Instant::now();
+    assert_eq!(statuses(&envoy, "GET /", "", 3), [200; 3]);
+    assert!(started_at.elapsed() >= Duration::from_secs(1), "the third starts a second after the first");
+    assert_eq!(app.seen(), 3);
+}
+
+#[test]
+fn a_request_is_refused_if_envoy_does_not_wait_for_its_turn() {
+    let app = App::start();
+    // Envoy waits 30 seconds for an answer, Tollgate would hold it for a minute.
+    let policy = "limits:\n- {name: slow, domain: edge, descriptor: [remote_address], \
+        algorithm: leaky-queue, rate: 1/minute, queue: {length: 50}}\nrls: {wait: 1m}\n";
+    let (_tollgate, rls) = tollgate(policy);
+    let envoy = Envoy::start(&copied(), Between { rls, app: app.address });
+    assert_eq!(statuses(&envoy, "GET /", "", 3), [200, 429, 429]);
+    let refused = ask(&envoy, "GET /", "");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.body).contains("slow"), "{refused:?}");
+    assert_eq!(app.seen(), 1);
+}
+
+#[test]
+fn a_client_that_leaves_envoy_while_it_waits_gives_its_place_back() {
+    let app = App::start();
+    let policy = "limits:\n- {name: slow, domain: edge, descriptor: [remote_address], \
+        algorithm: leaky-queue, rate: 1/20s, queue: {length: 1}}\nrls: {wait: 1m}\n";
+    let (tollgate, rls) = tollgate(policy);
+    let mut envoy = Envoy::start(&copied(), Between { rls, app: app.address });
+    assert_eq!(ask(&envoy, "GET /", "").status(), 200);
+    let waiting = |count: &str| {
+        let metrics = Ask::new("GET /metrics").send(tollgate.api);
+        let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+        metrics.lines().any(|line| line.strip_prefix("tollgate_rls_waiting ") == Some(count))
+    };
+    // The queue has one place, so the second client waits only if the first has left it.
+    for _ in 0..2 {
+        let mut client = TcpStream::connect(envoy.address).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        envoy.program.wait_until("a client waits", || waiting("1"));
+        drop(client);
+        envoy.program.wait_until("no client waits", || waiting("0"));
+    }
+    assert_eq!(app.seen(), 1);
 }
 
 /// The copied file, in the domain whose descriptors describe requests.

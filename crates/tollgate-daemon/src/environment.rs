@@ -23,7 +23,7 @@ const SETTING_PATHS: [(&str, &[&str]); 20] = [
     ("gateway.timeouts", &["connect", "headers", "idle", "total", "client_headers", "client_idle", "drain"]),
     ("gateway.caps", &["header_bytes", "headers", "body", "connections", "streams", "tarpit"]),
     ("gateway.eject", &["after", "for"]),
-    ("rls", &["headers", "envoy_config", "merge_domains"]),
+    ("rls", &["headers", "envoy_config", "merge_domains", "wait", "waiting"]),
     ("rls.tls", &["certificate", "key", "client_ca"]),
     ("resp", &["password_file"]),
     ("resp.tls", &["certificate", "key", "client_ca"]),

@@ -6,13 +6,15 @@ use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::pin::pin;
+use std::time::Duration;
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::HeaderValue;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use tollgate::SharedLimiter;
+use tokio::time::sleep;
+use tollgate::{SharedLimiter, Sleeper};
 use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
 use tollgate_rls::{Rls, RlsBody, RlsSettings};
@@ -22,12 +24,14 @@ use crate::configuration::Settings;
 use crate::fd_limit;
 use crate::reload::Secrets;
 use crate::store::AnyStore;
-use crate::surfaces::{in_time, workers};
+use crate::surfaces::{REQUEST_BODY_TIMEOUT, within, workers};
 
 /// Both protocols. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Protocols {
     rls: Rls<AnyStore>,
+    /// The longest time for which an answer to Envoy is held.
+    max_wait: Duration,
     resp: Resp<AnyStore>,
     /// The maximum number of connections of each protocol on one worker.
     connections: usize,
@@ -37,13 +41,20 @@ impl Protocols {
     /// Creates the protocols from the settings.
     pub(crate) fn new(settings: &Settings, limiter: &SharedLimiter<AnyStore>, secrets: &Secrets) -> Self {
         let refuse_refunds = !settings.rls.takes_refunds(&settings.rls_listen);
-        let rls = RlsSettings { headers: settings.rls.headers, refuse_refunds };
-        let rls = Rls::new(limiter.clone(), rls);
+        let defaults = RlsSettings::default();
+        let rls = RlsSettings {
+            headers: settings.rls.headers,
+            refuse_refunds,
+            max_wait: settings.rls.wait.unwrap_or(defaults.max_wait),
+            max_waiting: settings.rls.waiting.unwrap_or(defaults.max_waiting),
+        };
+        let max_wait = rls.max_wait;
+        let rls = Rls::with_sleeper(limiter.clone(), rls, Sleeper::new(sleep));
         let password = secrets.resp.as_deref().and_then(Password::new);
         let connections = fd_limit::share(workers(settings));
         let refuse_refunds = !settings.resp.takes_refunds(&settings.resp_listen);
         let resp_settings = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
-        Self { rls, resp: Resp::new(limiter.clone(), resp_settings), connections }
+        Self { rls, max_wait, resp: Resp::new(limiter.clone(), resp_settings), connections }
     }
 
     /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit.
@@ -61,13 +72,13 @@ impl Protocols {
         tls: Option<Tls>,
         drain: Drain,
     ) -> io::Result<()> {
-        let rls = self.rls.clone();
+        let (rls, max_time) = (self.rls.clone(), REQUEST_BODY_TIMEOUT + self.max_wait);
         let make = move |_: &Connection| {
             let rls = rls.clone();
             service_fn(move |request: Request<Incoming>| {
                 let rls = rls.clone();
                 async move {
-                    let answer = in_time(pin!(rls.answer(request))).await;
+                    let answer = within(max_time, pin!(rls.answer(request))).await;
                     Ok::<_, Infallible>(answer.map_or_else(too_slow, |it| it.map(Either::Left)))
                 }
             })

@@ -37,7 +37,7 @@ use crate::store::{AnyStore, in_full};
 const LAST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 
 /// The timeout of the body of an API request, the same as for its head.
-const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of bytes that are read of an unused body.
 const MAX_DISCARDED_BYTES: usize = 64 * 1024;
@@ -206,11 +206,16 @@ async fn serve_api(
     HttpServer { tls, small_answers: true, ..HttpServer::default() }.serve(listener, make, drain).await
 }
 
+/// Awaits a future for as long as a body may take.
+async fn in_time<F: Future>(answering: Pin<&mut F>) -> Option<F::Output> {
+    within(REQUEST_BODY_TIMEOUT, answering).await
+}
+
 /// Awaits a future with a timeout. It is usually ready at once, and then no clock is read.
-pub(crate) async fn in_time<F: Future>(mut answering: Pin<&mut F>) -> Option<F::Output> {
+pub(crate) async fn within<F: Future>(max_time: Duration, mut answering: Pin<&mut F>) -> Option<F::Output> {
     match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
         Poll::Ready(answer) => Some(answer),
-        Poll::Pending => timeout(REQUEST_BODY_TIMEOUT, answering).await.ok(),
+        Poll::Pending => timeout(max_time, answering).await.ok(),
     }
 }
 

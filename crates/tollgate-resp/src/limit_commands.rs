@@ -1,15 +1,19 @@
-//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`: commands on limits of the policy.
+//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`, `TG.REFUND`: commands on limits of the policy.
 //!
 //! A limit by several parts takes one argument for each part of its key, in the order of `by`; a
 //! global limit takes none; a limit on descriptors takes the entries with their names. Times are in
 //! milliseconds, rounded up, so that callers do not retry early.
+//!
+//! A limit with a queue admits requests that have to wait. The caller waits, so the wait is in the
+//! reply; a caller that leaves before refunds its units.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::policy::{Grant, Key};
 use tollgate::{
-    Decision, Fate, KeySource, Limit, Limiter, Outcome, Owner, Policy, Quota, Rule, Span, Store, advised_wait,
+    Decision, Fate, KeySource, Limit, Limiter, Mode, Outcome, Owner, Policy, Quota, Rule, Span, Store,
+    advised_wait, expected_wait,
 };
 use tollgate_document::hint;
 
@@ -18,7 +22,7 @@ use crate::exchange::Exchange;
 use crate::frame::{Words, integer};
 use crate::metrics::CommandResult;
 use crate::reply::{self, Protocol};
-use crate::session::{Flow, NO_STORE, Session, cut, decision_result, wrong};
+use crate::session::{Flow, NO_REFUNDS, NO_STORE, Session, cut, decision_result, wrong};
 
 /// The maximum number of names that are compared with an unknown name for a suggestion.
 const MAX_COMPARED_NAMES: usize = 200;
@@ -46,6 +50,7 @@ impl<S: Store> Session<S> {
             Command::Check => self.check(&named, exchange),
             Command::Peek => Self::peek(&named, exchange),
             Command::Acquire => self.acquire(&named, exchange),
+            Command::Refund => self.refund(&named, exchange),
             _ => Self::release(&named, exchange),
         }
     }
@@ -108,17 +113,43 @@ impl<S: Store> Session<S> {
         let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
         let name: Box<str> = named.limit.name().into();
         Err(exchange.defer_alone(Command::Release, async move {
-            let mut out = Vec::new();
             for rule in rules_of(limiter.policy(), &name, &key) {
                 if matches!(rule.quota, Quota::Concurrency(_))
                     && limiter.release_slot(&name, rule, &key, Owner(owner)).await.is_err()
                 {
-                    let result = wrong(&mut out, NO_STORE);
-                    return (out, result);
+                    return confirmation(false);
                 }
             }
-            reply::simple(&mut out, "OK");
-            (out, CommandResult::Ok)
+            confirmation(true)
+        }))
+    }
+
+    /// Refunds units, and the places of a queue that they stand for.
+    fn refund(
+        &self,
+        named: &NamedKey<'_>,
+        exchange: &mut Exchange<'_, S>,
+    ) -> Result<CommandResult, Flow> {
+        let name: Box<str> = named.limit.name().into();
+        if self.inner.settings.refuse_refunds {
+            return Ok(exchange.error(format!("ERR {NO_REFUNDS}").as_bytes()));
+        }
+        if has_slots(named.limit) {
+            let mistake = format!("ERR limit `{name}` counts slots: use TG.RELEASE");
+            return Ok(exchange.error(mistake.as_bytes()));
+        }
+        let units = match cost_of(named) {
+            Ok(cost) => cost.unwrap_or(1),
+            Err(mistake) => return Ok(exchange.error(mistake)),
+        };
+        let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
+        Err(exchange.defer_alone(Command::Refund, async move {
+            let mut is_refunded = true;
+            for rule in rules_of(limiter.policy(), &name, &key) {
+                // A refund that the store does not confirm is deferred, which is no error.
+                is_refunded &= limiter.grant(&name, rule, &key, units).await.is_ok();
+            }
+            confirmation(is_refunded)
         }))
     }
 
@@ -130,6 +161,7 @@ impl<S: Store> Session<S> {
         };
         let name: Box<str> = named.limit.name().into();
         let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
+        let is_binding = named.limit.mode() != Mode::Shadow;
         Err(exchange.defer_alone(Command::Peek, async move {
             let rules = rules_of(limiter.policy(), &name, &key);
             let Ok(outcomes) = limiter.peek(rules, &key, cost).await else {
@@ -142,9 +174,14 @@ impl<S: Store> Session<S> {
             let granted = limiter.policy().limit(&name).map(|it| limiter.policy().granted(it, &key, None));
             let is_open = !matches!(granted, Some(Grant::Blocked(_)));
             let (outcome, mut out) = (tightest.map(|(outcome, _)| outcome), Vec::with_capacity(64));
-            let wait = tightest.and_then(|(outcome, rule)| advised_wait(rule, outcome));
-            reply::array(&mut out, 5);
             let allowed = outcome.map_or(is_open, Outcome::is_admitted);
+            let wait = if allowed {
+                let waits = outcomes.iter().zip(rules).map(|(outcome, rule)| expected_wait(rule, outcome));
+                waits.max().filter(|_| is_binding && rules.iter().any(has_queue))
+            } else {
+                tightest.and_then(|(outcome, rule)| advised_wait(rule, outcome))
+            };
+            reply::array(&mut out, 5);
             write_outcome(outcome, allowed, wait, &mut out);
             (out, CommandResult::Ok)
         }))
@@ -161,6 +198,21 @@ fn rules_of<'p>(policy: &'p Policy, name: &str, key: &Key) -> &'p [Rule] {
 
 fn has_slots(limit: &Limit) -> bool {
     limit.rules().iter().any(|rule| matches!(rule.quota, Quota::Concurrency(_)))
+}
+
+fn has_queue(rule: &Rule) -> bool {
+    matches!(&rule.quota, Quota::Bucket(it) if it.queue().is_some())
+}
+
+/// The reply to a change.
+fn confirmation(is_made: bool) -> (Vec<u8>, CommandResult) {
+    let mut out = Vec::new();
+    if !is_made {
+        let result = wrong(&mut out, NO_STORE);
+        return (out, result);
+    }
+    reply::simple(&mut out, "OK");
+    (out, CommandResult::Ok)
 }
 
 fn without_slots(limit: &Limit) -> Option<String> {
@@ -230,6 +282,10 @@ fn write_decision<S: Store>(
     let described = decision.limiting().or_else(tightest);
     let wait = match decision.fate() {
         Fate::Refused => described.and_then(|it| it.advised_wait()),
+        Fate::Admitted => {
+            let is_queued = decision.limits().any(|it| it.is_binding() && has_queue(it.rule()));
+            is_queued.then(|| decision.wait())
+        }
         _ => decision.advised_wait(),
     };
     write_outcome(described.map(|it| it.outcome()), decision.is_allowed(), wait, out);
@@ -241,7 +297,8 @@ fn write_decision<S: Store>(
 }
 
 /// Writes whether the request is limited, the limit, the remaining units, and the times. If nothing
-/// is counted, the limit is -1 for an admitted and 0 for a refused request.
+/// is counted, the limit is -1 for an admitted and 0 for a refused request. `wait`: the time until a
+/// refused request may return, or until an admitted one may start.
 fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Duration>, out: &mut Vec<u8>) {
     reply::integer(out, i64::from(!allowed));
     match outcome {
@@ -255,7 +312,7 @@ fn write_outcome(outcome: Option<&Outcome>, allowed: bool, wait: Option<Duration
             }
         }
     }
-    match wait.filter(|_| !allowed) {
+    match wait {
         Some(wait) => reply::count(out, Span::from(wait).as_millis_ceil()),
         None => reply::integer(out, -1),
     }

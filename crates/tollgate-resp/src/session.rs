@@ -182,9 +182,10 @@ impl<S: Store> Session<S> {
             };
             let answered = match (dialect, command) {
                 (Some(dialect), _) => self.throttle(command, dialect, words, exchange),
-                (_, Command::Check | Command::Peek | Command::Acquire | Command::Release) => {
-                    self.named(command, words, exchange)
-                }
+                (
+                    _,
+                    Command::Check | Command::Peek | Command::Acquire | Command::Release | Command::Refund,
+                ) => self.named(command, words, exchange),
                 _ => {
                     let (result, flow) = self.introspect(command, words, exchange.end());
                     self.tally.count(command, result);
@@ -252,8 +253,7 @@ impl<S: Store> Session<S> {
         let units = match wanted {
             ThrottleAction::Units(units) => units,
             ThrottleAction::Back(_) if self.inner.settings.refuse_refunds => {
-                let why = "quota is not given back on this port: allow it with `resp.refunds: true`, or ask for a password";
-                return Ok(exchange.error(&dialect.refuse(why)));
+                return Ok(exchange.error(&dialect.refuse(NO_REFUNDS)));
             }
             ThrottleAction::Back(units) => {
                 let (limiter, rule) = (Arc::clone(exchange.limiter), Arc::clone(rule));
@@ -309,6 +309,10 @@ impl<S> Drop for Session<S> {
 fn key_in(database: u8, name: &[u8]) -> Key {
     if database == 0 { Key::named(name) } else { Key::named_in(database, name) }
 }
+
+/// The reason why a refund is refused.
+pub(crate) const NO_REFUNDS: &str =
+    "quota is not given back on this port: allow it with `resp.refunds: true`, or ask for a password";
 
 /// The error if the store does not answer and a refund is deferred.
 pub(crate) const DEFERRED: &[u8] =

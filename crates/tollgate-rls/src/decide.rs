@@ -3,16 +3,20 @@
 //!
 //! A request is read and its descriptors are resolved once. If the store has to be awaited, they move
 //! into the [`PendingCall`] with the decisions so far.
+//!
+//! An admitted request may have to wait in the queue of a limit. Its answer is encoded and held
+//! (`held`), so that neither the decision nor the descriptors stay in memory meanwhile.
 
 use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tollgate::{Decision, Input, Limiter, Pending, Store};
+use tollgate::{Clock as _, Decision, Input, Limiter, Pending, SleepFuture, Store, Timestamp};
 use tollgate_envoy::Domains;
 
 use crate::grpc::{Refusal, framed};
+use crate::held::Patience;
 use crate::json;
 use crate::native::{self, Ahead, Batch, DescriptorPart, Part};
 use crate::request::{Descriptor, RateLimitRequest};
@@ -31,10 +35,18 @@ pub(crate) enum Form {
 }
 
 /// An encoded response.
-#[derive(Clone, Debug)]
 pub(crate) struct EncodedResponse {
     pub(crate) over: bool,
     pub(crate) bytes: Bytes,
+    /// Completes when the response may be sent. `None`: now.
+    pub(crate) hold: Option<SleepFuture>,
+}
+
+/// A call before its descriptors are resolved, and the way to answer it.
+pub(crate) struct RateLimitCall<'m> {
+    pub(crate) asked: RateLimitRequest<'m>,
+    pub(crate) form: Form,
+    pub(crate) patience: Patience<'m>,
 }
 
 impl Form {
@@ -43,7 +55,7 @@ impl Form {
             Self::Framed => framed(|out| answer.write(out)),
             Self::Json => json::render(answer),
         };
-        EncodedResponse { over: answer.over, bytes }
+        EncodedResponse { over: answer.over, bytes, hold: None }
     }
 }
 
@@ -67,9 +79,9 @@ impl<S: Store> Inner<S> {
     pub(crate) fn try_decide<'c, 'm: 'c>(
         &'c self,
         limiter: &'c Limiter<S>,
-        mut asked: RateLimitRequest<'m>,
-        form: Form,
+        call: RateLimitCall<'m>,
     ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
+        let RateLimitCall { mut asked, form, patience } = call;
         if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
             let met = upstream::resolve(limiter, domains, &asked)?;
             return Ok(self.try_upstream(limiter, asked, met, form));
@@ -77,11 +89,11 @@ impl<S: Store> Inner<S> {
         self.statistics.count_domain(limiter, asked.domain);
         Ok(if asked.domain == request_descriptor::DOMAIN {
             let batch = Batch::described(&asked)?;
-            self.try_batch(limiter, asked, batch, form)
+            self.try_batch(limiter, RateLimitCall { asked, form, patience }, batch)
         } else {
             let counts_overrides = self.counts_overrides(limiter, asked.domain);
             let batch = Batch::of(&mut asked, counts_overrides)?;
-            self.try_batch(limiter, asked, batch, form)
+            self.try_batch(limiter, RateLimitCall { asked, form, patience }, batch)
         })
     }
 
@@ -134,17 +146,17 @@ impl<S: Store> Inner<S> {
     fn try_batch<'c, 'm: 'c, P: Part + 'c>(
         &'c self,
         limiter: &'c Limiter<S>,
-        asked: RateLimitRequest<'m>,
+        call: RateLimitCall<'m>,
         batch: Batch<P>,
-        form: Form,
     ) -> Result<EncodedResponse, PendingCall<'c>> {
+        let RateLimitCall { asked, form, .. } = &call;
         let refunds = asked.descriptors.iter().any(|it| it.gives_back);
         let started = if refunds || !batch.overrides().is_empty() || !batch.looks().is_empty() {
             Started::Nothing
         } else {
             let tried = limiter.try_decide_batch(&batch.parts, |decision| {
-                if native::wishes(decision, batch.parts.len()).is_empty() {
-                    let answer = self.answer_batch(limiter, &asked, &batch, decision, &Ahead::new());
+                if decision.wait().is_zero() && native::wishes(decision, batch.parts.len()).is_empty() {
+                    let answer = self.answer_batch(limiter, asked, &batch, decision, &Ahead::new());
                     Ok(form.write(&answer))
                 } else {
                     Err(Box::new(decision.clone()))
@@ -156,7 +168,7 @@ impl<S: Store> Inner<S> {
                 Err(pending) => Started::Matched(pending),
             }
         };
-        Err(Box::pin(self.finish_batch(limiter, asked, batch, started, form)))
+        Err(Box::pin(self.finish_batch(limiter, call, batch, started)))
     }
 
     fn answer_batch<'d, P: Part>(
@@ -175,35 +187,40 @@ impl<S: Store> Inner<S> {
     async fn finish_batch<P: Part>(
         &self,
         limiter: &Limiter<S>,
-        asked: RateLimitRequest<'_>,
+        call: RateLimitCall<'_>,
         batch: Batch<P>,
         started: Started<'_, S>,
-        form: Form,
     ) -> Result<EncodedResponse, Refusal> {
+        let started_at = self.clock.now();
         match started {
             Started::Nothing => {
                 let peeked = batch.peeked_overrides();
                 let decision = batch.decide(limiter, &peeked).await;
-                self.conclude_batch(limiter, &asked, &batch, decision, form).await
+                self.conclude_batch(limiter, &call, &batch, decision, started_at).await
             }
             Started::Matched(pending) => {
                 let first = batch.parts.first().map(|it| it as &(dyn Input + Sync));
                 let decision = pending.finish(first).await;
-                self.conclude_batch(limiter, &asked, &batch, decision, form).await
+                self.conclude_batch(limiter, &call, &batch, decision, started_at).await
             }
-            Started::Decided(decision) => self.conclude_batch(limiter, &asked, &batch, *decision, form).await,
+            Started::Decided(decision) => {
+                self.conclude_batch(limiter, &call, &batch, *decision, started_at).await
+            }
         }
     }
 
-    /// Grants hits in advance, refunds hits, and writes the answer.
+    /// Holds a request that has to wait, grants hits in advance, refunds hits, and writes the answer.
     async fn conclude_batch<P: Part>(
         &self,
         limiter: &Limiter<S>,
-        asked: &RateLimitRequest<'_>,
+        call: &RateLimitCall<'_>,
         batch: &Batch<P>,
         mut decision: Decision<'_>,
-        form: Form,
+        started_at: Timestamp,
     ) -> Result<EncodedResponse, Refusal> {
+        let RateLimitCall { asked, form, patience } = call;
+        let spent = self.clock.now().since(started_at).into();
+        let hold = self.held.hold(limiter, &mut decision, *patience, spent).await;
         let mut ahead = Ahead::new();
         for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
             let more = [batch.parts[part].costing(units)];
@@ -220,7 +237,7 @@ impl<S: Store> Inner<S> {
                 *slot = status;
             }
         }
-        Ok(form.write(&answer))
+        Ok(EncodedResponse { hold, ..form.write(&answer) })
     }
 
     /// Refunds the hits of a descriptor that is not part of a batch.

@@ -20,6 +20,7 @@ mod decide;
 pub mod fuzz;
 mod grpc;
 mod health;
+mod held;
 mod json;
 mod lossy_utf8;
 mod native;

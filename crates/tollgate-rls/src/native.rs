@@ -8,7 +8,8 @@
 //!   refused if one hit would be.
 //! - An override is part of the batch, with its own quota and its own counter.
 //! - Refunded hits are not part of the batch; they are applied one by one.
-//! - A limit with `quota: N` grants up to N more hits in advance with an admitted request.
+//! - A limit with `quota: N` grants up to N more hits in advance with an admitted request, unless it
+//!   has a queue.
 
 use std::time::Duration;
 
@@ -191,7 +192,9 @@ pub(crate) fn wishes(decision: &Decision<'_>, parts: usize) -> SmallVec<[(usize,
         }
         let granted = of_part.try_fold((u64::MAX, Span::from_micros(u64::MAX)), |(units, valid), limit| {
             let ahead = limit.limit().ahead()?;
-            if limit.cost() == 0 || matches!(limit.rule().quota, Quota::Concurrency(_)) {
+            // Hits that wait in a queue cannot be granted in advance.
+            let has_wait = matches!(&limit.rule().quota, Quota::Bucket(it) if it.queue().is_some());
+            if limit.cost() == 0 || has_wait || matches!(limit.rule().quota, Quota::Concurrency(_)) {
                 return None;
             }
             let units = units.min(ahead).min(limit.outcome().remaining).min(u64::from(u32::MAX));

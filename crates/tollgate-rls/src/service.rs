@@ -1,17 +1,19 @@
 //! The service: dispatches calls to their methods.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
-use tollgate::{Limiter, SharedLimiter, Store};
+use tollgate::{Limiter, SharedLimiter, Sleeper, Store, SystemClock};
 
 use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};
-use crate::decide::{EncodedResponse, Form, PendingCall};
+use crate::decide::{EncodedResponse, Form, PendingCall, RateLimitCall};
 use crate::grpc::{self, Refusal, read_message, reject_non_grpc};
 use crate::health::ServingStatus;
+use crate::held::{HeldAnswers, Patience};
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
@@ -24,8 +26,11 @@ const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
+/// The longest time for which a response in JSON is held: HTTP has no `grpc-timeout`.
+const MAX_JSON_WAIT: Duration = Duration::from_secs(5);
+
 /// The settings of the rate limit service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RlsSettings {
     /// The headers that a proxy is asked to add. `None`: [`Headers::All`] for domains of the
     /// policy, [`Headers::Refusals`] for domains of Envoy files.
@@ -34,6 +39,19 @@ pub struct RlsSettings {
     /// without authentication, where any caller could otherwise erase the usage of a key. If a call
     /// has other descriptors too, those are decided and nothing is refunded.
     pub refuse_refunds: bool,
+    /// The longest time for which an answer is held, if the request has to wait in the queue of a
+    /// limit (`algorithm: leaky-queue`). A caller with a shorter `grpc-timeout` is refused earlier.
+    pub max_wait: Duration,
+    /// The maximum number of answers that are held at a time. Further requests that have to wait are
+    /// refused.
+    pub max_waiting: usize,
+}
+
+impl Default for RlsSettings {
+    /// Headers by domain, refunds, and up to 10,000 answers that are held for up to five seconds.
+    fn default() -> Self {
+        Self { headers: None, refuse_refunds: false, max_wait: Duration::from_secs(5), max_waiting: 10_000 }
+    }
 }
 
 /// A gRPC service with Envoy's rate limit service, throttlecrab's service, health and reflection.
@@ -60,6 +78,9 @@ pub(crate) struct Inner<S> {
     pub(crate) limiter: SharedLimiter<S>,
     settings: RlsSettings,
     counters: Counters,
+    pub(crate) held: HeldAnswers,
+    /// Measures the time that a caller has waited for the store.
+    pub(crate) clock: SystemClock,
     pub(crate) statistics: Statistics<S>,
     serving: Arc<ServingStatus>,
 }
@@ -71,10 +92,17 @@ impl<S> Clone for Rls<S> {
 }
 
 impl<S: Store> Rls<S> {
-    /// Creates a service that decides with this limiter.
+    /// Creates a service that decides with this limiter. It holds answers on a thread of this
+    /// process; [`with_sleeper`](Self::with_sleeper) takes the timer of a runtime.
     pub fn new(limiter: SharedLimiter<S>, settings: RlsSettings) -> Self {
+        Self::with_sleeper(limiter, settings, Sleeper::default())
+    }
+
+    /// Creates a service that holds answers with this timer.
+    pub fn with_sleeper(limiter: SharedLimiter<S>, settings: RlsSettings, sleeper: Sleeper) -> Self {
         let (counters, statistics, serving) = (Counters::default(), Statistics::new(), Arc::default());
-        Self(Arc::new(Inner { limiter, settings, counters, statistics, serving }))
+        let (held, clock) = (HeldAnswers::new(&settings, sleeper), SystemClock::new());
+        Self(Arc::new(Inner { limiter, settings, counters, held, clock, statistics, serving }))
     }
 
     /// Returns the limiter of the service.
@@ -91,6 +119,7 @@ impl<S: Store> Rls<S> {
     /// Appends the metrics in the Prometheus text format.
     pub fn metrics(&self, out: &mut String) {
         self.0.counters.write(out);
+        self.0.held.write(out);
         // Includes limits without hits, with zero.
         self.0.in_force();
         self.0.statistics.write(out);
@@ -108,7 +137,10 @@ impl<S: Store> Rls<S> {
         }
         let inner = &*self.0;
         let answered = match request.uri().path() {
-            SHOULD_RATE_LIMIT => inner.should_rate_limit(request.into_body()).await,
+            SHOULD_RATE_LIMIT => {
+                let (parts, body) = request.into_parts();
+                inner.should_rate_limit(body, &parts.headers).await
+            }
             THROTTLE => inner.throttle(request.into_body()).await,
             // Boxed: the state of the rarely used methods would enlarge every call.
             _ => Box::pin(inner.answer_other(request)).await,
@@ -125,11 +157,11 @@ impl<S: Store> Rls<S> {
         let inner = &*self.0;
         let answered = async {
             let written = json::JsonRequest::read(body)?;
-            inner.decide_now(written.asked()?, Form::Json, Surface::Json).await
+            inner.decide_json(written.asked()?).await
         };
         match Box::pin(answered).await {
-            Ok(EncodedResponse { over: false, bytes }) => (StatusCode::OK, bytes),
-            Ok(EncodedResponse { over: true, bytes }) => (StatusCode::TOO_MANY_REQUESTS, bytes),
+            Ok(EncodedResponse { over: false, bytes, .. }) => (StatusCode::OK, bytes),
+            Ok(EncodedResponse { over: true, bytes, .. }) => (StatusCode::TOO_MANY_REQUESTS, bytes),
             Err(refusal) => {
                 inner.counters.turned_down(refusal.code);
                 (StatusCode::BAD_REQUEST, json::render_error(&refusal.message))
@@ -158,12 +190,16 @@ impl<S: Store> Inner<S> {
     }
 
     #[inline]
-    async fn should_rate_limit<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
+    async fn should_rate_limit<B: Body>(
+        &self,
+        body: B,
+        headers: &HeaderMap,
+    ) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
         let (place, limiter) = (OnceLock::new(), self.in_force());
-        let answered = match self.try_limit(&limiter, &message, &place)? {
+        let answered = match self.try_limit(&limiter, &message, &place, Patience::Grpc(headers))? {
             Ok(answered) => answered,
-            Err(pending) => pending.await?,
+            Err(pending) => held(pending.await?).await,
         };
         Ok(grpc::response(RlsBody::message(self.counted(Surface::Envoy, answered).bytes)))
     }
@@ -189,8 +225,10 @@ impl<S: Store> Inner<S> {
         limiter: &'c Limiter<S>,
         message: &'c [u8],
         place: &'c OnceLock<Vec<u8>>,
+        patience: Patience<'c>,
     ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
-        self.try_decide(limiter, self.read(message, place)?, Form::Framed)
+        let asked = self.read(message, place)?;
+        self.try_decide(limiter, RateLimitCall { asked, form: Form::Framed, patience })
     }
 
     fn counted(&self, surface: Surface, answered: EncodedResponse) -> EncodedResponse {
@@ -198,19 +236,16 @@ impl<S: Store> Inner<S> {
         answered
     }
 
-    /// Decides, and waits for the store if necessary.
-    async fn decide_now(
-        &self,
-        asked: RateLimitRequest<'_>,
-        form: Form,
-        surface: Surface,
-    ) -> Result<EncodedResponse, Refusal> {
+    /// Decides about a request in JSON, and waits for the store and the queues of its limits if
+    /// necessary.
+    async fn decide_json(&self, asked: RateLimitRequest<'_>) -> Result<EncodedResponse, Refusal> {
         let limiter = self.in_force();
-        let answered = match self.try_decide(&limiter, asked, form)? {
+        let call = RateLimitCall { asked, form: Form::Json, patience: Patience::AtMost(MAX_JSON_WAIT) };
+        let answered = match self.try_decide(&limiter, call)? {
             Ok(answered) => answered,
-            Err(pending) => pending.await?,
+            Err(pending) => held(pending.await?).await,
         };
-        Ok(self.counted(surface, answered))
+        Ok(self.counted(Surface::Json, answered))
     }
 
     async fn throttle<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
@@ -243,4 +278,12 @@ impl<S: Store> Inner<S> {
             _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
         }))
     }
+}
+
+/// Waits until the response may be sent.
+async fn held(mut answered: EncodedResponse) -> EncodedResponse {
+    if let Some(hold) = answered.hold.take() {
+        hold.await;
+    }
+    answered
 }

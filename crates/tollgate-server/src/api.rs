@@ -16,7 +16,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use tollgate::{
-    Clock, Decision, DecisionId, Limiter, MemoryStore, SharedLimiter, Store, SystemClock, Timestamp,
+    Clock, Decision, DecisionId, Limiter, MemoryStore, SharedLimiter, Span, Store, SystemClock, Timestamp,
 };
 use tollgate_telemetry::Watcher;
 
@@ -359,7 +359,9 @@ impl<S: Store> Inner<S> {
     /// Stores the receipt of a decision, if it charged anything.
     pub(crate) fn keep(&self, id: DecisionId, decision: &Decision<'_>) {
         if let Some(receipt) = decision.receipt() {
-            self.receipts.keep(id, receipt.with_id(id));
+            let wait = Span::from(decision.wait());
+            let starts_at = if wait == Span::ZERO { Timestamp::EPOCH } else { self.now() + wait };
+            self.receipts.keep(id, receipt.with_id(id), starts_at);
         }
     }
 }

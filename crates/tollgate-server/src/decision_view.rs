@@ -8,7 +8,7 @@ use std::hash::RandomState;
 
 use serde::{Serialize, Serializer};
 use tollgate::policy::{Key, KeyPrivacy};
-use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule};
+use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule, Span};
 use tollgate_http::{RetryAfter, soft_limits};
 use tollgate_telemetry::reason;
 
@@ -68,6 +68,7 @@ impl ViewContext<'_> {
             allowed: decision.is_allowed(),
             limit: decision.limiting().map(|it| it.limit().name()).or(refusing).map(Cow::Borrowed),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
+            wait_ms: Span::from(decision.wait()).as_millis_ceil(),
             degraded: decision.is_degraded(),
             soft: soft_limits(decision).map(Cow::Borrowed).collect(),
             reason: reason(decision),

@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 
 use tollgate::policy::{Grant, Key};
-use tollgate::{KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Store, StoreError};
+use tollgate::{
+    KeySource, Limit, Limiter, Mode, Outcome, Policy, Quota, Rule, Span, Store, StoreError, expected_wait,
+};
 use tollgate_api::{KeyRequest, ResetRequest};
 use tollgate_document::nearest;
 use tollgate_telemetry::blocked;
@@ -142,11 +144,17 @@ impl<S: Store> Inner<S> {
             })
             .collect();
         let tightest = limits.iter().map(|(told, _)| told).min_by_key(|told| (told.allowed, told.remaining));
+        let is_enforced = named.limit.mode() == Mode::Enforce;
+        let allowed = !is_enforced || limits.iter().all(|(told, _)| told.allowed);
+        // The next request would have this wait, as `allowed` says whether it would be admitted.
+        let waits = rules.iter().zip(outcomes).map(|(rule, outcome)| expected_wait(rule, outcome));
+        let wait = waits.max().filter(|_| is_enforced && allowed).unwrap_or_default();
         let told = DecisionView {
             id: None,
-            allowed: named.limit.mode() != Mode::Enforce || limits.iter().all(|(told, _)| told.allowed),
+            allowed,
             limit: tightest.map(|told| told.name.clone()),
             retry_after_ms: None,
+            wait_ms: Span::from(wait).as_millis_ceil(),
             degraded: false,
             soft: Vec::new(),
             reason: limits.iter().any(|(_, never)| *never).then_some(NEVER_REASON.into()),
@@ -199,6 +207,7 @@ fn deferred(limit: &str) -> Reply {
         allowed: true,
         limit: Some(limit.into()),
         retry_after_ms: None,
+        wait_ms: 0,
         degraded: true,
         soft: Vec::new(),
         reason: Some(DEFERRED.into()),
@@ -217,6 +226,7 @@ fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>) -> R
         allowed,
         limit: limit.map(Into::into),
         retry_after_ms: None,
+        wait_ms: 0,
         degraded: false,
         soft: Vec::new(),
         reason: Some(reason),

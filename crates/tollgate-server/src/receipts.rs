@@ -53,6 +53,11 @@ impl Hasher for ById {
 
 struct Entry {
     receipt: Receipt,
+    /// When the request has waited in the queues of its limits, by the clock of this node. The epoch
+    /// if it did not wait.
+    starts_at: Timestamp,
+    /// Whether the caller left before that, and gives its places back.
+    leaves: bool,
     /// The final cost, once it is known.
     settled: Option<u64>,
     /// Until when the settlement may be repeated, because it is incomplete.
@@ -64,7 +69,11 @@ struct Entry {
 /// Whether a decision can be settled.
 pub(crate) enum SettleState {
     /// It can, for the first time or again, and is now marked as settled.
-    Open(Box<Receipt>),
+    Open {
+        receipt: Box<Receipt>,
+        /// Whether the request leaves the queues of its limits: it costs nothing and has not started.
+        leaves: bool,
+    },
     /// It was settled at this cost.
     Already(u64),
     /// The id is unknown.
@@ -72,7 +81,8 @@ pub(crate) enum SettleState {
 }
 
 impl Receipts {
-    pub(crate) fn keep(&self, id: DecisionId, receipt: Receipt) {
+    /// Stores a receipt. `starts_at`: when the request has waited in the queues of its limits.
+    pub(crate) fn keep(&self, id: DecisionId, receipt: Receipt, starts_at: Timestamp) {
         // Declared before the lock, so that it is dropped after the lock is released.
         let _oldest;
         let mut kept = self.kept();
@@ -82,8 +92,15 @@ impl Receipts {
             _oldest = kept.by_id.remove(&oldest);
         }
         kept.order.push_back(id);
-        kept.by_id
-            .insert(id, Entry { receipt, settled: None, repeat_until: Timestamp::EPOCH, last_repeat: None });
+        let entry = Entry {
+            receipt,
+            starts_at,
+            leaves: false,
+            settled: None,
+            repeat_until: Timestamp::EPOCH,
+            last_repeat: None,
+        };
+        kept.by_id.insert(id, entry);
     }
 
     /// Marks a decision as settled, unless it is already.
@@ -97,7 +114,9 @@ impl Receipts {
             }
             Some(entry) => {
                 (entry.settled, entry.repeat_until) = (Some(cost), Timestamp::EPOCH);
-                SettleState::Open(Box::new(entry.receipt.clone()))
+                // A repetition of the first attempt may be later than the start.
+                entry.leaves |= cost == 0 && now < entry.starts_at;
+                SettleState::Open { receipt: Box::new(entry.receipt.clone()), leaves: entry.leaves }
             }
         }
     }
@@ -131,15 +150,32 @@ mod tests {
         let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
         let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
         let (id, receipts) = (limiter.id_of(&decision), Receipts::default());
-        receipts.keep(id, decision.receipt().unwrap());
+        receipts.keep(id, decision.receipt().unwrap(), Timestamp::EPOCH);
         let at = |seconds: u64| Timestamp::from_secs(1_800_000_000 + seconds);
-        assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Open(_)));
+        assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Open { leaves: false, .. }));
         assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Already(2)));
         receipts.reopen(id, at(0));
         assert!(matches!(receipts.settle(id, 3, at(1)), SettleState::Already(2)));
-        assert!(matches!(receipts.settle(id, 2, at(299)), SettleState::Open(_)));
+        assert!(matches!(receipts.settle(id, 2, at(299)), SettleState::Open { leaves: false, .. }));
         // The first attempt counts: the store forgets that first.
         receipts.reopen(id, at(299));
         assert!(matches!(receipts.settle(id, 2, at(300)), SettleState::Already(2)));
+    }
+    #[test]
+    fn a_caller_that_leaves_before_its_start_still_leaves_in_a_repetition() {
+        let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
+        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).receipt().unwrap();
+        let at = |seconds: u64| Timestamp::from_secs(1_800_000_000 + seconds);
+        let settle = |cost, now| {
+            let (id, receipts) = (DecisionId(7), Receipts::default());
+            receipts.keep(id, receipt.clone(), at(10));
+            let first = receipts.settle(id, cost, now);
+            receipts.reopen(id, now);
+            [first, receipts.settle(id, cost, at(20))]
+                .map(|state| matches!(state, SettleState::Open { leaves: true, .. }))
+        };
+        assert_eq!(settle(0, at(9)), [true, true]);
+        assert_eq!(settle(0, at(10)), [false, false], "it has started");
+        assert_eq!(settle(1, at(9)), [false, false], "it costs something");
     }
 }

@@ -4,6 +4,9 @@
 //! again at the same cost changes nothing, at another cost it is an error. Settling releases the slots
 //! of the request.
 //!
+//! A request that waits in the queue of a limit and is settled at cost 0 leaves the queue: its whole
+//! charge is refunded, also by limits that are not corrected to a reported cost.
+//!
 //! A store that gives no answer is no error: the limiter keeps the change and applies it later. Only a
 //! change that cannot be kept is refused, and then the caller may repeat it at the same cost.
 
@@ -29,10 +32,15 @@ impl<S: Store> Inner<S> {
                     "decision `{id}` is already settled as {final_cost}, and that is final"
                 )));
             }
-            SettleState::Open(receipt) => {
+            SettleState::Open { receipt, leaves } => {
                 let limiter = self.limiter.load();
                 // If the caller stops waiting, the limiter completes the settlement.
-                if let Err(error) = limiter.settle_receipt(&receipt, cost).await {
+                let settled = if leaves {
+                    limiter.refund_receipt(&receipt).await
+                } else {
+                    limiter.settle_receipt(&receipt, cost).await
+                };
+                if let Err(error) = settled {
                     let in_doubt = matches!(error, StoreError::Failed(_));
                     if in_doubt && !limiter.recognizes_repetitions() {
                         return Err(Problem::settled_in_doubt(&error));

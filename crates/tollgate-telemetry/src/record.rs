@@ -134,6 +134,13 @@ impl Record {
     pub fn summary(&self) -> String {
         explanation::summary(self)
     }
+
+    /// Returns the time that an admitted request waits in the queues of its limits before it starts.
+    /// `None` if it starts immediately, and for a refusal.
+    pub fn wait(&self) -> Option<Span> {
+        let binding = self.limits.iter().filter(|it| self.allowed && it.mode != Mode::Shadow);
+        binding.map(|it| it.outcome.wait()).max().filter(|wait| !wait.is_zero())
+    }
 }
 
 impl RecordFate {

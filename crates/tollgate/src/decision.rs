@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp, Verdict};
 use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
 use tollgate_store::Outcomes;
@@ -101,18 +102,6 @@ impl<'l> Decision<'l> {
     pub(crate) fn count(&mut self, admitted: bool, at: Timestamp, wall_ahead: i64) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
         (self.at, self.wall_ahead) = (Some(at), wall_ahead);
-    }
-
-    /// Turns an admission that was refunded into a refusal by the limits with a longer wait.
-    pub(crate) fn refuse_waits_above(&mut self, max_wait: Duration) {
-        self.fate = Fate::Refused;
-        self.owner = None;
-        for (check, outcome) in self.checks.iter().zip(&mut self.outcomes) {
-            let too_long = Duration::from(outcome.wait()).saturating_sub(max_wait);
-            if check.limit.mode() != Mode::Shadow && !too_long.is_zero() {
-                outcome.verdict = Verdict::Refused { retry_after: too_long.into() };
-            }
-        }
     }
 
     /// Sets the outcomes that this node decided because the store gave no answer.
@@ -269,6 +258,49 @@ impl<'l> Decision<'l> {
         waits.max().unwrap_or_default().into()
     }
 
+    /// Refuses an admitted request because of its [`wait`](Self::wait), for a caller that cannot hold
+    /// it for longer than `max_wait`. The limits with a longer wait refuse, and are expected to have
+    /// room when the rest of it has passed.
+    ///
+    /// This changes only the decision. The caller takes the [place](crate::Limiter::queue_place) of
+    /// the request before, and gives it back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Call, Limiter};
+    /// let limiter = Limiter::from_policy(
+    ///     "limits: [{by: user, algorithm: leaky-queue, rate: 1/hour, queue: {length: 1}}]",
+    /// )?;
+    /// let call = Call::new("GET", "/").user("ann");
+    /// assert!(limiter.check(&call).wait().is_zero());
+    /// let mut second = limiter.check(&call);
+    /// let place = limiter.queue_place(&second);
+    /// second.refuse_wait(Duration::from_secs(60));
+    /// assert!(!second.is_allowed() && second.retry_after() < Some(Duration::from_secs(3_541)));
+    /// drop(place);
+    /// assert!(limiter.check(&call).is_allowed());
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    pub fn refuse_wait(&mut self, max_wait: Duration) {
+        if self.wait() <= max_wait {
+            return;
+        }
+        self.fate = Fate::Refused;
+        self.owner = None;
+        let max_wait = Span::from(max_wait).as_micros();
+        let is_binding: SmallVec<[bool; 4]> = self.limits().map(|it| it.is_binding()).collect();
+        for (outcome, is_binding) in self.outcomes.iter_mut().zip(is_binding) {
+            let Verdict::Admitted { units, wait } = outcome.verdict else { continue };
+            outcome.remaining = outcome.remaining.saturating_add(units).min(outcome.limit);
+            let excess = Span::from_micros(wait.as_micros().saturating_sub(max_wait));
+            outcome.verdict = if is_binding && !excess.is_zero() {
+                Verdict::Refused { retry_after: excess }
+            } else {
+                Verdict::admitted(0)
+            };
+        }
+    }
+
     /// Returns the wait to advise to callers, before jitter. `None` if the request is allowed or
     /// waiting does not help.
     ///
@@ -367,6 +399,15 @@ impl ExactSizeIterator for Limits<'_> {}
 pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Duration> {
     let wait = outcome.retry_after()?;
     Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait.into() })
+}
+
+/// Returns the time that a request would wait in the queue of a rule if it were admitted now, for
+/// callers that only peeked. Zero for a rule without a queue.
+pub fn expected_wait(rule: &Rule, outcome: &Outcome) -> Duration {
+    match &rule.quota {
+        Quota::Bucket(it) => it.wait_after(outcome.reset_after).into(),
+        _ => Duration::ZERO,
+    }
 }
 
 impl<'d> LimitOutcome<'d> {

@@ -53,7 +53,7 @@ pub mod throttle;
 mod timer;
 
 #[cfg(feature = "policy")]
-pub use decision::{Decision, Fate, LimitOutcome, advised_wait};
+pub use decision::{Decision, Fate, LimitOutcome, advised_wait, expected_wait};
 pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
 #[cfg(feature = "policy")]
 pub use id::{DecisionId, ParseDecisionIdError};

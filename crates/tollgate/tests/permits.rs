@@ -34,7 +34,7 @@ fn left<S: Store>(limiter: &Limiter<S>) -> u64 {
 }
 
 /// A store that answers nothing without waiting, as a remote one.
-struct Remote(MemoryStore<ManualClock>);
+pub(crate) struct Remote(pub(crate) MemoryStore<ManualClock>);
 
 impl Store for Remote {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {

@@ -12,6 +12,8 @@ use tollgate::{
 };
 use tollgate_testkit::poll_once;
 
+use crate::permits::Remote;
+
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 const REPORTS: &str = "
@@ -138,19 +140,6 @@ fn a_dropped_place_is_given_back_once() {
     assert!(!limiter.check(&call()).is_allowed(), "a request that has started keeps its charge");
     block_on(limiter.queue_place(&newcomer).unwrap().leave()).unwrap();
     assert!(limiter.check(&call()).is_allowed());
-}
-
-/// A store that answers nothing without waiting, as a remote one.
-struct Remote(MemoryStore<ManualClock>);
-
-impl Store for Remote {
-    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        self.0.decide(checks).await
-    }
-
-    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.0.adjust(rule, key, adjustment).await
-    }
 }
 
 #[test]

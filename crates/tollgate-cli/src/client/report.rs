@@ -22,8 +22,12 @@ pub(super) fn decision(answer: &Decision) -> String {
 fn headline(answer: &Decision) -> String {
     let (limit, reason) = (answer.limit.as_deref().map(printable), answer.reason.as_deref().map(printable));
     match (answer.allowed, limit, reason) {
+        (true, _, Some(reason)) if answer.wait_ms > 0 => {
+            format!("allowed: {reason}; starts in {}", in_words(answer.wait_ms))
+        }
         (true, _, Some(reason)) => format!("allowed: {reason}"),
         (true, _, None) if answer.limits.is_empty() => "allowed: no limit applies".to_owned(),
+        (true, _, None) if answer.wait_ms > 0 => format!("allowed: starts in {}", in_words(answer.wait_ms)),
         (true, _, None) => "allowed".to_owned(),
         (false, Some(limit), Some(reason)) => format!("refused by {limit}: {reason}"),
         (false, Some(limit), None) => format!("refused by {limit}: {}", come_back(answer.retry_after_ms)),
@@ -175,6 +179,22 @@ mod tests {
   demo-search  127.0.0.1  refuses                0 of 5 left, come back in 11.2 s
   trial                   would refuse (shadow)  0 of 1 left, coming back does not help
 "
+        );
+    }
+
+    #[test]
+    fn an_admitted_request_that_waits_has_its_start() {
+        let limits =
+            json!([{"name": "reports", "key": "ann", "limit": 51, "remaining": 48, "reset_after_ms": 300}]);
+        let waiting = json!({"limit": "reports", "wait_ms": 200, "limits": limits});
+        assert_eq!(
+            decision(&answer(&waiting)),
+            "allowed: starts in 200 ms\n  reports  ann  allows  48 of 51 left, all again in 300 ms\n"
+        );
+        let degraded = json!({"wait_ms": 200, "degraded": true, "reason": "the store gives no answer"});
+        assert_eq!(
+            decision(&answer(&degraded)),
+            "allowed: the store gives no answer; starts in 200 ms (decided without the store)\n"
         );
     }
 

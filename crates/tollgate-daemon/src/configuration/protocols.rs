@@ -1,7 +1,9 @@
 //! The sections `rls` and `resp`: protocols of other limiters.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use tollgate::Span;
 use tollgate_document::{Fields, Node, Problems, Synonyms, Words};
 use tollgate_rls::Headers;
 
@@ -20,6 +22,10 @@ pub(crate) struct RlsSection {
     pub(crate) merge_domains: bool,
     /// Whether callers may refund quota, if set.
     pub(crate) refunds: Option<bool>,
+    /// The longest time for which an answer is held for the queue of a limit, if set.
+    pub(crate) wait: Option<Duration>,
+    /// The maximum number of answers that are held at a time, if set.
+    pub(crate) waiting: Option<usize>,
     /// TLS of the listener.
     pub(crate) tls: Option<ServedTls>,
 }
@@ -35,14 +41,21 @@ pub(crate) struct RespSection {
     pub(crate) tls: Option<ServedTls>,
 }
 
+/// The maximum time for which an answer may be held.
+const MAX_WAIT: Span = Span::from_minutes(1);
+/// The maximum number of answers that may be held.
+const MAX_WAITING: u64 = 1_000_000;
+
 const RLS: Words = Words {
     section: "`rls`",
-    known: &["headers", "envoy_config", "merge_domains", "refunds", "tls"],
+    known: &["headers", "envoy_config", "merge_domains", "refunds", "wait", "waiting", "tls"],
     synonyms: &[
         ("envoy_config", &["config", "runtime_root", "directory"]),
         ("merge_domains", &["merge_domain_config"]),
         ("headers", &["response_headers"]),
         ("refunds", &["negative_hits", "is_negative_hits"]),
+        ("wait", &["max_wait", "hold"]),
+        ("waiting", &["max_waiting"]),
         ("tls", &["certificate", "mtls"]),
     ],
 };
@@ -71,10 +84,16 @@ impl RlsSection {
         });
         let folder = fields.get("envoy_config").and_then(|node| node.word("`envoy_config`", problems));
         let merge = fields.get("merge_domains").and_then(|node| node.boolean("`merge_domains`", problems));
+        let wait = fields.get("wait");
+        let wait = wait.and_then(|node| node.span("`wait`", Span::from_millis(1)..=MAX_WAIT, problems));
+        let waiting = fields.get("waiting");
+        let waiting = waiting.and_then(|node| node.whole("`waiting`", 0..=MAX_WAITING, problems));
         Self {
             headers: headers.map(|it| it.value),
             envoy_config: folder.map(|it| it.value.into()),
             merge_domains: merge.is_some_and(|it| it.value),
+            wait: wait.map(|it| it.value.into()),
+            waiting: waiting.map(|it| usize::try_from(it.value).unwrap_or(usize::MAX)),
             refunds: refunds(&fields, problems),
             tls: fields.get("tls").and_then(|node| ServedTls::read(node, &RLS_TLS, problems)),
         }
@@ -154,7 +173,7 @@ mod tests {
     #[test]
     fn every_word_is_parsed() {
         let (rls, resp, problems) = read(
-            "rls: {headers: refusals, envoy_config: /etc/rl, merge_domains: true, refunds: true, tls: {certificate: c, key: k}}\n\
+            "rls: {headers: refusals, envoy_config: /etc/rl, merge_domains: true, refunds: true, wait: 2s, waiting: 500, tls: {certificate: c, key: k}}\n\
              resp: {password_file: p, refunds: false, tls: {certificate: c, key: k, client_ca: a}}\n",
         );
         assert_eq!(problems, [""; 0]);
@@ -163,6 +182,7 @@ mod tests {
             (Some(Headers::Refusals), Some("/etc/rl".into()), true)
         );
         assert_eq!((rls.refunds, resp.refunds), (Some(true), Some(false)));
+        assert_eq!((rls.wait, rls.waiting), (Some(Duration::from_secs(2)), Some(500)));
         assert!(rls.tls.is_some_and(|it| !it.knows_clients()));
         assert_eq!(resp.password_file, Some("p".into()));
         assert!(resp.tls.is_some_and(|it| it.knows_clients()));
@@ -204,6 +224,9 @@ mod tests {
             ("rls: {config: d}", "unknown word `config` in `rls` | did you mean `envoy_config`?"),
             ("rls: {headers: denials}", "`headers` cannot be `denials` | did you mean `refusals`?"),
             ("rls: {negative_hits: true}", "unknown word `negative_hits` in `rls` | did you mean `refunds`?"),
+            ("rls: {max_wait: 2s}", "unknown word `max_wait` in `rls` | did you mean `wait`?"),
+            ("rls: {wait: 2m}", "`wait` is between 1ms and 1m | `2m` is not"),
+            ("rls: {waiting: 1_000_001}", "`waiting` is at most 1000000 | this is more"),
             ("rls: {tls: {key: k}}", "`rls.tls` has no `certificate` | "),
             ("resp: {password: x}", "unknown word `password` in `resp` | did you mean `password_file`?"),
             (

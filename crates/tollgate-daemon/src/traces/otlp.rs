@@ -84,6 +84,7 @@ fn attributes(record: &Record) -> Vec<Value> {
     }
     let wait = record.retry_after.map(|it| it.as_micros().div_ceil(1000));
     found.extend(wait.map(|it| number("tollgate.retry_after_ms", it)));
+    found.extend(record.wait().map(|it| number("tollgate.wait_ms", it.as_millis_ceil())));
     for (name, value) in [("http.request.method", &record.method), ("url.path", &record.path)] {
         if !value.is_empty() {
             found.push(text(name, value));

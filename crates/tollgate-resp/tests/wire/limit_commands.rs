@@ -20,15 +20,7 @@ fn limits_of_the_policy_are_checked_by_name() {
     let (limiter, clock) = in_memory(POLICY);
     let server = Server::start(limiter, RespSettings::default(), None);
     let mut client = server.connect();
-    let mut check = |line: &str, numbers: [i64; 5]| {
-        client.send(format!("{line}\r\n").as_bytes());
-        client.expect("*6\r\n");
-        for number in numbers {
-            client.expect(&format!(":{number}\r\n"));
-        }
-        client.expect("$16\r\n");
-        assert_eq!(client.line().len(), 16);
-    };
+    let mut check = |line: &str, numbers: [i64; 5]| client.ask_decision(line, numbers);
     check("TG.CHECK api ann", [0, 3, 2, -1, 20_000]);
     check("tg.check api ann 2", [0, 3, 0, -1, 60_000]);
     check("TG.CHECK api ann", [1, 3, 0, 20_000, 60_000]);

@@ -9,5 +9,6 @@ mod dialects;
 mod handshake;
 mod limit_commands;
 mod over_redis;
+mod queues;
 mod support;
 mod transactions;

@@ -132,6 +132,18 @@ impl Client {
         self.ask(line, &numbered(numbers));
     }
 
+    /// Sends a line and checks the integers of the reply, which ends with the id of the decision.
+    #[track_caller]
+    pub(crate) fn ask_decision(&mut self, line: &str, numbers: [i64; 5]) {
+        self.send(format!("{line}\r\n").as_bytes());
+        self.expect("*6\r\n");
+        for number in numbers {
+            self.expect(&format!(":{number}\r\n"));
+        }
+        self.expect("$16\r\n");
+        assert_eq!(self.line().len(), 16);
+    }
+
     /// Reads one line of a reply, without its end.
     pub(crate) fn line(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);

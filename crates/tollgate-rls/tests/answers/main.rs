@@ -6,6 +6,7 @@ mod files;
 mod hostile;
 mod json;
 mod policies;
+mod queues;
 mod refunds;
 mod statistics;
 mod support;

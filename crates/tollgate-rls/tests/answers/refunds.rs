@@ -14,7 +14,10 @@ const FILE: &str =
 
 fn guarded() -> Service {
     let policy = applied_to(Policy::parse(POLICY).unwrap(), FILE);
-    with_settings(policy, RlsSettings { headers: Some(Headers::Off), refuse_refunds: true })
+    with_settings(
+        policy,
+        RlsSettings { headers: Some(Headers::Off), refuse_refunds: true, ..RlsSettings::default() },
+    )
 }
 
 /// One descriptor for each kind of domain.

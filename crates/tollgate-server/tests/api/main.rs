@@ -14,6 +14,7 @@ mod operator;
 mod outage;
 mod page;
 mod pages;
+mod queue;
 mod roles;
 mod settle;
 mod shapes;

@@ -115,7 +115,7 @@ impl<S: Store> Limiter<S> {
         let left = deadline.map(|deadline| Duration::from(deadline.since(self.outage.now())));
         if let Some(left) = left.filter(|left| place.wait_time() > *left) {
             drop(place);
-            decision.refuse_waits_above(left);
+            decision.refuse_wait(left);
             return;
         }
         self.sleep(place.wait_time()).await;
