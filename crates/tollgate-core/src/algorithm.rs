@@ -19,7 +19,7 @@ mod sliding_parts;
 mod sliding_window;
 mod window;
 
-pub use bucket::{Bucket, BucketState, TickBucket};
+pub use bucket::{Bucket, BucketState, Queue, TickBucket};
 pub use calendar::{Calendar, CalendarUnit};
 pub use concurrency::{Concurrency, Lease, Leases, Owner};
 pub use fixed_window::{FixedWindow, FixedWindowState};
@@ -42,7 +42,8 @@ pub enum Overdraft {
     /// debt.
     OneCapacity,
     /// The balance stops only where the state cannot represent more. Used for usage carried over
-    /// from another rule. A bucket stops at minus one capacity.
+    /// from another rule. A bucket stops at minus one capacity, a queue where it has no place left
+    /// within a minute.
     Unlimited,
 }
 

@@ -69,6 +69,9 @@ impl Quota {
     /// must be a raise of `before`.
     #[must_use]
     pub fn bound_by(&self, before: &Self, state: &State, now: Timestamp) -> State {
+        if let (Self::Bucket(it), Self::Bucket(before), State::Bucket(state)) = (self, before, state) {
+            return State::Bucket(it.bound_by(before, *state, now));
+        }
         let mut bound = self.carry_over(before, state, now);
         self.adjust(&mut bound, self.echo(self.capacity().saturating_sub(before.capacity())), now);
         bound
@@ -77,8 +80,11 @@ impl Quota {
     /// Returns the charge for units that another rule has admitted.
     pub const fn echo(&self, units: u64) -> Adjustment {
         // A bucket in debt beyond its capacity would make a key wait longer than its own fill time;
-        // windows end by themselves.
-        let overdraft = if matches!(self, Self::Bucket(_)) { Overdraft::None } else { Overdraft::Unlimited };
+        // windows end by themselves, and queues of any length share their states.
+        let overdraft = match self {
+            Self::Bucket(it) if it.queue().is_none() => Overdraft::None,
+            _ => Overdraft::Unlimited,
+        };
         Adjustment::Charge { units, overdraft }
     }
 

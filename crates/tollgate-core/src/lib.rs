@@ -37,7 +37,7 @@ pub mod vectors;
 pub use advertised::{AdvertisedRate, MAX_UNITS};
 pub use algorithm::{
     Algorithm, Bucket, BucketState, Calendar, CalendarUnit, Concurrency, FixedWindow, FixedWindowState,
-    Lease, Leases, Overdraft, Owner, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,
+    Lease, Leases, Overdraft, Owner, Queue, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,
     SlidingWindow, SlidingWindowState, TickBucket, Window,
 };
 pub use amount::{Adjustment, Amount};

@@ -39,8 +39,9 @@ pub enum Verdict {
     Admitted {
         /// The charged units. Less than requested only for [`Amount::UpTo`](crate::Amount::UpTo).
         units: u64,
-        /// The time to hold the request before it starts. Zero unless the limit queues.
-        delay: Span,
+        /// The time that the request waits in the queue of the limit before it starts, rounded up.
+        /// Zero unless the limit has a queue.
+        wait: Span,
     },
     /// The request is refused for now.
     Refused {
@@ -67,6 +68,15 @@ impl Outcome {
         }
     }
 
+    /// Returns the time that an admitted request waits in the queue of the limit before it starts.
+    /// Zero for a refusal, and for a limit without a queue.
+    pub const fn wait(&self) -> Span {
+        match self.verdict {
+            Verdict::Admitted { wait, .. } => wait,
+            Verdict::Refused { .. } | Verdict::Never => Span::ZERO,
+        }
+    }
+
     /// Returns the charged units: zero for a refusal.
     pub const fn units(&self) -> u64 {
         match self.verdict {
@@ -82,8 +92,8 @@ impl Verdict {
         matches!(self, Self::Admitted { .. })
     }
 
-    /// Creates an admission of `units` without a delay.
+    /// Creates an admission of `units` without a wait.
     pub const fn admitted(units: u64) -> Self {
-        Self::Admitted { units, delay: Span::ZERO }
+        Self::Admitted { units, wait: Span::ZERO }
     }
 }

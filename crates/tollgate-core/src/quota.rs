@@ -31,7 +31,7 @@ use crate::time::{Span, Timestamp};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// Token bucket, leaky meter, GCRA.
+    /// Token bucket, leaky meter, leaky queue, GCRA.
     Bucket(Bucket),
     /// A number of units per window; as a tally, it counts beyond its limit.
     FixedWindow(FixedWindow),
@@ -146,6 +146,7 @@ impl Quota {
     /// Returns the name of the algorithm, as used in policies and answers.
     pub const fn algorithm(&self) -> &'static str {
         match self {
+            Self::Bucket(it) if it.queue().is_some() => "leaky-queue",
             Self::Bucket(_) => "token-bucket",
             Self::FixedWindow(_) => "fixed-window",
             Self::SlidingWindow(_) | Self::SlidingParts(_) => "sliding-window",
@@ -160,7 +161,8 @@ impl Quota {
     /// Leases have the same meaning for any number of slots, so a slot taken before a change is
     /// released after it. Counts and instants of a window have the same meaning for any limit, so a
     /// changed limit continues with the same state. The arrival time of a bucket has another
-    /// meaning at another rate, unless the bucket is shared.
+    /// meaning at another rate, unless the bucket is shared. That of a short queue has the same
+    /// meaning for any length of the queue.
     pub fn identity(&self) -> String {
         match self {
             Self::Concurrency(_) => self.algorithm().to_owned(),
@@ -169,6 +171,7 @@ impl Quota {
                 let ticks = if it.grains_per_tick() == 1 { "whole ticks" } else { "grains" };
                 format!("{} shared, in {ticks}", self.algorithm())
             }
+            Self::Bucket(it) if it.is_short_queue() => format!("{} {}", self.algorithm(), it.rate()),
             Self::Bucket(_) => self.to_string(),
             Self::FixedWindow(it) if it.is_tally() => format!("{} tally, {}", self.algorithm(), it.window()),
             Self::FixedWindow(it) => {
@@ -291,8 +294,11 @@ impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.algorithm();
         match self {
-            Self::Bucket(it) if it.capacity() == it.rate().count => write!(f, "{name} {}", it.rate()),
-            Self::Bucket(it) => write!(f, "{name} {}, burst {}", it.rate(), it.capacity()),
+            Self::Bucket(it) => match it.queue() {
+                Some(queue) => write!(f, "{name} {}, {queue}", it.rate()),
+                None if it.capacity() == it.rate().count => write!(f, "{name} {}", it.rate()),
+                None => write!(f, "{name} {}, burst {}", it.rate(), it.capacity()),
+            },
             Self::FixedWindow(it) => {
                 match it.window() {
                     Window::Epoch(length) => write!(f, "{name} {}", Rate::new(it.capacity(), *length)),

@@ -10,8 +10,9 @@ use crate as core;
 use crate::{Adjustment, Amount, Outcome, Owner, Span, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 
-const TEXTS: [(&str, &str); 6] = [
+const TEXTS: [(&str, &str); 7] = [
     ("token-bucket", include_str!("../vectors/token-bucket.json")),
+    ("leaky-queue", include_str!("../vectors/leaky-queue.json")),
     ("fixed-window", include_str!("../vectors/fixed-window.json")),
     ("sliding-window", include_str!("../vectors/sliding-window.json")),
     ("sliding-window-in-parts", include_str!("../vectors/sliding-window-in-parts.json")),
@@ -20,7 +21,7 @@ const TEXTS: [(&str, &str); 6] = [
 ];
 
 /// Returns the name of each algorithm with the text of its vector file.
-pub const fn texts() -> [(&'static str, &'static str); 6] {
+pub const fn texts() -> [(&'static str, &'static str); 7] {
     TEXTS
 }
 
@@ -59,6 +60,15 @@ pub enum Quota {
         count: u64,
         period_us: u64,
         burst: u64,
+    },
+    LeakyQueue {
+        count: u64,
+        period_us: u64,
+        length: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait_us: Option<u64>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        free: u64,
     },
     FixedWindow {
         count: u64,
@@ -146,6 +156,8 @@ pub enum Overdraft {
 pub struct Expect {
     verdict: Word,
     units: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    wait_us: u64,
     remaining: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_us: Option<u64>,
@@ -169,6 +181,7 @@ impl From<Outcome> for Expect {
                 Verdict::Never => Word::Never,
             },
             units: outcome.units(),
+            wait_us: outcome.wait().as_micros(),
             remaining: outcome.remaining,
             retry_after_us: outcome.retry_after().map(Span::as_micros),
             reset_after_us: outcome.reset_after.as_micros(),
@@ -183,6 +196,11 @@ impl Quota {
         let quota = match self {
             Self::TokenBucket { count, period_us, burst } => {
                 core::Bucket::new(rate(count, period_us)).and_then(|it| it.with_burst(*burst)).map(Into::into)
+            }
+            Self::LeakyQueue { count, period_us, length, wait_us, free } => {
+                let queue =
+                    core::Queue { length: *length, wait: wait_us.map(Span::from_micros), free: *free };
+                core::Bucket::new(rate(count, period_us)).and_then(|it| it.with_queue(queue)).map(Into::into)
             }
             Self::FixedWindow { count, tally: false, window } => {
                 core::FixedWindow::new(*count, window.build()).map(Into::into)
@@ -293,6 +311,11 @@ impl File {
         out.push_str("\n]\n}\n");
         out
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn json(value: &impl Serialize) -> String {

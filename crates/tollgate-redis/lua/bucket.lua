@@ -1,7 +1,8 @@
 -- Token bucket, meter, GCRA: the theoretical arrival time in ticks, and its fraction in grains of
 -- 1/den tick.
--- rule: kind, den, grains per unit, ticks and grains of a full bucket, its units, epoch, maximum
--- debt in ticks and grains.
+-- rule: kind, den, grains per unit, ticks and grains of a full bucket, its whole units, epoch,
+-- maximum debt in ticks and grains; ticks, grains and whole units of the horizon, the largest bucket
+-- with the same states, which is the bucket itself unless it is a queue.
 bucket = {}
 
 -- Returns the ticks and grains until the bucket is full.
@@ -75,6 +76,12 @@ function bucket.price(rule, units)
     return scaled(units, rule[3], 0, rule[2])
 end
 
+-- Returns the price of the units of a change, and at most that of the maximum debt.
+function bucket.price_of_change(rule, units)
+    local most, rest = scaled(rule[8], rule[2], rule[9], rule[3])
+    return bucket.price(rule, math.min(units, rest > 0 and most + 1 or most))
+end
+
 -- The caller passes the price of `cost` units in ticks and grains.
 function bucket.spend(k, rule, cost, price_t, price_g)
     local t, g = debt(k)
@@ -95,9 +102,7 @@ function bucket.refund(k, rule, units, taken_at, price_t, price_g)
     bucket.give(k, rule, units, price_t, price_g)
 end
 
-function bucket.charge(k, rule, _, overdrawn, price_t, price_g)
-    local most_t, most_g = rule[4], rule[5]
-    if overdrawn then most_t, most_g = plus(rule, most_t, most_g, most_t, most_g) end
+local function charge_up_to(k, rule, price_t, price_g, most_t, most_g)
     local t, g = debt(k)
     local after_t, after_g = plus(rule, t, g, price_t, price_g)
     if exceeds(after_t, after_g, most_t, most_g) then
@@ -107,6 +112,18 @@ function bucket.charge(k, rule, _, overdrawn, price_t, price_g)
     owe(k, after_t, after_g)
 end
 
+function bucket.charge(k, rule, _, overdrawn, price_t, price_g)
+    local most_t, most_g = rule[4], rule[5]
+    if overdrawn then most_t, most_g = plus(rule, most_t, most_g, most_t, most_g) end
+    charge_up_to(k, rule, price_t, price_g, most_t, most_g)
+end
+
+-- Charges units that another rule has admitted, up to the horizon.
+function bucket.echo(k, rule, units)
+    local price_t, price_g = bucket.price(rule, math.min(units, rule[12] + 1))
+    charge_up_to(k, rule, price_t, price_g, rule[10], rule[11])
+end
+
 -- Returns the units in use, rounded up.
 function bucket.used(k, rule)
     local t, g = debt(k)
@@ -114,28 +131,34 @@ function bucket.used(k, rule)
     return rest > 0 and units + 1 or units
 end
 
--- Converts the debt of another bucket's state to the ticks and grains of this bucket: the same
--- number of units, including the fraction, and at most the capacity.
-local function converted(rule, past, old)
-    local t, g = debt(past)
+-- Converts ticks and grains of another bucket to those of this bucket: the same number of units,
+-- including the fraction, and at most the horizon.
+local function converted(rule, t, g, old)
     local units, rest = scaled(t, old[2], g, old[3])
-    local price_t, price_g = bucket.price(rule, math.min(units, rule[6]))
+    -- One unit more than the whole units is always more than the horizon.
+    local price_t, price_g = bucket.price(rule, math.min(units, rule[12] + 1))
     local part, more = scaled(rest, rule[3], 0, old[3])
     if more > 0 then part = part + 1 end
     local ticks = floor(part / rule[2])
     t, g = plus(rule, price_t, price_g, ticks, part - ticks * rule[2])
-    if exceeds(t, g, rule[4], rule[5]) then return rule[4], rule[5] end
+    if exceeds(t, g, rule[10], rule[11]) then return rule[10], rule[11] end
     return t, g
 end
 
+-- Converts the debt of another bucket's state.
+local function converted_debt(rule, past, old)
+    local t, g = debt(past)
+    return converted(rule, t, g, old)
+end
+
 function bucket.carry(k, rule, past, old)
-    owe(k, converted(rule, past, old))
+    owe(k, converted_debt(rule, past, old))
     return true
 end
 
 -- Raises the debt to at least that of the other bucket, including the fraction of a unit.
 function bucket.cover(k, rule, past, old)
-    local t, g = converted(rule, past, old)
+    local t, g = converted_debt(rule, past, old)
     local owed_t, owed_g = debt(k)
     if exceeds(t, g, owed_t, owed_g) then owe(k, t, g) end
 end
@@ -143,10 +166,10 @@ end
 -- Reduces the debt so that at least as much is available as in the other bucket, which is no
 -- larger.
 function bucket.relieve(k, rule, past, old)
-    local t, g = converted(rule, past, old)
-    t, g = plus(rule, t, g, bucket.price(rule, rule[6] - old[6]))
+    local t, g = converted_debt(rule, past, old)
+    t, g = plus(rule, t, g, minus(rule, rule[4], rule[5], converted(rule, old[4], old[5], old)))
     local owed_t, owed_g = debt(k)
-    if exceeds(t, g, rule[4], rule[5]) then t, g = rule[4], rule[5] end
+    if exceeds(t, g, rule[10], rule[11]) then t, g = rule[10], rule[11] end
     if exceeds(owed_t, owed_g, t, g) then owe(k, t, g) end
 end
 

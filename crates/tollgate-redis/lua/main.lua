@@ -52,8 +52,7 @@ end
 -- Charges units that another rule has admitted.
 local function echo(k, rule, units)
     if rule[1] == 1 then
-        local price_t, price_g = bucket.price(rule, math.min(units, rule[6]))
-        bucket.charge(k, rule, units, false, price_t, price_g)
+        bucket.echo(k, rule, units)
     else
         kinds[rule[1]].charge(k, rule, units, 'all')
     end
@@ -320,7 +319,7 @@ end
 local function change_past(k, what, units, taken_at)
     local rule = rule_of[k]
     local kind, ticks, grains = kinds[rule[1]], nil, nil
-    if rule[1] == 1 and what <= 2 then ticks, grains = bucket.price(rule, math.min(units, 2 * rule[6])) end
+    if rule[1] == 1 and what <= 2 then ticks, grains = bucket.price_of_change(rule, units) end
     if what == 1 then kind.refund(k, rule, units, taken_at, ticks, grains)
     elseif what == 2 then kind.give(k, rule, units, ticks, grains)
     elseif what <= 4 then echo(k, rule, units)

@@ -137,9 +137,9 @@ pub(crate) fn clash(one: &Check<'_>, other: &Check<'_>) -> bool {
 }
 
 /// Whether rules with different quotas may have the same ID, and therefore share states.
-const fn shares_states(quota: &Quota) -> bool {
+fn shares_states(quota: &Quota) -> bool {
     match quota {
-        Quota::Bucket(bucket) => bucket.is_shared(),
+        Quota::Bucket(bucket) => bucket.is_shared() || bucket.is_short_queue(),
         Quota::FixedWindow(_)
         | Quota::SlidingWindow(_)
         | Quota::SlidingParts(_)

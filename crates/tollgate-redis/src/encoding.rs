@@ -6,7 +6,7 @@
 //! and the call is repeated.
 
 use tollgate_core::{
-    Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, Span, TickBucket, Timestamp, Window,
+    Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, Span, Timestamp, Window,
 };
 use tollgate_store::ADJUSTMENT_ID_LIFETIME;
 
@@ -28,7 +28,7 @@ const MIN_EPOCH: u64 = 1_000_000;
 /// counts. Buckets that share states share epochs, because each relies on the expiry that another
 /// has set.
 fn epoch(bucket: &Bucket, fill_time: u64) -> u64 {
-    if bucket.is_shared() { MIN_EPOCH } else { (fill_time / 16).max(MIN_EPOCH) }
+    if bucket.is_shared() || bucket.is_short_queue() { MIN_EPOCH } else { (fill_time / 16).max(MIN_EPOCH) }
 }
 
 /// Chooses the smallest script that is sufficient for the batch, and encodes the batch for it.
@@ -46,8 +46,8 @@ fn encode_plain(batch: &Batch) -> Option<Vec<u8>> {
     let mut out = Writer::new(64 + 16 * batch.items.len());
     out.number(batch.rules.len() as u64);
     for (_, quota) in &batch.rules {
-        let Quota::Bucket(bucket) = quota else { return None };
-        let full = bucket.in_ticks()?.full();
+        let bucket = plain(quota)?;
+        let full = u64::try_from(bucket.grains()).ok()?;
         out.number(full);
         out.number(epoch(bucket, full));
         out.number(max_debt(bucket).0);
@@ -71,15 +71,16 @@ fn encode_plain(batch: &Batch) -> Option<Vec<u8>> {
             let bucket = plain(batch.quota(check.key))?;
             out.number(check.key as u64 + 1);
             // An amount that can never be met costs more than a full bucket.
-            out.number(bucket.price(units).unwrap_or(bucket.full() + 1));
+            out.number(units.min(bucket.capacity() + 1) * bucket.grains_per_unit());
         }
     }
     Some(out.finish())
 }
 
-const fn plain(quota: &Quota) -> Option<&TickBucket> {
+/// Returns the bucket if one unit is a whole number of ticks: its grains are ticks.
+const fn plain(quota: &Quota) -> Option<&Bucket> {
     match quota {
-        Quota::Bucket(bucket) => bucket.in_ticks(),
+        Quota::Bucket(bucket) if bucket.grains_per_tick() == 1 => Some(bucket),
         _ => None,
     }
 }
@@ -126,11 +127,15 @@ fn encode_general(batch: &Batch, now: Timestamp) -> Vec<u8> {
 fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
     match quota {
         Quota::Bucket(bucket) => {
-            let (ticks, grains) = price(bucket, bucket.capacity());
+            let (ticks, grains) = in_ticks(bucket, bucket.grains());
             let (den, unit) = (bucket.grains_per_tick().into(), bucket.grains_per_unit());
             let (deepest_t, deepest_g) = max_debt(bucket);
+            let (horizon_t, horizon_g) = in_ticks(bucket, bucket.horizon());
+            let horizon_units =
+                u64::try_from(bucket.horizon() / u128::from(unit)).unwrap_or(MAX_UNITS).min(MAX_UNITS);
             let numbers = [1, den, unit, ticks, grains, bucket.capacity(), epoch(bucket, ticks)];
-            out.counted(&[&numbers[..], &[deepest_t, deepest_g]].concat());
+            let bounds = [deepest_t, deepest_g, horizon_t, horizon_g, horizon_units];
+            out.counted(&[&numbers[..], &bounds].concat());
         }
         Quota::FixedWindow(fixed) => {
             let (limit, longest) = (fixed.capacity(), fixed.window().longest().as_micros());
@@ -220,7 +225,7 @@ fn write_change(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustm
     write_units(
         out,
         quota,
-        if let Quota::Bucket(it) = quota { units.min(2 * it.capacity()) } else { units.min(MAX_UNITS) },
+        if let Quota::Bucket(it) = quota { units.min(it.max_adjustment()) } else { units.min(MAX_UNITS) },
     );
 }
 

@@ -13,6 +13,7 @@ pub mod admitted;
 mod batch;
 mod carrying;
 mod limits;
+mod queue;
 mod reloading;
 mod shared;
 mod slots;
@@ -55,6 +56,7 @@ pub async fn run(harness: &impl Harness) {
     suite.batches().await;
     suite.adjustments().await;
     suite.slots().await;
+    suite.queues().await;
     suite.carrying_over().await;
     suite.reloads().await;
     suite.strictness().await;

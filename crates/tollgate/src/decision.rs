@@ -242,6 +242,20 @@ impl<'l> Decision<'l> {
         meant.min_by_key(LimitOutcome::closeness)
     }
 
+    /// Returns the time that an allowed request waits before it starts: the longest wait in the
+    /// queues of its limits (`algorithm: leaky-queue`). Zero for a refusal, and for requests that
+    /// start immediately. Limits in shadow mode are ignored.
+    ///
+    /// The place in the queue is taken: the caller starts the request after this time, in the order
+    /// of the decisions, or [refunds](crate::Limiter::refund) it if it leaves before.
+    pub fn wait(&self) -> Duration {
+        if self.fate != Fate::Admitted {
+            return Duration::ZERO;
+        }
+        let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome.wait());
+        waits.max().unwrap_or_default().into()
+    }
+
     /// Returns the wait to advise to callers, before jitter. `None` if the request is allowed or
     /// waiting does not help.
     ///
@@ -403,6 +417,12 @@ impl<'d> LimitOutcome<'d> {
     /// Returns the number of units that the key may still spend at this instant, rounded down.
     pub const fn remaining(&self) -> u64 {
         self.outcome.remaining
+    }
+
+    /// Returns the time that the request waits in the queue of this limit before it starts. Zero if
+    /// the limit has no queue or refused.
+    pub fn wait(&self) -> Duration {
+        self.outcome.wait().into()
     }
 
     /// Returns the wait after which the limit admits the same request if no other request spends.

@@ -1,4 +1,4 @@
-//! Token bucket, leaky meter and GCRA: one algorithm on one number.
+//! Token bucket, leaky meter, leaky queue and GCRA: one algorithm on one number.
 //!
 //! The number is the theoretical arrival time: the time at which the bucket is full again. "Tokens
 //! left" and "time until full" are the same fact in two units, so a token bucket of `burst` tokens
@@ -19,6 +19,9 @@
 //! Invariant: in any stretch `d`, at most `burst + d/T` units pass. Tested by `tests/proof` against
 //! rational arithmetic.
 
+mod queue;
+
+pub use self::queue::Queue;
 use super::{Algorithm, Overdraft};
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate, gcd};
@@ -46,8 +49,11 @@ pub struct Bucket {
     den: u32,
     /// Whether buckets with other numbers write the same states.
     shared: bool,
-    /// Grains in a full bucket.
+    /// Grains in a full bucket. More than those of `burst` units only if the wait of a queue is
+    /// bounded, and less than one unit more.
     full: u128,
+    /// Whether and how requests above the rate wait.
+    queue: Option<Queue>,
     /// The same bucket in ticks, if one unit is a whole number of ticks. Nearly all are.
     ticks: Option<TickBucket>,
 }
@@ -68,22 +74,27 @@ impl Bucket {
         let common = low(gcd(rate.count.into(), rate.period.as_micros().into()));
         let unit = rate.period.as_micros() / common;
         let den = u32::try_from(rate.count / common).map_err(|_| QuotaError::TooFine)?;
-        Self { rate, burst: 0, unit, den, shared: false, full: 0, ticks: None }.with_burst(rate.count)
+        Self { rate, burst: 0, unit, den, shared: false, full: 0, queue: None, ticks: None }
+            .with_burst(rate.count)
     }
 
     /// Returns a bucket of the same rate with another capacity.
     pub fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
-        let full = u128::from(burst) * u128::from(self.unit);
         match burst {
             0 => Err(QuotaError::ZeroBurst),
             _ if burst > MAX_UNITS => Err(QuotaError::TooMany),
-            _ if full > u128::from(self.den) * u128::from(MAX_PERIOD.as_micros()) => Err(QuotaError::TooLong),
-            _ => {
-                let whole = u64::try_from(full).ok().filter(|_| self.den == 1);
-                let ticks = whole.map(|full| TickBucket::new(burst, self.unit, full));
-                Ok(Self { burst, full, ticks, ..self })
-            }
+            _ => self.with_full(burst, self.cost(burst)),
         }
+    }
+
+    /// Returns a bucket of the same rate that holds `full` grains, which are `burst` whole units.
+    fn with_full(self, burst: u64, full: u128) -> Result<Self, QuotaError> {
+        if full > u128::from(self.den) * u128::from(MAX_PERIOD.as_micros()) {
+            return Err(QuotaError::TooLong);
+        }
+        let whole = u64::try_from(full).ok().filter(|_| self.den == 1);
+        let ticks = whole.map(|full| TickBucket::new(burst, self.unit, full));
+        Ok(Self { burst, full, queue: None, ticks, ..self })
     }
 
     /// Returns a bucket that shares its states with buckets of other numbers for the same keys.
@@ -121,7 +132,12 @@ impl Bucket {
         if self.shared {
             return 2 * u128::from(MAX_PERIOD.as_micros()) * u128::from(self.den);
         }
-        2 * self.full
+        2 * self.horizon()
+    }
+
+    /// Returns the number of grains in a full bucket: the largest debt after a request.
+    pub const fn grains(&self) -> u128 {
+        self.full
     }
 
     /// Returns the rate as configured.
@@ -139,7 +155,8 @@ impl Bucket {
         self.unit
     }
 
-    /// Returns the same bucket in whole ticks, if one unit is a whole number of ticks.
+    /// Returns the same bucket in whole ticks, if one unit is a whole number of ticks and no request
+    /// waits.
     #[inline]
     pub const fn in_ticks(&self) -> Option<&TickBucket> {
         self.ticks.as_ref()
@@ -155,8 +172,8 @@ impl Bucket {
     /// bound.
     fn debt(&self, state: &mut BucketState, now: Timestamp) -> u128 {
         let debt = self.debt_as_stored(*state, now);
-        // The first comparison equals `max_debt` except for shared buckets, and is already
-        // computed.
+        // The first comparison equals `max_debt` except for shared buckets and short queues, and is
+        // already computed.
         if debt > 2 * self.full && debt > self.max_debt() {
             *state = self.owing(self.max_debt(), now);
             return self.max_debt();
@@ -174,22 +191,34 @@ impl Bucket {
     }
 
     /// Returns the state of a key that had `state` under `before`: the same units are missing, to
-    /// the fraction, but at most the capacity of this bucket. Rounds up by less than a grain.
+    /// the fraction, but at most the capacity of this bucket or of any bucket with the same states.
+    /// Rounds up by less than a grain.
     pub(crate) fn carry_over(&self, before: &Self, state: BucketState, now: Timestamp) -> BucketState {
         let debt = before.debt_as_stored(state, now).min(before.max_debt());
+        self.owing(self.convert(before, debt).min(self.horizon()), now)
+    }
+
+    /// Returns the state in which as much is available as in `state` under `before`, of which this
+    /// bucket is a raise.
+    pub(crate) fn bound_by(&self, before: &Self, state: BucketState, now: Timestamp) -> BucketState {
+        let debt = before.debt_as_stored(state, now).min(before.max_debt());
+        let more = self.full.saturating_sub(self.convert(before, before.full));
+        self.owing(self.convert(before, debt).saturating_add(more).min(self.horizon()), now)
+    }
+
+    /// Converts grains of another bucket to those of as many units of this one, rounded up.
+    fn convert(&self, before: &Self, grains: u128) -> u128 {
         let (theirs, ours) = (u128::from(before.unit), u128::from(self.unit));
-        let units = debt / theirs;
-        let debt = match units.checked_mul(ours) {
-            Some(whole) => whole.saturating_add((debt % theirs * ours).div_ceil(theirs)).min(self.full),
-            None => self.full,
-        };
-        self.owing(debt, now)
+        let part = (grains % theirs * ours).div_ceil(theirs);
+        (grains / theirs).saturating_mul(ours).saturating_add(part)
     }
 
     /// Returns whether this bucket holds at least as much as `other` and refills at least as fast.
     pub(crate) fn is_raise_of(&self, other: &Self) -> bool {
         let interval = |one: &Self, den: u32| u128::from(one.unit) * u128::from(den);
-        self.burst >= other.burst && interval(self, other.den) <= interval(other, self.den)
+        let holds = |one: &Self, unit: u64| one.full * u128::from(unit);
+        holds(self, other.unit) >= holds(other, self.unit)
+            && interval(self, other.den) <= interval(other, self.den)
     }
 
     /// Returns the state with a debt of `debt` grains at `now`.
@@ -247,7 +276,7 @@ impl Algorithm for Bucket {
             Verdict::admitted(0)
         } else if after <= self.full {
             *state = self.owing(after, now);
-            Verdict::admitted(cost)
+            Verdict::Admitted { units: cost, wait: self.wait_at(debt) }
         } else {
             Verdict::Refused { retry_after: self.ticks(after - self.full) }
         }
@@ -274,21 +303,22 @@ impl Algorithm for Bucket {
 
     fn grant(&self, state: &mut BucketState, units: u64, now: Timestamp) {
         let debt = self.debt(state, now);
-        *state = self.owing(debt.saturating_sub(self.cost(units.min(2 * self.burst))), now);
+        *state = self.owing(debt.saturating_sub(self.cost(units.min(self.max_adjustment()))), now);
     }
 
     fn charge(&self, state: &mut BucketState, units: u64, overdraft: Overdraft, now: Timestamp) {
         let floor = match overdraft {
             Overdraft::None => self.full,
+            Overdraft::Unlimited if self.queue.is_some() => self.horizon(),
             Overdraft::OneCapacity | Overdraft::Unlimited => 2 * self.full,
         };
         let debt = self.debt(state, now);
-        let after = debt + self.cost(units.min(2 * self.burst));
+        let after = debt + self.cost(units.min(self.max_adjustment()));
         *state = self.owing(after.min(floor.max(debt)), now);
     }
 
     fn used(&self, state: &BucketState, now: Timestamp) -> u64 {
-        let debt = self.debt_as_stored(*state, now).min(2 * self.full);
+        let debt = self.debt_as_stored(*state, now).min(2 * self.horizon());
         self.units(debt + u128::from(self.unit) - 1)
     }
 

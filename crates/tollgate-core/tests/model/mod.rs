@@ -10,6 +10,7 @@
 pub(crate) mod calendar;
 mod concurrency;
 mod fixed_window;
+mod leaky_queue;
 mod sliding_log;
 mod sliding_parts;
 mod sliding_window;
@@ -43,6 +44,7 @@ pub(crate) trait Model {
 /// Returns the model of a quota that counts units.
 pub(crate) fn of(quota: &Quota) -> Box<dyn Model> {
     match quota {
+        Quota::Bucket(it) if it.queue().is_some() => Box::new(leaky_queue::LeakyQueue::new(it)),
         Quota::Bucket(it) => Box::new(token_bucket::TokenBucket::new(it)),
         Quota::FixedWindow(it) => Box::new(fixed_window::Counter::new(it)),
         Quota::SlidingWindow(it) => Box::new(sliding_window::Estimate::new(it)),
@@ -65,7 +67,7 @@ fn span(ticks: i128) -> Span {
 }
 
 fn admitted(units: u64) -> Verdict {
-    Verdict::Admitted { units, delay: Span::ZERO }
+    Verdict::Admitted { units, wait: Span::ZERO }
 }
 
 /// Returns the first tick from `now` on at which `holds` is true, for a monotone predicate: doubles

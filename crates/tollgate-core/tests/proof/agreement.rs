@@ -56,6 +56,11 @@ fn a_bucket_answers_like_rational_tokens() {
 }
 
 #[test]
+fn a_queue_answers_like_a_leaking_vessel() {
+    check_agreement(1_000, quotas::queues());
+}
+
+#[test]
 fn a_fixed_window_answers_like_its_definition() {
     check_agreement(400, quotas::fixed_windows());
 }

@@ -19,6 +19,7 @@ mod eviction_bounds;
 mod model;
 mod parts;
 mod predictions;
+mod queue;
 mod quotas;
 mod robustness;
 mod seed;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_core::{
-    Algorithm as _, Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, SlidingLog, SlidingParts,
-    SlidingWindow, Span, Window,
+    Algorithm as _, Bucket, Calendar, CalendarUnit, FixedWindow, Queue, Quota, Rate, SlidingLog,
+    SlidingParts, SlidingWindow, Span, Window,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -48,6 +48,16 @@ pub(crate) fn buckets() -> impl Strategy<Value = Quota> {
         let bucket = Bucket::new(rate).ok()?;
         let burst = burst.unwrap_or(bucket.capacity());
         bucket.with_burst(burst).or_else(|_| bucket.with_burst(1)).ok().map(Quota::from)
+    })
+}
+
+/// Leaky queues, short and long, some of which refuse because of the wait.
+pub(crate) fn queues() -> impl Strategy<Value = Quota> {
+    let numbers = || prop_oneof![3 => 0..=20u64, 1 => 0..=1u64 << 40, 1 => Just(u64::MAX)];
+    let wait = prop_oneof![2 => Just(None), 3 => (0..40u32, proptest::num::u64::ANY).prop_map(Some)];
+    (rate(), numbers(), wait, numbers()).prop_filter_map("a valid queue", |(rate, length, wait, free)| {
+        let wait = wait.map(|(bits, some)| Span::from_micros(some % (1 << bits)));
+        Bucket::new(rate).ok()?.with_queue(Queue { length, wait, free }).ok().map(Quota::from)
     })
 }
 

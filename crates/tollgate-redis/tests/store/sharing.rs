@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
-    SlidingWindow, Span, Window,
+    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Queue, Quota, Rate, Rule, SlidingLog,
+    SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_redis::RedisStore;
 use tollgate_store::{Answer, Check, Store};
@@ -49,6 +49,55 @@ async fn requests_for_one_key_share_calls_and_keep_their_order() {
         (0..100).rev().map(|left| (true, left)).chain(std::iter::repeat_n((false, 0), 900)).collect();
     assert_eq!(left, expected, "each sees the key as it was at their turn");
     assert!(store.counters().calls <= 3, "{:?}", store.counters());
+}
+
+/// Returns when the admitted requests of a crowd start, in order of their requests.
+fn starts(answers: &[Answer]) -> Vec<Timestamp> {
+    answers.iter().filter(|it| it.admitted).map(|it| it.at + it.outcomes[0].wait()).collect()
+}
+
+#[tokio::test]
+async fn of_a_thousand_requests_at_once_the_first_wait_spaced_by_the_rate() {
+    let redis = Redis::start();
+    let store = Arc::new(store(&[redis.url()]));
+    store.connect().await.unwrap();
+    // Whole ticks use the plain script, fractions of a tick the general one.
+    for (name, rate) in [("whole", Rate::per_hour(10)), ("fractions", Rate::new(7, Span::from_hours(1)))] {
+        let rule = queue(name, rate, 50);
+        let ask = |_| (rule.clone(), b"hot".to_vec(), Amount::Exactly(1));
+        let answers = crowd(&store, 1_000, ask).await;
+        assert!(answers[..51].iter().all(|it| it.admitted), "{name}: the first pass");
+        assert!(answers[51..].iter().all(|it| !it.admitted), "{name}: all others are refused");
+        assert_eq!(starts(&answers), spaced(answers[0].at, rate, 51), "{name}");
+    }
+    assert!(store.counters().calls <= 6, "{:?}", store.counters());
+}
+
+#[tokio::test]
+async fn two_nodes_share_one_queue() {
+    let redis = Redis::start();
+    let nodes = [0, 1].map(|_| Arc::new(store(&[redis.url()])));
+    let rate = Rate::per_hour(10);
+    let rule = queue("nodes", rate, 50);
+    let ask = |_| (rule.clone(), b"hot".to_vec(), Amount::Exactly(1));
+    let (one, two) = tokio::join!(crowd(&nodes[0], 500, ask), crowd(&nodes[1], 500, ask));
+    for node in [&one, &two] {
+        let of_node = starts(node);
+        assert!(of_node.is_sorted(), "first come, first served");
+    }
+    let mut all = [starts(&one), starts(&two)].concat();
+    all.sort_unstable();
+    assert_eq!(all, spaced(all[0], rate, 51));
+}
+
+fn queue(name: &str, rate: Rate, length: u64) -> Rule {
+    Rule::new(name, Bucket::new(rate).unwrap().with_queue(Queue::new(length)).unwrap())
+}
+
+/// Returns times that are spaced by the rate, rounded up.
+fn spaced(first: Timestamp, rate: Rate, count: u64) -> Vec<Timestamp> {
+    let after = |nth: u64| Span::from_micros((nth * rate.period.as_micros()).div_ceil(rate.count));
+    (0..count).map(|nth| first + after(nth)).collect()
 }
 
 #[tokio::test]

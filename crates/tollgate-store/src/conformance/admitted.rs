@@ -2,7 +2,7 @@
 //!
 //! The bounds are independent of the algorithms: they count admitted units in stretches of time.
 
-use tollgate_core::{Algorithm, Bucket, Quota, Span, Timestamp, Window};
+use tollgate_core::{Bucket, Quota, Span, Timestamp, Window};
 
 /// A deterministic random number generator (`SplitMix64`).
 #[derive(Debug)]
@@ -102,15 +102,17 @@ impl Admitted {
     fn check_bucket(&self, start: Timestamp, end: Timestamp, whose: &str) {
         let buckets =
             || self.since(start).filter_map(|it| if let Quota::Bucket(it) = it { Some(it) } else { None });
-        let burst = buckets().map(Algorithm::capacity).max().unwrap_or(0);
+        // In millionths of a unit: the bounded wait of a queue holds a fraction of one.
+        let full = |it: &Bucket| (it.grains() * 1_000_000).div_ceil(it.grains_per_unit().into());
+        let burst = buckets().map(full).max().unwrap_or(0);
         // All have one period here, so the largest count is the fastest rate.
         let rate = buckets().map(Bucket::rate).max_by_key(|it| it.count);
         let Some(rate) = rate else { return };
-        let beyond = self.passed(start, end).saturating_sub(burst);
+        let beyond = (u128::from(self.passed(start, end)) * 1_000_000).saturating_sub(burst);
         let time = u128::from(end.since(start).as_micros());
         assert!(
-            u128::from(beyond) * u128::from(rate.period.as_micros()) <= time * u128::from(rate.count),
-            "{whose}: {beyond} more than {burst} at {rate} from {start:?} to {end:?}"
+            beyond * u128::from(rate.period.as_micros()) <= time * u128::from(rate.count) * 1_000_000,
+            "{whose}: {beyond} millionths more than {burst} at {rate} from {start:?} to {end:?}"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Batches: all rules are charged or none.
 
-use tollgate_core::{Bucket, FixedWindow, Rate, SlidingLog, SlidingParts, SlidingWindow};
+use tollgate_core::{Bucket, FixedWindow, Queue, Rate, SlidingLog, SlidingParts, SlidingWindow};
 
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
@@ -20,6 +20,7 @@ impl<H: Harness> Suite<'_, H> {
         let wide = [
             rule("nothing/bucket", Bucket::new(rate)),
             rule("nothing/window", FixedWindow::epoch(rate)),
+            rule("nothing/queue", Bucket::new(rate).and_then(|it| it.with_queue(Queue::new(9)))),
             rule("nothing/sliding", SlidingWindow::new(rate)),
             rule("nothing/parts", SlidingParts::new(rate, 2)),
             rule("nothing/log", SlidingLog::new(rate)),
@@ -32,7 +33,7 @@ impl<H: Harness> Suite<'_, H> {
             let answer = self.decide(&checks).await;
             assert!(!answer.admitted);
             let refusing: Vec<_> = answer.outcomes.iter().map(tollgate_core::Outcome::is_admitted).collect();
-            assert_eq!(refusing, [true, true, false, true, true, true], "only the narrow rule refuses");
+            assert_eq!(refusing, [true, true, false, true, true, true, true], "only the narrow rule refuses");
             for rule in &wide {
                 assert_eq!(self.remaining(rule, "key").await, 9, "{} was charged for a refusal", rule.name);
             }

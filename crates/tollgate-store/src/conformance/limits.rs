@@ -1,18 +1,19 @@
 //! Single limits: one rule, one key.
 
 use tollgate_core::{
-    Amount, Bucket, FixedWindow, Quota, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow, Span,
-    Verdict,
+    Amount, Bucket, FixedWindow, Queue, Quota, QuotaError, Rate, SlidingLog, SlidingParts, SlidingWindow,
+    Span, Verdict,
 };
 
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
 
 /// Every algorithm that counts units, with the same numbers.
-fn each(rate: Rate) -> Result<[(&'static str, Quota); 9], QuotaError> {
+fn each(rate: Rate) -> Result<[(&'static str, Quota); 10], QuotaError> {
     Ok([
         ("bucket", Bucket::new(rate)?.into()),
         ("bucket of fractions", Bucket::new(Rate::new(rate.count, Span::from_micros(3_599_999_993)))?.into()),
+        ("leaky queue", Bucket::new(rate)?.with_queue(Queue::new(rate.count - 1))?.into()),
         ("epoch window", FixedWindow::epoch(rate)?.into()),
         (
             "epoch window of odd length",

@@ -6,7 +6,7 @@
 //! no time needs to pass.
 
 use tollgate_core::{
-    Bucket, FixedWindow, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span,
+    Bucket, FixedWindow, Queue, Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span,
     Timestamp,
 };
 
@@ -17,8 +17,9 @@ use crate::store::Check;
 /// A constructor of one kind of quota from a rate.
 type Kind = fn(Rate) -> Result<Quota, QuotaError>;
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 7] = [
     ("bucket", |rate| Bucket::new(rate).map(Quota::from)),
+    ("queue", |rate| Bucket::new(rate)?.with_queue(Queue::new(rate.count - 1)).map(Quota::from)),
     ("epoch window", |rate| FixedWindow::epoch(rate).map(Quota::from)),
     ("anchored window", |rate| FixedWindow::anchored(rate).map(Quota::from)),
     ("sliding window", |rate| SlidingWindow::new(rate).map(Quota::from)),
@@ -170,8 +171,17 @@ impl<H: Harness> Suite<'_, H> {
             let units = random.below(12) + 1;
             let quota = kind(Rate::new(units, WINDOW)).expect("a valid quota");
             match quota {
-                Quota::Bucket(it) if random.below(2) == 0 => {
-                    it.with_burst(random.below(12) + 1).expect("a small burst").into()
+                Quota::Bucket(it) => {
+                    let (size, wait) =
+                        (random.below(12), Span::from_micros(random.below(WINDOW.as_micros())));
+                    let changed = match (random.below(4), it.queue()) {
+                        (0 | 1, None) => it.with_burst(size + 1),
+                        (0, Some(queue)) => it.with_queue(queue.with_wait(wait)),
+                        (1, Some(_)) => it.with_queue(Queue::new(size).with_wait(wait).with_free(size / 2)),
+                        (2, Some(_)) => it.with_burst(size + 1),
+                        _ => Ok(it),
+                    };
+                    changed.expect("a small bucket").into()
                 }
                 quota => quota,
             }

@@ -115,7 +115,11 @@ impl PackedState for Bucket {
 
     fn class(&self) -> Class {
         // States of shared buckets are read under other numbers than they were written under.
-        if self.is_shared() { Class::SHARED } else { Class::of_time(self.fill_time().as_micros()) }
+        if self.is_shared() {
+            return Class::SHARED;
+        }
+        let largest = self.max_debt() / 2 / u128::from(self.grains_per_tick());
+        Class::of_time(largest as u64)
     }
 
     fn period(&self) -> Span {
