@@ -79,6 +79,7 @@ lints! {
     DefaultPlanUnlimited "default-plan-unlimited" Limit,
     DerivedNameTwice "derived-name-twice" Limit,
     IdleMissing "idle-missing" Limit,
+    IdleQueue "idle-queue" Limit,
     OddMethod "odd-method" Limit,
     OddEntry "odd-entry" Limit,
     QuotaAhead "quota-ahead" Limit,

@@ -2,13 +2,13 @@
 //!
 //! Answers are in `outcome`, slots in `permit`, waiting in `wait` and `waiters`.
 
+mod hold;
 mod outcome;
 mod permit;
 mod wait;
 mod waiters;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,7 +143,8 @@ impl<C: Clock> Gate<C> {
     ///
     /// Tasks that wait for the same key pass in the order of their arrival, and units that come back
     /// wake only the first of them. Calls of [`check`](Self::check) do not queue. A task whose future
-    /// is dropped leaves the queue and spends nothing.
+    /// is dropped leaves the queue and spends nothing. If the gate has a queue
+    /// ([`Bucket::with_queue`](crate::Bucket::with_queue)), the task waits for its turn there, too.
     ///
     /// The refusal says that waiting does not help.
     pub async fn until_ready(&self, key: impl AsRef<[u8]>) -> Result<Admission, Refusal> {
@@ -250,13 +251,14 @@ impl<C: Clock> Gate<C> {
         &self.shared.waiters
     }
 
-    fn wait_for(
+    async fn wait_for(
         &self,
         key: &[u8],
         amount: Amount,
         max_wait: Option<Duration>,
-    ) -> impl Future<Output = Result<Admission, Refusal>> + Send {
-        Wait::new(self, key, amount, max_wait)
+    ) -> Result<Admission, Refusal> {
+        let admission = Wait::new(self, key, amount, max_wait).await?;
+        Ok(self.hold(key, admission).await)
     }
 
     /// Returns the amount that a permit stands for.

@@ -7,7 +7,7 @@
 //! - [`Limiter`] checks requests against every limit that applies, and charges all of them or none.
 //! - [`SharedLimiter`] is a limiter whose policy can be replaced at runtime.
 //! - [`Decision`] is its answer, with the outcome of every limit; [`Permit`] is an admitted request that
-//!   releases its slots on drop.
+//!   releases its slots on drop; [`QueuePlace`] is an admitted request that waits in a queue.
 //! - [`Observer`] is notified of every decision.
 //! - [`throttle`] serves callers that pass the numbers of the limit with each call.
 //! - [`outage`] defines the behavior while a store gives no answer.
@@ -43,6 +43,8 @@ mod owners;
 #[cfg(feature = "policy")]
 mod permit;
 #[cfg(feature = "policy")]
+mod queue;
+#[cfg(feature = "policy")]
 mod receipt;
 #[cfg(feature = "policy")]
 mod shared;
@@ -64,14 +66,16 @@ pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 #[cfg(feature = "policy")]
 pub use permit::Permit;
 #[cfg(feature = "policy")]
+pub use queue::QueuePlace;
+#[cfg(feature = "policy")]
 pub use receipt::Receipt;
 #[cfg(feature = "policy")]
 pub use shared::SharedLimiter;
 pub use timer::{SleepFuture, Sleeper};
 pub use tollgate_core::{
     Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow,
-    MAX_UNITS, Outcome, Overdraft, Owner, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog, SlidingParts,
-    SlidingWindow, Span, State, Timestamp, Verdict, Window,
+    MAX_UNITS, Outcome, Overdraft, Owner, Queue, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog,
+    SlidingParts, SlidingWindow, Span, State, Timestamp, Verdict, Window,
 };
 #[cfg(feature = "policy")]
 pub use tollgate_policy::{

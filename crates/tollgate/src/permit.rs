@@ -43,7 +43,8 @@ impl<S: Store> Limiter<S> {
     /// Decides about a request, and returns a permit that releases its slots when it is dropped. The
     /// error is the decision that refused.
     ///
-    /// The future does not wait for room. A future that is dropped before its end may leave slots
+    /// The future does not wait for room, nor in the queue of a limit
+    /// ([`until_ready`](Self::until_ready) does). A future that is dropped before its end may leave slots
     /// until their leases end.
     ///
     /// ```
@@ -64,11 +65,11 @@ impl<S: Store> Limiter<S> {
         self.permit(self.decide(request).await)
     }
 
-    fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
+    pub(crate) fn permit<'l>(&self, decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
         if !decision.is_allowed() {
             return Err(Box::new(decision));
         }
-        Ok(Permit { limiter: self.clone(), receipt: decision.receipt() })
+        Ok(Permit::new(self.clone(), decision.receipt()))
     }
 }
 
@@ -83,6 +84,10 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 }
 
 impl<S: Store> Permit<S> {
+    pub(crate) const fn new(limiter: Limiter<S>, receipt: Option<Receipt>) -> Self {
+        Self { limiter, receipt }
+    }
+
     /// Returns the charge, or `None` if nothing was charged.
     pub const fn receipt(&self) -> Option<&Receipt> {
         self.receipt.as_ref()

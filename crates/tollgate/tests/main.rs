@@ -12,4 +12,5 @@ mod hostile;
 mod outage;
 mod pending;
 mod permits;
+mod queue;
 mod reloads;

@@ -36,12 +36,16 @@ impl<'l> Amount<'l> {
         if limit.unreadable || !has_one_amount(limit, problems) {
             return None;
         }
-        let inferred = if limit.slots.is_some() { Algorithm::Concurrency } else { Algorithm::TokenBucket };
+        let inferred = match (&limit.slots, &limit.queue) {
+            (Some(_), _) => Algorithm::Concurrency,
+            (None, Some(_)) => Algorithm::LeakyQueue,
+            (None, None) => Algorithm::TokenBucket,
+        };
         let algorithm = limit.algorithm.map_or(inferred, |it| it.value);
         if algorithm == Algorithm::Concurrency && runs_unseen(limit, problems) {
             return None;
         }
-        if !options_belong(limit, algorithm, problems) {
+        if !options_belong(limit, algorithm, problems) || !has_queue(limit, algorithm, problems) {
             return None;
         }
         let mut amount = Self { limit, algorithm, labels: Vec::new(), base: Vec::new() };
@@ -110,10 +114,16 @@ impl<'l> Amount<'l> {
         let written = &rate.value;
         let bucket_like = matches!(self.algorithm, Algorithm::TokenBucket | Algorithm::Gcra);
         if written.burst.is_some() && !bucket_like {
+            let help = match self.algorithm {
+                Algorithm::LeakyQueue => {
+                    "`length` of the queue bounds the requests above the rate; `free` of them start immediately"
+                }
+                _ => "token-bucket and gcra have one",
+            };
             problems
                 .error(written.burst_place, format!("`{}` has no burst", self.algorithm.word()))
                 .label("remove this")
-                .help("token-bucket and gcra have one");
+                .help(help);
             return None;
         }
         let quota: Result<Quota, QuotaError> = match self.algorithm {
@@ -126,6 +136,10 @@ impl<'l> Amount<'l> {
             Algorithm::Gcra => Bucket::new(written.rate())
                 .and_then(|it| it.with_burst(written.burst.unwrap_or(1)))
                 .map(Quota::from),
+            Algorithm::LeakyQueue => {
+                let queue = self.limit.queue.as_ref()?.value.queue();
+                Bucket::new(written.rate()).and_then(|it| it.with_queue(queue)).map(Quota::from)
+            }
             Algorithm::FixedWindow => {
                 FixedWindow::new(written.count, self.window(rate, problems)?).map(Quota::from)
             }
@@ -250,9 +264,29 @@ fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
     true
 }
 
+/// Reports a leaky queue without a queue, and a queue of slots.
+fn has_queue(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
+    match (algorithm, &limit.queue, &limit.algorithm) {
+        (Algorithm::LeakyQueue, None, Some(chosen)) => {
+            problems.error(chosen.place, "a leaky queue needs a length").label("`queue` is missing").help(
+                "a line such as `queue: {length: 50}`: the number of requests above the rate that may wait",
+            );
+            false
+        }
+        (Algorithm::Concurrency, Some(queue), _) => {
+            problems
+                .error(queue.place, "requests that wait for a slot are not available in this version")
+                .label("remove this")
+                .help("`algorithm: leaky-queue` with a `rate` has a queue");
+            false
+        }
+        _ => true,
+    }
+}
+
 /// Reports options that belong to other algorithms.
 fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
-    use Algorithm::{Concurrency, FixedWindow, SlidingWindow};
+    use Algorithm::{Concurrency, FixedWindow, LeakyQueue, SlidingWindow};
     let concurrency = algorithm == Concurrency;
     let amount = limit.amounts.first().map(|it| (it.place, it.value));
     let rate = amount.filter(|(_, word)| *word != "slots");
@@ -268,6 +302,11 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
         (
             option(limit.on_hangup.map(|it| it.place), "on_hangup").filter(|_| !concurrency),
             "only `algorithm: concurrency` has slots that outlive their caller",
+        ),
+        (
+            option(limit.queue.as_ref().map(|it| it.place), "queue")
+                .filter(|_| algorithm != LeakyQueue && !concurrency),
+            "only `algorithm: leaky-queue` delays requests above its rate",
         ),
         (
             option(limit.count_denied.map(|it| it.place), "count_denied").filter(|_| concurrency),
@@ -332,6 +371,7 @@ fn timezone_belongs(limit: &Limit, algorithm: Algorithm, problems: &mut Problems
 
 fn unservable(error: QuotaError, place: Place, algorithm: Algorithm, problems: &mut Problems) {
     let label = match error {
+        QuotaError::TooLong if algorithm == Algorithm::LeakyQueue => "a shorter queue or a shorter time",
         QuotaError::TooLong => "a smaller burst or a shorter time",
         QuotaError::TooMany | QuotaError::LogTooLong => "a smaller number",
         QuotaError::TooFine => "a rounder number",

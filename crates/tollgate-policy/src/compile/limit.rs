@@ -120,7 +120,11 @@ fn cost_fits(limit: &file_format::Limit, base: &[Quota], whose: &str, problems: 
     problems
         .error(*place, format!("a request that costs {cost} never passes a limit of {most}{whose}"))
         .label(format!("at most {most}"))
-        .help("a larger burst lets it pass: bucket: N/unit, burst B");
+        .help(if limit.queue.is_some() {
+            "a longer queue, or a longer `wait`, lets it pass: a request takes as many places as it costs"
+        } else {
+            "a larger burst lets it pass: bucket: N/unit, burst B"
+        });
 }
 
 fn overrides(

@@ -19,6 +19,7 @@ mod expect;
 mod fixed_window;
 mod group;
 mod idle_missing;
+mod idle_queue;
 mod ip_narrower;
 mod lists;
 mod login;
@@ -96,6 +97,7 @@ pub(super) fn find(
     unbounded_key::find_lints(&linted, problems);
     upstream::find_lints(document, &linted, problems);
     login::find_lints(&linted, problems);
+    idle_queue::find_lints(&linted, problems);
     endpoints::find_lints(&linted, file, problems);
     let is_unknown = |lint| lint == Lint::BurstAboveUpstream && upstream::capacity(document).is_none();
     let found = expect::unexpected(file, problems.take_warnings(), is_unknown);

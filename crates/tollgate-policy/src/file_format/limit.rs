@@ -3,12 +3,14 @@
 //! - `candidate`: numbers that are evaluated beside the limit.
 //! - `cost`: the cost of a request, known before it or after.
 //! - `descriptor`: the descriptors of a limit, and words that only such a limit has.
+//! - `queue`: the queue of requests above the rate.
 //! - `soft`: the threshold below the limit.
 //! - `values`, `words`: the values of a limit, and its words.
 
 pub(crate) mod candidate;
 pub(crate) mod cost;
 mod descriptor;
+pub(crate) mod queue;
 pub(crate) mod soft;
 mod values;
 mod words;
@@ -19,6 +21,7 @@ use tollgate_core::Span;
 use tollgate_document::{Fields, Kind, Located, Node, Place, Problems, RateText, parse_span};
 
 use cost::CostText;
+use queue::QueueText;
 pub(super) use values::patterns;
 use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
 #[cfg(feature = "schema")]
@@ -37,7 +40,7 @@ use super::expect;
 #[cfg(feature = "schema")]
 use super::schema::{
     AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
-    HeaderMapSchema, LintSchema, NameSchema, RateSchema, SoftSchema, SourceSchema, Whole,
+    HeaderMapSchema, LintSchema, NameSchema, QueueSchema, RateSchema, SoftSchema, SourceSchema, Whole,
 };
 #[cfg(feature = "schema")]
 use super::sections::DialectWord;
@@ -116,7 +119,10 @@ pub(crate) struct Limit {
     /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
     #[cfg_attr(feature = "schema", schemars(with = "Option<HangupWord>"))]
     pub(crate) on_hangup: Option<Located<OnHangup>>,
-    /// The algorithm. Default `token-bucket`; `concurrency` with `slots`.
+    /// The queue of requests above the rate, for `leaky-queue`: `{length: 50, wait: 2s, free: 5}`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<QueueSchema>"))]
+    pub(crate) queue: Option<Located<QueueText>>,
+    /// The algorithm. Default `token-bucket`; `concurrency` with `slots`, `leaky-queue` with `queue`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<AlgorithmWord>"))]
     pub(crate) algorithm: Option<Located<Algorithm>>,
     /// The start of fixed windows. Default `epoch`.
@@ -187,6 +193,7 @@ pub(crate) enum AllowanceText {
 pub(crate) enum Algorithm {
     TokenBucket,
     Gcra,
+    LeakyQueue,
     FixedWindow,
     SlidingWindow,
     SlidingLog,
@@ -258,8 +265,10 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
     let rate = get("rate").and_then(|it| values::rate(it, "`rate`", problems));
     let windows = get("windows").and_then(|it| windows(it, problems));
     let slots = get("slots").and_then(|it| it.whole("`slots`", 1..=65_536, problems));
+    let queue = get("queue").and_then(|it| queue::read(it, problems));
     let amount_read = bucket.is_some() || rate.is_some() || windows.is_some() || slots.is_some();
     let unreadable = (fields.mentions("algorithm") && algorithm.is_none())
+        || (fields.mentions("queue") && queue.is_none())
         || (AMOUNTS.iter().any(|word| fields.mentions(word)) && !amount_read);
     Limit {
         place: fields.place(),
@@ -269,6 +278,7 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
         rate,
         windows,
         slots,
+        queue,
         ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", parse_span, problems)),
         algorithm,
         align: get("align").and_then(|it| it.choice("`align`", &ALIGNS, problems)),

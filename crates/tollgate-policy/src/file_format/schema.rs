@@ -159,6 +159,17 @@ text_schema! {
             },
         ],
     };
+    QueueSchema: {
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["length"],
+        "properties": {
+            "length": {"description": "The number of requests above the rate that are admitted.", "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+(_[0-9]+)*$"},
+            "wait": {"description": "The longest wait, 1ms to 1d: a request that would wait longer is refused. Default: only the length bounds the wait.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
+            "free": {"description": "The number of places that start immediately. Default 0; the length of the queue, if no request is to wait.", "type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+(_[0-9]+)*$"},
+        },
+        "examples": [{"length": 50, "wait": "2s", "free": 5}],
+    };
     LintSchema: {"enum": (codes())};
     CandidateSchema: {"$ref": "#/$defs/Candidate"};
     CostSchema: {
@@ -221,6 +232,7 @@ mod tests {
         check("/$defs/Limit", &limit::WORDS);
         check("/$defs/Candidate", &limit::candidate::WORDS);
         check("/$defs/Limit/properties/soft/anyOf/1", &limit::soft::WORDS);
+        check("/$defs/Limit/properties/queue", &limit::queue::WORDS);
         check("/$defs/Limit/properties/cost/anyOf/2", &limit::cost::WORDS);
         check("/$defs/Plans", &sections::PLANS);
         check("/$defs/Identify", &sections::IDENTIFY);

@@ -48,13 +48,22 @@ fn policy(rng: &mut Rng) -> (String, Vec<Vec<usize>>) {
             "token-bucket",
             "token-bucket",
             "gcra",
+            "leaky-queue",
             "fixed-window",
             "sliding-window",
             "sliding-log",
         ]);
         let align = if algorithm == "fixed-window" { rng.pick(&["", ", align: first-request"]) } else { "" };
+        let queue = match algorithm {
+            "leaky-queue" => rng.pick(&[
+                ", queue: {length: 1}",
+                ", queue: {length: 5, free: 5}",
+                ", queue: {length: 20, wait: 1500ms}",
+            ]),
+            _ => "",
+        };
         let mut line = format!(
-            "  - {{name: l{at}, endpoint: {endpoint}, by: {by}{method}{missing}{mode}{denied}{cost}, algorithm: {algorithm}{align}"
+            "  - {{name: l{at}, endpoint: {endpoint}, by: {by}{method}{missing}{mode}{denied}{cost}, algorithm: {algorithm}{align}{queue}"
         );
         let has_burst = matches!(algorithm, "token-bucket" | "gcra");
         let rate = |rng: &mut Rng, seconds: u64| {

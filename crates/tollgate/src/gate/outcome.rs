@@ -13,6 +13,9 @@ use tollgate_core::{Outcome, Span, Timestamp, Verdict};
 pub struct Admission {
     /// The charged units.
     pub units: u64,
+    /// The time to wait before the request starts. Zero unless the gate has a queue
+    /// ([`Queue`](crate::Queue)). [`until_ready`](crate::Gate::until_ready) has waited already.
+    pub wait: Duration,
     /// The number of units that a rested key may spend at once, or the number of slots.
     pub limit: u64,
     /// The number of units or slots that the key may still take, rounded down.
@@ -95,7 +98,9 @@ pub(super) fn admission(outcome: Outcome, at: Timestamp) -> Result<Admission, Re
     let Outcome { verdict, limit, remaining, reset_after } = outcome;
     let (reset_after, retry_after) = (reset_after.into(), outcome.retry_after().map(Duration::from));
     match verdict {
-        Verdict::Admitted { units, .. } => Ok(Admission { units, limit, remaining, reset_after, at }),
+        Verdict::Admitted { units, wait } => {
+            Ok(Admission { units, wait: wait.into(), limit, remaining, reset_after, at })
+        }
         Verdict::Refused { .. } | Verdict::Never => {
             Err(Refusal { retry_after, limit, remaining, reset_after })
         }

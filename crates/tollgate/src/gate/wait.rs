@@ -9,7 +9,7 @@ use tollgate_core::{Amount, Timestamp};
 use tollgate_store::Clock;
 
 use super::waiters::Place;
-use super::{Admission, Gate, Refusal};
+use super::{Admission, Gate, Refusal, Snapshot};
 use crate::timer::SleepFuture;
 
 /// The number of sleeps that may end within one poll. A sleep that ends early is repeated; a
@@ -41,6 +41,15 @@ impl<'g, C: Clock> Wait<'g, C> {
         Self { gate, amount, place: gate.waiters().join(key), deadline, sleep: None }
     }
 
+    /// Refunds an admission whose place in the queue of the gate is after the deadline.
+    fn within_deadline(&self, admission: Admission, now: Timestamp) -> Result<Admission, Refusal> {
+        let left = self.deadline.map(|deadline| Duration::from(deadline.since(now)));
+        let Some(left) = left.filter(|left| admission.wait > *left) else { return Ok(admission) };
+        let retry_after = Some(admission.wait - left);
+        let Snapshot { limit, remaining, reset_after } = self.gate.refund(&self.place.key, admission);
+        Err(Refusal { retry_after, limit, remaining, reset_after })
+    }
+
     /// Tries to acquire if it is the turn of this task.
     fn attempt(&self, context: &Context<'_>) -> Attempt {
         let now = self.gate.now();
@@ -54,7 +63,7 @@ impl<'g, C: Clock> Wait<'g, C> {
             };
         }
         let refusal = match self.gate.take(&self.place.key, self.amount) {
-            Ok(admission) => return Attempt::Over(Ok(admission)),
+            Ok(admission) => return Attempt::Over(self.within_deadline(admission, now)),
             Err(refusal) => refusal,
         };
         let Some(wait) = refusal.retry_after.filter(|_| !is_late) else { return Attempt::Over(Err(refusal)) };

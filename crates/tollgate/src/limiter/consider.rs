@@ -7,7 +7,7 @@
 //! Tested by `tests/advisory/consider.rs`, and on Redis by
 //! `tollgate-redis/tests/store/questions.rs`.
 
-use tollgate_core::{Amount, Owner, Quota};
+use tollgate_core::{Amount, Owner, Quota, Verdict};
 use tollgate_policy::{Matched, Request, RuleCheck};
 use tollgate_store::{Check, Store, StoreError};
 
@@ -44,7 +44,13 @@ impl<S: Store> Limiter<S> {
             let query = Check { count_denied: false, ..ask(check, decision.owner) };
             let batch = [query, Check { amount: never(&check.rule.quota), binding: true, ..query }];
             let answer = self.query(&batch).await.map_err(|it| it.error)?;
-            let Some(outcome) = answer.outcomes.first().copied() else { continue };
+            let Some(mut outcome) = answer.outcomes.first().copied() else { continue };
+            if let (Verdict::Admitted { wait, .. }, Quota::Bucket(it)) =
+                (&mut outcome.verdict, &check.rule.quota)
+                && check.cost > 0
+            {
+                *wait = it.wait_after(outcome.reset_after);
+            }
             admitted &= !query.binding || outcome.is_admitted();
             at.get_or_insert(answer.at);
             decision.outcomes.push(outcome);

@@ -128,6 +128,12 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    /// Refunds as [`refund_receipt`](Self::refund_receipt) does, at the next
+    /// [`reconcile`](Self::reconcile).
+    pub(crate) fn refund_later(&self, receipt: &Receipt) {
+        drop(self.unfinished(receipt, self.refunds(receipt)));
+    }
+
     fn refunds<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
         let units = receipt.units_in(&self.policy).map(|(at, charge, rule)| {
             let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
@@ -174,11 +180,8 @@ impl<S: Store> Limiter<S> {
         receipt: &'r Receipt,
         corrections: impl Iterator<Item = Correction<'r>>,
     ) -> Result<(), StoreError> {
-        let base = self.base_id(receipt);
-        let (local, in_store): (SmallVec<_>, SmallVec<_>) =
-            corrections.partition(|it| self.is_local(it.charge));
-        let mut unfinished =
-            Unfinished { limiter: self, receipt, base, in_store: in_store.into_iter(), local };
+        let mut unfinished = self.unfinished(receipt, corrections);
+        let base = unfinished.base;
         let mut applied = Ok(());
         for correction in unfinished.in_store.by_ref() {
             let change = self.store_change(receipt, base, &correction);
@@ -192,6 +195,18 @@ impl<S: Store> Limiter<S> {
             unfinished.local.retain(|it| matches!(it.adjustment, Adjustment::Release { .. }));
         }
         applied
+    }
+
+    /// Collects corrections that are deferred, or made on this node, when they are dropped.
+    fn unfinished<'r>(
+        &'r self,
+        receipt: &'r Receipt,
+        corrections: impl Iterator<Item = Correction<'r>>,
+    ) -> Unfinished<'r, S> {
+        let (local, in_store): (SmallVec<_>, SmallVec<_>) =
+            corrections.partition(|it| self.is_local(it.charge));
+        let base = self.base_id(receipt);
+        Unfinished { limiter: self, receipt, base, in_store: in_store.into_iter(), local }
     }
 
     /// Whether a charge is on this node only: counted in an outage, and not yet in the store.

@@ -15,7 +15,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tollgate_core::{
-    Algorithm, Bucket, Concurrency, FixedWindow, Quota, Rate, Rule, RuleId, SlidingLog, SlidingWindow, Span,
+    Algorithm, Bucket, Concurrency, FixedWindow, Queue, Quota, Rate, Rule, RuleId, SlidingLog, SlidingWindow,
+    Span,
 };
 use tollgate_policy::Check;
 
@@ -141,18 +142,26 @@ impl Fraction {
     /// slightly later than exact.
     fn of_bucket(self, bucket: &Bucket) -> Bucket {
         let (rate, burst) = (bucket.rate(), self.of_count(bucket.capacity()));
+        let sized = |it: Bucket, burst: u64| match bucket.queue() {
+            // The wait of a place is a time, which a share does not change.
+            Some(queue) => {
+                let free = self.of_count(queue.free).min(queue.free);
+                it.with_queue(Queue { length: burst - 1, free, ..queue })
+            }
+            None => it.with_burst(burst),
+        };
         let count = u128::from(rate.count) * u128::from(self.part);
         let period = u128::from(rate.period.as_micros()) * u128::from(self.whole);
         let common = gcd(count, period);
         let exact = || {
             let count = u64::try_from(count / common).ok()?;
             let period = Span::from_micros(u64::try_from(period / common).ok()?);
-            Bucket::new(Rate::new(count, period)).ok()?.with_burst(burst).ok()
+            sized(Bucket::new(Rate::new(count, period)).ok()?, burst).ok()
         };
         let apart = u64::try_from(period.div_ceil(count)).unwrap_or(MAX_PERIOD_US).clamp(1, MAX_PERIOD_US);
         let spaced = || {
             let burst = burst.min(MAX_PERIOD_US / apart).max(1);
-            Bucket::new(Rate::new(1, Span::from_micros(apart))).ok()?.with_burst(burst).ok()
+            sized(Bucket::new(Rate::new(1, Span::from_micros(apart))).ok()?, burst).ok()
         };
         let scaled = exact().or_else(spaced).unwrap_or(*bucket);
         if bucket.is_shared() { scaled.shared() } else { scaled }
@@ -226,8 +235,9 @@ mod tests {
 
     #[test]
     fn every_quota_has_a_share_of_at_least_one_unit() {
-        let quotas: [Quota; 6] = [
+        let quotas: [Quota; 7] = [
             Bucket::new(Rate::per_minute(1)).unwrap().into(),
+            Bucket::new(Rate::per_minute(1)).unwrap().with_queue(Queue::new(5)).unwrap().into(),
             FixedWindow::epoch(Rate::per_minute(1)).unwrap().into(),
             SlidingWindow::new(Rate::per_minute(1)).unwrap().into(),
             SlidingParts::new(Rate::per_minute(1), 7).unwrap().into(),
@@ -238,6 +248,15 @@ mod tests {
             let share = Fraction::new(20, usize::MAX).of_quota(&quota);
             assert_eq!((share.capacity(), share.algorithm()), (1, quota.algorithm()));
         }
+    }
+
+    #[test]
+    fn a_share_of_a_queue_is_a_shorter_queue_at_a_lower_rate() {
+        let queue = Queue::new(49).with_free(10).with_wait(Span::from_secs(30));
+        let whole = Bucket::new(Rate::per_second(10)).unwrap().with_queue(queue).unwrap();
+        let share = Fraction::new(20, 1).of_bucket(&whole);
+        assert_eq!(share.queue(), Some(Queue { length: 9, free: 2, ..queue }));
+        assert!(is_at_most(&share, &whole, 20, 1));
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! Invariant: a limit that is reported never to fire never fires. Tested by
 //! `tests/lints/never.rs`, which runs random limits in virtual time.
 
-use tollgate_core::{Algorithm as _, FixedWindow, Quota, Rate, Rule, Window};
+use tollgate_core::{Algorithm as _, Bucket, FixedWindow, Quota, Rate, Rule, Window};
 
 /// The bound `burst + d·count/period` for any stretch of `d`.
 struct Line {
@@ -38,13 +38,19 @@ impl Line {
             period: period.as_micros().into(),
         };
         match quota {
-            Quota::Bucket(it) if !it.is_shared() => Some(line(1, it.rate(), it.capacity())),
+            Quota::Bucket(it) if !it.is_shared() => Some(line(1, it.rate(), rounded_up(it))),
             Quota::SlidingLog(it) => Some(line(1, it.rate(), it.rate().count)),
             Quota::SlidingWindow(it) => Some(line(2, it.rate(), it.rate().count)),
             Quota::FixedWindow(it) => Some(line(2, plain(it)?, it.capacity())),
             _ => None,
         }
     }
+}
+
+/// Returns the capacity of a bucket. The bounded wait of a queue holds a fraction of a unit more.
+fn rounded_up(bucket: &Bucket) -> u64 {
+    let is_whole = bucket.grains().is_multiple_of(bucket.grains_per_unit().into());
+    bucket.capacity() + u64::from(!is_whole)
 }
 
 /// Returns the rate of a window of constant length that counts admitted requests.
@@ -66,7 +72,7 @@ fn most(quota: &Quota, stretch: u128) -> Option<u128> {
         Quota::Bucket(it) if !it.is_shared() => {
             let Rate { count, period } = it.rate();
             let back = stretch.checked_mul(count.into())? / u128::from(period.as_micros());
-            Some(u128::from(it.capacity()) + back)
+            Some(u128::from(rounded_up(it)) + back)
         }
         Quota::SlidingLog(it) => windows(it.rate(), |stretch, period| stretch / period),
         Quota::SlidingWindow(it) => windows(it.rate(), u128::div_ceil),
@@ -92,6 +98,8 @@ pub(super) fn fires_first(narrow: &Quota, wide: &Quota) -> bool {
 fn fires_first_or_unknown(narrow: &Quota, wide: &Quota) -> Option<bool> {
     let capacity = u128::from(wide.capacity());
     match wide {
+        // A queue that refuses nothing still delays requests.
+        Quota::Bucket(it) if it.queue().is_some() => None,
         Quota::Bucket(it) if !it.is_shared() => {
             let (line, rate) = (Line::of(narrow)?, it.rate());
             let slower = line.count.checked_mul(rate.period.as_micros().into())?
@@ -179,8 +187,13 @@ pub(super) fn longest(rules: &[Rule]) -> u64 {
 /// Returns the units admitted at once after a pause. For a fixed window that is twice its number:
 /// the end of one window and the start of the next.
 pub(super) fn max_burst(rule: &Rule) -> u64 {
-    let times = if matches!(rule.quota, Quota::FixedWindow(_)) { 2 } else { 1 };
-    rule.quota.capacity().saturating_mul(times)
+    let capacity = rule.quota.capacity();
+    match &rule.quota {
+        Quota::FixedWindow(_) => capacity.saturating_mul(2),
+        // All others wait for their turn.
+        Quota::Bucket(it) => it.queue().map_or(capacity, |queue| capacity.min(queue.free.saturating_add(1))),
+        _ => capacity,
+    }
 }
 
 /// Returns the long-term units per second, rounded up. `None` if no rule has a known rate.

@@ -16,6 +16,7 @@ pub(crate) const WORDS: Words = Words {
         "rate",
         "windows",
         "slots",
+        "queue",
         "ttl",
         "algorithm",
         "align",

@@ -200,14 +200,14 @@ pub(super) fn algorithm(node: &Node, problems: &mut Problems) -> Option<Located<
     }
     let names = || ALGORITHMS.iter().map(|(name, _)| *name);
     let help = format!("the algorithms are {}", names().collect::<Vec<_>>().join(", "));
-    if matches!(word.value, "leaky-queue" | "leaky-bucket" | "leaky_bucket") {
-        problems
-            .error(node.place, format!("`{}` is not available in this version", word.value))
-            .label("`gcra` refuses what it would delay")
-            .help(help);
-        return None;
-    }
     let meant = match word.value {
+        "leaky-bucket" | "leaky_bucket" | "queue" => {
+            problems
+                .error(node.place, format!("unknown algorithm `{}`", word.value))
+                .label("`leaky-queue` delays requests above the rate, `gcra` refuses them")
+                .help(help);
+            return None;
+        }
         "bucket" | "token" => Some("token-bucket"),
         "fixed" => Some("fixed-window"),
         "sliding" => Some("sliding-window"),

@@ -28,6 +28,7 @@ pub(crate) const WORDS: Words = Words {
         "rate",
         "windows",
         "slots",
+        "queue",
         "ttl",
         "on_hangup",
         "algorithm",
@@ -102,9 +103,10 @@ impl Algorithm {
 
 /// The words for amounts. A limit has exactly one of them.
 pub(crate) const AMOUNTS: [&str; 4] = ["bucket", "rate", "windows", "slots"];
-pub(crate) const ALGORITHMS: [(&str, Algorithm); 6] = [
+pub(crate) const ALGORITHMS: [(&str, Algorithm); 7] = [
     ("token-bucket", Algorithm::TokenBucket),
     ("gcra", Algorithm::Gcra),
+    ("leaky-queue", Algorithm::LeakyQueue),
     ("fixed-window", Algorithm::FixedWindow),
     ("sliding-window", Algorithm::SlidingWindow),
     ("sliding-log", Algorithm::SlidingLog),

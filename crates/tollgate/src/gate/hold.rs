@@ -1,0 +1,37 @@
+//! Waiting in the queue of a gate, after the admission.
+
+use std::time::Duration;
+
+use tollgate_core::{Adjustment, Timestamp};
+use tollgate_store::Clock;
+
+use super::{Admission, Gate};
+
+/// A request that waits in the queue of its key. Its charge is refunded when it is dropped before
+/// the request starts.
+struct Queued<'g, C: Clock> {
+    gate: &'g Gate<C>,
+    key: &'g [u8],
+    units: u64,
+    at: Timestamp,
+}
+
+impl<C: Clock> Drop for Queued<'_, C> {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.gate.adjust(self.key, Adjustment::Refund { units: self.units, taken_at: self.at });
+        }
+    }
+}
+
+impl<C: Clock> Gate<C> {
+    /// Waits until an admitted request may start.
+    pub(super) async fn hold(&self, key: &[u8], admission: Admission) -> Admission {
+        if !admission.wait.is_zero() {
+            let mut queued = Queued { gate: self, key, units: admission.units, at: admission.at };
+            self.sleeper.sleep(admission.wait).await;
+            queued.units = 0;
+        }
+        Admission { wait: Duration::ZERO, ..admission }
+    }
+}

@@ -1,0 +1,267 @@
+//! Limits with a queue: waits of decisions, places that are given back, and waiting.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pollster::block_on;
+use tollgate::store::{Answer, Check};
+use tollgate::{
+    Adjustment, Bucket, Call, Gate, Limiter, ManualClock, MemoryStore, Outcome, Policy, Queue, Rate, Rule,
+    Sleeper, Store, StoreError, Timestamp,
+};
+use tollgate_testkit::poll_once;
+
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+const REPORTS: &str = "
+limits:
+  - {name: reports, endpoint: /reports/**, by: tenant, algorithm: leaky-queue, rate: 10/second, queue: {length: 50, wait: 2s, free: 5}}
+";
+
+fn memory() -> MemoryStore<ManualClock> {
+    MemoryStore::with_clock(1_000, ManualClock::at(START))
+}
+
+fn limiter(policy: &str) -> Limiter<MemoryStore<ManualClock>> {
+    Limiter::with_store(Policy::parse(policy).unwrap(), memory())
+}
+
+fn queue(of: &str) -> String {
+    format!("limits: [{{name: q, by: user, algorithm: leaky-queue, rate: 10/second, queue: {of}}}]")
+}
+
+fn call() -> Call<'static> {
+    Call::new("GET", "/reports/7").user("ann").tenant("acme")
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A sleeper that records its sleeps, which end at the second poll.
+fn recording() -> (Sleeper, Arc<Mutex<Vec<Duration>>>) {
+    let sleeps = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&sleeps);
+    let sleeper = Sleeper::new(move |duration| {
+        seen.lock().unwrap().push(duration);
+        let mut is_over = false;
+        std::future::poll_fn(move |context| {
+            if std::mem::replace(&mut is_over, true) {
+                return std::task::Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        })
+    });
+    (sleeper, sleeps)
+}
+
+#[test]
+fn requests_above_the_rate_wait_and_the_rest_is_refused() {
+    let limiter = limiter(REPORTS);
+    let decisions: Vec<_> = (0..1_000).map(|_| limiter.check(&call())).collect();
+    let waits: Vec<_> =
+        decisions.iter().filter(|it| it.is_allowed()).map(|it| it.wait().as_millis()).collect();
+    assert_eq!(waits[..6], [0; 6], "one starts, and five places are free");
+    assert_eq!(waits[6..], (1..=20).map(|nth| nth * 100).collect::<Vec<_>>(), "up to two seconds");
+    assert!(decisions[26..].iter().all(|it| !it.is_allowed() && it.wait().is_zero()));
+    assert_eq!(decisions[26].retry_after(), Some(millis(100)));
+}
+
+#[test]
+fn the_longest_wait_of_binding_limits_counts() {
+    let limiter = limiter(
+        "
+limits:
+  - {name: slow, by: user, rate: 2/second, queue: {length: 9}}
+  - {name: fast, by: user, rate: 10/second, queue: {length: 9}}
+  - {name: trial, by: user, rate: 1/hour, queue: {length: 9}, mode: shadow}
+  - {name: bucket, by: user, bucket: 100/second}
+",
+    );
+    let waits: Vec<_> = (0..3).map(|_| limiter.check(&call()).wait()).collect();
+    assert_eq!(waits, [Duration::ZERO, millis(500), millis(1_000)]);
+    let decision = limiter.check(&call());
+    let each: Vec<_> = decision.limits().map(|it| (it.name(), it.wait())).collect();
+    let hours = Duration::from_secs(3 * 3_600);
+    assert_eq!(each[..2], [("slow", millis(1_500)), ("fast", millis(300))]);
+    assert_eq!(each[2..], [("trial", hours), ("bucket", Duration::ZERO)]);
+}
+
+#[test]
+fn a_request_that_another_limit_refuses_takes_no_place() {
+    let limiter = limiter(
+        "
+limits:
+  - {name: q, by: user, rate: 10/second, queue: {length: 9}}
+  - {name: closed, by: user, bucket: 1/hour}
+",
+    );
+    assert!(limiter.check(&call()).is_allowed());
+    for _ in 0..20 {
+        let refused = limiter.check(&call());
+        assert!(!refused.is_allowed() && refused.wait().is_zero());
+        assert!(refused.limits().all(|it| it.wait().is_zero()));
+    }
+    assert_eq!(limiter.check(&call()).limits().next().unwrap().remaining(), 9);
+}
+
+#[test]
+fn considering_a_request_shows_its_wait_and_takes_no_place() {
+    let limiter = limiter(&queue("{length: 5}"));
+    let considered = || block_on(limiter.consider(&call())).unwrap().wait();
+    assert_eq!(considered(), Duration::ZERO);
+    for nth in 1..4 {
+        assert!(limiter.check(&call()).is_allowed());
+        assert_eq!(considered(), millis(nth * 100));
+        assert_eq!(considered(), millis(nth * 100));
+    }
+}
+
+#[test]
+fn a_dropped_place_is_given_back_once() {
+    let limiter = limiter(&queue("{length: 2}"));
+    let places: Vec<_> = (0..3).map(|_| limiter.queue_place(&limiter.check(&call()))).collect();
+    assert!(places[0].is_none(), "the first starts immediately");
+    assert!(!limiter.check(&call()).is_allowed());
+    let [Some(second), Some(third)] =
+        <[_; 2]>::try_from(places.into_iter().skip(1).collect::<Vec<_>>()).unwrap()
+    else {
+        panic!("both wait")
+    };
+    drop(second);
+    let newcomer = limiter.check(&call());
+    assert_eq!(newcomer.wait(), third.wait_time(), "the last place of the queue");
+    assert!(!limiter.check(&call()).is_allowed(), "one place, and no more");
+    drop(third.start());
+    assert!(!limiter.check(&call()).is_allowed(), "a request that has started keeps its charge");
+    block_on(limiter.queue_place(&newcomer).unwrap().leave()).unwrap();
+    assert!(limiter.check(&call()).is_allowed());
+}
+
+/// A store that answers nothing without waiting, as a remote one.
+struct Remote(MemoryStore<ManualClock>);
+
+impl Store for Remote {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        self.0.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        self.0.adjust(rule, key, adjustment).await
+    }
+}
+
+#[test]
+fn a_place_that_is_dropped_on_a_remote_store_comes_back_with_the_next_reconciliation() {
+    let policy = Policy::parse(&queue("{length: 1}")).unwrap();
+    let limiter = Limiter::with_store(policy, Remote(memory()));
+    let decide = || block_on(limiter.decide(&call()));
+    assert!(decide().is_allowed());
+    let second = decide();
+    drop(limiter.queue_place(&second));
+    assert!(!decide().is_allowed(), "the store has not been asked yet");
+    block_on(limiter.reconcile());
+    let third = decide();
+    assert_eq!(third.wait(), second.wait());
+    block_on(limiter.queue_place(&third).unwrap().leave()).unwrap();
+    assert!(decide().is_allowed(), "a caller that waits for the store needs no reconciliation");
+    assert!(!decide().is_allowed());
+}
+
+#[test]
+fn a_place_waits_as_long_as_its_decision_says() {
+    let limiter = limiter(&queue("{length: 3}"));
+    let (sleeper, sleeps) = recording();
+    for _ in 0..3 {
+        let decision = limiter.check(&call());
+        if let Some(place) = limiter.queue_place(&decision) {
+            drop(block_on(place.wait_with(&sleeper)));
+        }
+    }
+    assert_eq!(*sleeps.lock().unwrap(), [millis(100), millis(200)]);
+    let waiting = limiter.queue_place(&limiter.check(&call())).unwrap();
+    let mut waiting = Box::pin(waiting.wait_with(&sleeper));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    assert!(!limiter.check(&call()).is_allowed());
+    drop(waiting);
+    assert!(limiter.check(&call()).is_allowed(), "a canceled wait gives its place back");
+}
+
+#[test]
+fn until_ready_returns_a_permit_or_the_refusal() {
+    let limiter = limiter(
+        "
+limits:
+  - {name: q, by: user, rate: 1000/second, queue: {length: 1}}
+  - {name: slots, by: user, slots: 2}
+",
+    );
+    let first = block_on(limiter.until_ready(&call())).unwrap();
+    let second = block_on(limiter.until_ready(&call())).unwrap();
+    assert_eq!((first.slots(), second.slots()), (1, 1), "the second has waited for a millisecond");
+    let refused = block_on(limiter.until_ready(&call())).unwrap_err();
+    assert!(!refused.is_allowed());
+}
+
+#[test]
+fn a_reload_keeps_the_order_of_a_queue_and_takes_places_back() {
+    let long = limiter(&queue("{length: 9}"));
+    let decisions: Vec<_> = (0..10).map(|_| long.check(&call())).collect();
+    let short = long.with_policy(Policy::parse(&queue("{length: 4, free: 2}")).unwrap());
+    assert_eq!(short.check(&call()).retry_after(), Some(millis(600)), "five more leave before");
+    for decision in &decisions[4..] {
+        drop(long.queue_place(decision));
+    }
+    let newcomer = short.check(&call());
+    assert_eq!(newcomer.wait(), millis(200), "the fifth place, of which two are free");
+}
+
+#[test]
+fn an_outage_grants_a_share_of_the_queue() {
+    struct Gone;
+
+    impl Store for Gone {
+        async fn decide(&self, _: &[Check<'_>]) -> Result<Answer, StoreError> {
+            Err(StoreError::TimedOut(Duration::ZERO))
+        }
+
+        async fn adjust(&self, _: &Rule, _: &[u8], _: Adjustment) -> Result<Outcome, StoreError> {
+            Err(StoreError::TimedOut(Duration::ZERO))
+        }
+    }
+
+    let limiter = Limiter::with_store(Policy::parse(&queue("{length: 49}")).unwrap(), Gone);
+    let decisions: Vec<_> = (0..60).map(|_| block_on(limiter.decide(&call()))).collect();
+    let allowed: Vec<_> = decisions.iter().filter(|it| it.is_allowed()).collect();
+    assert!(allowed.len() < 50 && allowed.len() > 1, "{} of a share", allowed.len());
+    assert!(allowed[1].is_degraded() && allowed[1].wait() > millis(100), "spaced by the rate of the share");
+    let before = decisions.len();
+    drop(limiter.queue_place(allowed[1]));
+    assert!(block_on(limiter.decide(&call())).is_allowed(), "given back on this node, {before} decided");
+    assert!(!block_on(limiter.decide(&call())).is_allowed());
+}
+
+#[test]
+fn a_gate_with_a_queue_says_how_long_to_wait_and_waits() {
+    let (sleeper, sleeps) = recording();
+    let quota = Bucket::new(Rate::per_second(10)).unwrap().with_queue(Queue::new(2)).unwrap();
+    let gate = Gate::with_store("gate", quota, memory()).with_sleeper(sleeper);
+    assert_eq!(gate.check("ann").unwrap().wait, Duration::ZERO);
+    assert_eq!(gate.check("ann").unwrap().wait, millis(100));
+    assert_eq!(block_on(gate.until_ready("ann")).unwrap().wait, Duration::ZERO);
+    assert_eq!(*sleeps.lock().unwrap(), [millis(200)]);
+    assert!(gate.check("ann").is_err());
+
+    gate.check("bob").unwrap();
+    gate.check("bob").unwrap();
+    let refused = block_on(gate.wait("bob", 1, millis(150))).unwrap_err();
+    assert_eq!(refused.retry_after, Some(millis(50)), "it would wait for 200 ms");
+    assert_eq!(refused.remaining, 1, "and has given its place back");
+    let mut waiting = Box::pin(gate.until_ready("bob"));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    assert!(gate.check("bob").is_err());
+    drop(waiting);
+    assert!(gate.check("bob").is_ok(), "a canceled wait gives its place back");
+}
