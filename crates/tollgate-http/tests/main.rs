@@ -12,4 +12,5 @@ mod slots;
 mod socket;
 mod soft;
 mod tarpit;
+mod waiting;
 mod wall;

@@ -94,7 +94,13 @@ impl RedisCluster {
     fn report(&self) -> String {
         let of_node = |node: &Redis| {
             let answer = |command: &str| node.try_cli(&["CLUSTER", command]).unwrap_or_else(|error| error);
-            format!("\n{}, running: {}\n{}\n{}", node.address(), node.is_running(), answer("INFO"), answer("NODES"))
+            format!(
+                "\n{}, running: {}\n{}\n{}",
+                node.address(),
+                node.is_running(),
+                answer("INFO"),
+                answer("NODES")
+            )
         };
         self.nodes.iter().map(of_node).collect()
     }
