@@ -33,6 +33,9 @@ pub struct GatewaySettings {
     pub body: Option<u64>,
     /// The maximum number of requests that are delayed at a time.
     pub tarpit: usize,
+    /// The maximum number of requests that wait in the queues of their limits at a time, over all
+    /// keys and workers.
+    pub waiting: usize,
     /// The maximum number of requests that continue after their callers have disconnected, over all
     /// workers.
     pub detached: usize,
@@ -89,6 +92,7 @@ impl Default for GatewaySettings {
             caps: Caps::default(),
             body: None,
             tarpit: 1_000,
+            waiting: 10_000,
             detached: 1_000,
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(60),
@@ -148,13 +152,14 @@ const TIMEOUTS: Words = Words {
 
 const CAPS: Words = Words {
     section: "`caps`",
-    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "detached"],
+    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "waiting", "detached"],
     synonyms: &[
         ("header_size", "header_bytes"),
         ("body_size", "body"),
         ("max_body", "body"),
-        ("waiting", "tarpit"),
         ("held", "tarpit"),
+        ("queue", "waiting"),
+        ("queued", "waiting"),
         ("abandoned", "detached"),
         ("outliving", "detached"),
     ],
@@ -285,6 +290,10 @@ impl GatewaySettings {
         set_size(
             &mut self.tarpit,
             fields.get("tarpit").and_then(|it| it.whole("`tarpit`", 0..=1_000_000, problems)),
+        );
+        set_size(
+            &mut self.waiting,
+            fields.get("waiting").and_then(|it| it.whole("`waiting`", 0..=1_000_000, problems)),
         );
         set_size(
             &mut self.detached,
