@@ -67,8 +67,10 @@ fn one(limit: &LimitOutcome<'_>, decided: bool) -> String {
     let cost = if limit.cost() == 1 { String::new() } else { format!(", {} asked for", limit.cost()) };
     let wait = RetryAfter::of_limit(limit).map(|it| Span::from_millis(it.millis()));
     let wait = wait.map_or_else(String::new, |it| format!(", wait {it}"));
+    let queued = Some(outcome.wait()).filter(|it| !it.is_zero());
+    let queued = queued.map_or_else(String::new, |it| format!(", waits {it} in the queue"));
     format!(
-        "{} for {}: {verdict}; {}{cost}, {} of {} left{wait}{}",
+        "{} for {}: {verdict}; {}{cost}, {} of {} left{wait}{queued}{}",
         limit.name(),
         limit.key().display(),
         promise(&limit.rule().quota),

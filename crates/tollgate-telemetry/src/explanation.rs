@@ -20,7 +20,7 @@ mod numbers;
 mod promise;
 mod summary;
 
-use tollgate::{Bucket, Mode, Quota, SlidingWindow, Span, Timestamp, Verdict, Window};
+use tollgate::{Bucket, Mode, Queue, Quota, SlidingWindow, Span, Timestamp, Verdict, Window};
 
 use self::numbers::{Tokens, clock, exactly, local, moment, past_time, per, span, stretch};
 pub(crate) use self::promise::promise;
@@ -71,7 +71,36 @@ fn left(limit: &LimitRecord) -> u64 {
 
 /// Whether nothing was left that a refusal could charge. A refusal never overdraws a key.
 fn is_overdrawn(limit: &LimitRecord) -> bool {
-    matches!(&limit.quota, Quota::Bucket(bucket) if held(limit, bucket).is_overdrawn())
+    match &limit.quota {
+        Quota::Bucket(it) if it.queue().is_some() => limit.outcome.reset_after > it.fill_time(),
+        Quota::Bucket(it) => held(limit, it).is_overdrawn(),
+        _ => false,
+    }
+}
+
+/// Returns the bucket of a limit without a queue, whose tokens are described.
+fn token_bucket(limit: &LimitRecord) -> Option<&Bucket> {
+    match &limit.quota {
+        Quota::Bucket(it) if it.queue().is_none() => Some(it),
+        _ => None,
+    }
+}
+
+/// Returns the queue of a limit, with its bucket.
+fn queue(quota: &Quota) -> Option<(&Bucket, Queue)> {
+    match quota {
+        Quota::Bucket(it) => it.queue().map(|queue| (it, queue)),
+        _ => None,
+    }
+}
+
+/// Describes the wait of an admitted request in the queue of its limit: `waits 300 ms in the queue
+/// (place 3 of 50)`.
+fn queued(limit: &LimitRecord) -> Option<String> {
+    let wait = limit.outcome.wait();
+    let (bucket, queue) = queue(&limit.quota).filter(|_| !wait.is_zero())?;
+    let (place, length) = (bucket.place_of(wait), queue.length);
+    Some(format!("waits {} in the queue (place {place} of {length})", span(wait)))
 }
 
 /// Whether the request was charged although it was refused. Slots are never charged on refusal.
@@ -90,13 +119,16 @@ fn is_tally(limit: &LimitRecord) -> bool {
 /// Describes the state of the key.
 fn standing(limit: &LimitRecord, at: Timestamp) -> String {
     let time = clock(at);
-    let stood = match &limit.quota {
-        Quota::Bucket(bucket) => {
+    let stood = match (&limit.quota, token_bucket(limit)) {
+        (_, Some(bucket)) => {
             let held = held(limit, bucket);
             let overdrawn = if held.is_overdrawn() { "overdrawn by " } else { "" };
             format!("{overdrawn}{} {} at {time}", held.shown(), tokens(held.is_one()))
         }
-        Quota::Concurrency(_) => format!("{} of {} free at {time}", left(limit), limit.outcome.limit),
+        (Quota::Bucket(_), None) => {
+            format!("{} of {} places left at {time}", left(limit), limit.outcome.limit)
+        }
+        (Quota::Concurrency(_), _) => format!("{} of {} free at {time}", left(limit), limit.outcome.limit),
         _ => format!("{} of {} left at {time}", left(limit), limit.outcome.limit),
     };
     match (is_charged(limit), is_overdrawn(limit)) {
@@ -131,9 +163,9 @@ fn amount(limit: &LimitRecord) -> String {
             format!("{cost} asked for: there is room, and nothing was taken")
         }
         Verdict::Admitted { units, .. } => {
-            let after = match &limit.quota {
-                Quota::Bucket(bucket) => held(limit, bucket).without(units),
-                _ => outcome.remaining.to_string(),
+            let after = match token_bucket(limit) {
+                Some(bucket) => held(limit, bucket).without(units),
+                None => outcome.remaining.to_string(),
             };
             format!("{cost} asked for: {after} left after it")
         }
@@ -147,8 +179,8 @@ fn amount(limit: &LimitRecord) -> String {
             format!("{cost} asked for: refused, and charged all the same")
         }
         Verdict::Refused { .. } => {
-            let short = match (&limit.quota, left(limit)) {
-                (Quota::Bucket(bucket), _) => held(limit, bucket).missing(cost),
+            let short = match (token_bucket(limit), left(limit)) {
+                (Some(bucket), _) => held(limit, bucket).missing(cost),
                 (_, 0) => format!("at least {cost}"),
                 (_, left) => cost.saturating_sub(left).to_string(),
             };
@@ -164,10 +196,12 @@ fn waiting(limit: &LimitRecord, at: Timestamp) -> Option<String> {
     match outcome.verdict {
         Verdict::Refused { retry_after } => Some(coming_back(&limit.quota, retry_after, at)),
         Verdict::Never => Some("waiting does not help".to_owned()),
+        Verdict::Admitted { .. } if !outcome.wait().is_zero() => queued(limit),
         Verdict::Admitted { .. } if outcome.reset_after.is_zero() => None,
         Verdict::Admitted { .. } => {
             let wait = span(outcome.reset_after);
             Some(match &limit.quota {
+                Quota::Bucket(it) if it.queue().is_some() => format!("the queue is empty in {wait}"),
                 Quota::Bucket(_) => format!("full again in {wait}"),
                 Quota::FixedWindow(_) => closing(&limit.quota, outcome.reset_after, at),
                 Quota::SlidingWindow(_) | Quota::SlidingParts(_) | Quota::SlidingLog(_) => {
@@ -185,9 +219,13 @@ fn coming_back(quota: &Quota, wait: Span, at: Timestamp) -> String {
         Quota::Bucket(bucket) => {
             let (unit, ticks) = (bucket.grains_per_unit(), u64::from(bucket.grains_per_tick()));
             // A rate that does not divide evenly has no short interval and is shown as written.
+            let (comes, come) = match bucket.queue() {
+                Some(_) => ("leaves the queue", "leave the queue"),
+                None => ("comes back", "come back"),
+            };
             let one = match unit.checked_rem(ticks) {
-                Some(0) => format!("one comes back every {}", exactly(Span::from_micros(unit / ticks))),
-                _ => format!("{} come back {}", bucket.rate().count, per(bucket.rate().period)),
+                Some(0) => format!("one {comes} every {}", exactly(Span::from_micros(unit / ticks))),
+                _ => format!("{} {come} {}", bucket.rate().count, per(bucket.rate().period)),
             };
             format!("{one}: enough in {shown}")
         }

@@ -4,8 +4,8 @@
 mod rng;
 
 use tollgate::{
-    Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Mode, Outcome, Overdraft, Owner, Quota,
-    Rate, SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Verdict, Window,
+    Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Mode, Outcome, Overdraft, Owner, Queue,
+    Quota, Rate, SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Verdict, Window,
 };
 use tollgate_telemetry::LimitRecord;
 
@@ -541,4 +541,24 @@ fn the_missing_amount_agrees_with_the_wait() {
             "one comes back every 1 d: enough in 12 min 3 s",
         ],
     );
+}
+
+#[test]
+fn a_queue_is_explained_by_its_places() {
+    let queue = Queue::new(50).with_wait(Span::from_secs(2)).with_free(1);
+    let quota: Quota = Bucket::new(Rate::per_second(10)).unwrap().with_queue(queue).unwrap().into();
+    let (mut state, at) = (quota.fresh(), Timestamp::from_secs(1_700_000_000));
+    let mut explained = || {
+        let outcome = quota.step(&mut state, Amount::Exactly(1), at);
+        record(&quota, 1, outcome).arithmetic(at)
+    };
+    let first = explained();
+    assert_eq!(first[0], "10 a second, and 50 that wait, for 2 s at most, of which 1 starts immediately");
+    assert_eq!(first[1], "22 of 22 places left at 22:13:20.0 UTC");
+    assert_eq!(first[2..], ["1 asked for: 21 left after it", "the queue is empty in 100 ms"]);
+    explained();
+    assert_eq!(explained()[3], "waits 100 ms in the queue (place 2 of 50)");
+    let last = std::iter::repeat_with(explained).find(|lines| lines[2].ends_with("short")).unwrap();
+    assert_eq!(last[1..3], ["0 of 22 places left at 22:13:20.0 UTC", "1 asked for: at least 1 short"]);
+    assert_eq!(last[3], "one leaves the queue every 100 ms: enough in 100 ms");
 }

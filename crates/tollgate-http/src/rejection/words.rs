@@ -73,7 +73,10 @@ fn push_promise(quota: &Quota, words: &mut String) {
     match quota {
         Quota::Bucket(it) => {
             per(it.rate(), words);
-            if quota.capacity() != it.rate().count {
+            if let Some(queue) = it.queue() {
+                words.push_str(", and a queue of ");
+                number(queue.length, words);
+            } else if quota.capacity() != it.rate().count {
                 words.push_str(", ");
                 number(quota.capacity(), words);
                 words.push_str(" at once");

@@ -58,7 +58,7 @@ fn policy(rng: &mut Rng) -> (String, Vec<Vec<usize>>) {
             "leaky-queue" => rng.pick(&[
                 ", queue: {length: 1}",
                 ", queue: {length: 5, free: 5}",
-                ", queue: {length: 20, wait: 1500ms}",
+                ", queue: {length: 20, wait: 1500ms, free: 1}",
             ]),
             _ => "",
         };

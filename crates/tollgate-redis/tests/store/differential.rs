@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tollgate_core::{
-    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Overdraft, Owner, Quota, QuotaError, Rate, Rule,
-    SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Window,
+    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Overdraft, Owner, Queue, Quota, QuotaError, Rate,
+    Rule, SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Store};
@@ -38,13 +38,19 @@ fn parts(rate: Rate, parts: u32, strict: bool) -> Result<Quota, QuotaError> {
     SlidingParts::new(rate, parts).map(|it| if strict { it.strict() } else { it }.into())
 }
 
+fn queue(rng: &mut fastrand::Rng) -> Queue {
+    let places = |rng: &mut fastrand::Rng| if rng.bool() { rng.u64(..20) } else { up_to_bits(40, rng) };
+    let wait = rng.bool().then(|| Span::from_micros(up_to_bits(40, rng)));
+    Queue { length: places(rng), wait, free: places(rng) }
+}
+
 fn quota(rng: &mut fastrand::Rng) -> Quota {
     loop {
         let period = period(rng);
         let count = if rng.bool() { rng.u64(1..20) } else { up_to_bits(48, rng) };
         let rate = Rate::new(count, period);
         let small = Rate::new(rng.u64(1..40), period);
-        let made = match rng.u8(..12) {
+        let made = match rng.u8(..14) {
             0..3 => {
                 let burst = if rng.bool() { count } else { up_to_bits(40, rng) };
                 Bucket::new(rate).and_then(|it| it.with_burst(burst)).map(Quota::from)
@@ -57,6 +63,8 @@ fn quota(rng: &mut fastrand::Rng) -> Quota {
             6 => SlidingLog::new(small).map(Quota::from),
             8 => FixedWindow::tally(count - 1, Window::Epoch(period)).map(Quota::from),
             9 => Bucket::new(rate).map(|it| it.shared().into()),
+            12 => Bucket::new(rate).and_then(|it| it.with_queue(queue(rng))).map(Quota::from),
+            13 => Bucket::new(small).and_then(|it| it.with_queue(queue(rng))).map(Quota::from),
             _ => Concurrency::new(rng.u32(1..5), period).map(Quota::from),
         };
         if let Ok(quota) = made {
@@ -74,6 +82,7 @@ fn twin(rule: &Rule, rng: &mut fastrand::Rng) -> Option<Rule> {
         Quota::Bucket(it) if it.is_shared() => {
             Bucket::new(Rate::new(rng.u64(1..40), period(rng))).ok()?.shared().into()
         }
+        Quota::Bucket(it) if it.is_short_queue() => it.with_queue(queue(rng)).ok()?.into(),
         _ => return None,
     };
     Some(Rule::new(&rule.name, quota)).filter(|twin| twin.id == rule.id)

@@ -7,7 +7,9 @@ use tollgate::{Bucket, FixedWindow, Quota, Rate, SlidingLog, Window};
 /// Formats a quota as in a policy: `10/minute, burst 20`.
 pub(super) fn written(quota: &Quota) -> String {
     match quota {
-        Quota::Bucket(it) if quota.capacity() == it.rate().count => it.rate().to_string(),
+        Quota::Bucket(it) if quota.capacity() == it.rate().count || it.queue().is_some() => {
+            it.rate().to_string()
+        }
         Quota::Bucket(it) => format!("{}, burst {}", it.rate(), quota.capacity()),
         Quota::FixedWindow(it) => match it.window() {
             Window::Epoch(length) | Window::Anchored(length) => {
@@ -36,12 +38,13 @@ pub(super) fn count(quota: &Quota) -> Option<u64> {
     }
 }
 
-/// Returns the quota with another count, and for a bucket with this burst. `None` if such a quota is invalid.
+/// Returns the quota with another count, and for a bucket without a queue with this burst. `None` if such a quota is invalid.
 pub(super) fn with_count(quota: &Quota, count: u64, burst: u64) -> Option<Quota> {
     match quota {
         Quota::Bucket(it) => {
-            let rate = Rate::new(count, it.rate().period);
-            Bucket::new(rate).and_then(|bucket| bucket.with_burst(burst)).map(Quota::from).ok()
+            let bucket = Bucket::new(Rate::new(count, it.rate().period)).ok()?;
+            let sized = it.queue().map_or_else(|| bucket.with_burst(burst), |queue| bucket.with_queue(queue));
+            sized.map(Quota::from).ok()
         }
         Quota::FixedWindow(it) if it.is_tally() => {
             FixedWindow::tally(count, it.window().clone()).map(Quota::from).ok()

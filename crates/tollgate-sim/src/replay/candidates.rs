@@ -73,7 +73,7 @@ impl Candidates {
                 Candidate { axis, value, quotas, on_curve, is_nice }
             }));
         };
-        let has_burst = matches!(own, [Quota::Bucket(_)]);
+        let has_burst = matches!(own, [Quota::Bucket(it)] if it.queue().is_none());
         let axes = [(Axis::Rate, own_count, &CURVE_PERCENT[..]), (Axis::Burst, own_burst, &BURST_PERCENT)];
         for (axis, own, percent) in axes.into_iter().take(if has_burst { 2 } else { 1 }) {
             for &percent in percent {

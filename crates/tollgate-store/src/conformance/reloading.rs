@@ -175,10 +175,9 @@ impl<H: Harness> Suite<'_, H> {
                     let (size, wait) =
                         (random.below(12), Span::from_micros(random.below(WINDOW.as_micros())));
                     let changed = match (random.below(4), it.queue()) {
-                        (0 | 1, None) => it.with_burst(size + 1),
+                        (0 | 1, None) | (2, Some(_)) => it.with_burst(size + 1),
                         (0, Some(queue)) => it.with_queue(queue.with_wait(wait)),
                         (1, Some(_)) => it.with_queue(Queue::new(size).with_wait(wait).with_free(size / 2)),
-                        (2, Some(_)) => it.with_burst(size + 1),
                         _ => Ok(it),
                     };
                     changed.expect("a small bucket").into()

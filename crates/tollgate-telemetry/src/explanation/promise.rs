@@ -3,7 +3,7 @@
 //! The text names the plan, override or call that set the quota. For a limit that this node counts
 //! alone, it states both the quota of the policy and the share of this node.
 
-use tollgate::{Quota, Window};
+use tollgate::{Queue, Quota, Window};
 
 use super::numbers::{exactly, per, stretch};
 use super::tokens;
@@ -38,11 +38,22 @@ pub(super) fn promised(limit: &LimitRecord, word: fn(&Quota, &str) -> String) ->
 
 fn shortly(quota: &Quota, by: &str) -> String {
     match quota {
-        Quota::Bucket(it) => {
+        Quota::Bucket(it) if it.queue().is_none() => {
             format!("{} {}{by}, at most {} at once", it.rate().count, per(it.rate().period), quota.capacity())
         }
         _ => definition(quota, by),
     }
+}
+
+/// Describes a queue: `and 50 that wait, for 2 s at most, of which 5 start immediately`.
+fn of_queue(queue: Queue) -> String {
+    let wait = queue.wait.map_or_else(String::new, |it| format!(", for {} at most", exactly(it)));
+    let free = match queue.free {
+        0 => String::new(),
+        1 => ", of which 1 starts immediately".to_owned(),
+        free => format!(", of which {free} start immediately"),
+    };
+    format!("and {} that wait{wait}{free}", queue.length)
 }
 
 /// Describes a quota as the first line of an explanation.
@@ -51,6 +62,9 @@ pub(super) fn definition(quota: &Quota, by: &str) -> String {
     let text = match quota {
         Quota::Bucket(it) => {
             let (count, period) = (it.rate().count, per(it.rate().period));
+            if let Some(queue) = it.queue() {
+                return format!("{count} {period}{by}, {}", of_queue(queue));
+            }
             return format!("{count} {} {period}{by}, in a bucket of {capacity}", tokens(count == 1));
         }
         Quota::FixedWindow(it) => match it.window() {

@@ -3,7 +3,7 @@
 use tollgate::{Mode, Quota};
 
 use super::numbers::span;
-use super::{held, is_charged, is_overdrawn, is_tally, left};
+use super::{held, is_charged, is_overdrawn, is_tally, left, queued};
 use crate::record::{LimitRecord, Record, RecordFate};
 
 /// Returns one sentence with the decision and its reason.
@@ -12,7 +12,8 @@ pub(crate) fn summary(record: &Record) -> String {
     let mut text = match (record.fate, limiting) {
         (RecordFate::Refused, Some(limit)) => refused(limit),
         (RecordFate::Admitted, Some(limit)) => {
-            format!("Admitted by `{}`: {}.", name(limit), stood_against(limit))
+            let queued = queued(limit).map_or_else(String::new, |it| format!("; it {it}"));
+            format!("Admitted by `{}`: {}{queued}.", name(limit), stood_against(limit))
         }
         (RecordFate::Admitted, None) if record.reason.is_none() => match in_shadow(record) {
             Some(clause) => return format!("Admitted: {clause}."),
@@ -104,6 +105,9 @@ fn stood_against(limit: &LimitRecord) -> String {
 fn stood(limit: &LimitRecord) -> String {
     let most = limit.outcome.limit;
     match &limit.quota {
+        Quota::Bucket(it) if it.queue().is_some() => {
+            format!("{} of {most} places {} left", left(limit), were(left(limit)))
+        }
         Quota::Bucket(bucket) => {
             let held = held(limit, bucket);
             let shown = held.shown();

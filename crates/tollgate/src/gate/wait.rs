@@ -45,7 +45,7 @@ impl<'g, C: Clock> Wait<'g, C> {
     fn within_deadline(&self, admission: Admission, now: Timestamp) -> Result<Admission, Refusal> {
         let left = self.deadline.map(|deadline| Duration::from(deadline.since(now)));
         let Some(left) = left.filter(|left| admission.wait > *left) else { return Ok(admission) };
-        let retry_after = Some(admission.wait - left);
+        let retry_after = Some(admission.wait.saturating_sub(left));
         let Snapshot { limit, remaining, reset_after } = self.gate.refund(&self.place.key, admission);
         Err(Refusal { retry_after, limit, remaining, reset_after })
     }

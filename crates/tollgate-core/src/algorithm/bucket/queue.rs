@@ -145,6 +145,17 @@ impl Bucket {
         self.wait_at(u128::from(reset_after.as_micros()) * u128::from(self.den))
     }
 
+    /// Returns the place in the queue of a request that waits this long: 1 is the first place behind
+    /// the request that starts. Zero for a bucket without a queue.
+    pub fn place_of(&self, wait: Span) -> u64 {
+        let Some(queue) = &self.queue else { return 0 };
+        // The wait was rounded up by less than a tick.
+        let grains =
+            (u128::from(wait.as_micros()) * u128::from(self.den)).saturating_sub(u128::from(self.den) - 1);
+        let waiting = low(grains.div_ceil(u128::from(self.unit)));
+        queue.free.saturating_add(waiting).min(queue.length)
+    }
+
     /// Returns the largest number of units that an adjustment can change: larger numbers are
     /// equivalent.
     pub fn max_adjustment(&self) -> u64 {

@@ -18,7 +18,7 @@ pub(super) fn find_lints(linted: &[LintedLimit<'_>], problems: &mut Problems) {
                 .help("if no request is to wait, write the same number twice; else make `free` smaller");
         }
         let Some(wait) = queue.wait else { continue };
-        let longest = buckets(limit).filter_map(|it| longest_wait(it)).max();
+        let longest = buckets(limit).filter_map(longest_wait).max();
         if let Some(longest) = longest.filter(|longest| wait.value > *longest) {
             problems
                 .warning(Lint::IdleQueue, wait.place, "no request waits that long")
