@@ -90,14 +90,15 @@ impl Owing {
 
 impl Deferred {
     /// Returns the deferred work of a decision, if there is any. Most decisions have none and
-    /// return before anything is copied. `outer` holds the slots of an outer layer.
+    /// return before anything is copied. `outer` holds the slots of an outer layer. A request
+    /// `is_queued` if it has to wait before it starts.
     pub(crate) fn of<S: Store>(
         limiter: &Arc<Limiter<S>>,
         decision: &Decision<'_>,
         (in_force, clock, spawn): (&SharedLimiter<S>, &Arc<dyn Clock>, &Spawn),
         outer: Option<&SlotGuard>,
+        is_queued: bool,
     ) -> Option<Owing> {
-        let is_queued = !decision.wait().is_zero();
         if !is_queued && decision.owner().is_none() && !may_settle(limiter.policy(), decision) {
             return None;
         }

@@ -170,6 +170,7 @@ impl<S: Store> Wiring<S> {
         if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }
+        let wait = decision.wait();
         let passing = AdmittedContext {
             written: written(decision, id, settings, None),
             deferred: Deferred::of(
@@ -177,9 +178,10 @@ impl<S: Store> Wiring<S> {
                 decision,
                 (&self.limiter, &self.clock, &self.spawn),
                 parts.extensions.get(),
+                !wait.is_zero(),
             ),
         };
-        let (soft, wait) = (Soft::of(decision), decision.wait());
+        let soft = Soft::of(decision);
         if wait.is_zero() {
             return match soft {
                 None => Conclusion::Passes(passing),

@@ -239,7 +239,7 @@ fn a_request_that_finds_no_place_is_refused_and_charges_nothing() {
             assert!(detail.contains("limit `queue` delays this request"), "{detail}");
             assert_eq!(site.left(), before);
         }
-        assert_eq!(room.map(|it| (it.waiting(), it.held(), it.refused())).unwrap_or((0, 0, 3)), (0, 0, 3));
+        assert_eq!(room.map_or((0, 0, 3), |it| (it.waiting(), it.held(), it.refused())), (0, 0, 3));
         assert_eq!((site.calls(), sleeps.sleeping()), (1, vec![]));
     }
 }

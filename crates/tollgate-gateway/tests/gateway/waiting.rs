@@ -260,22 +260,21 @@ fn no_delayed_response_comes_before_its_time_from_nginx_or_the_gateway() {
         "limits: [{by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 6, free: 2}}]";
     let ours = Behind::new(&upstream).limited(policy).serve();
     for address in [theirs.address, ours.address] {
-        for _ in 0..2 {
+        // When the last request of the first burst starts, the free places are still taken.
+        for min_admitted in [LENGTH + 1, LENGTH - FREE] {
             let (begun, answers) = timed_burst(address, 12);
             let mut admitted: Vec<_> = answers.iter().filter(|it| it.0 == 200).map(|it| it.1).collect();
             admitted.sort_unstable();
             let refused = answers.iter().filter(|it| it.0 == 429).count();
             assert_eq!(admitted.len() + refused, 12, "{address}");
             // A slow machine sends them apart, so that more are admitted.
-            assert!(admitted.len() > LENGTH, "{address}: {answers:?}");
+            assert!(admitted.len() >= min_admitted, "{address}: {answers:?}");
             for (number, at) in admitted.iter().enumerate() {
                 let turn = GAP.as_micros() * u64::try_from(number.saturating_sub(FREE)).unwrap();
                 // nginx counts in milliseconds.
                 let slack = Span::from_millis(2);
                 assert!(at.since(begun) + slack >= Span::from_micros(turn), "{address}: {number}");
             }
-            // The free places are filled again: the last request started with three units ahead.
-            thread::sleep(Duration::from_millis(800));
         }
     }
 }
