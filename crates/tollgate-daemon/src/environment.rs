@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const PREFIX: &str = "TOLLGATE_";
 
 /// The paths that variables can set.
-const SETTING_PATHS: [&str; 67] = [
+const SETTING_PATHS: [&str; 68] = [
     "listen.gateway",
     "listen.api",
     "listen.rls",
@@ -40,6 +40,7 @@ const SETTING_PATHS: [&str; 67] = [
     "gateway.caps.connections",
     "gateway.caps.streams",
     "gateway.caps.tarpit",
+    "gateway.caps.waiting",
     "gateway.eject.after",
     "gateway.eject.for",
     "rls.headers",
