@@ -2,8 +2,8 @@
 
 pub(crate) const MODES: [&str; 3] = ["enforce", "shadow", "off"];
 pub(crate) const SWITCHES: [&str; 4] = ["enforce", "shadow", "off", "policy"];
-pub(crate) const ALGORITHMS: [&str; 5] =
-    ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency"];
+pub(crate) const ALGORITHMS: [&str; 6] =
+    ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency", "leaky-queue"];
 pub(crate) const FATES: [&str; 7] =
     ["admitted", "refused", "allow_listed", "deny_listed", "ambiguous_path", "blocked", "uncountable"];
 pub(crate) const PRIVACY: [&str; 3] = ["plain", "hashed", "truncated"];

@@ -109,6 +109,7 @@ impl Daemon {
         let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
         configuration.warnings.extend(surfaces.warnings().to_vec());
         process_metrics.hold_back_in(surfaces.tarpit());
+        process_metrics.wait_in(surfaces.waiting_room());
         let records =
             RecordConsumer::start(watcher, &configuration.settings, &consumer_counts, move |now| {
                 api.tick(now);

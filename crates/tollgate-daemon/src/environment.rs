@@ -21,7 +21,7 @@ const SETTING_PATHS: [(&str, &[&str]); 20] = [
     ("gateway", &["upstream", "upstream_ca", "proxy_protocol", "forwarded", "workers", "keep_alive"]),
     ("gateway.tls", &["certificate", "key"]),
     ("gateway.timeouts", &["connect", "headers", "idle", "total", "client_headers", "client_idle", "drain"]),
-    ("gateway.caps", &["header_bytes", "headers", "body", "connections", "streams", "tarpit"]),
+    ("gateway.caps", &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "waiting"]),
     ("gateway.eject", &["after", "for"]),
     ("rls", &["headers", "envoy_config", "merge_domains", "wait", "waiting"]),
     ("rls.tls", &["certificate", "key", "client_ca"]),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollgate::{Clock, SharedLimiter, Span, SystemClock, Timestamp};
-use tollgate_http::Tarpit;
+use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_server::Gauges;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, Watcher};
@@ -57,6 +57,7 @@ pub(crate) struct ProcessMetrics {
     told: ConsumerCounts,
     log: Log,
     tarpit: OnceLock<Tarpit>,
+    waiting_room: OnceLock<WaitingRoom>,
     protocols: OnceLock<Protocols>,
     clock: SystemClock,
     used: Mutex<StoreUsage>,
@@ -86,6 +87,7 @@ impl ProcessMetrics {
             told,
             log,
             tarpit: OnceLock::new(),
+            waiting_room: OnceLock::new(),
             protocols: OnceLock::new(),
             clock: SystemClock::new(),
             used: Mutex::default(),
@@ -104,6 +106,7 @@ impl ProcessMetrics {
             to.one("tollgate_store_evictions_total", Counter, help, evictions);
         }
         self.write_tarpit(&mut Exposition::new(out));
+        self.write_waiting_room(&mut Exposition::new(out));
         if let Some(protocols) = self.protocols.get() {
             protocols.metrics(out);
         }
@@ -132,6 +135,11 @@ impl ProcessMetrics {
     /// Sets the tarpit. Only the first call has an effect.
     pub(crate) fn hold_back_in(&self, tarpit: Tarpit) {
         let _first = self.tarpit.set(tarpit);
+    }
+
+    /// Sets the waiting room. Only the first call has an effect.
+    pub(crate) fn wait_in(&self, waiting_room: WaitingRoom) {
+        let _first = self.waiting_room.set(waiting_room);
     }
 
     /// Sets the protocols that have their own counters. Only the first call has an effect.
@@ -163,6 +171,16 @@ impl ProcessMetrics {
         to.one("tollgate_tarpit_held_total", Counter, "Requests that were delayed.", tarpit.held());
         let help = "Requests that were not delayed because the tarpit was full.";
         to.one("tollgate_tarpit_passed_total", Counter, help, tarpit.passed());
+    }
+
+    fn write_waiting_room(&self, to: &mut Exposition<'_>) {
+        let Some(room) = self.waiting_room.get() else { return };
+        let help = "Requests that currently wait in the queue of a limit.";
+        to.one("tollgate_waiting_requests", Gauge, help, room.waiting());
+        let help = "Requests that waited in the queue of a limit.";
+        to.one("tollgate_waiting_held_total", Counter, help, room.held());
+        let help = "Requests that were refused because too many requests waited.";
+        to.one("tollgate_waiting_refused_total", Counter, help, room.refused());
     }
 
     fn write_told(&self, to: &mut Exposition<'_>) {

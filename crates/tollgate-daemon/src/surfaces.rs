@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tollgate::SharedLimiter;
 use tollgate_gateway::{Demo, Gateway, Target};
-use tollgate_http::Tarpit;
+use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_server::{Api, Caller};
 
@@ -59,6 +59,7 @@ pub(crate) struct Surfaces {
     /// The time that running requests have to finish.
     patience: Duration,
     tarpit: Tarpit,
+    waiting_room: WaitingRoom,
     protocols: Protocols,
     /// Warnings about listeners that could not be opened.
     warnings: Vec<String>,
@@ -107,6 +108,7 @@ impl Surfaces {
         };
         let gateway = Gateway::new(settings.forwarding.clone(), limiter.clone(), demo);
         let gateway = Arc::new(gateway.map_err(|error| Failure::new(in_full(&error)))?);
+        let api = api.clone().with_waiting_room(gateway.waiting_room_until(&drain));
         let (running, ended) = mpsc::channel(1);
         let mut sockets = [gateway_sockets, api_sockets, rls_sockets, resp_sockets].map(listeners);
         for number in 0..workers {
@@ -126,9 +128,17 @@ impl Surfaces {
                 drop(running);
             })?;
         }
-        let (patience, tarpit) = (settings.forwarding.drain, gateway.tarpit().clone());
-        let workers = ended;
-        Ok(Self { addresses, drainer, _demo: demo_drainer, workers, patience, tarpit, protocols, warnings })
+        Ok(Self {
+            addresses,
+            drainer,
+            _demo: demo_drainer,
+            workers: ended,
+            patience: settings.forwarding.drain,
+            tarpit: gateway.tarpit().clone(),
+            waiting_room: gateway.waiting_room().clone(),
+            protocols,
+            warnings,
+        })
     }
 
     /// Returns warnings about listeners that could not be opened.
@@ -144,6 +154,11 @@ impl Surfaces {
     /// Returns the tarpit of the gateway.
     pub(crate) fn tarpit(&self) -> Tarpit {
         self.tarpit.clone()
+    }
+
+    /// Returns the waiting room of the gateway.
+    pub(crate) fn waiting_room(&self) -> WaitingRoom {
+        self.waiting_room.clone()
     }
 
     /// Returns the time that running requests have to finish.
@@ -194,8 +209,13 @@ async fn serve_api(
             async move {
                 let is_http2 = request.version() == Version::HTTP_2;
                 let (parts, mut body) = request.into_parts();
+                let may_hold = Api::<AnyStore>::may_hold(parts.uri.path());
                 let request = Request::from_parts(parts, &mut body);
-                let answer = in_time(pin!(api.answer(request, caller))).await;
+                let answer = if may_hold {
+                    Some(api.answer(request, caller).await)
+                } else {
+                    in_time(pin!(api.answer(request, caller))).await
+                };
                 if is_http2 && !body.is_end_stream() {
                     let _late = timeout(LAST_REQUEST_GRACE, leave_unread(body)).await;
                 }

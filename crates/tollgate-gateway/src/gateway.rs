@@ -11,9 +11,9 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tollgate::{MemoryStore, SharedLimiter, Store};
-use tollgate_http::{Limit, LimitBody, LimitLayer, Tarpit};
+use tollgate_http::{Limit, LimitBody, LimitLayer, ShuttingDown, Tarpit, WaitingRoom};
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;
 
@@ -58,6 +58,7 @@ pub struct Gateway<S = MemoryStore> {
     connector: Connector,
     server: HttpServer,
     tarpit: Tarpit,
+    waiting_room: WaitingRoom,
     detached: Arc<DetachedRequests>,
 }
 
@@ -100,8 +101,9 @@ impl<S: Store> Gateway<S> {
         let (caps, tls) = (settings.caps.clone(), tls.transpose()?);
         let server = HttpServer { caps, tls, proxy_protocol, ..HttpServer::default() };
         let tarpit = Tarpit::new(settings.tarpit, sleep);
+        let waiting_room = WaitingRoom::new(settings.waiting, sleep);
         let (upstreams, detached) = (Arc::new(upstreams), DetachedRequests::new(settings.detached));
-        Ok(Self { settings, limiter, upstreams, connector, server, tarpit, detached })
+        Ok(Self { settings, limiter, upstreams, connector, server, tarpit, waiting_room, detached })
     }
 
     /// Returns the URLs of the upstreams.
@@ -112,6 +114,35 @@ impl<S: Store> Gateway<S> {
     /// Returns the tarpit, which counts delayed requests.
     pub const fn tarpit(&self) -> &Tarpit {
         &self.tarpit
+    }
+
+    /// Returns the waiting room, which counts the requests that wait in the queues of their limits.
+    pub const fn waiting_room(&self) -> &WaitingRoom {
+        &self.waiting_room
+    }
+
+    /// Returns the waiting room for surfaces that are drained. A request whose wait ends within the
+    /// time of the drain is served. Any other is answered when draining starts, because it would be
+    /// aborted.
+    pub fn waiting_room_until(&self, drain: &Drain) -> WaitingRoom {
+        let (drain, patience) = (drain.clone(), self.settings.drain);
+        self.waiting_room.sleeping(move |wait| {
+            let mut drain = drain.clone();
+            // The wait starts now, and not when the request is polled.
+            let mut sleeping = Box::pin(sleep(wait));
+            async move {
+                tokio::select! {
+                    () = &mut sleeping => return Ok(()),
+                    () = drain.started() => {}
+                }
+                let left = sleeping.deadline().saturating_duration_since(Instant::now());
+                if left >= drain.time_left(patience) {
+                    return Err(ShuttingDown);
+                }
+                sleeping.await;
+                Ok(())
+            }
+        })
     }
 
     /// Serves on one worker until draining has ended.
@@ -126,7 +157,9 @@ impl<S: Store> Gateway<S> {
                 drop(giving_back);
             }));
         };
-        let layer = LimitLayer::spawning(self.limiter.clone(), spawn).with_tarpit(self.tarpit_until(&drain));
+        let layer = LimitLayer::spawning(self.limiter.clone(), spawn)
+            .with_tarpit(self.tarpit_until(&drain))
+            .with_waiting_room(self.waiting_room_until(&drain));
         let override_headers = Arc::new(self.settings.override_headers.clone());
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();

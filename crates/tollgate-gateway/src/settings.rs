@@ -33,6 +33,9 @@ pub struct GatewaySettings {
     pub body: Option<u64>,
     /// The maximum number of requests that are delayed at a time.
     pub tarpit: usize,
+    /// The maximum number of requests that wait in the queues of their limits at a time, over all
+    /// keys and workers.
+    pub waiting: usize,
     /// The maximum number of requests that continue after their callers have disconnected, over all
     /// workers.
     pub detached: usize,
@@ -89,6 +92,7 @@ impl Default for GatewaySettings {
             caps: Caps::default(),
             body: None,
             tarpit: 1_000,
+            waiting: 10_000,
             detached: 1_000,
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(60),
@@ -144,11 +148,12 @@ const TIMEOUTS: Words = Words {
 
 const CAPS: Words = Words {
     section: "`caps`",
-    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "detached"],
+    known: &["header_bytes", "headers", "body", "connections", "streams", "tarpit", "waiting", "detached"],
     synonyms: &[
         ("header_bytes", &["header_size"]),
         ("body", &["body_size", "max_body"]),
-        ("tarpit", &["waiting", "held"]),
+        ("tarpit", &["held"]),
+        ("waiting", &["queue", "queued"]),
         ("detached", &["abandoned", "outliving"]),
     ],
 };
@@ -266,6 +271,7 @@ impl GatewaySettings {
             ("headers", &mut caps.headers, 8..=4096),
             ("connections", &mut caps.connections, 1..=1_000_000),
             ("tarpit", &mut self.tarpit, 0..=1_000_000),
+            ("waiting", &mut self.waiting, 0..=1_000_000),
             ("detached", &mut self.detached, 0..=1_000_000),
         ] {
             set_size(cap, fields.get(word).and_then(|it| it.whole(&format!("`{word}`"), range, problems)));

@@ -1,7 +1,10 @@
-//! Work deferred to the end of an admitted request: releasing slots and settling costs.
+//! Work deferred to the end of an admitted request: releasing slots and settling costs, or a refund
+//! of all charges if the request ends before it starts.
 //!
 //! A request ends when its response has been sent or when the caller stops waiting. The deferred
-//! work therefore travels with the response body and runs once, when it is dropped. `Drop` cannot
+//! work therefore travels with the response body and runs once, when it is dropped. A request that
+//! waits in the queue of a limit has not started: if it is dropped then, its place is given back and
+//! it has cost nothing, as a refused request. `Drop` cannot
 //! wait: a store in memory finishes immediately, and the work of a store that waits goes to the hook
 //! of [`LimitLayer::spawning`](crate::LimitLayer::spawning).
 //!
@@ -38,6 +41,9 @@ pub(crate) struct Deferred(Box<dyn DeferredWork>);
 trait DeferredWork: Send {
     fn meters(&mut self) -> &mut Meters;
 
+    /// Records that the inner service is called: from now on, the charges are kept.
+    fn start(&mut self);
+
     /// Keeps the slots until their `ttl` instead of releasing them.
     fn leave_slots(&mut self);
 }
@@ -50,6 +56,8 @@ struct DeferredFor<S: Store> {
     receipt: Option<Receipt>,
     meters: Meters,
     spawn: Spawn,
+    /// Whether the request waits in a queue and has not started.
+    is_queued: bool,
     /// Whether the slots are kept until their `ttl` instead of being released.
     leaves_slots: bool,
 }
@@ -70,30 +78,48 @@ impl Owing {
             Self::Shared(guard) => call(guard.lock().meters()),
         }
     }
+
+    /// Records that the inner service is called.
+    pub(crate) fn start(&mut self) {
+        match self {
+            Self::Alone(deferred) => deferred.start(),
+            Self::Shared(guard) => guard.lock().start(),
+        }
+    }
 }
 
 impl Deferred {
     /// Returns the deferred work of a decision, if there is any. Most decisions have none and
-    /// return before anything is copied. `outer` holds the slots of an outer layer.
+    /// return before anything is copied. `outer` holds the slots of an outer layer. A request
+    /// `is_queued` if it has to wait before it starts.
     pub(crate) fn of<S: Store>(
         limiter: &Arc<Limiter<S>>,
         decision: &Decision<'_>,
         (in_force, clock, spawn): (&SharedLimiter<S>, &Arc<dyn Clock>, &Spawn),
         outer: Option<&SlotGuard>,
+        is_queued: bool,
     ) -> Option<Owing> {
-        if decision.owner().is_none() && !may_settle(limiter.policy(), decision) {
+        if !is_queued && decision.owner().is_none() && !may_settle(limiter.policy(), decision) {
             return None;
         }
         let receipt = decision.receipt()?;
         let meters = Meters::of(&receipt, limiter.policy(), clock);
-        if receipt.slots() == 0 && meters.is_empty() {
+        if !is_queued && receipt.slots() == 0 && meters.is_empty() {
             return None;
         }
         let ttl = receipt.hold_on_hangup(limiter.policy());
         let (limiter, in_force, spawn) = (Arc::clone(limiter), in_force.clone(), spawn.clone());
         let receipt = Some(receipt);
-        let deferred =
-            Self(Box::new(DeferredFor { limiter, in_force, receipt, meters, spawn, leaves_slots: false }));
+        let leaves_slots = false;
+        let deferred = Self(Box::new(DeferredFor {
+            limiter,
+            in_force,
+            receipt,
+            meters,
+            spawn,
+            is_queued,
+            leaves_slots,
+        }));
         Some(match ttl {
             Some(ttl) => Owing::Shared(SlotGuard::new(deferred, ttl, clock, outer)),
             None => Owing::Alone(deferred),
@@ -103,6 +129,11 @@ impl Deferred {
     /// Keeps the slots until their `ttl` instead of releasing them.
     pub(crate) fn leave_slots(&mut self) {
         self.0.leave_slots();
+    }
+
+    /// Records that the inner service is called.
+    pub(crate) fn start(&mut self) {
+        self.0.start();
     }
 
     /// The meters of the request.
@@ -120,6 +151,11 @@ fn may_settle(policy: &Policy, decision: &Decision<'_>) -> bool {
 impl<S: Store> DeferredWork for DeferredFor<S> {
     fn meters(&mut self) -> &mut Meters {
         &mut self.meters
+    }
+
+    fn start(&mut self) {
+        self.is_queued = false;
+        self.meters.start();
     }
 
     fn leave_slots(&mut self) {
@@ -154,34 +190,67 @@ impl fmt::Debug for Detached {
 #[derive(Clone, Copy, Debug)]
 pub struct NotForwarded;
 
-/// The receipt of a request that has ended, and its final costs.
+/// The receipt of a request that has ended, and how it ended.
 struct EndedRequest<S> {
     limiter: Arc<Limiter<S>>,
     in_force: Arc<Limiter<S>>,
     receipt: Receipt,
-    costs: Costs,
-    releases_slots: bool,
+    end: End,
+}
+
+enum End {
+    /// It left before the inner service was called: nothing is charged.
+    Left,
+    Served {
+        costs: Costs,
+        releases_slots: bool,
+    },
+}
+
+impl End {
+    /// Whether slots are released. Those of a request that left are released by the limiter that
+    /// took them, in addition to the refund: the limits in force may not know them any more.
+    const fn releases_slots(&self) -> bool {
+        match self {
+            Self::Left => true,
+            Self::Served { releases_slots, .. } => *releases_slots,
+        }
+    }
+}
+
+fn borrowed(costs: &Costs) -> SmallVec<[(&str, u64); 2]> {
+    costs.iter().map(|(name, cost)| (&**name, *cost)).collect()
 }
 
 impl<S: Store> EndedRequest<S> {
-    fn costs(&self) -> SmallVec<[(&str, u64); 2]> {
-        self.costs.iter().map(|(name, cost)| (&**name, *cost)).collect()
+    fn releases_slots(&self) -> bool {
+        self.receipt.slots() > 0 && self.end.releases_slots()
     }
 
-    /// Releases and settles without waiting. Returns `false` if nothing was done.
+    /// Releases, settles and refunds without waiting. Returns `false` if nothing was settled or
+    /// refunded; slots may be released twice.
     fn try_pay(&self) -> bool {
-        (!self.releases_slots || self.limiter.try_release_receipt(&self.receipt))
-            && (self.costs.is_empty() || self.in_force.try_settle_limits(&self.receipt, &self.costs()))
+        (!self.releases_slots() || self.limiter.try_release_receipt(&self.receipt))
+            && match &self.end {
+                End::Left => self.in_force.try_refund_receipt(&self.receipt),
+                End::Served { costs, .. } => {
+                    costs.is_empty() || self.in_force.try_settle_limits(&self.receipt, &borrowed(costs))
+                }
+            }
     }
 
+    /// Works as [`try_pay`](Self::try_pay), and waits for the store. If the store fails, the limiter
+    /// makes up for it when the store is back.
     async fn pay(self) {
-        if self.releases_slots {
-            // If the store fails here, the limiter releases the slot when the store is back.
+        if self.releases_slots() {
             let _outage = self.limiter.release_receipt(&self.receipt).await;
         }
-        if !self.costs.is_empty() {
-            // If the store fails here, the limiter applies the cost when the store is back.
-            let _outage = self.in_force.settle_limits(&self.receipt, &self.costs()).await;
+        match &self.end {
+            End::Left => drop(self.in_force.refund_receipt(&self.receipt).await),
+            End::Served { costs, .. } if costs.is_empty() => {}
+            End::Served { costs, .. } => {
+                let _outage = self.in_force.settle_limits(&self.receipt, &borrowed(costs)).await;
+            }
         }
     }
 }
@@ -190,8 +259,12 @@ impl<S: Store> Drop for DeferredFor<S> {
     fn drop(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         let (limiter, in_force) = (Arc::clone(&self.limiter), self.in_force.load());
-        let releases_slots = receipt.slots() > 0 && !self.leaves_slots;
-        let ended = EndedRequest { limiter, in_force, receipt, costs: self.meters.costs(), releases_slots };
+        let end = if self.is_queued {
+            End::Left
+        } else {
+            End::Served { costs: self.meters.costs(), releases_slots: !self.leaves_slots }
+        };
+        let ended = EndedRequest { limiter, in_force, receipt, end };
         if let (false, Spawn::Hook(spawn)) = (ended.try_pay(), &self.spawn) {
             spawn(Box::pin(ended.pay()));
         }

@@ -16,6 +16,7 @@ use crate::deferred::{Detached, NotForwarded, Owing};
 use crate::headers::PreparedHeaders;
 use crate::meter::Meters;
 use crate::soft::Soft;
+use crate::waiting_room::HeldRequest;
 
 /// Marks a response, in its extensions, as the refusal of a layer.
 #[derive(Clone, Copy)]
@@ -24,9 +25,18 @@ pub(crate) struct RefusalMarker;
 /// The outcome of a decision for its request.
 pub(crate) enum Conclusion {
     Passes(AdmittedContext),
-    /// The request passes, but is marked or delayed first. Boxed because this is rare.
-    SoftDelayed(Box<(AdmittedContext, Soft)>),
+    /// The request passes, but is marked or held first. Boxed because this is rare.
+    Delayed(Box<Delayed>),
     Refused(Response<Bytes>),
+}
+
+/// A request that is marked or held before the inner service is called.
+pub(crate) struct Delayed {
+    pub(crate) passing: AdmittedContext,
+    /// The soft thresholds that it reached.
+    pub(crate) soft: Option<Soft>,
+    /// Its wait in the queues of its limits.
+    pub(crate) queued: Option<HeldRequest>,
 }
 
 /// The state that accompanies an admitted request.
@@ -50,6 +60,16 @@ impl AdmittedContext {
         if let Owing::Shared(guard) = deferred {
             parts.extensions.insert(guard.clone());
         }
+    }
+
+    /// Adds headers to the answer to a request that waited and is not forwarded. Its charges are
+    /// refunded with the deferred work, which is dropped here.
+    pub(crate) fn not_started<R>(mut self, mut response: Response<Bytes>) -> Response<LimitBody<R>> {
+        if let Some(written) = self.written.take() {
+            written.set(response.headers_mut());
+        }
+        response.extensions_mut().insert(RefusalMarker);
+        response.map(LimitBody::refused)
     }
 
     /// Adds headers and deferred work to a response of the inner service.
@@ -112,7 +132,7 @@ impl<F, R, E> LimitFuture<F, R, E> {
     /// Waits for the response of the inner service, which has been called.
     pub(crate) fn admitted_context(answer: F, mut passing: AdmittedContext) -> Self {
         if let Some(deferred) = &mut passing.deferred {
-            deferred.with_meters(Meters::start);
+            deferred.start();
         }
         Self { stage: Stage::Passing { answer, passing } }
     }

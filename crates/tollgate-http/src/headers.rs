@@ -138,7 +138,9 @@ fn write_limits(
         IetfHeaders::Off => {}
     }
     if let Some(described) = described {
-        let is_refusal = decision.fate() == Fate::Refused;
+        // A request that was admitted with a wait and cannot wait is refused, too.
+        let has_no_place = decision.is_allowed() && retry_after.is_some();
+        let is_refusal = decision.fate() == Fate::Refused || has_no_place;
         let answer = dialects::Answer { decision, described, is_refusal, id, retry_after };
         for dialect in dialects() {
             dialects::write(writer, dialect, &answer);

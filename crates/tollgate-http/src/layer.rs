@@ -17,6 +17,7 @@ use crate::peer::Peer;
 use crate::rejection::Rejection;
 use crate::service::Limit;
 use crate::tarpit::Tarpit;
+use crate::waiting_room::WaitingRoom;
 
 /// A [`tower_layer::Layer`] that puts a limiter in front of a service.
 ///
@@ -74,6 +75,7 @@ pub(crate) struct Wiring<S> {
     pub(crate) rng: Rng,
     pub(crate) spawn: Spawn,
     pub(crate) tarpit: Option<Tarpit>,
+    pub(crate) waiting_room: WaitingRoom,
     /// Measures the response time for costs that are settled by time.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -121,6 +123,7 @@ impl<S> LimitLayer<S> {
             rng: Arc::new(|| fastrand::u32(..)),
             spawn,
             tarpit: None,
+            waiting_room: WaitingRoom::closed(0),
             clock: Arc::new(SystemClock::new()),
         };
         Self { wiring: Arc::new(wiring) }
@@ -157,6 +160,17 @@ impl<S> LimitLayer<S> {
     #[must_use]
     pub fn with_tarpit(self, tarpit: Tarpit) -> Self {
         self.wired(|wiring| wiring.tarpit = Some(tarpit))
+    }
+
+    /// Sets the room in which requests wait that a limit with a queue (`algorithm: leaky-queue`)
+    /// admits with a wait. A waiting request keeps the slots that it acquired. If its future is
+    /// dropped, all of its charges are refunded.
+    ///
+    /// Without it, and if the room is full, such a request is refused with 429 and charges nothing:
+    /// forwarded early, it would exceed the rate of the limit.
+    #[must_use]
+    pub fn with_waiting_room(self, room: WaitingRoom) -> Self {
+        self.wired(|wiring| wiring.waiting_room = room)
     }
 
     /// Sets the clock that measures response times for limits that settle by `time:`, instead of
@@ -202,6 +216,7 @@ impl<S> Clone for Wiring<S> {
             rng: Arc::clone(&self.rng),
             spawn: self.spawn.clone(),
             tarpit: self.tarpit.clone(),
+            waiting_room: self.waiting_room.clone(),
             clock: Arc::clone(&self.clock),
         }
     }

@@ -9,6 +9,7 @@
 //! - [`Rejection`]: the response to a refused request.
 //! - [`SoftNotice`], [`soft_value`]: tell the inner service about soft thresholds.
 //! - [`Tarpit`]: delays requests over a soft threshold.
+//! - [`WaitingRoom`]: holds requests that a limit with a queue admits with a wait.
 //! - [`Detached`]: holds slots for work that continues after the response.
 //! - [`SlotGuard`]: holds slots for work that continues after the caller disconnects.
 //! - [`NotForwarded`]: marks a response to a request that never reached the upstream.
@@ -26,12 +27,14 @@ mod identity;
 mod layer;
 mod meter;
 mod peer;
+mod places;
 mod rejection;
 mod service;
 mod slot_guard;
 mod soft;
 mod tarpit;
 mod view;
+mod waiting_room;
 
 pub use body::LimitBody;
 pub use client_address::{client_address, client_address_behind};
@@ -47,3 +50,4 @@ pub use slot_guard::SlotGuard;
 pub use soft::{SoftNotice, TOLLGATE_SOFT, soft_limits, soft_value};
 pub use tarpit::Tarpit;
 pub use view::HttpRequest;
+pub use waiting_room::{HeldRequest, ShuttingDown, WaitingRoom};

@@ -3,6 +3,8 @@
 //! | reason | status | retry? |
 //! |---|---|---|
 //! | a limit has no room | 429 | `Retry-After` |
+//! | the queue of a limit is full, or the wait in it too long | 429 | `Retry-After`: when there is room |
+//! | the request would have to wait in a queue, but too many requests wait already | 429 | `Retry-After`: its wait |
 //! | all slots are taken | 429 | `Retry-After: 1`: a slot may be released at any moment |
 //! | the request costs more than a limit ever holds | 429 | no: the detail says that waiting does not help |
 //! | deny-listed | 403 | no; the entry is not shown |
@@ -99,6 +101,25 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
                 })
             }
             _ => Some(Self::by_quota(decision, id, retry_after)),
+        }
+    }
+
+    /// Returns the refusal of a request that its limits admit with a wait, but that cannot wait: too
+    /// many requests wait already, or the service has no way to hold a request. The caller refunds
+    /// the decision. `retry_after` is the wait: after that time, the request would start immediately.
+    pub fn without_place(decision: &'d Decision<'l>, id: DecisionId, retry_after: RetryAfter) -> Self {
+        let delays = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().wait().is_zero();
+        let longest = decision.limits().filter(delays).max_by_key(|limit| limit.outcome().wait());
+        Self {
+            decision,
+            id,
+            own_dialects: longest.map_or(&[], |limit| limit.limit().dialects()),
+            status: StatusCode::TOO_MANY_REQUESTS,
+            kind: QUOTA_EXCEEDED,
+            title: "Quota Exceeded",
+            detail: words::without_place(longest.map(|limit| limit.name()), retry_after),
+            violated: each_once(decision.limits().filter(delays).map(|limit| limit.name())),
+            retry_after: Some(retry_after),
         }
     }
 

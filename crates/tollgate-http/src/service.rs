@@ -3,8 +3,8 @@
 //! ```text
 //! find the client's address → decide ─┬─ refused ──► refusal; the inner service is not called
 //!                                     └─ allowed ──► call the service → add headers → response
-//!                       over a soft threshold? ┘   └ deferred work travels with the body ┘
-//!                             delayed and marked
+//!                 admitted with a wait: held ┘   └ deferred work travels with the body ┘
+//!    over a soft threshold: delayed and marked
 //! ```
 //!
 //! A request loads the limiter once, so one policy decides and writes the response.
@@ -14,7 +14,7 @@
 //!
 //! If the store answers without waiting, the headers are prepared before the inner service is
 //! called, because a decision is too large to keep with the request. A future is boxed only if the
-//! store has to be awaited or the request is delayed.
+//! store has to be awaited or the request is held.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,13 +32,14 @@ use tower_service::Service;
 use crate::body::LimitBody;
 use crate::client_address::client_address;
 use crate::deferred::Deferred;
-use crate::future::{AdmittedContext, Conclusion, LimitFuture, RefusalMarker};
+use crate::future::{AdmittedContext, Conclusion, Delayed, LimitFuture, RefusalMarker};
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
+use crate::places::TimedPlace;
 use crate::rejection::Rejection;
 use crate::soft::{Soft, remove_client_marks};
-use crate::tarpit::TarpitWait;
 use crate::view::HttpRequest;
+use crate::waiting_room::HeldRequest;
 
 /// A service behind a limiter, created by [`LimitLayer`](crate::LimitLayer).
 ///
@@ -137,9 +138,10 @@ impl<S: Store> Waiting<S> {
     }
 }
 
-/// Serves a request that is delayed first.
+/// Serves a request that is held first: until its turn in the queues of its limits, and for the
+/// delay of the tarpit. Both times started together.
 async fn held<Inner, B, R>(
-    waiting: TarpitWait,
+    (queued, tarpit): (Option<HeldRequest>, Option<TimedPlace<()>>),
     mut inner: Inner,
     request: Request<B>,
     passing: AdmittedContext,
@@ -147,7 +149,14 @@ async fn held<Inner, B, R>(
 where
     Inner: Service<Request<B>, Response = Response<R>>,
 {
-    waiting.over().await;
+    if let Some(queued) = queued
+        && let Err(shutting_down) = queued.wait().await
+    {
+        return Ok(passing.not_started(shutting_down.response()));
+    }
+    if let Some(tarpit) = tarpit {
+        tarpit.wait().await;
+    }
     LimitFuture::admitted_context(inner.call(request), passing).await
 }
 
@@ -161,6 +170,7 @@ impl<S: Store> Wiring<S> {
         if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }
+        let wait = decision.wait();
         let passing = AdmittedContext {
             written: written(decision, id, settings, None),
             deferred: Deferred::of(
@@ -168,12 +178,22 @@ impl<S: Store> Wiring<S> {
                 decision,
                 (&self.limiter, &self.clock, &self.spawn),
                 parts.extensions.get(),
+                !wait.is_zero(),
             ),
         };
-        match Soft::of(decision) {
-            None => Conclusion::Passes(passing),
-            Some(soft) => Conclusion::SoftDelayed(Box::new((passing, soft))),
+        let soft = Soft::of(decision);
+        if wait.is_zero() {
+            return match soft {
+                None => Conclusion::Passes(passing),
+                soft => Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: None })),
+            };
         }
+        let Some(queued) = self.waiting_room.enter(wait) else {
+            // The deferred work refunds all charges when it is dropped.
+            let rejection = Rejection::without_place(decision, id, self.jittered(settings, wait));
+            return Conclusion::Refused(self.refuse(&rejection, parts, settings));
+        };
+        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: Some(queued) }))
     }
 }
 
@@ -197,22 +217,22 @@ impl<S> Wiring<S> {
         B: Send + 'static,
         R: 'static,
     {
-        let (mut passing, soft) = match conclusion {
+        let (mut passing, soft, queued) = match conclusion {
             Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
-            Conclusion::Passes(passing) => (passing, None),
-            Conclusion::SoftDelayed(softened) => (softened.0, Some(softened.1)),
+            Conclusion::Passes(passing) => (passing, None, None),
+            Conclusion::Delayed(delayed) => (delayed.passing, delayed.soft, delayed.queued),
         };
         passing.prepare(&mut parts);
-        let waiting = soft.and_then(|soft| self.soften(soft, &mut parts));
+        let tarpit = soft.and_then(|soft| self.soften(soft, &mut parts));
         let request = Request::from_parts(parts, body);
-        match waiting {
-            None => LimitFuture::admitted_context(inner.call(request), passing),
-            Some(waiting) => LimitFuture::waiting(Box::pin(held(waiting, inner, request, passing))),
+        if queued.is_none() && tarpit.is_none() {
+            return LimitFuture::admitted_context(inner.call(request), passing);
         }
+        LimitFuture::waiting(Box::pin(held((queued, tarpit), inner, request, passing)))
     }
 
     /// Marks a request and enters the tarpit if it is to be delayed.
-    fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<TarpitWait> {
+    fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<TimedPlace<()>> {
         let time = soft.tarpit;
         let waiting = self.tarpit.as_ref().and_then(|tarpit| tarpit.enter(time));
         soft.mark(parts, if waiting.is_some() { time } else { Duration::ZERO });
@@ -220,12 +240,12 @@ impl<S> Wiring<S> {
     }
 
     fn retry_after(&self, decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {
-        if decision.is_allowed() {
-            return None;
-        }
+        decision.advised_wait().map(|wait| self.jittered(settings, wait))
+    }
+
+    fn jittered(&self, settings: &HeaderSettings, wait: Duration) -> RetryAfter {
         let jitter = settings.retry_after_jitter;
-        let rng = if jitter > 0 { (self.rng)() } else { 0 };
-        RetryAfter::of(decision, jitter, rng)
+        RetryAfter::with_jitter(wait, jitter, if jitter > 0 { (self.rng)() } else { 0 })
     }
 
     fn refuse(

@@ -1,8 +1,8 @@
 //! Delays requests that have reached a soft threshold.
 //!
-//! A delayed caller spends more slowly and is refused later or never. A delay takes a place and a
-//! timer but no thread. The number of places is bounded, and a request that finds no place passes
-//! immediately, so that a flood of delayed requests neither grows memory nor stops the service.
+//! A delayed caller spends more slowly and is refused later or never. The number of places is
+//! bounded (`places`), and a request that finds no place passes immediately, so that a flood of
+//! delayed requests neither grows memory nor stops the service.
 //!
 //! A delayed request holds the slots that it acquired and the readiness of the inner service. A
 //! request that is canceled, for example because the client disconnects, frees its place
@@ -12,10 +12,11 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::{SleepFuture, Sleeper};
+use tollgate::Sleeper;
+
+use crate::places::{Places, TimedPlace};
 
 /// Delays requests for the time that the `soft` of their limits asks for, up to a number at a time.
 ///
@@ -36,17 +37,8 @@ use tollgate::{SleepFuture, Sleeper};
 /// ```
 #[derive(Clone)]
 pub struct Tarpit {
-    places: Arc<TarpitSlots>,
+    places: Arc<Places>,
     sleeper: Sleeper,
-}
-
-/// Counters. They publish no other data, so relaxed ordering is sufficient.
-#[derive(Debug)]
-struct TarpitSlots {
-    most: usize,
-    waiting: AtomicUsize,
-    held: AtomicU64,
-    passed: AtomicU64,
 }
 
 impl Tarpit {
@@ -56,13 +48,7 @@ impl Tarpit {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let places = TarpitSlots {
-            most,
-            waiting: AtomicUsize::new(0),
-            held: AtomicU64::new(0),
-            passed: AtomicU64::new(0),
-        };
-        Self { places: Arc::new(places), sleeper: Sleeper::new(sleep) }
+        Self { places: Places::new(most), sleeper: Sleeper::new(sleep) }
     }
 
     /// Returns a tarpit that shares the places but sleeps differently, for example a sleep that can
@@ -77,65 +63,35 @@ impl Tarpit {
 
     /// The maximum number of requests that are delayed at a time.
     pub fn max_held(&self) -> usize {
-        self.places.most
+        self.places.max
     }
 
     /// The number of requests that are delayed now.
     pub fn waiting(&self) -> usize {
-        self.places.waiting.load(Ordering::Relaxed)
+        self.places.taken()
     }
 
     /// The number of requests delayed so far, including those that are delayed now.
     pub fn held(&self) -> u64 {
-        self.places.held.load(Ordering::Relaxed)
+        self.places.held()
     }
 
     /// The number of requests that found no place and passed without delay.
     pub fn passed(&self) -> u64 {
-        self.places.passed.load(Ordering::Relaxed)
+        self.places.turned_away()
     }
 
     /// Takes a place for the given time; `None` if the time is zero or no place is free.
-    pub(crate) fn enter(&self, time: Duration) -> Option<TarpitWait> {
-        let places = &self.places;
-        if time.is_zero() || places.most == 0 {
+    pub(crate) fn enter(&self, time: Duration) -> Option<TimedPlace<()>> {
+        if time.is_zero() || self.places.max == 0 {
             return None;
         }
-        let one_more = |waiting: usize| (waiting < places.most).then_some(waiting + 1);
-        if places.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
-            places.passed.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        places.held.fetch_add(1, Ordering::Relaxed);
-        let place = TarpitSlot(Arc::clone(places));
-        Some(TarpitWait { sleeping: self.sleeper.sleep(time), place })
+        self.places.enter(|| self.sleeper.sleep(time))
     }
 }
 
 impl std::fmt::Debug for Tarpit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Tarpit").field(&self.places).finish()
-    }
-}
-
-/// A place and its timer. Dropping it frees the place.
-pub(crate) struct TarpitWait {
-    sleeping: SleepFuture,
-    place: TarpitSlot,
-}
-
-impl TarpitWait {
-    pub(crate) async fn over(self) {
-        let Self { sleeping, place } = self;
-        sleeping.await;
-        drop(place);
-    }
-}
-
-struct TarpitSlot(Arc<TarpitSlots>);
-
-impl Drop for TarpitSlot {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

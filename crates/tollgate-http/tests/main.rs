@@ -13,4 +13,5 @@ mod slots;
 mod socket;
 mod soft;
 mod tarpit;
+mod waiting;
 mod wall;

@@ -5,10 +5,12 @@
 //! connections wait for one more request; then the connections that are still idle are closed.
 //! HTTP/2 clients get GOAWAY immediately.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// The phases of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +27,7 @@ pub(crate) enum Phase {
 pub struct Drainer {
     phase: watch::Sender<Phase>,
     now: DrainFlag,
+    started_at: Arc<OnceLock<Instant>>,
 }
 
 /// Observes a graceful shutdown; every surface has a clone.
@@ -32,6 +35,7 @@ pub struct Drainer {
 pub struct Drain {
     phase: watch::Receiver<Phase>,
     now: DrainFlag,
+    started_at: Arc<OnceLock<Instant>>,
 }
 
 /// Whether draining has started, for code that polls often and never waits.
@@ -51,7 +55,9 @@ impl Drain {
     pub fn new() -> (Drainer, Self) {
         let now = DrainFlag(Arc::new(AtomicU8::new(Phase::Serving as u8)));
         let (sender, receiver) = watch::channel(Phase::Serving);
-        (Drainer { phase: sender, now: now.clone() }, Self { phase: receiver, now })
+        let started_at = Arc::default();
+        let drainer = Drainer { phase: sender, now: now.clone(), started_at: Arc::clone(&started_at) };
+        (drainer, Self { phase: receiver, now, started_at })
     }
 
     pub(crate) fn ending(&self) -> DrainFlag {
@@ -66,6 +72,15 @@ impl Drain {
     /// Waits until draining starts.
     pub async fn started(&mut self) {
         self.reached(Phase::Draining).await;
+    }
+
+    /// Returns the time that is left of `patience`, the time that running requests have to finish.
+    /// All of it is left until draining starts.
+    pub fn time_left(&self, patience: Duration) -> Duration {
+        match self.started_at.get() {
+            Some(started_at) => patience.saturating_sub(started_at.elapsed()),
+            None => patience,
+        }
     }
 
     /// Waits until idle connections are to be closed.
@@ -86,6 +101,7 @@ impl Drainer {
     }
 
     fn enter(&self, phase: Phase) {
+        self.started_at.get_or_init(Instant::now);
         self.now.0.fetch_max(phase as u8, Ordering::Relaxed);
         self.phase.send_if_modified(|now| {
             let further = phase > *now;

@@ -18,6 +18,7 @@ use http_body_util::Full;
 use tollgate::{
     Clock, Decision, DecisionId, Limiter, MemoryStore, SharedLimiter, Span, Store, SystemClock, Timestamp,
 };
+use tollgate_http::WaitingRoom;
 use tollgate_telemetry::Watcher;
 
 use crate::access::{Access, Caller, Role};
@@ -102,6 +103,8 @@ pub(crate) struct Inner<S> {
     pub(crate) outages: Outages,
     gauges: OnceLock<Gauge>,
     json: OnceLock<Json>,
+    /// Holds the answers of forward auth.
+    pub(crate) waiting_room: OnceLock<WaitingRoom>,
     system: Uptime,
     clock: OnceLock<Uptime>,
     access: Access,
@@ -148,6 +151,7 @@ impl<S: Store> Api<S> {
             outages: Outages::default(),
             gauges: OnceLock::new(),
             json: OnceLock::new(),
+            waiting_room: OnceLock::new(),
             system: Uptime::on(SystemClock::new()),
             clock: OnceLock::new(),
             access,
@@ -183,6 +187,20 @@ impl<S: Store> Api<S> {
     pub fn with_json(self, answer: impl Fn(Bytes) -> JsonAnswer + Send + Sync + 'static) -> Self {
         let _first = self.0.json.set(Box::new(answer));
         self
+    }
+
+    /// Sets the room in which answers of forward auth wait, if a limit with a queue admits the request
+    /// with a wait. Only the first call has an effect; without it, such requests are refused.
+    #[must_use]
+    pub fn with_waiting_room(self, room: WaitingRoom) -> Self {
+        let _first = self.0.waiting_room.set(room);
+        self
+    }
+
+    /// Returns whether answers to requests for this path may be held. The owner of the timeout of
+    /// requests exempts them: they do not read a body, and the waiting room bounds them.
+    pub fn may_hold(path: &str) -> bool {
+        path.starts_with("/v1/auth")
     }
 
     /// Uses this clock instead of the system clock. Only the first call has an effect.
@@ -239,6 +257,11 @@ impl<S: Store> Inner<S> {
             // This route is called for every proxied request, so its future is kept small.
             Route::Check => self.check(&collect(&parts.headers, body, MAX_BODY_BYTES).await?).await,
             Route::Throttle => self.throttle(&parts.headers, body).await,
+            Route::Auth(path) => {
+                // The box with the decision is dropped before the answer waits.
+                let answer = Box::pin(self.auth(path, parts, caller.peer)).await?;
+                Ok(answer.wait(self).await)
+            }
             _ => Box::pin(self.reply_otherwise(route, role, parts, body, caller)).await,
         }
     }
@@ -258,7 +281,7 @@ impl<S: Store> Inner<S> {
         let headers = &parts.headers;
         match route {
             Route::Check => self.check(&collect(headers, body, MAX_BODY_BYTES).await?).await,
-            Route::Auth(path) => self.auth(path, parts, caller.peer).await,
+            Route::Auth(path) => Ok(self.auth(path, parts, caller.peer).await?.wait(self).await),
             Route::Batch => self.check_batch(&collect(headers, body, MAX_BATCH_BODY_BYTES).await?).await,
             Route::Named(name, operation) => {
                 self.named(name, operation, &collect(headers, body, MAX_BODY_BYTES).await?, role).await

@@ -4,13 +4,18 @@
 //! The proxy is trusted to describe it; its client is not, although a proxy forwards the client's
 //! headers (`original` explains how they are told apart).
 //!
+//! The answer about a request that has to wait in the queue of a limit is held for that time (`held`).
+//! Its number is bounded with that of all waiting requests.
+//!
 //! Forward auth cannot hold slots, because the end of the request is not reported. Concurrency limits
 //! are only read and never refuse.
 
+mod held;
 mod options;
 mod original;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CACHE_CONTROL;
@@ -21,6 +26,7 @@ use tollgate::policy::HeaderSettings;
 use tollgate::{Decision, DecisionId, Store};
 use tollgate_http::{Rejection, RetryAfter, TOLLGATE_SOFT, client_address_behind, soft_value, write_headers};
 
+use self::held::{AuthAnswer, Queued};
 use self::options::AuthOptions;
 use self::original::{NamedRequest, Original};
 use crate::api::Inner;
@@ -36,7 +42,7 @@ impl<S: Store> Inner<S> {
         path: Option<AuthPath<'_>>,
         parts: &Parts,
         peer: IpAddr,
-    ) -> Result<Reply, Problem> {
+    ) -> Result<AuthAnswer<S>, Problem> {
         let options = AuthOptions::of(path, parts)?;
         let named = NamedRequest::of(&parts.headers, options.family)?;
         let limiter = self.limiter.load();
@@ -44,19 +50,31 @@ impl<S: Store> Inner<S> {
         let client = client_address_behind(peer, &parts.headers, policy.client());
         let request = Original::new(&named, parts, client)?;
         let decision = limiter.decide_without_slots(&request).await;
-        let id = limiter.id_of(&decision);
-        self.keep(id, &decision);
-        Ok(match Rejection::of(&decision, id, retry_after(&decision, policy.headers())) {
-            Some(rejection) => refused(rejection, options, parts, policy.headers()),
-            None => admitted(&decision, id, policy.headers()),
-        })
+        let (id, settings) = (limiter.id_of(&decision), policy.headers());
+        let retry_after = decision.advised_wait().map(|wait| jittered(wait, settings));
+        if let Some(rejection) = Rejection::of(&decision, id, retry_after) {
+            return Ok(refused(rejection, options, parts, settings).into());
+        }
+        let Some(place) = limiter.queue_place(&decision) else {
+            self.keep(id, &decision);
+            return Ok(admitted(&decision, id, settings).into());
+        };
+        let wait = place.wait_time();
+        let Some(held) = self.waiting_room.get().and_then(|room| room.enter(wait)) else {
+            let rejection = Rejection::without_place(&decision, id, jittered(wait, settings));
+            let reply = refused(rejection, options, parts, settings);
+            // If the store fails here, the limiter refunds when the store is back.
+            let _outage = place.leave().await;
+            return Ok(reply.into());
+        };
+        let reply = admitted(&decision, id, settings);
+        Ok(AuthAnswer { reply, queued: Some(Queued { id, place, held }) })
     }
 }
 
-fn retry_after(decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {
+fn jittered(wait: Duration, settings: &HeaderSettings) -> RetryAfter {
     let jitter = settings.retry_after_jitter;
-    let rng = if jitter > 0 { fastrand::u32(..) } else { 0 };
-    RetryAfter::of(decision, jitter, rng)
+    RetryAfter::with_jitter(wait, jitter, if jitter > 0 { fastrand::u32(..) } else { 0 })
 }
 
 fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) -> Reply {

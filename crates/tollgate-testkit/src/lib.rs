@@ -16,7 +16,7 @@ mod redis_sentinel;
 mod scratch;
 mod tollgate;
 
-pub use counting::{CountingAllocator, allocations};
+pub use counting::{CountingAllocator, allocations, retained_bytes};
 pub use netns::Lan;
 pub use output::ProgramOutput;
 pub use polling::poll_once;

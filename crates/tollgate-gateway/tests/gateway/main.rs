@@ -22,3 +22,4 @@ mod support;
 mod timeouts;
 mod tunnels;
 mod upstreams;
+mod waiting;

@@ -13,7 +13,7 @@ fn every_setting_is_read() {
         "upstream: [\"http://127.0.0.1:3000\", \"h2c://[::1]:50051\"], tls: {certificate: c.pem, key: k.pem}, \
          upstream_ca: ca.pem, proxy_protocol: true, forwarded: both, override_headers: [X-Method-Override], paths: refuse, workers: 3, keep_alive: 7, \
          timeouts: {connect: 1s, headers: 2s, idle: 3s, total: 4s, client_headers: 5s, client_idle: 6s, drain: 7s}, \
-         caps: {header_bytes: 8KiB, headers: 50, body: 1MB, connections: 10, streams: 11, tarpit: 12, detached: 13}, \
+         caps: {header_bytes: 8KiB, headers: 50, body: 1MB, connections: 10, streams: 11, tarpit: 12, waiting: 14, detached: 13}, \
          eject: {after: 8, for: 9s}",
     )
     .unwrap();
@@ -40,7 +40,7 @@ fn every_setting_is_read() {
     assert_eq!(seconds.map(|it| it.as_secs()), [1, 2, 3, 4, 5, 6, 7, 9]);
     assert_eq!(read.caps.stalled, Duration::from_secs(3));
     assert_eq!((read.caps.header_bytes, read.caps.headers, read.body), (8192, 50, Some(1 << 20)));
-    assert_eq!(read.detached, 13);
+    assert_eq!((read.detached, read.waiting), (13, 14));
     assert_eq!((read.caps.connections, read.caps.streams, read.tarpit, read.eject_after), (10, 11, 12, 8));
 
     assert_eq!(settings("").unwrap(), GatewaySettings::default());
@@ -67,7 +67,8 @@ fn mistakes_are_reported_with_a_correction() {
         ("caps: {header_bytes: 10}", "header_bytes"),
         ("caps: {body: lots}", "body"),
         ("caps: {tarpit: 1000001}", "tarpit"),
-        ("caps: {waiting: 5}", "tarpit"),
+        ("caps: {waiting: 1000001}", "waiting"),
+        ("caps: {queue: 5}", "waiting"),
         ("caps: {abandoned: 5}", "detached"),
         ("eject: {max_fails: 3}", "after"),
         ("eject: {after: 0}", "after"),

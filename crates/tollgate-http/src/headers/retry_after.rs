@@ -43,8 +43,12 @@ impl RetryAfter {
     /// Returns the wait of a refusal, extended by up to `jitter_percent`: not at all for the random
     /// number 0, by the full percentage for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, rng: u32) -> Option<Self> {
-        let wait = decision.advised_wait()?;
-        Some(Self(stretched(wait.into(), jitter_percent, rng)))
+        decision.advised_wait().map(|wait| Self::with_jitter(wait, jitter_percent, rng))
+    }
+
+    /// Returns this wait, extended as by [`of`](Self::of).
+    pub fn with_jitter(wait: Duration, jitter_percent: u8, rng: u32) -> Self {
+        Self(stretched(wait.into(), jitter_percent, rng))
     }
 
     /// Returns the advertised wait of one limit: `None` if the limit has room or if waiting does

@@ -35,6 +35,13 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
     words
 }
 
+/// Describes the refusal of a request that cannot wait in the queue of a limit.
+pub(super) fn without_place(limit: Option<&str>, retry_after: RetryAfter) -> String {
+    let wait = Span::from_secs(retry_after.seconds()).human();
+    let limit = limit.unwrap_or_default();
+    format!("limit `{limit}` delays this request, and no more requests can wait here; try again in {wait}")
+}
+
 pub(super) fn block(block: Block<'_>) -> String {
     let name = block.limit.name();
     match block.reason {

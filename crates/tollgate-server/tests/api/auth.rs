@@ -1,10 +1,15 @@
 //! Forward auth: the request that is decided, and the response to the proxy.
 
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::Full;
+use tollgate_http::{ShuttingDown, WaitingRoom};
 
 use crate::support::{Answer, Subject, subject};
 
@@ -375,5 +380,85 @@ fn a_misconfigured_proxy_gets_a_helpful_error() {
     check_wrong("", &[("X-Original-URI", "/a"), ("X-Forwarded-Uri", "/b")], "`/v1/auth/original`");
     for rest in ["/", "/nginx", "/original/", "/original/403/", "/original/403/x", "/nginx/403"] {
         assert_eq!(auth(&subject(POLICY), rest, NGINX).status, 404, "{rest}");
+    }
+}
+
+/// The first request is answered immediately, and two wait for 30 s and 60 s.
+const QUEUE: &str =
+    "limits: [{name: queue, by: global, algorithm: leaky-queue, rate: 2/minute, queue: {length: 2}}]";
+
+/// Sends a request to forward auth, whose answer may have to wait.
+fn waiting(subject: &Subject) -> Pin<Box<impl Future<Output = Response<Full<Bytes>>> + use<>>> {
+    let (api, request) = (subject.api.clone(), Request::get("/v1/auth/original"));
+    let request = request.header("X-Original-URI", "/").body(Full::<Bytes>::default()).unwrap();
+    Box::pin(async move { api.answer(request, PROXY).await })
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn the_answer_about_a_request_in_a_queue_is_held_until_it_may_start() {
+    let subject = subject(QUEUE);
+    let (over, slept) = (Arc::new(AtomicU8::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (ends, sleeps) = (Arc::clone(&over), Arc::clone(&slept));
+    let room = WaitingRoom::new(2, |_| async {}).sleeping(move |wait| {
+        sleeps.lock().unwrap().push(wait.as_secs());
+        let ends = Arc::clone(&ends);
+        std::future::poll_fn(move |_| match ends.load(Ordering::Relaxed) {
+            0 => Poll::Pending,
+            1 => Poll::Ready(Ok(())),
+            _ => Poll::Ready(Err(ShuttingDown)),
+        })
+    });
+    drop(subject.api.clone().with_waiting_room(room.clone()));
+    let left = || api_left(&subject);
+    assert_eq!(auth(&subject, "/original", &[("X-Original-URI", "/")]).status, 200);
+    let mut held = [waiting(&subject), waiting(&subject)];
+    assert!(held.iter_mut().all(|it| poll(it.as_mut()).is_pending()));
+    assert_eq!((slept.lock().unwrap().clone(), room.waiting(), left()), (vec![30, 60], 2, 0));
+    let full = auth(&subject, "/original/403", &[("X-Original-URI", "/")]);
+    assert_eq!((full.status.as_u16(), full.header("retry-after")), (403, Some("30")));
+
+    // The client of the proxy leaves.
+    let [mut first, second] = held;
+    drop(second);
+    assert_eq!((room.waiting(), left()), (1, 1));
+    over.store(1, Ordering::Relaxed);
+    let Poll::Ready(answer) = poll(first.as_mut()) else { panic!("it has waited") };
+    assert_eq!((answer.status().as_u16(), room.waiting(), left()), (200, 0, 1));
+    let id = answer.headers()["tollgate-decision"].to_str().unwrap();
+    assert_eq!(subject.post("/v1/settle", format!(r#"{{"id":"{id}","cost":1}}"#)).status, 200);
+
+    over.store(2, Ordering::Relaxed);
+    let Poll::Ready(answer) = poll(waiting(&subject).as_mut()) else { panic!("the server stops") };
+    assert_eq!((answer.status().as_u16(), left()), (503, 1));
+    assert!(answer.headers().contains_key("tollgate-decision") && answer.headers()["retry-after"] == "1");
+}
+
+/// The remaining places of the only limit.
+fn api_left(subject: &Subject) -> u64 {
+    let limiter = subject.limiter.load();
+    let decision = limiter.check(&tollgate::Call::new("GET", "/").cost(0));
+    decision.limits().next().unwrap().outcome().remaining
+}
+
+#[test]
+fn an_answer_that_cannot_be_held_is_a_refusal_that_charges_nothing() {
+    for room in [None, Some(WaitingRoom::new(0, |_| async {}))] {
+        let subject = subject(QUEUE);
+        if let Some(room) = &room {
+            drop(subject.api.clone().with_waiting_room(room.clone()));
+        }
+        let headers = [("X-Original-URI", "/")];
+        assert_eq!(auth(&subject, "/original", &headers).status, 200);
+        for _ in 0..3 {
+            let answer = auth(&subject, "/original", &headers);
+            assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (429, Some("30")));
+            assert!(answer.problem().contains("limit `queue` delays this request"), "{answer:?}");
+            assert_eq!(api_left(&subject), 2);
+        }
+        assert_eq!(room.map_or(3, |it| it.refused()), 3);
     }
 }

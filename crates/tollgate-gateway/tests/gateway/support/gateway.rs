@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tollgate::{Call, Limiter, Policy, SharedLimiter};
 use tollgate_document::{Document, Problems};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_http::Tarpit;
+use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_net::{Drain, Drainer, Sockets};
 
 use super::{Upstream, Wire};
@@ -55,7 +55,7 @@ impl Behind {
         let policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
         let limiter = SharedLimiter::from(Limiter::new(policy));
         let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
-        let tarpit = gateway.tarpit().clone();
+        let (tarpit, waiting_room) = (gateway.tarpit().clone(), gateway.waiting_room().clone());
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
@@ -70,7 +70,8 @@ impl Behind {
                 }
             });
         });
-        ServedGateway { address, drainer, tarpit, limiter, stop: Some(stop), thread: Some(thread) }
+        let (stop, thread) = (Some(stop), Some(thread));
+        ServedGateway { address, drainer, tarpit, waiting_room, limiter, stop, thread }
     }
 }
 
@@ -79,6 +80,7 @@ pub(crate) struct ServedGateway {
     pub(crate) address: SocketAddr,
     pub(crate) drainer: Drainer,
     pub(crate) tarpit: Tarpit,
+    pub(crate) waiting_room: WaitingRoom,
     limiter: SharedLimiter,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,

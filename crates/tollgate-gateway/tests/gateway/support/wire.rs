@@ -105,6 +105,13 @@ impl Wire {
         self.until(b"\r\n\r\n").map(|head| Message::from_head(&head))
     }
 
+    /// Reads the status of the next response; `None` if the connection ends or nothing comes.
+    pub(crate) fn try_status(&mut self) -> Option<u16> {
+        let mut line = [0; 12];
+        self.stream.read_exact(&mut line).ok()?;
+        std::str::from_utf8(&line[9..]).ok()?.parse().ok()
+    }
+
     /// Reads the next request with its body.
     #[track_caller]
     pub(crate) fn request(&mut self) -> Option<Message> {

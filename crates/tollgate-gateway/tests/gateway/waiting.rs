@@ -1,0 +1,280 @@
+//! Queues of limits: requests that wait for their turn, and the same arrivals through nginx.
+//!
+//! Long waits (a minute for each place) show which requests wait without a race against the clock.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use http::Request;
+use tollgate::{Clock as _, Span, SystemClock, Timestamp};
+use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
+
+use crate::support::{Behind, Feed, OK, Upstream, Wire, eventually, http2, wait_for};
+
+/// One request starts immediately and three wait, for one to three minutes. There are ten slots.
+const SLOW: &str = "limits:
+  - {name: queue, by: global, algorithm: leaky-queue, rate: 1/minute, queue: {length: 3}}
+  - {name: slots, endpoint: /slot, by: global, slots: 1}";
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Sends a request on each of several connections, without waiting for an answer.
+fn sent(address: SocketAddr, count: usize) -> Vec<Wire> {
+    let send = |_| {
+        let mut client = Wire::to(address);
+        client.send(GET);
+        client
+    };
+    (0..count).map(send).collect()
+}
+
+#[test]
+fn waiting_requests_are_forwarded_in_their_turn_with_the_usual_headers() {
+    let upstream = Upstream::ok();
+    let policy = "limits: [{by: global, algorithm: leaky-queue, rate: 20/second, queue: {length: 4}}]";
+    let gateway = Behind::new(&upstream).limited(policy).serve();
+    let clock = SystemClock::new();
+    let begun = clock.now();
+    for client in &mut sent(gateway.address, 5) {
+        let answer = client.answer();
+        assert_eq!(answer.status(), 200);
+        assert!(answer.find("tollgate-decision").is_some() && answer.find("ratelimit").is_some());
+    }
+    assert!(clock.now().since(begun) >= Span::from_millis(4 * 50), "the turn of the last one");
+    assert_eq!((gateway.waiting_room.waiting(), gateway.waiting_room.refused()), (0, 0));
+    assert_eq!(upstream.seen().len(), 5);
+}
+
+#[test]
+fn a_full_queue_refuses_and_says_when_there_is_room() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).limited(SLOW).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let _waiting = sent(gateway.address, 3);
+    eventually("all of them wait", || gateway.waiting_room.waiting() == 3);
+    let refused = gateway.get("/");
+    assert_eq!(refused.status(), 429);
+    let seconds: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    assert_eq!((upstream.seen().len(), gateway.waiting_room.refused()), (1, 0));
+}
+
+#[test]
+fn requests_beyond_the_cap_are_refused_and_take_no_place_in_the_queue() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).with("caps: {waiting: 2}").limited(SLOW).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let _waiting = sent(gateway.address, 2);
+    eventually("both wait", || gateway.waiting_room.waiting() == 2);
+    for refused in 1..4 {
+        let answer = gateway.get("/");
+        assert_eq!(answer.status(), 429);
+        let seconds: u64 = answer.header("retry-after").parse().unwrap();
+        assert!((61..=180).contains(&seconds), "it would wait for three minutes: {seconds}");
+        assert_eq!((gateway.waiting_room.refused(), gateway.left()), (refused, 1));
+    }
+    assert_eq!((upstream.seen().len(), gateway.waiting_room.held()), (1, 2));
+
+    let never = Behind::new(&upstream).with("caps: {waiting: 0}").limited(SLOW).serve();
+    assert_eq!((never.get("/").status(), never.get("/").status()), (200, 429));
+    assert_eq!((never.waiting_room.held(), never.waiting_room.refused(), never.left()), (0, 1, 3));
+}
+
+#[test]
+fn a_client_that_leaves_gives_back_its_place_and_its_slot() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).limited(SLOW).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let left = gateway.left();
+    for _ in 0..20 {
+        let mut leavers = sent(gateway.address, 2);
+        leavers.push(gateway.connect());
+        leavers[2].send(GET.replace(" / ", " /slot "));
+        eventually("all of them wait", || gateway.waiting_room.waiting() == 3);
+        assert_eq!((gateway.left(), gateway.get("/slot").status()), (0, 429));
+        drop(leavers);
+        eventually("all of them have left", || gateway.waiting_room.waiting() == 0 && gateway.left() == left);
+    }
+    wait_for(async {
+        let mut client = http2(gateway.address).await;
+        let get = Request::get("http://a/slot").body(Feed::nothing()).unwrap();
+        let answer = tokio::spawn(client.requests.send_request(get));
+        while gateway.waiting_room.waiting() != 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Cancels one stream; the connection stays open.
+        answer.abort();
+        while gateway.waiting_room.waiting() != 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!client.ended.is_finished());
+    });
+    assert_eq!((gateway.left(), upstream.seen().len()), (left, 1));
+}
+
+#[test]
+fn a_drain_serves_those_whose_turn_comes_in_time_and_answers_the_others() {
+    let upstream = Upstream::script(|turn| turn.always(OK));
+    let policy = "limits:
+      - {name: short, endpoint: /short, by: global, algorithm: leaky-queue, rate: 2/second, queue: {length: 9}}
+      - {name: long, endpoint: /long, by: global, algorithm: leaky-queue, rate: 1/hour, queue: {length: 9}}";
+    let gateway = Behind::new(&upstream).limited(policy).with("timeouts: {drain: 30m}").serve();
+    let mut late = gateway.connect();
+    assert_eq!((gateway.get("/short").status(), gateway.get("/long").status()), (200, 200));
+    let (mut short, mut long) = (Vec::new(), Vec::new());
+    for (path, clients) in [("/short", &mut short), ("/long", &mut long)] {
+        for _ in 0..3 {
+            let mut client = gateway.connect();
+            client.send(GET.replace(" / ", &format!(" {path} ")));
+            clients.push(client);
+        }
+    }
+    eventually("all are decided", || gateway.waiting_room.held() >= 6);
+    gateway.drainer.begin();
+    for client in &mut long {
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.header("connection")), (503, "close"));
+        assert_eq!(answer.header("retry-after"), "1");
+        assert!(answer.text().contains("shutting down") && answer.find("tollgate-decision").is_some());
+    }
+    for client in &mut short {
+        assert_eq!(client.answer().status(), 200);
+    }
+    let answer = late.ask(GET.replace(" / ", " /long "));
+    assert_eq!(answer.status(), 503, "later requests follow the same rule");
+    assert_eq!((gateway.waiting_room.waiting(), upstream.seen().len()), (0, 5));
+    gateway.drainer.close_idle();
+    drop((short, long, late));
+    gateway.ended();
+}
+
+/// An nginx with one limit for all requests, in front of an upstream.
+struct Nginx {
+    _program: Program,
+    _files: Scratch,
+    address: SocketAddr,
+}
+
+impl Nginx {
+    fn start(upstream: SocketAddr, rate: &str, limit: &str) -> Self {
+        let (files, address) = (Scratch::new(), SocketAddr::from(([127, 0, 0, 1], free_port())));
+        let main = files.write(
+            "nginx.conf",
+            &format!(
+                "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
+                 events {{}}\n\
+                 http {{\n\
+                     access_log off;\n\
+                     client_body_temp_path bodies; proxy_temp_path proxied; fastcgi_temp_path fastcgi;\n\
+                     uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+                     limit_req_zone $server_name zone=all:1m rate={rate};\n\
+                     limit_req_status 429;\n\
+                     server {{\n\
+                         listen {address}; server_name all;\n\
+                         location / {{ limit_req zone=all {limit}; proxy_pass http://{upstream}; }}\n\
+                     }}\n\
+                 }}\n"
+            ),
+        );
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(files.path()).arg("-c").arg(main).args(["-e", "error.log"]);
+        let mut program = Program::start(command);
+        wait_for_port(&mut program, address);
+        Self { _program: program, _files: files, address }
+    }
+}
+
+/// Sends a burst, and returns how many requests are answered with 200 and with 429. The others wait
+/// for at least a minute.
+fn burst(address: SocketAddr, count: usize, answered: usize) -> (usize, usize, Vec<Wire>) {
+    let (told, answers) = std::sync::mpsc::channel();
+    let clients = sent(address, count);
+    for client in &clients {
+        let (mut twin, told) = (client.twin(), told.clone());
+        thread::spawn(move || {
+            if let Some(status) = twin.try_status() {
+                let _over = told.send(status);
+            }
+        });
+    }
+    // Ends the list if fewer answers come in time.
+    drop(told);
+    let statuses: Vec<_> = answers.iter().take(answered).collect();
+    let of = |status| statuses.iter().filter(|it| **it == status).count();
+    (of(200), of(429), clients)
+}
+
+#[test]
+fn the_same_arrivals_are_admitted_delayed_and_refused_as_by_nginx() {
+    for (nginx, queue, immediate) in [
+        ("burst=6", "{length: 6}", 1),
+        ("burst=6 delay=4", "{length: 6, free: 4}", 5),
+        ("burst=6 nodelay", "{length: 6, free: 6}", 7),
+    ] {
+        let upstream = Upstream::ok();
+        let theirs = Nginx::start(upstream.address, "1r/m", nginx);
+        let policy =
+            format!("limits: [{{by: global, algorithm: leaky-queue, rate: 1/minute, queue: {queue}}}]");
+        let ours = Behind::new(&upstream).limited(&policy).serve();
+        for address in [theirs.address, ours.address] {
+            // Of twelve, seven are admitted. The second burst finds a full queue.
+            let (passed, refused, _waiting) = burst(address, 12, immediate + 5);
+            assert_eq!((passed, refused), (immediate, 5), "{nginx}, {address}");
+            let (passed, refused, _none) = burst(address, 4, 4);
+            assert_eq!((passed, refused), (0, 4), "{nginx}, {address}");
+        }
+        assert_eq!(ours.waiting_room.waiting(), 7 - immediate);
+    }
+}
+
+/// Sends requests from threads of their own, and returns their statuses with the times of their
+/// responses.
+fn timed_burst(address: SocketAddr, count: usize) -> (Timestamp, Vec<(u16, Timestamp)>) {
+    let (clock, start) = (SystemClock::new(), Arc::new(Barrier::new(count + 1)));
+    let threads: Vec<_> = (0..count)
+        .map(|_| {
+            let (clock, start, mut client) = (clock.clone(), Arc::clone(&start), Wire::to(address));
+            thread::spawn(move || {
+                start.wait();
+                let status = client.get("/").status();
+                (status, clock.now())
+            })
+        })
+        .collect();
+    let begun = clock.now();
+    start.wait();
+    (begun, threads.into_iter().map(|it| it.join().unwrap()).collect())
+}
+
+#[test]
+fn no_delayed_response_comes_before_its_time_from_nginx_or_the_gateway() {
+    const LENGTH: usize = 6;
+    const FREE: usize = 2;
+    const GAP: Span = Span::from_millis(100);
+    let upstream = Upstream::ok();
+    let theirs = Nginx::start(upstream.address, "10r/s", "burst=6 delay=2");
+    let policy =
+        "limits: [{by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 6, free: 2}}]";
+    let ours = Behind::new(&upstream).limited(policy).serve();
+    for address in [theirs.address, ours.address] {
+        // When the last request of the first burst starts, the free places are still taken.
+        for min_admitted in [LENGTH + 1, LENGTH - FREE] {
+            let (begun, answers) = timed_burst(address, 12);
+            let mut admitted: Vec<_> = answers.iter().filter(|it| it.0 == 200).map(|it| it.1).collect();
+            admitted.sort_unstable();
+            let refused = answers.iter().filter(|it| it.0 == 429).count();
+            assert_eq!(admitted.len() + refused, 12, "{address}");
+            // A slow machine sends them apart, so that more are admitted.
+            assert!(admitted.len() >= min_admitted, "{address}: {answers:?}");
+            for (number, at) in admitted.iter().enumerate() {
+                let turn = GAP.as_micros() * u64::try_from(number.saturating_sub(FREE)).unwrap();
+                // nginx counts in milliseconds.
+                let slack = Span::from_millis(2);
+                assert!(at.since(begun) + slack >= Span::from_micros(turn), "{address}: {number}");
+            }
+        }
+    }
+}

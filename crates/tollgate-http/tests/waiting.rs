@@ -1,0 +1,358 @@
+//! Requests that a limit with a queue admits with a wait are held: a bounded number of them, and
+//! none of them is forwarded early.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tollgate::store::{Answer, Check};
+use tollgate::{
+    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Span, Store,
+    StoreError, Timestamp,
+};
+use tollgate_http::{LimitBody, LimitLayer, ShuttingDown, Tarpit, WaitingRoom};
+use tollgate_testkit::poll_once;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+/// One request starts immediately, and four wait for 100 ms to 400 ms. Each of them takes one of 100
+/// units, and one of ten slots.
+const POLICY: &str = "limits:
+  - {name: queue, by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 4}}
+  - {name: day, by: global, bucket: 100/day}
+  - {name: slots, by: global, slots: 10}";
+
+/// The length of a sleep, and the sender that ends it.
+type Sleeper = (Duration, oneshot::Sender<Result<(), ShuttingDown>>);
+
+/// Sleeps that end when the test ends them.
+#[derive(Clone, Default)]
+struct ManualSleep(Arc<Mutex<Vec<Sleeper>>>);
+
+impl ManualSleep {
+    fn room(&self, max: usize) -> WaitingRoom {
+        let sleeps = self.0.clone();
+        WaitingRoom::new(max, |_| async {}).sleeping(move |time| {
+            let (wake, woken) = oneshot::channel();
+            sleeps.lock().unwrap().push((time, wake));
+            async move { woken.await.unwrap() }
+        })
+    }
+
+    /// The lengths in milliseconds of the sleeps that have not ended.
+    fn sleeping(&self) -> Vec<u128> {
+        self.0.lock().unwrap().iter().map(|it| it.0.as_millis()).collect()
+    }
+
+    fn end_first(&self, end: Result<(), ShuttingDown>) {
+        let _ = self.0.lock().unwrap().remove(0).1.send(end);
+    }
+}
+
+type Reply = Response<LimitBody<Full<Bytes>>>;
+
+/// A response that has not arrived yet.
+struct PendingResponse(Pin<Box<dyn Future<Output = Result<Reply, Infallible>>>>);
+
+impl PendingResponse {
+    fn now(&mut self) -> Option<Reply> {
+        match poll_once(self.0.as_mut()) {
+            Poll::Ready(answer) => Some(answer.unwrap()),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// A layer with a service that counts its calls.
+struct Site<S = MemoryStore<ManualClock>> {
+    clock: ManualClock,
+    limiter: SharedLimiter<S>,
+    layer: LimitLayer<S>,
+    calls: Arc<AtomicUsize>,
+}
+
+fn clock() -> ManualClock {
+    ManualClock::at(Timestamp::from_secs(1_700_000_000))
+}
+
+impl Site {
+    fn new(policy: &str) -> Self {
+        let clock = clock();
+        let policy = Policy::parse(policy).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let limiter: SharedLimiter<_> =
+            Limiter::with_store(policy, MemoryStore::with_clock(100, clock.clone())).into();
+        let layer = LimitLayer::new(limiter.clone());
+        Self { clock, limiter, layer, calls: Arc::default() }
+    }
+
+    /// The units or slots of each limit that are left, in the order of the policy.
+    fn left(&self) -> Vec<u64> {
+        let limiter = self.limiter.load();
+        let decision = limiter.check(&tollgate::Call::new("GET", "/").cost(0));
+        decision.limits().map(|it| it.outcome().remaining).collect()
+    }
+}
+
+impl<S: Store> Site<S> {
+    fn in_room(mut self, room: &WaitingRoom) -> Self {
+        self.layer = self.layer.with_waiting_room(room.clone());
+        self
+    }
+
+    fn send(&self) -> PendingResponse {
+        let calls = Arc::clone(&self.calls);
+        let service = service_fn(move |_: Request<()>| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))) }
+        });
+        PendingResponse(Box::pin(self.layer.layer(service).oneshot(Request::new(()))))
+    }
+
+    /// Sends a request that has to wait.
+    #[track_caller]
+    fn hold(&self) -> PendingResponse {
+        let mut waiting = self.send();
+        assert!(waiting.now().is_none(), "it waits");
+        waiting
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+fn json(answer: Reply) -> Value {
+    let body = pollster::block_on(answer.into_body().collect()).unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[test]
+fn admitted_requests_start_at_their_times_and_a_full_queue_refuses() {
+    let (sleeps, site) = (ManualSleep::default(), Site::new(POLICY));
+    let room = sleeps.room(100);
+    let site = site.in_room(&room);
+    assert_eq!(site.send().now().expect("it does not wait").status(), 200);
+    let mut waiting: Vec<_> = (0..4).map(|_| site.hold()).collect();
+    assert_eq!(sleeps.sleeping(), [100, 200, 300, 400]);
+    let refused = site.send().now().expect("a refusal does not wait");
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after-ms"]),
+        (429, &"100".parse().unwrap())
+    );
+    assert_eq!((site.calls(), room.waiting(), room.held(), room.refused()), (1, 4, 4, 0));
+    for number in 0..4 {
+        sleeps.end_first(Ok(()));
+        let answer = waiting[number].now().expect("it has waited");
+        assert_eq!((answer.status().as_u16(), site.calls()), (200, number + 2));
+        for name in ["ratelimit", "x-ratelimit-remaining", "tollgate-decision"] {
+            assert!(answer.headers().contains_key(name), "{name}");
+        }
+        assert!(waiting[number + 1..].iter_mut().all(|it| it.now().is_none()));
+    }
+    assert_eq!((room.waiting(), room.held(), room.refused()), (0, 4, 0));
+    assert_eq!(site.left(), [0, 95, 10], "what has started is charged");
+}
+
+#[test]
+fn free_places_start_immediately() {
+    let policy =
+        "limits: [{by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 4, free: 2}}]";
+    let sleeps = ManualSleep::default();
+    let site = Site::new(policy).in_room(&sleeps.room(100));
+    let mut sent: Vec<_> = (0..5).map(|_| site.send()).collect();
+    let answered: Vec<_> = sent.iter_mut().map(|it| it.now().is_some()).collect();
+    assert_eq!((answered, sleeps.sleeping()), (vec![true, true, true, false, false], vec![100, 200]));
+    let all = ManualSleep::default();
+    let site = Site::new(&policy.replace("free: 2", "free: 4")).in_room(&all.room(0));
+    assert!((0..5).all(|_| site.send().now().unwrap().status() == 200), "none of them needs a place");
+}
+
+#[test]
+fn a_request_that_leaves_gives_back_its_place_its_units_and_its_slots() {
+    let sleeps = ManualSleep::default();
+    let room = sleeps.room(100);
+    let site = Site::new(POLICY).in_room(&room);
+    let before = site.left();
+    let first = site.send().now().unwrap();
+    let mut waiting: Vec<_> = (0..4).map(|_| site.hold()).collect();
+    assert_eq!(site.send().now().unwrap().status(), 429);
+    assert_eq!(site.left(), [0, 95, 5]);
+    drop(waiting.remove(1));
+    assert_eq!((room.waiting(), site.left()), (3, vec![1, 96, 6]));
+    let newcomer = site.hold();
+    assert_eq!(sleeps.sleeping(), [100, 200, 300, 400, 400], "the others keep their times");
+    assert_eq!(site.send().now().unwrap().status(), 429);
+    drop((waiting, newcomer, first));
+    assert_eq!((room.waiting(), site.calls()), (0, 1));
+    site.clock.advance(Span::from_millis(100));
+    assert_eq!(site.left(), [before[0], 99, 10], "only the first request was charged");
+}
+
+#[test]
+fn thousands_that_leave_leave_no_trace() {
+    let sleeps = ManualSleep::default();
+    let room = sleeps.room(2);
+    let site = Site::new(POLICY).in_room(&room);
+    let _first = site.send().now().unwrap();
+    let before = site.left();
+    for _ in 0..5_000 {
+        let _leavers = [site.hold(), site.hold()];
+        assert_eq!(site.send().now().unwrap().status(), 429);
+        assert_eq!(room.waiting(), 2);
+    }
+    assert_eq!((room.waiting(), room.held(), room.refused()), (0, 10_000, 5_000));
+    assert_eq!((site.left(), site.calls()), (before, 1));
+}
+
+#[test]
+fn a_request_that_finds_no_place_is_refused_and_charges_nothing() {
+    let sleeps = ManualSleep::default();
+    for room in [None, Some(sleeps.room(0))] {
+        let site = Site::new(POLICY);
+        let site = match &room {
+            Some(room) => site.in_room(room),
+            None => site,
+        };
+        let first = site.send().now().unwrap();
+        assert_eq!(first.status(), 200, "a request that does not wait needs no place");
+        let before = site.left();
+        for _ in 0..3 {
+            let refused = site.send().now().expect("it does not wait");
+            assert_eq!(refused.status(), 429);
+            for (name, value) in
+                [("retry-after", "1"), ("retry-after-ms", "100"), ("cache-control", "no-store")]
+            {
+                assert_eq!(refused.headers()[name], value, "{name}");
+            }
+            assert!(refused.headers().contains_key("tollgate-decision"));
+            let body = json(refused);
+            assert_eq!(body["violated-policies"], serde_json::json!(["queue"]));
+            let detail = body["detail"].as_str().unwrap();
+            assert!(detail.contains("limit `queue` delays this request"), "{detail}");
+            assert_eq!(site.left(), before);
+        }
+        assert_eq!(room.map_or((0, 0, 3), |it| (it.waiting(), it.held(), it.refused())), (0, 0, 3));
+        assert_eq!((site.calls(), sleeps.sleeping()), (1, vec![]));
+    }
+}
+
+#[test]
+fn a_request_that_a_shutdown_does_not_let_wait_is_answered_with_503_and_charges_nothing() {
+    let sleeps = ManualSleep::default();
+    let room = sleeps.room(10);
+    let site = Site::new(POLICY).in_room(&room);
+    let _first = site.send().now().unwrap();
+    let before = site.left();
+    let mut waiting = site.hold();
+    sleeps.end_first(Err(ShuttingDown));
+    let answer = waiting.now().expect("it has been answered");
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert!(answer.headers().contains_key("tollgate-decision"));
+    assert_eq!(json(answer)["title"], "Temporary Reduced Capacity");
+    assert_eq!((site.calls(), room.waiting(), site.left()), (1, 0, before));
+}
+
+#[test]
+fn a_reload_while_a_request_waits_does_not_keep_what_it_gives_back() {
+    let sleeps = ManualSleep::default();
+    let room = sleeps.room(10);
+    let site = Site::new(POLICY).in_room(&room);
+    let first = site.send().now().unwrap();
+    let before = site.left();
+    let waiting = site.hold();
+    site.limiter.replace(Policy::parse(&POLICY.replace("length: 4", "length: 9")).unwrap());
+    drop(waiting);
+    assert_eq!(site.left(), [before[0] + 5, before[1], before[2]]);
+    let waiting = site.hold();
+    // The slots are released although their limit is gone.
+    let without_slots: Vec<_> = POLICY.lines().take(3).collect();
+    site.limiter.replace(Policy::parse(&without_slots.join("\n")).unwrap());
+    drop((waiting, first));
+    site.limiter.replace(Policy::parse(POLICY).unwrap());
+    assert_eq!(site.left(), [before[0], before[1], 10]);
+}
+
+#[test]
+fn the_queue_and_the_tarpit_delay_at_the_same_time() {
+    let policy = "limits:
+      - {by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 4}}
+      - {by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 50ms}}";
+    let (queue, tarpit) = (ManualSleep::default(), ManualSleep::default());
+    let (room, pit) = (queue.room(10), {
+        let sleeps = tarpit.clone();
+        Tarpit::new(10, move |time| {
+            let (wake, woken) = oneshot::channel();
+            sleeps.0.lock().unwrap().push((time, wake));
+            async move { drop(woken.await) }
+        })
+    });
+    let mut site = Site::new(policy).in_room(&room);
+    site.layer = site.layer.with_tarpit(pit.clone());
+    let _in_tarpit = site.hold();
+    let mut both = site.hold();
+    assert_eq!((queue.sleeping(), tarpit.sleeping()), (vec![100], vec![50, 50]));
+    queue.end_first(Ok(()));
+    assert!(both.now().is_none(), "it is still delayed");
+    tarpit.end_first(Ok(()));
+    tarpit.end_first(Ok(()));
+    assert_eq!(both.now().unwrap().status(), 200);
+    assert_eq!((room.waiting(), pit.waiting(), site.calls()), (0, 1, 1));
+}
+
+/// A store that never answers immediately, like a remote store.
+struct Remote(MemoryStore<ManualClock>);
+
+impl Store for Remote {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        tokio::task::yield_now().await;
+        self.0.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        tokio::task::yield_now().await;
+        self.0.adjust(rule, key, adjustment).await
+    }
+}
+
+#[tokio::test]
+async fn a_remote_store_gets_the_refund_from_the_spawn_hook() {
+    let sleeps = ManualSleep::default();
+    let room = sleeps.room(1);
+    let limiter: SharedLimiter<_> =
+        Limiter::with_store(Policy::parse(POLICY).unwrap(), Remote(MemoryStore::with_clock(100, clock())))
+            .into();
+    let background = Arc::new(Mutex::new(Vec::new()));
+    let later = Arc::clone(&background);
+    let spawn = move |work| later.lock().unwrap().push(work);
+    let layer = LimitLayer::spawning(limiter.clone(), spawn);
+    let site = Site { clock: clock(), limiter, layer, calls: Arc::default() }.in_room(&room);
+    let left = async || {
+        let limiter = site.limiter.load();
+        let decision = limiter.decide_without_slots(&tollgate::Call::new("GET", "/").cost(0)).await;
+        decision.limits().map(|it| it.outcome().remaining).collect::<Vec<_>>()
+    };
+    let _first = site.send().0.await.unwrap();
+    let before = left().await;
+    let mut waiting = site.send();
+    while sleeps.sleeping().is_empty() {
+        assert!(waiting.now().is_none());
+    }
+    let full = site.send().0.await.unwrap();
+    assert_eq!((full.status().as_u16(), &full.headers()["retry-after-ms"]), (429, &"200".parse().unwrap()));
+    drop(waiting);
+    assert_eq!(room.waiting(), 0);
+    let work: Vec<_> = background.lock().unwrap().drain(..).collect();
+    assert_eq!(work.len(), 2, "that of the refused one, and that of the one that left");
+    for work in work {
+        work.await;
+    }
+    assert_eq!((left().await, site.calls()), (before, 1));
+}
