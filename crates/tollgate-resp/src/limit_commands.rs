@@ -125,11 +125,7 @@ impl<S: Store> Session<S> {
     }
 
     /// Refunds units, and the places of a queue that they stand for.
-    fn refund(
-        &self,
-        named: &NamedKey<'_>,
-        exchange: &mut Exchange<'_, S>,
-    ) -> Result<CommandResult, Flow> {
+    fn refund(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
         let name: Box<str> = named.limit.name().into();
         if self.inner.settings.refuse_refunds {
             return Ok(exchange.error(format!("ERR {NO_REFUNDS}").as_bytes()));

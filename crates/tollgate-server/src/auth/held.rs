@@ -4,7 +4,7 @@
 //! rate of a limit with a queue. If the client leaves, the proxy closes its connection, and the
 //! future of the answer is dropped: the place is given back.
 
-use tollgate::{DecisionId, QueuePlace, Store};
+use tollgate::{DecisionId, QueuePlace, Store, Timestamp};
 use tollgate_http::HeldRequest;
 
 use crate::api::Inner;
@@ -54,7 +54,8 @@ impl<S: Store> Queued<S> {
         }
         // A receipt is stored only now: a place that was given back cannot be settled.
         if let Some(receipt) = place.start().receipt() {
-            inner.receipts.keep(id, receipt.clone().with_id(id));
+            // The request has started: it can no longer leave the queue.
+            inner.receipts.keep(id, receipt.clone().with_id(id), Timestamp::EPOCH);
         }
         reply
     }

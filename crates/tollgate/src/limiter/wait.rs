@@ -89,11 +89,7 @@ impl<S: Store> Limiter<S> {
         self.permit(self.wait(input, max_wait).await)
     }
 
-    async fn decide_until<I: Input + Sync>(
-        &self,
-        input: &I,
-        max_wait: Option<Duration>,
-    ) -> Decision<'_> {
+    async fn decide_until<I: Input + Sync>(&self, input: &I, max_wait: Option<Duration>) -> Decision<'_> {
         let deadline = max_wait.map(|wait| self.outage.now() + wait.into());
         loop {
             let sleep = {
