@@ -94,7 +94,7 @@ async fn a_slot_is_released_when_the_service_fails() {
 }
 
 /// A store that does not release slots immediately, like a remote store.
-struct Remote(MemoryStore<ManualClock>);
+pub(crate) struct Remote(pub(crate) MemoryStore<ManualClock>);
 
 impl Store for Remote {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
