@@ -18,6 +18,7 @@ mod load;
 mod reloads;
 mod slow_clients;
 mod starting;
+mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -14,14 +14,12 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use tokio::sync::oneshot;
-use tollgate::store::{Answer, Check};
-use tollgate::{
-    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Span, Store,
-    StoreError, Timestamp,
-};
+use tollgate::{Limiter, ManualClock, MemoryStore, Policy, SharedLimiter, Span, Store, Timestamp};
 use tollgate_http::{LimitBody, LimitLayer, ShuttingDown, Tarpit, WaitingRoom};
 use tollgate_testkit::poll_once;
 use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::remote_store::RemoteStore;
 
 /// One request starts immediately, and four wait for 100 ms to 400 ms. Each of them takes one of 100
 /// units, and one of ten slots.
@@ -307,27 +305,12 @@ fn the_queue_and_the_tarpit_delay_at_the_same_time() {
     assert_eq!((room.waiting(), pit.waiting(), site.calls()), (0, 1, 1));
 }
 
-/// A store that never answers immediately, like a remote store.
-struct Remote(MemoryStore<ManualClock>);
-
-impl Store for Remote {
-    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.decide(checks).await
-    }
-
-    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.adjust(rule, key, adjustment).await
-    }
-}
-
 #[tokio::test]
 async fn a_remote_store_gets_the_refund_from_the_spawn_hook() {
     let sleeps = ManualSleep::default();
     let room = sleeps.room(1);
     let limiter: SharedLimiter<_> =
-        Limiter::with_store(Policy::parse(POLICY).unwrap(), Remote(MemoryStore::with_clock(100, clock())))
+        Limiter::with_store(Policy::parse(POLICY).unwrap(), RemoteStore(MemoryStore::with_clock(100, clock())))
             .into();
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
