@@ -115,6 +115,23 @@ pub(crate) struct ScriptedStore {
     script: Arc<Script>,
 }
 
+impl ScriptedStore {
+    async fn adjust_in(
+        &self,
+        mood: Mood,
+        rule: &Rule,
+        key: &[u8],
+        adjustment: Adjustment,
+    ) -> Result<Outcome, StoreError> {
+        self.script.adjustments.fetch_add(1, Ordering::SeqCst);
+        let outcome = mood.does_it().then(|| self.memory.adjust_now(rule, key, adjustment));
+        match mood.fail().await {
+            Some(error) => Err(error),
+            None => Ok(outcome.unwrap()),
+        }
+    }
+}
+
 impl Store for ScriptedStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         self.script.decisions.fetch_add(1, Ordering::SeqCst);
@@ -127,13 +144,7 @@ impl Store for ScriptedStore {
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.script.adjustments.fetch_add(1, Ordering::SeqCst);
-        let mood = self.script.mood_of(key);
-        let outcome = mood.does_it().then(|| self.memory.adjust_now(rule, key, adjustment));
-        match mood.fail().await {
-            Some(error) => Err(error),
-            None => Ok(outcome.unwrap()),
-        }
+        self.adjust_in(self.script.mood_of(key), rule, key, adjustment).await
     }
 
     async fn adjust_once(
@@ -143,9 +154,11 @@ impl Store for ScriptedStore {
         adjustment: Adjustment,
         id: AdjustmentId,
     ) -> Result<Outcome, StoreError> {
-        let applies = self.script.mood_of(key).does_it() && self.script.is_new(id);
+        // Read once: another thread may turn the mood.
+        let mood = self.script.mood_of(key);
+        let applies = mood.does_it() && self.script.is_new(id);
         let nothing = Adjustment::Grant { units: 0 };
-        self.adjust(rule, key, if applies { adjustment } else { nothing }).await
+        self.adjust_in(mood, rule, key, if applies { adjustment } else { nothing }).await
     }
 
     fn recognizes_adjustments(&self) -> bool {
