@@ -64,14 +64,9 @@ impl<S: Store> Session<S> {
         out: &mut Vec<u8>,
         waiting: &mut PendingReplies,
     ) -> Result<CommandResult, Flow> {
-        let name = named.limit.name();
-        if has_slots(named.limit) {
-            let said = format!("ERR limit `{name}` counts slots: use TG.ACQUIRE and TG.RELEASE");
-            return Ok(wrong(waiting.end(out), said.as_bytes()));
-        }
-        let cost = match cost_of(named) {
+        let cost = match units_of(named, "TG.ACQUIRE and TG.RELEASE") {
             Ok(cost) => cost,
-            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+            Err(mistake) => return Ok(wrong(waiting.end(out), &mistake)),
         };
         self.decide(Command::Check, named, cost, limiter, out, waiting)
     }
@@ -159,22 +154,18 @@ impl<S: Store> Session<S> {
         out: &mut Vec<u8>,
         waiting: &mut PendingReplies,
     ) -> Result<CommandResult, Flow> {
-        let name: Box<str> = named.limit.name().into();
         if self.inner.settings.refuse_refunds {
             return Ok(wrong(waiting.end(out), format!("ERR {NO_REFUNDS}").as_bytes()));
         }
-        if has_slots(named.limit) {
-            let said = format!("ERR limit `{name}` counts slots: use TG.RELEASE");
-            return Ok(wrong(waiting.end(out), said.as_bytes()));
-        }
-        let units = match cost_of(named) {
+        let units = match units_of(named, "TG.RELEASE") {
             Ok(cost) => cost.unwrap_or(1),
-            Err(mistake) => return Ok(wrong(waiting.end(out), mistake)),
+            Err(mistake) => return Ok(wrong(waiting.end(out), &mistake)),
         };
         if !waiting.is_empty() {
             return Err(Flow::NotYet);
         }
         let (limiter, key) = (Arc::clone(limiter), named.key.clone());
+        let name: Box<str> = named.limit.name().into();
         let answer = async move {
             let mut is_refunded = true;
             for rule in rules_of(limiter.policy(), &name, &key) {
@@ -261,6 +252,16 @@ fn confirmation(is_made: bool) -> (Vec<u8>, CommandResult) {
 
 fn without_slots(limit: &Limit) -> Option<String> {
     (!has_slots(limit)).then(|| format!("ERR limit `{}` counts units, not slots: use TG.CHECK", limit.name()))
+}
+
+/// Parses the argument after the key of a limit that counts units. `alternative`: the commands for a
+/// limit that counts slots.
+fn units_of(named: &NamedKey<'_>, alternative: &str) -> Result<Option<u64>, Vec<u8>> {
+    if has_slots(named.limit) {
+        let name = named.limit.name();
+        return Err(format!("ERR limit `{name}` counts slots: use {alternative}").into_bytes());
+    }
+    cost_of(named).map_err(<[u8]>::to_vec)
 }
 
 /// Parses the argument after the key as a cost.
