@@ -56,14 +56,9 @@ impl<S: Store> Session<S> {
     }
 
     fn check(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
-        let name = named.limit.name();
-        if has_slots(named.limit) {
-            let said = format!("ERR limit `{name}` counts slots: use TG.ACQUIRE and TG.RELEASE");
-            return Ok(exchange.error(said.as_bytes()));
-        }
-        match cost_of(named) {
+        match units_of(named, "TG.ACQUIRE and TG.RELEASE") {
             Ok(cost) => self.decide(Command::Check, named, cost, exchange),
-            Err(mistake) => Ok(exchange.error(mistake)),
+            Err(mistake) => Ok(exchange.error(&mistake)),
         }
     }
 
@@ -126,19 +121,15 @@ impl<S: Store> Session<S> {
 
     /// Refunds units, and the places of a queue that they stand for.
     fn refund(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
-        let name: Box<str> = named.limit.name().into();
         if self.inner.settings.refuse_refunds {
             return Ok(exchange.error(format!("ERR {NO_REFUNDS}").as_bytes()));
         }
-        if has_slots(named.limit) {
-            let mistake = format!("ERR limit `{name}` counts slots: use TG.RELEASE");
-            return Ok(exchange.error(mistake.as_bytes()));
-        }
-        let units = match cost_of(named) {
+        let units = match units_of(named, "TG.RELEASE") {
             Ok(cost) => cost.unwrap_or(1),
-            Err(mistake) => return Ok(exchange.error(mistake)),
+            Err(mistake) => return Ok(exchange.error(&mistake)),
         };
         let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
+        let name: Box<str> = named.limit.name().into();
         Err(exchange.defer_alone(Command::Refund, async move {
             let mut is_refunded = true;
             for rule in rules_of(limiter.policy(), &name, &key) {
@@ -213,6 +204,16 @@ fn confirmation(is_made: bool) -> (Vec<u8>, CommandResult) {
 
 fn without_slots(limit: &Limit) -> Option<String> {
     (!has_slots(limit)).then(|| format!("ERR limit `{}` counts units, not slots: use TG.CHECK", limit.name()))
+}
+
+/// Parses the argument after the key of a limit that counts units. `alternative`: the commands for a
+/// limit that counts slots.
+fn units_of(named: &NamedKey<'_>, alternative: &str) -> Result<Option<u64>, Vec<u8>> {
+    if has_slots(named.limit) {
+        let name = named.limit.name();
+        return Err(format!("ERR limit `{name}` counts slots: use {alternative}").into_bytes());
+    }
+    cost_of(named).map_err(<[u8]>::to_vec)
 }
 
 /// Parses the argument after the key as a cost.
