@@ -309,9 +309,11 @@ fn the_queue_and_the_tarpit_delay_at_the_same_time() {
 async fn a_remote_store_gets_the_refund_from_the_spawn_hook() {
     let sleeps = ManualSleep::default();
     let room = sleeps.room(1);
-    let limiter: SharedLimiter<_> =
-        Limiter::with_store(Policy::parse(POLICY).unwrap(), RemoteStore(MemoryStore::with_clock(100, clock())))
-            .into();
+    let limiter: SharedLimiter<_> = Limiter::with_store(
+        Policy::parse(POLICY).unwrap(),
+        RemoteStore(MemoryStore::with_clock(100, clock())),
+    )
+    .into();
     let background = Arc::new(Mutex::new(Vec::new()));
     let later = Arc::clone(&background);
     let spawn = move |work| later.lock().unwrap().push(work);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { end, open, traffic, until } from "./browser.mjs";
 
-const BEATS = 300;
+const BEATS = 120;
 const stop = traffic("/api/v1/search", { "x-user-id": "acme" }, 15);
 const visit = await open({
   init: () => {
