@@ -1,5 +1,7 @@
 //! A store that has to be awaited: pipelines wait together, and an outage is not an error.
 
+use std::time::Duration;
+
 use tollgate::{Limiter, Policy};
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_resp::RespSettings;
@@ -7,8 +9,14 @@ use tollgate_testkit::Redis;
 
 use crate::support::{Server, encoded, numbered};
 
+/// A busy machine delays answers: without an outage, the store waits for them.
 fn server_on(redis: &Redis) -> Server<RedisStore> {
-    let store = RedisStore::new(RedisSettings::parse(&[&redis.url()]).unwrap());
+    server_with_deadline(redis, Duration::from_secs(30))
+}
+
+fn server_with_deadline(redis: &Redis, deadline: Duration) -> Server<RedisStore> {
+    let settings = RedisSettings { deadline, ..RedisSettings::parse(&[&redis.url()]).unwrap() };
+    let store = RedisStore::new(settings);
     let policy = Policy::parse(
         "limits: [{name: api, by: user, bucket: 3/hour}, {name: jobs, by: user, slots: 1, ttl: 1h}]",
     );
@@ -121,7 +129,7 @@ fn named_limits_and_slots_work_over_redis() {
 #[test]
 fn an_outage_is_not_an_error() {
     let redis = Redis::start();
-    let server = server_on(&redis);
+    let server = server_with_deadline(&redis, Duration::from_millis(500));
     let mut client = server.connect();
     client.ask_numbers("CL.THROTTLE u 1 1 3600", &[0, 2, 1, -1, 3_600]);
     redis.kill();
