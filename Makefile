@@ -3,11 +3,12 @@
 # More for `tollgate serve`, such as ARGS="--config policy.yaml --upstream http://127.0.0.1:3000".
 ARGS ?=
 
-# Where Debian puts servers; not every user looks there.
-export PATH := $(PATH):/usr/sbin:/sbin
+# Where Debian puts servers; not every user looks there. The folders of PostgreSQL are named after its versions.
+EMPTY :=
+export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-gateway bench-policy bench-redis bench-replay bench-service faults screenshots pictures generate setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-service faults simulate-faults screenshots pictures generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -20,10 +21,11 @@ run: setup ## starts gateway, API, dashboard and a demo service, and prints what
 	cargo build --quiet --release -p tollgate-cli
 	@exec $${CARGO_TARGET_DIR:-target}/release/tollgate serve $(ARGS)
 
-# Real proxies, clients, load generators and Redis servers: what the tests talk to.
+# Real proxies, clients, load generators, Redis and PostgreSQL servers: what the tests talk to.
 setup-test: setup
 	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest openssl=openssl prlimit=util-linux
 	@setup/debian redis-server=redis-server redis-cli=redis-tools redis-sentinel=redis-sentinel nft=nftables ip=iproute2
+	@setup/debian initdb=postgresql psql=postgresql-client
 	@setup/debian chromium=chromium
 	@setup/debian prometheus=prometheus
 	@setup/python crates/tollgate-cli/tests/clients/requirements.txt
@@ -38,7 +40,7 @@ test: setup-test test-loom ## all tests, from nothing
 # Loom replaces the atomics of the in-memory table and tries every interleaving,
 # so it needs a build of its own.
 test-loom: setup
-	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --release -p tollgate-store --lib interleavings
+	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --release -p tollgate-store -p tollgate-lease --lib interleavings
 
 lint: setup ## formatting and clippy, with warnings as errors
 	cargo fmt --all --check
@@ -87,7 +89,13 @@ fuzz: setup ## feeds random input to every parser that reads from outside (FUZZ_
 	@setup/debian c++=g++
 	@.ci/fuzz $(FUZZ_SECONDS) $(TARGETS)
 
-bench: bench-engine bench-policy bench-gateway bench-redis bench-service bench-replay ## every benchmark
+# Seeds of the fault simulator, and the first of them.
+SEEDS ?= 10000
+FIRST ?= 0
+simulate-faults: setup ## real limiters on simulated links, stores and clocks, with faults (SEEDS=10000; one: SEEDS=1 FIRST=seed)
+	cargo run --quiet --release -p tollgate-sim --example simulate_faults -- $(SEEDS) $(FIRST)
+
+bench: bench-engine bench-policy bench-gateway bench-overload bench-pool bench-queue bench-redis bench-service bench-replay ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
@@ -99,8 +107,24 @@ bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one l
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin gateway
 
+bench-overload: setup ## a service at four times its capacity, behind nothing, Envoy's filters and Tollgate
+	@setup/debian prlimit=util-linux
+	@setup/envoy
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench --bin overload
+
 bench-policy: setup ## compiling and matching 10,000 limits
 	cargo run --release -p tollgate-policy --example matching_speed
+
+bench-pool: setup ## a PostgreSQL pool under overload, with and without a ceiling before it
+	@setup/debian initdb=postgresql psql=postgresql-client
+	cargo build --release -p tollgate-http --example postgres_pool
+	cargo run --release -p tollgate-bench --bin pool
+
+bench-queue: setup ## the delays of nginx's `limit_req` against those of the imported policy
+	@setup/debian nginx=nginx taskset=util-linux
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench --bin queue
 
 bench-redis: setup ## decisions in Redis against one EVALSHA for each, one core each
 	@setup/debian redis-server=redis-server taskset=util-linux
@@ -138,6 +162,13 @@ pictures: setup ## draws the pictures of docs/simulate.md with the tool itself
 	$(PICTURE) --traffic retry-storm --rate 100/minute --algorithm fixed-window --no-jitter --svg docs/images/simulate-herd.svg >/dev/null
 	$(PICTURE) --traffic retry-storm --rate 100/minute --algorithm fixed-window --svg docs/images/simulate-jitter.svg >/dev/null
 	$(PICTURE) --traffic steady --load 8 --rate 60/minute --nodes 4 --algorithm fixed-window,sliding-log --svg docs/images/simulate-nodes.svg >/dev/null
+	$(PICTURE) --overload step --svg docs/images/overload-step.svg >/dev/null
+	$(PICTURE) --overload step --chart latency --svg docs/images/overload-step-latency.svg >/dev/null
+	$(PICTURE) --overload step --chart critical --svg docs/images/overload-step-critical.svg >/dev/null
+	$(PICTURE) --overload retry-storm --svg docs/images/overload-retry-storm.svg >/dev/null
+	$(PICTURE) --overload retry-storm-budget --svg docs/images/overload-retry-storm-budget.svg >/dev/null
+	$(PICTURE) --overload slow-upstream --svg docs/images/overload-slow-upstream.svg >/dev/null
+	$(PICTURE) --overload slow-dependency --svg docs/images/overload-slow-dependency.svg >/dev/null
 
 generate: setup ## rewrites the documents that the code generates
 	cargo run --quiet -p xtask -- generate

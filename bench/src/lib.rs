@@ -8,6 +8,9 @@
 //! - [`sample`]: results of loading a server, round by round.
 //! - [`gateway`]: whole proxies, with their own load.
 //! - [`redis`]: decisions in Redis, against one plain call per decision.
+//! - [`queue`]: the delays of a queue, compared with those of nginx.
+//! - [`overload`]: a service at four times its capacity, behind Tollgate and behind Envoy.
+//! - [`pool`]: a service with a database pool under overload, with and without a ceiling before the pool.
 //! - [`replay`]: a log replayed against a policy, compared with a program that only counts it.
 //! - [`server`], [`process`], [`cores`]: running programs, their kernel statistics, and their cores.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
@@ -23,7 +26,10 @@ pub mod contest;
 pub mod cores;
 pub mod gateway;
 pub mod heap;
+pub mod overload;
+pub mod pool;
 pub mod process;
+pub mod queue;
 pub mod redis;
 pub mod replay;
 pub mod report;

@@ -34,7 +34,7 @@ pub use self::report::RedisReport;
 pub const IN_FLIGHT: usize = 256;
 
 /// Converts an error and its causes to one line.
-pub(crate) fn told(error: &dyn Error) -> io::Error {
+pub(crate) fn io_error(error: &dyn Error) -> io::Error {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(because) = cause {

@@ -78,9 +78,9 @@ impl Server {
 impl Drop for Server {
     /// Sends SIGTERM first: a killed process leaves its children behind.
     fn drop(&mut self) {
-        let asked = succeeds("kill", &["-TERM", &self.child.id().to_string()]);
+        let terminated = succeeds("kill", &["-TERM", &self.child.id().to_string()]);
         let start = stopwatch::mark();
-        while asked.is_ok() && start.elapsed() < DEADLINE {
+        while terminated.is_ok() && start.elapsed() < DEADLINE {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }

@@ -70,8 +70,13 @@ impl Rng {
 
     /// Returns a number in `[0, 1)`.
     #[allow(clippy::cast_precision_loss, reason = "53 bits are what a fraction has")]
-    fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Returns a number with an exponential distribution and a mean of one.
+    pub fn exponential(&mut self) -> f64 {
+        -(1.0 - self.fraction()).ln()
     }
 }
 

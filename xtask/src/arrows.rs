@@ -10,16 +10,24 @@ use std::{fs, io};
 /// Each crate with its permitted dependencies, as drawn in ARCHITECTURE.md.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
+    ("tollgate-overload", &[]),
     ("tollgate-document", &["tollgate-core"]),
     ("tollgate-policy", &["tollgate-core", "tollgate-document"]),
     ("tollgate-store", &["tollgate-core"]),
+    ("tollgate-lease", &["tollgate-core", "tollgate-store"]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
-    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-redis", "tollgate-store"]),
+    (
+        "tollgate",
+        &["tollgate-core", "tollgate-overload", "tollgate-policy", "tollgate-redis", "tollgate-store"],
+    ),
     ("tollgate-telemetry", &["tollgate"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
     ("tollgate-api", &[]),
-    ("tollgate-gateway", &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net"]),
+    (
+        "tollgate-gateway",
+        &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net", "tollgate-overload"],
+    ),
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     (
         "tollgate-rls",
@@ -48,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-envoy",
             "tollgate-gateway",
             "tollgate-http",
+            "tollgate-lease",
             "tollgate-net",
             "tollgate-redis",
             "tollgate-resp",
@@ -76,6 +85,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Libraries that a crate must not depend on, with the reason.
 const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-core", &["tokio", "quanta", "rand", "tracing", "log"], "it contains only arithmetic"),
+    ("tollgate-overload", &["tokio", "quanta", "rand", "tracing"], "it contains only arithmetic"),
     (
         "tollgate-document",
         &["tokio", "quanta", "rand", "http", "serde_json", "schemars"],

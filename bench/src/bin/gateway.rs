@@ -103,7 +103,7 @@ fn run(options: &Options) -> io::Result<()> {
     let track = Track { cores, upstream: upstream.address(), folder, seconds, perf };
     let rows = measure(&track, &contestants, options.rounds)?;
     let mut weights = Vec::new();
-    for contestant in contestants.iter().filter(|it| it.duties() == Duty::ALL) {
+    for contestant in contestants.iter().filter(|it| it.duties().contains(&Duty::Refuse)) {
         eprintln!("weighing {} with {} idle connections", contestant.name(), idle::CONNECTIONS);
         weights.push(idle::weigh(&track, contestant.as_ref())?);
     }

@@ -26,10 +26,10 @@ const MIN_SECONDS: f64 = 0.1;
 
 fn main() -> ExitCode {
     command_line::run("redis", USAGE, |arguments| {
-        let told = |error: io::Error| error.to_string();
+        let message = |error: io::Error| error.to_string();
         match arguments {
-            [word, url, key] if word == exactness::WORD => spend(url, key).map_err(told),
-            _ => Options::read(arguments).and_then(|options| run(&options).map_err(told)),
+            [word, url, key] if word == exactness::WORD => spend(url, key).map_err(message),
+            _ => Options::read(arguments).and_then(|options| run(&options).map_err(message)),
         }
     })
 }

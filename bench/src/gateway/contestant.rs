@@ -25,11 +25,18 @@ pub enum Duty {
     Admit,
     /// Refuse: one limit is exhausted.
     Refuse,
+    /// Shed: the node shedder refuses every request.
+    ShedNode,
+    /// Shed: an adaptive limit has no room.
+    ShedAdaptive,
 }
 
 impl Duty {
     /// All duties, in the order of a round.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Admit, Self::Refuse];
+    pub const ALL: [Self; 5] = [Self::Off, Self::Admit, Self::Refuse, Self::ShedNode, Self::ShedAdaptive];
+
+    /// The duties of every proxy.
+    pub const COMMON: [Self; 3] = [Self::Off, Self::Admit, Self::Refuse];
 
     /// Returns the name in the table.
     pub fn name(self) -> &'static str {
@@ -37,6 +44,8 @@ impl Duty {
             Self::Off => "limiting_off",
             Self::Admit => "admitted",
             Self::Refuse => "refused",
+            Self::ShedNode => "shed_node",
+            Self::ShedAdaptive => "shed_adaptive",
         }
     }
 
@@ -45,7 +54,18 @@ impl Duty {
         match self {
             Self::Off | Self::Admit => 200,
             Self::Refuse => 429,
+            Self::ShedNode | Self::ShedAdaptive => 503,
         }
+    }
+
+    /// Whether requests are shed. Requests that the upstream never answers cause the overload.
+    pub fn is_shed(self) -> bool {
+        matches!(self, Self::ShedNode | Self::ShedAdaptive)
+    }
+
+    /// Whether the upstream answers no request.
+    pub fn is_refused(self) -> bool {
+        self == Self::Refuse || self.is_shed()
     }
 }
 
@@ -67,7 +87,7 @@ pub trait Contestant {
 
     /// Returns the duties to measure.
     fn duties(&self) -> &'static [Duty] {
-        &Duty::ALL
+        &Duty::COMMON
     }
 
     /// Returns the version that the program prints.
@@ -94,17 +114,12 @@ pub fn start(
     let (name, text) = contestant.config(duty, &place);
     let config = place.folder.join(name);
     fs::write(&config, text)?;
-    Server::start(
-        &contestant.command(&config, &place),
-        Some(core),
-        place.listen,
-        &place.folder,
-        probe::answers,
-    )
+    let answers = if duty.is_shed() { probe::accepts } else { probe::answers };
+    Server::start(&contestant.command(&config, &place), Some(core), place.listen, &place.folder, answers)
 }
 
 /// Returns the first line that a program prints for its version, on either stream.
-fn version(program: &Path, flag: &str) -> io::Result<String> {
+pub fn version(program: &Path, flag: &str) -> io::Result<String> {
     let output = Command::new(program).arg(flag).output();
     let output = output.map_err(|error| {
         let what = "it is not installed, or give its path: see `gateway --help`";

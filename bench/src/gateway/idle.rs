@@ -38,11 +38,16 @@ pub struct Weight {
 
 /// Raises the file descriptor limit of this program and its children.
 pub fn make_room() -> io::Result<()> {
-    let limit = format!("--nofile={DESCRIPTORS}:");
+    make_room_for(DESCRIPTORS)
+}
+
+/// Raises the file descriptor limit of this program and its children to this number.
+pub fn make_room_for(descriptors: usize) -> io::Result<()> {
+    let limit = format!("--nofile={descriptors}:");
     let id = process::id().to_string();
     // Raising the soft limit up to the hard limit needs no privileges; beyond it needs root.
     succeeds("prlimit", &["--pid", &id, &limit])
-        .or_else(|_| succeeds("prlimit", &["--pid", &id, &format!("--nofile={DESCRIPTORS}")]))
+        .or_else(|_| succeeds("prlimit", &["--pid", &id, &format!("--nofile={descriptors}")]))
 }
 
 /// Measures a contestant, restarted for each kind of connection.

@@ -20,8 +20,13 @@ pub struct Answer {
 
 /// Sends a request on a new connection.
 pub fn ask(address: SocketAddr) -> io::Result<Answer> {
+    ask_for(address, PATH)
+}
+
+/// Sends a request for a path on a new connection.
+pub fn ask_for(address: SocketAddr, path: &str) -> io::Result<Answer> {
     let mut stream = open(address)?;
-    send(&mut stream, "close")?;
+    send(&mut stream, path, "close")?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     Answer::parse(&bytes)
@@ -30,6 +35,16 @@ pub fn ask(address: SocketAddr) -> io::Result<Answer> {
 /// Checks that there is a response.
 pub fn answers(address: SocketAddr) -> io::Result<()> {
     ask(address).map(drop)
+}
+
+/// Checks that a connection is accepted.
+pub fn accepts(address: SocketAddr) -> io::Result<()> {
+    open(address).map(drop)
+}
+
+/// Sends a request on an open connection, and does not wait for the response.
+pub fn ask_without_reading(stream: &mut TcpStream) -> io::Result<()> {
+    send(stream, PATH, "keep-alive")
 }
 
 /// Opens a connection.
@@ -41,7 +56,7 @@ pub fn open(address: SocketAddr) -> io::Result<TcpStream> {
 
 /// Sends a request on an open connection, and reads until `body` has arrived.
 pub fn ask_on(stream: &mut TcpStream, body: &str) -> io::Result<()> {
-    send(stream, "keep-alive")?;
+    send(stream, PATH, "keep-alive")?;
     let (mut bytes, mut piece) = (Vec::new(), [0; 4_096]);
     loop {
         let read = stream.read(&mut piece)?;
@@ -56,9 +71,9 @@ pub fn ask_on(stream: &mut TcpStream, body: &str) -> io::Result<()> {
     }
 }
 
-fn send(stream: &mut TcpStream, connection: &str) -> io::Result<()> {
+fn send(stream: &mut TcpStream, path: &str, connection: &str) -> io::Result<()> {
     let head = format!(
-        "GET {PATH} HTTP/1.1\r\nHost: bench.test\r\nX-Api-Key: {API_KEY}\r\nConnection: {connection}\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {API_KEY}\r\nConnection: {connection}\r\n\r\n"
     );
     stream.write_all(head.as_bytes())
 }

@@ -14,7 +14,7 @@ use tollgate_store::{Check, Store as _};
 use super::caller::Caller;
 use super::instance::{CALL_TIMEOUT, Instance};
 use super::keys::Keys;
-use super::{ours, told};
+use super::{io_error, ours};
 
 /// A token bucket in as few commands as possible. Arguments: the cost of a unit and the value of a full bucket, in
 /// microseconds.
@@ -63,10 +63,10 @@ impl Bare {
         let key = keys.pick(0, 0).as_bytes();
         // The first call loads the script, the second one calls it by hash.
         for _ in 0..2 {
-            store.decide(&[Check::new(&rule, key, 1)]).await.map_err(|error| told(&error))?;
+            store.decide(&[Check::new(&rule, key, 1)]).await.map_err(|error| io_error(&error))?;
         }
         let mut overheard = listen(redis.address())?;
-        store.decide(&[Check::new(&rule, key, 1)]).await.map_err(|error| told(&error))?;
+        store.decide(&[Check::new(&rule, key, 1)]).await.map_err(|error| io_error(&error))?;
         let words = next_call(&mut overheard)?;
         let surprise =
             || io::Error::other(format!("the store asks in a way that is not known here: {words:?}"));
@@ -97,7 +97,7 @@ impl Caller for Bare {
             command.arg(&**argument);
         }
         let answer = command.query_async::<Vec<i64>>(&mut self.connection.clone()).await;
-        let answer = answer.map_err(|error| told(&error))?;
+        let answer = answer.map_err(|error| io_error(&error))?;
         if answer.get(self.verdict) == Some(&1) {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use tollgate_core::{Bucket, Rate, Rule};
 use tollgate_store::{Check, Store as _};
 
 use super::instance::Instance;
-use super::{ours, told};
+use super::{io_error, ours};
 
 /// The subcommand of such a process, before URL and key.
 pub const WORD: &str = "spend";
@@ -102,7 +102,7 @@ impl Drop for Process {
 /// Runs one of the processes.
 pub async fn spend(url: &str, key: &str) -> io::Result<()> {
     let store = Arc::new(ours::connected(url).await?);
-    let rule = Arc::new(Rule::new("budget", Bucket::new(LIMIT).map_err(|error| told(&error))?));
+    let rule = Arc::new(Rule::new("budget", Bucket::new(LIMIT).map_err(|error| io_error(&error))?));
     let key: Arc<str> = key.into();
     println!("ready");
     io::stdin().read_line(&mut String::new())?;
@@ -113,7 +113,7 @@ pub async fn spend(url: &str, key: &str) -> io::Result<()> {
     }
     let mut admitted = 0;
     while let Some(answer) = tasks.join_next().await {
-        let answer = answer.map_err(io::Error::other)?.map_err(|error| told(&error))?;
+        let answer = answer.map_err(io::Error::other)?.map_err(|error| io_error(&error))?;
         admitted += u64::from(answer.admitted);
     }
     println!("{admitted}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
 
-use super::told;
+use super::io_error;
 use crate::process::Family;
 use crate::server::{Server, free_address};
 
@@ -40,7 +40,7 @@ impl Instance {
     pub async fn start(core: usize, folder: &Path) -> io::Result<Self> {
         let address = free_address()?;
         let server = Server::start(&command(address, folder), Some(core), address, folder, pong)?;
-        let client = Client::open(format!("redis://{address}")).map_err(|error| told(&error))?;
+        let client = Client::open(format!("redis://{address}")).map_err(|error| io_error(&error))?;
         let control = connect(&client).await?;
         let instance = Self { server, client, control, version: String::new() };
         let info = instance.info("server").await?;
@@ -93,7 +93,7 @@ impl Instance {
 
     /// Sends a command that is not measured.
     pub async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> io::Result<T> {
-        command.query_async(&mut self.control.clone()).await.map_err(|error| told(&error))
+        command.query_async(&mut self.control.clone()).await.map_err(|error| io_error(&error))
     }
 }
 
@@ -105,11 +105,11 @@ impl Account {
             ..Self::default()
         };
         for line in commands.lines() {
-            let Some((name, told)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(':'))
+            let Some((name, figures)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(':'))
             else {
                 continue;
             };
-            let calls = told.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()?;
+            let calls = figures.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()?;
             if name != "info" {
                 account.commands += calls;
             }
@@ -144,7 +144,7 @@ async fn connect(client: &Client) -> io::Result<MultiplexedConnection> {
         .set_connection_timeout(Some(CALL_TIMEOUT))
         .set_response_timeout(Some(CALL_TIMEOUT));
     let connected = client.get_multiplexed_async_connection_with_config(&patience).await;
-    connected.map_err(|error| told(&error))
+    connected.map_err(|error| io_error(&error))
 }
 
 fn field<'t>(info: &'t str, name: &str) -> Option<&'t str> {

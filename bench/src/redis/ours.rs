@@ -11,8 +11,8 @@ use tollgate_store::{Answer, Check, Store as _};
 
 use super::caller::Caller;
 use super::instance::{CALL_TIMEOUT, Instance};
+use super::io_error;
 use super::keys::Keys;
-use super::told;
 
 /// The limit of each key in most cases: more than any case consumes.
 pub const EVERYDAY: Rate = Rate::per_minute(1_000);
@@ -30,11 +30,11 @@ pub async fn store(redis: &Instance) -> io::Result<RedisStore> {
 
 /// Creates a connected store from a URL.
 pub async fn connected(url: &str) -> io::Result<RedisStore> {
-    let mut settings = RedisSettings::parse(&[url]).map_err(|error| told(&error))?;
+    let mut settings = RedisSettings::parse(&[url]).map_err(|error| io_error(&error))?;
     // A busy machine makes a number worse, but must not make it an error.
     settings.deadline = CALL_TIMEOUT;
     let store = RedisStore::new(settings);
-    store.connect().await.map_err(|error| told(&error))?;
+    store.connect().await.map_err(|error| io_error(&error))?;
     Ok(store)
 }
 
@@ -80,11 +80,11 @@ pub fn slots() -> io::Result<Rule> {
 }
 
 fn rule(name: &str, quota: Result<impl Into<Quota>, QuotaError>) -> io::Result<Rule> {
-    quota.map(|quota| Rule::new(name, quota)).map_err(|error| told(&error))
+    quota.map(|quota| Rule::new(name, quota)).map_err(|error| io_error(&error))
 }
 
 async fn decide(store: &RedisStore, checks: &[Check<'_>], admitted: bool) -> io::Result<Answer> {
-    let answer = store.decide(checks).await.map_err(|error| told(&error))?;
+    let answer = store.decide(checks).await.map_err(|error| io_error(&error))?;
     if answer.admitted == admitted {
         return Ok(answer);
     }
@@ -179,7 +179,7 @@ impl Caller for Slots {
         let check = Check { amount: Amount::Slot(owner), ..Check::new(&self.rule, key, 1) };
         decide(&self.store, &[check], true).await?;
         let released = self.store.adjust(&self.rule, key, Adjustment::Release { owner }).await;
-        released.map(drop).map_err(|error| told(&error))
+        released.map(drop).map_err(|error| io_error(&error))
     }
 
     fn calls(&self) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! The responses to checks, to operations on one key, and to a settlement or release of a decision.
+//! The responses to checks, to operations on one key, and to a settlement, release or renewal of a decision.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,9 @@ pub struct Decision<T = String, L = Vec<LimitOutcome<T>>> {
     pub wait_ms: u64,
     /// The store did not answer, and the outage rules decided.
     pub degraded: bool,
+    /// The priority class of the request; null if the policy has no classes.
+    #[serde(default)]
+    pub priority: Option<T>,
     /// The limits whose `soft` threshold is reached.
     pub soft: Vec<T>,
     /// The reason, if the numbers do not explain the decision: allow-listed, deny-listed, blocked, never, degraded.
@@ -96,6 +99,18 @@ pub struct Released<T = String> {
     #[schemars(extend("pattern" = HEX))]
     pub id: T,
     /// The number of released slots.
+    pub slots: u64,
+}
+
+/// A decision whose slots are renewed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Renewed")]
+pub struct Renewed<T = String> {
+    /// The id of the decision.
+    #[schemars(extend("pattern" = HEX))]
+    pub id: T,
+    /// The number of slots that it still holds. Slots that were released, or whose leases have ended, are
+    /// not taken again.
     pub slots: u64,
 }
 

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ExplainedShed;
 use crate::words::{ALGORITHMS, FATES, HEX, MODES};
 
 /// The maximum number of decisions in one response.
@@ -41,6 +42,8 @@ pub struct DecisionLine<T: Default = String> {
     /// The outcome in one word.
     #[schemars(extend("enum" = FATES))]
     pub fate: T,
+    /// The priority class of the request; null if the policy has no classes.
+    pub priority: Option<T>,
     /// Empty if the check named a limit and a key.
     pub method: T,
     /// Without the query.
@@ -56,6 +59,10 @@ pub struct DecisionLine<T: Default = String> {
     pub tag: Option<T>,
     /// In milliseconds, rounded up; null if waiting is not needed or does not help.
     pub retry_after_ms: Option<u64>,
+    /// The time that an admitted request waits in the queues of its limits, in milliseconds, rounded up. Absent if it starts immediately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub wait_ms: Option<u64>,
     /// Decided without the store.
     pub degraded: bool,
     /// The time that the decision took, in microseconds.
@@ -87,10 +94,17 @@ pub struct Explanation<T: Default = String> {
     pub summary: T,
     /// The reason, if the numbers do not explain the decision.
     pub reason: Option<T>,
+    /// The priority class of the request; null if the policy has no classes.
+    #[serde(default)]
+    pub priority: Option<T>,
     /// The limiting limit.
     pub limit: Option<T>,
     /// In milliseconds, rounded up; null if waiting is not needed or does not help.
     pub retry_after_ms: Option<u64>,
+    /// The time that an admitted request waits in the queues of its limits, in milliseconds, rounded up. Absent if it starts immediately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub wait_ms: Option<u64>,
     /// The version of the policy that decided.
     #[serde(default)]
     pub policy_version: u64,
@@ -107,6 +121,8 @@ pub struct Explanation<T: Default = String> {
     pub request: ExplainedRequest<T>,
     /// Each window of each limit.
     pub limits: Vec<ExplainedLimit<T>>,
+    /// The state of the shedder of the node, if it refused the request.
+    pub shed: Option<ExplainedShed<T>>,
     /// The trace of the request; null if it has none.
     #[schemars(extend("pattern" = "^[0-9a-f]{32}$"))]
     pub trace_id: Option<T>,
@@ -146,7 +162,7 @@ pub struct ExplainedLimit<T: Default = String> {
     pub algorithm: T,
     /// The quota in words.
     pub quota: T,
-    /// The plan or override that set the quota; `call` if the call set it; null for the limit's own.
+    /// The plan, override or priority class that set the quota; `call` if the call set it; null for the limit's own.
     pub granted_by: Option<T>,
     /// The mode in force.
     #[schemars(extend("enum" = MODES))]

@@ -24,31 +24,40 @@
 mod decision;
 mod explanation;
 mod health;
+mod learned_limit;
 mod mode;
 mod overview;
 mod policy;
 mod problem;
 mod request;
 mod schema;
+mod shed;
 mod stats;
 mod words;
 
-pub use decision::{BatchDecision, Decision, LimitOutcome, Released, Settled, Throttled};
+pub use decision::{BatchDecision, Decision, LimitOutcome, Released, Renewed, Settled, Throttled};
 pub use explanation::{
     DecisionLine, Decisions, ExplainedLimit, ExplainedRequest, Explanation, MAX_DECISIONS, Spender,
 };
 pub use health::{Readiness, StoreHealth};
+pub use learned_limit::{ExceededBy, LearnedLimit, MAX_LEARNED_LIMITS};
 pub use mode::{Change, Changes, LimitSwitch, MAX_CHANGES, Modes, Switched, SwitchedLimit};
 pub use overview::{
-    Alert, Latency, MAX_OUTAGES, Outage, Overview, PolicyInForce, RefusalLog, Series, StoreInFull, Tarpit,
-    Totals, Window,
+    Alert, Latency, LimitQueue, MAX_OUTAGES, MAX_QUEUES, Outage, Overview, PolicyInForce, RefusalLog, Series,
+    StoreInFull, Tarpit, Totals, Window,
 };
-pub use policy::{ClientSettings, HeaderSettings, IdentifySettings, Limit, Limits, PlanQuotas, Policy, Soft};
+pub use policy::{
+    ClientSettings, HeaderSettings, IdentifySettings, Limit, Limits, PlanQuotas, Policy, SlotQueue, Soft,
+};
 pub use problem::{Problem, Refusal};
 pub use request::{
     BatchRequest, CheckRequest, KeyRequest, MAX_BATCH_REQUESTS, MAX_METHOD_BYTES, MAX_NAME_CHARS,
-    MAX_REASON_CHARS, MAX_UNITS, OneOrMany, Pairs, ReleaseRequest, ResetRequest, SettleRequest,
+    MAX_REASON_CHARS, MAX_UNITS, OneOrMany, Pairs, ReleaseRequest, RenewRequest, ResetRequest, SettleRequest,
     SwitchRequest, ThrottleRequest,
 };
 pub use schema::{add_request, add_response, schemas};
+pub use shed::{
+    ExplainedShed, FleetClass, FleetShedder, LoadSignal, NodeShedder, ShedClass, Shedders, ThrottleShedder,
+    ThrottledUpstream,
+};
 pub use stats::{Agreement, HotRoute, LimitSeries, LimitStats, LimitTotals, Stats, Top, TopKey};

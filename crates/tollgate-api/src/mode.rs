@@ -17,6 +17,10 @@ pub struct Modes<T = String> {
     pub mode: T,
     /// The limits that have an override.
     pub limits: Vec<LimitSwitch<T>>,
+    /// The shedders that are no limits, with or without an override: that of the node (`shed.node`) and the
+    /// throttle of upstreams (`shed.throttle`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shedders: Vec<LimitSwitch<T>>,
 }
 
 /// A limit that has an override.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::StoreHealth;
 use crate::words::{MODES, PRIVACY, ROLES};
+use crate::{LearnedLimit, MAX_LEARNED_LIMITS, Shedders, StoreHealth};
 
 /// The health of the server. `E` is the type of a text of several lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -54,9 +54,38 @@ pub struct Overview<T: Default = String, E: Default = T> {
     /// The requests that are delayed by a soft limit.
     #[serde(default)]
     pub tarpit: Tarpit,
+    /// The limits with a queue: the requests that wait, and their waits.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_QUEUES))]
+    pub queues: Vec<LimitQueue<T>>,
+    /// The shedders.
+    #[serde(default)]
+    pub shed: Shedders<T>,
+    /// The limits with a learned number of slots.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_LEARNED_LIMITS))]
+    pub adaptive: Vec<LearnedLimit<T>>,
     /// The log of refusals.
     #[serde(default)]
     pub log: RefusalLog,
+}
+
+/// The maximum number of limits in `queues` of an overview.
+pub const MAX_QUEUES: usize = 100;
+
+/// The requests that wait in the queues of one limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "LimitQueue")]
+pub struct LimitQueue<T: Default = String> {
+    /// The limit.
+    pub limit: T,
+    /// The number of requests that wait now, over all keys.
+    pub waiting: u64,
+    /// The median of the waits in the last five minutes, in milliseconds, rounded up; null if no request had to wait.
+    pub wait_p50_ms: Option<u64>,
+    /// The 99th percentile of the waits in the last five minutes, in milliseconds, rounded up; null if no request had to wait.
+    pub wait_p99_ms: Option<u64>,
 }
 
 /// The policy in force, in numbers. `E` is the type of a text of several lines.
@@ -139,6 +168,8 @@ pub struct Totals {
     pub shadow_limited: u64,
     /// Requests that were decided without the store.
     pub degraded: u64,
+    /// Requests that a shedder refused because of overload.
+    pub shed: u64,
 }
 
 /// The sums of the last five minutes, over the same window as in `/v1/stats` and `/v1/top`.

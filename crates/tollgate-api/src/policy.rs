@@ -53,6 +53,9 @@ pub struct Limit<T: Default = String> {
     pub candidate_of: Option<T>,
     /// The soft threshold.
     pub soft: Option<Soft>,
+    /// The queue of requests that wait for a slot. Absent if no request waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_queue: Option<SlotQueue<T>>,
     /// The treatment of requests without a key.
     #[schemars(extend("enum" = ["ip", "refuse", "shared", "skip"]))]
     pub missing: T,
@@ -69,6 +72,9 @@ pub struct Limit<T: Default = String> {
     pub plans: Vec<T>,
     /// The quotas of these plans.
     pub plan_quotas: Vec<PlanQuotas<T>>,
+    /// The maximum of each priority class, in words, if the limit is a shedder; else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_quotas: Vec<T>,
 }
 
 /// A soft threshold of a limit.
@@ -81,6 +87,19 @@ pub struct Soft {
     pub at: u8,
     /// The delay of requests above the threshold, in milliseconds.
     pub tarpit_ms: u64,
+}
+
+/// The queue of requests that wait for a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(inline)]
+pub struct SlotQueue<T: Default = String> {
+    /// The maximum number of requests that wait for the slots of one key on one node.
+    pub length: u64,
+    /// The longest wait, in milliseconds.
+    pub wait_ms: u64,
+    /// The parts of the key whose values get slots in turn.
+    pub fair_by: Vec<T>,
 }
 
 /// The quotas of a limit for one plan.
@@ -112,6 +131,9 @@ pub struct Policy<T: Default = String> {
     pub allow: u64,
     /// The number of entries of the deny list.
     pub deny: u64,
+    /// The priority classes, the most important first; empty if the policy has none.
+    #[serde(default)]
+    pub priorities: Vec<T>,
     /// How the address of a client is found.
     pub client: ClientSettings<T>,
     /// How callers are identified.

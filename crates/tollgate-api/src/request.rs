@@ -141,6 +141,16 @@ pub struct ReleaseRequest<T = String> {
     pub id: T,
 }
 
+/// The renewal of the slots of a decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "RenewRequest")]
+pub struct RenewRequest<T = String> {
+    /// The id of a decision.
+    #[schemars(extend("pattern" = ANY_HEX))]
+    pub id: T,
+}
+
 /// A check at throttlecrab's API, in which the call sets the limit. Other members are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ThrottleRequest")]

@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 use crate::words::SWITCHES;
 use crate::{
     BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, KeyRequest, Limits, Modes,
-    Overview, Policy, Problem, Readiness, Refusal, ReleaseRequest, Released, ResetRequest, SettleRequest,
-    Settled, Stats, SwitchRequest, Switched, SwitchedLimit, ThrottleRequest, Throttled, Top,
+    Overview, Policy, Problem, Readiness, Refusal, ReleaseRequest, Released, RenewRequest, Renewed,
+    ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched, SwitchedLimit, ThrottleRequest,
+    Throttled, Top,
 };
 
 /// Returns the schema of each shape by its name. References are relative to `#/components/schemas/`.
@@ -30,6 +31,7 @@ pub fn schemas() -> Map<String, Value> {
         add_response::<Readiness>,
         add_response::<Refusal>,
         add_response::<Released>,
+        add_response::<Renewed>,
         add_response::<Settled>,
         add_response::<Stats>,
         add_response::<Switched>,
@@ -39,6 +41,7 @@ pub fn schemas() -> Map<String, Value> {
         add_request::<BatchRequest>,
         add_request::<KeyRequest>,
         add_request::<ReleaseRequest>,
+        add_request::<RenewRequest>,
         add_request::<ResetRequest>,
         add_request::<SettleRequest>,
         add_request::<SwitchRequest>,
@@ -99,7 +102,8 @@ mod tests {
         let all = schemas();
         let decision = &all["Decision"];
         assert_eq!(decision["additionalProperties"], false);
-        let required = ["allowed", "limit", "retry_after_ms", "wait_ms", "degraded", "soft", "limits"];
+        let required =
+            ["allowed", "limit", "retry_after_ms", "wait_ms", "degraded", "priority", "soft", "limits"];
         assert_eq!(decision["required"], serde_json::json!(required));
         assert_eq!(decision["properties"]["limits"]["items"]["$ref"], "#/components/schemas/LimitOutcome");
         assert_eq!(decision["properties"]["id"]["type"], "string");
@@ -121,7 +125,9 @@ mod tests {
         assert!(all["KeyRequest"].get("required").is_none());
         let members = |name: &str| all[name]["properties"].as_object().unwrap().len();
         for name in ["Overview", "StoreInFull", "Stats", "LimitStats", "Top", "Decisions", "Explanation"] {
-            assert_eq!(all[name]["required"].as_array().unwrap().len(), members(name), "{name}");
+            // An explanation has `wait_ms` if the request waited.
+            let optional = usize::from(name == "Explanation");
+            assert_eq!(all[name]["required"].as_array().unwrap().len() + optional, members(name), "{name}");
         }
         assert!(!serde_json::Value::Object(all).to_string().contains("\"default\""));
     }

@@ -1,11 +1,26 @@
 //! Words and patterns that several shapes have in common.
 
 pub(crate) const MODES: [&str; 3] = ["enforce", "shadow", "off"];
-pub(crate) const SWITCHES: [&str; 4] = ["enforce", "shadow", "off", "policy"];
-pub(crate) const ALGORITHMS: [&str; 6] =
-    ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "concurrency", "leaky-queue"];
-pub(crate) const FATES: [&str; 7] =
-    ["admitted", "refused", "allow_listed", "deny_listed", "ambiguous_path", "blocked", "uncountable"];
+pub(crate) const SWITCHES: [&str; 5] = ["enforce", "shadow", "off", "frozen", "policy"];
+pub(crate) const ALGORITHMS: [&str; 7] = [
+    "token-bucket",
+    "fixed-window",
+    "sliding-window",
+    "sliding-log",
+    "concurrency",
+    "adaptive",
+    "leaky-queue",
+];
+pub(crate) const FATES: [&str; 8] = [
+    "admitted",
+    "refused",
+    "allow_listed",
+    "deny_listed",
+    "ambiguous_path",
+    "blocked",
+    "uncountable",
+    "shed",
+];
 pub(crate) const PRIVACY: [&str; 3] = ["plain", "hashed", "truncated"];
 pub(crate) const ROLES: [&str; 2] = ["admin", "reader"];
 

@@ -9,6 +9,7 @@ use tollgate_daemon::configuration::{Configuration, Inputs};
 use tollgate_daemon::{Addresses, ListenerAddress};
 
 use crate::arguments::DEFAULT_API;
+use crate::client::rows;
 
 /// The maximum number of limits that are listed.
 const MAX_SHOWN_LIMITS: usize = 20;
@@ -107,14 +108,10 @@ fn limits(limits: &[Limit]) -> String {
     };
     let off = if off > 0 { format!(", {off} off") } else { String::new() };
     let mut out = format!("\n{in_force} in force{off}\n");
-    let rows: Vec<_> = limits.iter().take(MAX_SHOWN_LIMITS).map(row).collect();
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let (name, endpoint, by) = (width(0), width(1), width(2));
-    for row in &rows {
-        let _ = writeln!(out, "  {:name$}  {:endpoint$}  {:by$}  {}", row[0], row[1], row[2], row[3]);
-    }
-    if limits.len() > rows.len() {
-        let _ = writeln!(out, "  and {} more", limits.len() - rows.len());
+    let shown = &limits[..limits.len().min(MAX_SHOWN_LIMITS)];
+    out.push_str(&rows(shown, row));
+    if limits.len() > shown.len() {
+        let _ = writeln!(out, "  and {} more", limits.len() - shown.len());
     }
     out
 }
@@ -132,6 +129,7 @@ fn row(limit: &Limit) -> [String; 4] {
     covers.extend(limit.envoy_match().map(ToString::to_string));
     let by: Vec<_> = limit.by().iter().map(ToString::to_string).collect();
     let mut quota: Vec<_> = limit.rules().iter().map(|rule| rule.quota.to_string()).collect();
+    quota.extend(limit.adaptive().map(|it| format!("{} to {} slots, learned", it.min, it.max)));
     match limit.mode() {
         Mode::Enforce => {}
         Mode::Shadow if limit.candidate_of().is_some() => quota.push("(candidate)".to_owned()),

@@ -85,12 +85,12 @@ enum Subject {
 impl Subject {
     /// An argument that begins with `/` is a path.
     fn of(arguments: &Explain) -> Result<Self, Failure> {
-        let Explain { asked, caller, .. } = arguments;
-        if asked.last().is_some_and(|last| last.starts_with('/')) {
-            return request::body("explain", asked, caller).map(|body| Self::Request(Box::new(body)));
+        let Explain { subject, caller, .. } = arguments;
+        if subject.last().is_some_and(|last| last.starts_with('/')) {
+            return request::body("explain", subject, caller).map(|body| Self::Request(Box::new(body)));
         }
         // A whole header line, as one argument or as two.
-        let typed = asked.join(" ");
+        let typed = subject.join(" ");
         let id = typed.rsplit_once(':').map_or(&*typed, |(_, id)| id).trim();
         let Ok(id) = id.to_ascii_lowercase().parse() else {
             return Err(Failure::with_help(
@@ -100,7 +100,7 @@ impl Subject {
         };
         if !request::is_anonymous(caller) {
             return Err(Failure::with_help(
-                "who asked is part of the decision already",
+                "the caller is part of the decision already",
                 format_args!("tollgate explain {id}, or a path instead of the id"),
             ));
         }
@@ -114,8 +114,7 @@ pub(crate) fn named(
     arguments: &KeyArguments,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
-    let body = KeyRequest { key: key(&arguments.key), cost: None, plan: None };
-    operate(operation, &arguments.limit, &body, None, &arguments.api, environment)
+    operate(operation, arguments, None, None, environment)
 }
 
 /// `tollgate grant` and `tollgate refund`.
@@ -124,30 +123,31 @@ pub(crate) fn amount(
     arguments: &Amount,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
-    let body = KeyRequest { key: key(&arguments.key), cost: Some(arguments.cost), plan: None };
-    let help = amount_among_keys(operation, arguments);
-    operate(operation, &arguments.limit, &body, help, &arguments.api, environment)
+    let Amount { of, cost } = arguments;
+    operate(operation, of, Some(*cost), amount_among_keys(operation, arguments), environment)
 }
 
 /// For `grant LIMIT 203.0.113.9 2`: suggests `--cost` if the last part of the key looks like an amount.
 fn amount_among_keys(operation: Operation, arguments: &Amount) -> Option<String> {
-    let (last, rest) = arguments.key.split_last()?;
-    let amount: u64 = last.parse().ok().filter(|_| arguments.cost == 1)?;
-    let words = [std::slice::from_ref(&arguments.limit), rest].concat();
+    let Amount { of, cost } = arguments;
+    let (last, rest) = of.key.split_last()?;
+    let amount: u64 = last.parse().ok().filter(|_| *cost == 1)?;
+    let words = [std::slice::from_ref(&of.limit), rest].concat();
     let (word, words) = (operation.word(), printable(&words.join(" ")));
     Some(format!("an amount is given with `--cost`: tollgate {word} {words} --cost {amount}"))
 }
 
 fn operate(
     operation: Operation,
-    limit: &str,
-    body: &KeyRequest,
+    of: &KeyArguments,
+    cost: Option<u64>,
     help_if_unknown: Option<String>,
-    api: &Api,
     environment: &Environment,
 ) -> Result<ExitCode, Failure> {
+    let KeyArguments { limit, key: parts, api } = of;
     let path = format!("/v1/limits/{}/{}", url::segment(limit), operation.word());
-    let question = Question::post(path, body).help_if_unknown(help_if_unknown);
+    let body: KeyRequest = KeyRequest { key: key(parts), cost, plan: None };
+    let question = Question::post(path, &body).help_if_unknown(help_if_unknown);
     let answer = Server::of(api, environment)?.ask(&question)?;
     print(api, &answer, |decision| report::key(operation, limit, decision))?;
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::{LoadPhase, about_each, read_file, shown};
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 use tollgate_document::Diagnostics;
 use tollgate_envoy::EnvoyFile;
 use tollgate_import::ImportedPolicy;
@@ -64,9 +64,7 @@ fn read(path: &Path) -> Result<EnvoyFile, Failure> {
     }
     let mut text = String::new();
     let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_to_string(&mut text);
-    read.map_err(|error| {
-        Failure::new(format_args!("cannot read standard input: {}", reason(&error, Attempt::Other)))
-    })?;
+    read.map_err(|error| Failure::io("cannot read standard input", &error, Attempt::Other))?;
     Ok(EnvoyFile { name: "standard input".to_owned(), text })
 }
 
@@ -80,7 +78,7 @@ fn write(path: &Path, policy: &str) -> Result<(), Failure> {
                 format_args!("{name} is there already"),
                 "choose another name, or remove it first",
             ),
-            _ => Failure::new(format_args!("cannot write {name}: {}", reason(&error, Attempt::Write))),
+            _ => Failure::io(format_args!("cannot write {name}"), &error, Attempt::Write),
         }
     })
 }

@@ -3,19 +3,21 @@
 //! `tollgate schema | head -1` closes the pipe early, which is not an error. A full disk is one: a
 //! partial result must not look complete.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use tollgate_daemon::Failure;
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::configuration::shown;
+use tollgate_daemon::io_error::Attempt;
 
 /// Writes text to standard output.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format_args!(
-            "cannot write to standard output: {}",
-            reason(&error, Attempt::Other)
-        ))),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot write to standard output", &error, Attempt::Other))
+        }
         _ => Ok(()),
     }
 }
@@ -23,6 +25,12 @@ pub(crate) fn text(text: &str) -> Result<(), Failure> {
 /// Writes a line to standard output.
 pub(crate) fn line(line: &str) -> Result<(), Failure> {
     text(&format!("{line}\n"))
+}
+
+/// Writes text to a file.
+pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error| Failure::io(format_args!("cannot write {}", shown(path)), &error, Attempt::Write);
+    fs::write(path, text).map_err(failed)
 }
 
 /// Writes text to standard error.

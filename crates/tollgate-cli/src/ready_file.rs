@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate_daemon::configuration::shown;
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 use tollgate_daemon::{Addresses, Failure, ListenerAddress};
 
 /// A ready file that was written. It is removed on drop if this process created it.
@@ -21,24 +21,15 @@ impl ReadyFile {
         if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
             return Ok(());
         }
-        fs::remove_file(path).map_err(|error| {
-            Failure::new(format_args!(
-                "cannot remove the old ready file {}: {}",
-                shown(path),
-                reason(&error, Attempt::Write)
-            ))
-        })
+        let failed = format!("cannot remove the old ready file {}", shown(path));
+        fs::remove_file(path).map_err(|error| Failure::io(failed, &error, Attempt::Write))
     }
 
     /// Writes the file atomically.
     pub(crate) fn write(path: &Path, addresses: &Addresses) -> Result<Self, Failure> {
-        let failed = |error| {
-            Failure::new(format_args!(
-                "cannot write the ready file {}: {}",
-                shown(path),
-                reason(&error, Attempt::Write)
-            ))
-        };
+        let name = shown(path);
+        let failed =
+            |error| Failure::io(format_args!("cannot write the ready file {name}"), &error, Attempt::Write);
         if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
             fs::write(path, to_json(addresses)).map_err(failed)?;
             return Ok(Self(None));

@@ -8,20 +8,17 @@
 pub(crate) mod input;
 mod text;
 
-use std::fs;
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
 use std::process::ExitCode;
 
 use tollgate::{Limit, Policy};
 use tollgate_daemon::configuration::{Inputs, LoadPhase, shown};
-use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::nearest;
 use tollgate_document::sanitize::printable;
 use tollgate_sim::log::Requests as _;
 use tollgate_sim::page;
-use tollgate_sim::replay::{Replay, Report, Settings, Share, Suggest};
+use tollgate_sim::replay::{Replay, Settings, Share, Suggest};
 
 use crate::arguments;
 use crate::output;
@@ -45,7 +42,7 @@ pub(crate) fn run(arguments: &arguments::Replay, environment: &Environment) -> R
             .push(format!("{} requests have a name in the place of the client's address", tally.named));
     }
     if let Some(path) = &arguments.html {
-        write_page(path, &report)?;
+        output::file(path, &page::html(&report))?;
     }
     if arguments.json {
         let json = serde_json::to_string_pretty(&report)
@@ -117,10 +114,4 @@ fn load(arguments: &arguments::Replay) -> Result<(Vec<NamedPolicy>, Vec<String>)
         }
     }
     Ok((policies, notes))
-}
-
-fn write_page(path: &Path, report: &Report) -> Result<(), Failure> {
-    fs::write(path, page::html(report)).map_err(|error| {
-        Failure::new(format_args!("cannot write {}: {}", shown(path), reason(&error, Attempt::Write)))
-    })
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use tollgate::{Limit, Mode};
 use tollgate_daemon::configuration::{Inputs, LogFormat, Overlay, literal, shown as path, yaml};
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 use tollgate_daemon::{Daemon, Environment, Failure, ListenerAddress, Log, Signals, Startup, raise_fd_limit};
 use tollgate_document::redacted;
 
@@ -35,8 +35,7 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
 /// Runs the service with a loaded configuration, until it ends.
 fn work(arguments: &Serve, startup: Startup, log: &Log) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Failure::new(format_args!("cannot start: {}", reason(&error, Attempt::Other))))?;
+    let runtime = runtime.map_err(|error| Failure::io("cannot start", &error, Attempt::Other))?;
     runtime.block_on(async {
         // Before the service is reported as ready, because a stop signal may follow immediately.
         let signals = Signals::listen()?;
@@ -107,42 +106,36 @@ fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failur
     Ok(flags(arguments).into_iter().chain(sets).fold(inputs, Inputs::with_overlay))
 }
 
-pub(crate) const COMMAND_LINE: &str = "on the command line";
+/// Returns the overlay of a flag. The value is literal, because addresses on the command line are not YAML.
+pub(crate) fn flag(flag: &str, path: &str, value: &str) -> Overlay {
+    overlay(format!("{flag} "), path, literal(value))
+}
+
+fn overlay(typed: String, path: &str, value: String) -> Overlay {
+    Overlay { origin: "on the command line", typed, path: path.to_owned(), value }
+}
 
 /// Returns the values of flags that stand for one value of the file.
 fn flags(arguments: &Serve) -> Vec<Overlay> {
-    // Literal, because addresses on the command line are not YAML.
-    let overlay = |flag: &str, path: &str, value: String| Overlay {
-        origin: COMMAND_LINE,
-        typed: format!("{flag} "),
-        path: path.to_owned(),
-        value,
-    };
     let mut overlays = Vec::new();
-    let (gateway, api) = (&arguments.listen_gateway, &arguments.listen_api);
-    let (rls, resp) = (&arguments.listen_rls, &arguments.listen_resp);
-    for (flag, path, address) in [
-        ("--listen-gateway", "listen.gateway", gateway),
-        ("--listen-api", "listen.api", api),
-        ("--listen-rls", "listen.rls", rls),
-        ("--listen-resp", "listen.resp", resp),
+    for (name, path, address) in [
+        ("--listen-gateway", "listen.gateway", &arguments.listen_gateway),
+        ("--listen-api", "listen.api", &arguments.listen_api),
+        ("--listen-rls", "listen.rls", &arguments.listen_rls),
+        ("--listen-resp", "listen.resp", &arguments.listen_resp),
     ] {
-        if let Some(address) = address {
-            overlays.push(overlay(flag, path, literal(address)));
-        }
+        overlays.extend(address.as_ref().map(|address| flag(name, path, address)));
     }
-    if let Some(folder) = &arguments.envoy_config {
-        overlays.push(envoy_config(folder));
-    }
-    for (flag, path, values) in
+    overlays.extend(arguments.envoy_config.as_deref().map(envoy_config));
+    for (name, path, values) in
         [("--upstream", "gateway.upstream", &arguments.upstream), ("--store", "store", &arguments.store)]
     {
         match values.as_slice() {
             [] => {}
-            [only] => overlays.push(overlay(flag, path, literal(only))),
+            [only] => overlays.push(flag(name, path, only)),
             several => {
                 let several: Vec<_> = several.iter().map(|it| literal(it)).collect();
-                overlays.push(overlay(flag, path, format!("[{}]", several.join(", "))));
+                overlays.push(overlay(format!("{name} "), path, format!("[{}]", several.join(", "))));
             }
         }
     }
@@ -151,12 +144,7 @@ fn flags(arguments: &Serve) -> Vec<Overlay> {
 
 /// Returns the overlay for `--envoy-config`.
 pub(crate) fn envoy_config(folder: &Path) -> Overlay {
-    Overlay {
-        origin: COMMAND_LINE,
-        typed: "--envoy-config ".to_owned(),
-        path: "rls.envoy_config".to_owned(),
-        value: literal(&path(folder)),
-    }
+    flag("--envoy-config", "rls.envoy_config", &path(folder))
 }
 
 /// Parses `KEY=VALUE` of `--set`.
@@ -167,12 +155,7 @@ fn set_flag(text: &str) -> Result<Overlay, Failure> {
             "such as --set listen.api=127.0.0.1:0 or --set 'limits=[{by: ip, bucket: 5/minute}]'",
         ));
     };
-    Ok(Overlay {
-        origin: COMMAND_LINE,
-        typed: format!("--set {path}="),
-        path: path.trim().to_owned(),
-        value: yaml(path.trim(), value),
-    })
+    Ok(overlay(format!("--set {path}="), path.trim(), yaml(path.trim(), value)))
 }
 
 /// Returns the part of an argument that is a name; the rest may be a password.

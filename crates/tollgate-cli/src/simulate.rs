@@ -1,23 +1,22 @@
-//! `tollgate simulate`: compares algorithms on generated traffic or on a log.
+//! `tollgate simulate`: compares algorithms on generated traffic or on a log, and protections against overload.
 //!
 //! - `options`: parses arguments.
 //! - `on_log`: a log instead of generated traffic.
+//! - `overload`: protections instead of algorithms.
 //! - `text`: tables for terminals.
 //!
 //! Traffic, deciding and counting are in `tollgate_sim`, opening logs in `replay::input`.
 
 mod on_log;
 mod options;
+mod overload;
 mod text;
 
-use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tollgate_daemon::configuration::shown;
-use tollgate_daemon::io_error::{Attempt, reason};
 use tollgate_daemon::{Environment, Failure};
 use tollgate_sim::log::Tally;
 use tollgate_sim::plot::Chart;
@@ -69,6 +68,15 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
             "draw one after the other, each into a file of its own",
         ));
     }
+    if let Some(shape) = &arguments.overload {
+        return overload::run(shape, arguments, environment);
+    }
+    if let Some(chart @ (Picture::Goodput | Picture::Latency | Picture::Critical)) = arguments.chart {
+        return Err(Failure::with_help(
+            format_args!("`--chart {}` is a chart of protections", overload::chart_word(chart)),
+            "add --overload step, or take `window` or `arrivals`",
+        ));
+    }
     let report = if arguments.logs.is_empty() {
         let questions = options::questions(arguments)?;
         let each = questions.into_iter().map(|question| {
@@ -79,7 +87,7 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
         on_log::report(arguments)?
     };
     if let (Some(file), Some(round)) = (&arguments.svg, report.rates.first()) {
-        write(file, &picture(round, arguments.chart).svg())?;
+        output::file(file, &picture(round, arguments.chart).svg())?;
     }
     if arguments.json {
         let json = serde_json::to_string(&report).map_err(Failure::new)?;
@@ -92,10 +100,7 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
 
 /// Renders a chart if it fits, then the tables and their interpretation.
 fn text_report(report: &Report, arguments: &Simulate, environment: &Environment) -> String {
-    let is_dumb = environment.common("TERM").is_none_or(|terminal| terminal == "dumb");
-    let is_terminal = io::stdout().is_terminal() && !is_dumb;
-    let colour = is_terminal && environment.common("NO_COLOR").is_none();
-    let width = if is_terminal { columns() } else { DEFAULT_WIDTH };
+    let (width, colour) = width_and_color(environment);
     let mut out = String::new();
     if let Some(log) = &report.log {
         out.push_str(&text::log(log));
@@ -115,14 +120,23 @@ fn text_report(report: &Report, arguments: &Simulate, environment: &Environment)
     out
 }
 
+/// Returns the width of a chart on standard output, and whether it has colors.
+fn width_and_color(environment: &Environment) -> (usize, bool) {
+    let is_dumb = environment.common("TERM").is_none_or(|terminal| terminal == "dumb");
+    let is_terminal = io::stdout().is_terminal() && !is_dumb;
+    let color = is_terminal && environment.common("NO_COLOR").is_none();
+    (if is_terminal { columns() } else { DEFAULT_WIDTH }, color)
+}
+
 /// Returns the requested chart, or the most informative one: arrivals for traffic with retries,
 /// otherwise the admitted requests per window.
-fn picture(round: &Round, asked: Option<Picture>) -> Chart {
+fn picture(round: &Round, requested: Option<Picture>) -> Chart {
     let comes_back = round.traffic.as_ref().is_some_and(|it| it.retry.is_some());
     let usual = if comes_back || round.traffic.is_none() { Picture::Arrivals } else { Picture::Window };
-    match asked.unwrap_or(usual) {
+    match requested.unwrap_or(usual) {
         Picture::Window => window(round),
-        Picture::Arrivals => arrivals(round),
+        // Charts of protections were rejected before.
+        Picture::Arrivals | Picture::Goodput | Picture::Latency | Picture::Critical => arrivals(round),
     }
 }
 
@@ -130,10 +144,4 @@ fn picture(round: &Round, asked: Option<Picture>) -> Chart {
 fn columns() -> usize {
     let size = ratatui::crossterm::terminal::size();
     size.map_or(DEFAULT_WIDTH, |(columns, _)| usize::from(columns).clamp(40, MAX_WIDTH))
-}
-
-fn write(file: &Path, picture: &str) -> Result<(), Failure> {
-    fs::write(file, picture).map_err(|error| {
-        Failure::new(format_args!("cannot write {}: {}", shown(file), reason(&error, Attempt::Write)))
-    })
 }

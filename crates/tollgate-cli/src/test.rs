@@ -12,14 +12,11 @@ mod files;
 mod jobs;
 mod watch;
 
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
 use tollgate::{Clock, SystemClock};
 use tollgate_daemon::Failure;
-use tollgate_daemon::configuration::{LoadPhase, shown};
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::configuration::LoadPhase;
 use tollgate_policy_test::report::{Detail, FileReport, Report, TestResult};
 
 use crate::arguments::Test;
@@ -40,7 +37,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
 fn finish(arguments: &Test, jobs: Jobs) -> Result<ExitCode, Failure> {
     let report = Report { least: arguments.min_coverage, ..report(arguments.filter.as_deref(), jobs)? };
     if let Some(path) = &arguments.junit {
-        write(path, &report.junit())?;
+        output::file(path, &report.junit())?;
     }
     if arguments.json {
         output::line(&format!("{:#}", report.json()))?;
@@ -48,8 +45,8 @@ fn finish(arguments: &Test, jobs: Jobs) -> Result<ExitCode, Failure> {
         let detail = if arguments.coverage { Detail::Everything } else { Detail::Missing };
         output::text(&report.text(detail))?;
     }
-    for (_, told) in report.uncovered() {
-        output::complain(&format!("error: {told}\n"));
+    for (_, message) in report.uncovered() {
+        output::complain(&format!("error: {message}\n"));
     }
     let is_covered = report.uncovered().next().is_none();
     Ok(if report.failed() == 0 && is_covered { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -86,10 +83,4 @@ fn report(filter: Option<&str>, jobs: Jobs) -> Result<Report, Failure> {
             Ok(report)
         }
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| {
-        Failure::new(format_args!("cannot write {}: {}", shown(path), reason(&error, Attempt::Write)))
-    })
 }

@@ -11,12 +11,12 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use tollgate::policy::Lint;
 use tollgate_daemon::Failure;
-use tollgate_daemon::configuration::{ConfigWarning, Inputs, LoadPhase, Overlay, literal};
+use tollgate_daemon::configuration::{ConfigWarning, Inputs, LoadPhase};
 use tollgate_document::DiagnosticView;
 
 use crate::arguments::Validate;
 use crate::output;
-use crate::serve::{COMMAND_LINE, envoy_config};
+use crate::serve::{envoy_config, flag};
 
 /// The result for one file.
 struct Verdict {
@@ -58,12 +58,7 @@ pub(crate) fn run(arguments: &Validate) -> Result<ExitCode, Failure> {
 }
 
 fn verdict(file: Option<PathBuf>, arguments: &Validate) -> Verdict {
-    let capacity = arguments.capacity.as_deref().map(|rate| Overlay {
-        origin: COMMAND_LINE,
-        typed: "--capacity ".to_owned(),
-        path: "gateway.capacity".to_owned(),
-        value: literal(rate),
-    });
+    let capacity = arguments.capacity.as_deref().map(|rate| flag("--capacity", "gateway.capacity", rate));
     let overlays = arguments.envoy_config.as_deref().map(envoy_config).into_iter().chain(capacity);
     let mut inputs = overlays.fold(Inputs::default(), Inputs::with_overlay);
     if let Some(file) = file {

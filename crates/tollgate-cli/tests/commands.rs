@@ -69,7 +69,7 @@ fn an_invalid_explain_gets_help() {
     for (arguments, expected) in [
         (&["explain", "123"][..], "an id is sixteen hexadecimal digits"),
         (&["explain", "search", "shadow"], "neither the id of a decision nor a path"),
-        (&["explain", "00c0ffee00c0ffee", "--ip", "::1"], "who asked is part of the decision"),
+        (&["explain", "00c0ffee00c0ffee", "--ip", "::1"], "the caller is part of the decision"),
         (&["explain"], "required"),
     ] {
         let server = CannedServer::answering(vec![]);
@@ -177,7 +177,7 @@ fn modes_are_shown_and_mistakes_change_nothing() {
     for (arguments, expected) in [
         (&["mode", "shadow"][..], "`tollgate mode shadow LIMIT`, or `tollgate mode shadow --all`"),
         (&["mode", "shadow", "search", "serach"], "no limit is called `serach`; nothing was changed"),
-        (&["mode", "search", "shadow"], "[possible values: enforce, shadow, off, policy]"),
+        (&["mode", "search", "shadow"], "[possible values: enforce, shadow, off, frozen, policy]"),
         (&["mode", "off", "search", "--all"], "cannot be used with"),
         (&["mode", "--all"], "required"),
     ] {

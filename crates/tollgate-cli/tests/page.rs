@@ -229,6 +229,18 @@ fn without_observation_the_page_says_so_and_does_not_poll() {
 }
 
 #[test]
+fn shedders_learned_limits_and_queues_have_a_panel_while_the_policy_has_them() {
+    let policy = "
+priorities: [{name: normal}, {name: bulk, headers: {x-priority: bulk}}]
+shed: {node: {inflight: 1000}}
+limits:
+  - {name: upstream, by: global, slots: adaptive}
+  - {name: reports, endpoint: /reports/**, by: global, rate: 10/second, queue: {length: 50, wait: 5s}}
+";
+    run("overload.mjs", policy);
+}
+
+#[test]
 fn the_lab_simulates_its_parameters_and_keeps_them_in_the_url() {
     run("lab.mjs", POLICY);
 }

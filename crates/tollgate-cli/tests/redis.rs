@@ -158,6 +158,34 @@ fn costing_when_told(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<(
 }
 
 #[test]
+fn the_slot_of_a_long_request_is_renewed_in_redis() {
+    let redis = Redis::start();
+    let ((go_on, may_go_on), (began, has_begun)) = (mpsc::channel(), mpsc::channel());
+    let policy = format!(
+        "store: {{deadline: 10s, url: '{}'}}\ngateway: {{workers: 1, upstream: 'http://{}'}}\n\
+         limits:\n  - {{name: slots, by: global, slots: 1, ttl: 15s}}\n",
+        redis.url(),
+        costing_when_told(1, may_go_on, began),
+    );
+    let tollgate = Tollgate::start(BINARY, &policy);
+    let (gateway, api) = (tollgate.gateway, tollgate.api);
+    let client = thread::spawn(move || get(gateway, "/").status);
+    has_begun.recv().unwrap();
+    let lease = || {
+        let limits = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
+        limits[0]["reset_after_ms"].as_u64().unwrap()
+    };
+    let mut last = lease();
+    wait_until("the lease starts again", || {
+        let now = lease();
+        std::mem::replace(&mut last, now) < now
+    });
+    go_on.send(()).unwrap();
+    assert_eq!(client.join().unwrap(), 200);
+    stop(tollgate);
+}
+
+#[test]
 fn a_cost_known_during_an_outage_is_settled_afterwards() {
     // Killed, frozen and continued, frozen and killed.
     for (used, left, is_frozen, is_restarted) in [

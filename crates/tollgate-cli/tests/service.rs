@@ -16,6 +16,7 @@ mod description;
 mod ending;
 mod load;
 mod reloads;
+mod shedding;
 mod slow_clients;
 mod starting;
 mod waiting;

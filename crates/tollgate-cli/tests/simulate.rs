@@ -119,3 +119,71 @@ fn a_mistake_gets_help_and_nothing_is_written() {
         assert!(!picture.exists(), "{arguments:?}");
     }
 }
+
+#[test]
+fn an_overload_shows_what_each_protection_keeps() {
+    let arguments = ["--overload", "step", "--workers", "8", "--duration", "24s"];
+    let told = json(&arguments);
+    let protections = told["protections"].as_array().unwrap();
+    let words: Vec<_> = protections.iter().map(|it| it["protection"].as_str().unwrap()).collect();
+    assert_eq!(words, ["none", "rate", "slots", "adaptive", "adaptive-classes"]);
+    let goodput = |at: usize| protections[at]["goodput"].as_f64().unwrap();
+    assert!(goodput(0) < 0.3 && goodput(3) > 0.9, "{} {}", goodput(0), goodput(3));
+    for series in ["attempts", "good", "p99_ms", "critical"] {
+        assert_eq!(protections[4]["series"][series].as_array().unwrap().len(), 120, "{series}");
+    }
+    assert!(protections[4]["policy"].as_str().unwrap().contains("slots: adaptive"));
+    assert_eq!(told, json(&arguments), "the same seed gives the same result");
+    let text = simulate(&arguments).stdout;
+    assert!(text.contains("adaptive-classes") && text.contains("recovered"), "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(110), "{widest:?}");
+}
+
+#[test]
+fn charts_of_an_overload_are_written_to_files() {
+    let files = Scratch::new();
+    for (chart, expected) in
+        [("goodput", "possible"), ("latency", "callers give up"), ("critical", "critical calls")]
+    {
+        let svg = files.path().join(format!("{chart}.svg"));
+        let arguments = [
+            "--overload",
+            "slow-dependency",
+            "--protection",
+            "none,slots",
+            "--workers",
+            "8",
+            "--duration",
+            "12s",
+        ];
+        let finished =
+            simulate(&[&arguments[..], &["--chart", chart, "--svg", svg.to_str().unwrap()]].concat());
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        assert!(finished.stdout.contains("other routes"), "{}", finished.stdout);
+        assert!(fs::read_to_string(svg).unwrap().contains(expected), "{chart}");
+    }
+}
+
+#[test]
+fn a_mistake_in_an_overload_gets_help() {
+    for (arguments, expected) in [
+        (&["--overload", "stepp"][..], "did you mean `step`?"),
+        (&["--overload", "step", "--protection", "adaptiv"], "did you mean `adaptive`?"),
+        (&["--overload", "step", "--workers", "0"], "1 to 10000 workers"),
+        (&["--overload", "step", "--service-time", "2s"], "1ms to 500ms"),
+        (&["--overload", "step", "--service-time", "fast"], "500ms, 30s, 5m or 1h"),
+        (&["--overload", "step", "--load", "0"], "from 1 to 100"),
+        (&["--overload", "step", "--duration", "2h"], "10s to 1h"),
+        (&["--overload", "step", "--workers", "10000", "--service-time", "1ms"], "take fewer workers"),
+        (&["--overload", "step", "--chart", "window"], "goodput, latency and critical"),
+        (&["--overload", "step", "--rate", "5/s"], "cannot be used with"),
+        (&["--overload", "step", "--algorithm", "gcra"], "cannot be used with"),
+        (&["--workers", "5"], "--overload"),
+        (&["--chart", "goodput"], "--overload step"),
+    ] {
+        let finished = simulate(arguments);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
+    }
+}

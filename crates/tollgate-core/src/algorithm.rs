@@ -28,9 +28,9 @@ pub use sliding_parts::{SlidingParts, SlidingPartsState};
 pub use sliding_window::{SlidingWindow, SlidingWindowState};
 pub use window::Window;
 
-use crate::amount::{Adjustment, Amount};
+use crate::amount::{Adjustment, Amount, ChargeTimes, LeaseRequest};
 use crate::outcome::{Outcome, Verdict};
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 
 /// The lowest balance that a forced charge may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,15 @@ pub enum Overdraft {
     /// from another rule. A bucket stops at minus one capacity, a queue where it has no place left
     /// within a minute.
     Unlimited,
+}
+
+/// Spends the available units, up to `units`: a lease of a window, which does not refill while it is
+/// open.
+fn lease_available<A: Algorithm>(algorithm: &A, state: &mut A::State, units: u64, now: Timestamp) -> Verdict {
+    match algorithm.step(state, 0, now).remaining.min(units) {
+        0 => Verdict::admitted(0),
+        available => algorithm.spend(state, available, now),
+    }
 }
 
 /// Arithmetic on the state of one key.
@@ -68,13 +77,13 @@ pub trait Algorithm {
     /// the key.
     fn describe(&self, state: &Self::State, verdict: Verdict, now: Timestamp) -> Outcome;
 
-    /// Refunds units that a step at `taken_at` spent.
+    /// Refunds units of a charge.
     ///
     /// Units that have certainly come back with time are not refunded a second time. A state does
     /// not record which request spent its units. A bucket therefore refunds at most the units that
     /// cannot have come back since, and a refund after other requests have spent is off by at most
-    /// the refunded units.
-    fn refund(&self, state: &mut Self::State, units: u64, taken_at: Timestamp, now: Timestamp);
+    /// the refunded units. A queue refunds only its last place.
+    fn refund(&self, state: &mut Self::State, units: u64, charge: ChargeTimes, now: Timestamp);
 
     /// Gives the key `units` more to spend from now on, up to the allowance of a rested key.
     fn grant(&self, state: &mut Self::State, units: u64, now: Timestamp);
@@ -95,6 +104,28 @@ pub trait Algorithm {
     /// these two numbers.
     fn spent_until(&self, units: u64, until: Timestamp, now: Timestamp) -> Self::State;
 
+    /// Spends up to `units` units in advance, for a caller that spends them within `ttl`. See
+    /// [`LeaseRequest`]. An algorithm whose units cannot be leased leases none.
+    fn lease(&self, state: &mut Self::State, units: u64, ttl: Span, now: Timestamp) -> Verdict {
+        let _ = (units, ttl);
+        let _read = self.spend(state, 0, now);
+        Verdict::admitted(0)
+    }
+
+    /// Returns units of a lease that was taken at `taken_at`. See [`Adjustment::ReturnLease`].
+    /// An algorithm whose units cannot be leased takes none back.
+    fn return_lease(
+        &self,
+        state: &mut Self::State,
+        units: u64,
+        taken_at: Timestamp,
+        ttl: Span,
+        now: Timestamp,
+    ) {
+        let _ = (units, taken_at, ttl);
+        let _read = self.spend(state, 0, now);
+    }
+
     /// Spends and describes in one call, for a request with a single limit.
     fn step(&self, state: &mut Self::State, cost: u64, now: Timestamp) -> Outcome {
         let verdict = self.spend(state, cost, now);
@@ -109,6 +140,7 @@ pub trait Algorithm {
                 let available = self.step(state, 0, now).remaining;
                 self.spend(state, most.min(available.max(1)), now)
             }
+            Amount::Lease(LeaseRequest { units, ttl }) => self.lease(state, units.into(), ttl, now),
             Amount::Slot(_) => Verdict::Never,
         }
     }
@@ -116,11 +148,14 @@ pub trait Algorithm {
     /// Changes the state without a request.
     fn adjust(&self, state: &mut Self::State, adjustment: Adjustment, now: Timestamp) {
         match adjustment {
-            Adjustment::Refund { units, taken_at } => self.refund(state, units, taken_at, now),
+            Adjustment::Refund { units, charge } => self.refund(state, units, charge, now),
             Adjustment::Grant { units } => self.grant(state, units, now),
             Adjustment::Charge { units, overdraft } => self.charge(state, units, overdraft, now),
             Adjustment::Reset => *state = self.fresh(),
-            Adjustment::Release { .. } => {}
+            Adjustment::ReturnLease { units, taken_at, ttl } => {
+                self.return_lease(state, units.into(), taken_at, ttl, now);
+            }
+            Adjustment::Release { .. } | Adjustment::Renew { .. } => {}
         }
     }
 }

@@ -40,7 +40,7 @@ pub use algorithm::{
     Lease, Leases, Overdraft, Owner, Queue, SlidingLog, SlidingLogState, SlidingParts, SlidingPartsState,
     SlidingWindow, SlidingWindowState, TickBucket, Window,
 };
-pub use amount::{Adjustment, Amount};
+pub use amount::{Adjustment, Amount, ChargeTimes, LeaseRequest};
 pub use encoding::DecodeError;
 pub use outcome::{Outcome, Verdict};
 pub use quota::{Quota, State};

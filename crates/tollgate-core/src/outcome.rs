@@ -37,7 +37,8 @@ pub struct Outcome {
 pub enum Verdict {
     /// The request may proceed.
     Admitted {
-        /// The charged units. Less than requested only for [`Amount::UpTo`](crate::Amount::UpTo).
+        /// The charged units. Less than requested only for [`Amount::UpTo`](crate::Amount::UpTo)
+        /// and [`Amount::Lease`](crate::Amount::Lease).
         units: u64,
         /// The time that the request waits in the queue of the limit before it starts, rounded up.
         /// Zero unless the limit has a queue.

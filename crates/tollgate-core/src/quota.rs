@@ -143,6 +143,21 @@ impl Quota {
         matches!(self, Self::FixedWindow(it) if it.window().is_aligned())
     }
 
+    /// Returns whether units may be leased: spent some time after they were charged, without more
+    /// being admitted than the quota allows.
+    ///
+    /// A log and a window in parts forget a unit one period after its charge, so a unit that was
+    /// spent later would count for too short a time. The requests of a queue start at the time of
+    /// their charge, and a tally counts refusals.
+    pub const fn is_leasable(&self) -> bool {
+        match self {
+            Self::Bucket(it) => it.queue().is_none(),
+            Self::FixedWindow(it) => !it.is_tally(),
+            Self::SlidingWindow(_) => true,
+            Self::SlidingParts(_) | Self::SlidingLog(_) | Self::Concurrency(_) => false,
+        }
+    }
+
     /// Returns the name of the algorithm, as used in policies and answers.
     pub const fn algorithm(&self) -> &'static str {
         match self {
@@ -195,7 +210,7 @@ impl Quota {
         with_units!(self, state, |it, inner| it.acquire(inner, amount, now), |it, leases| match amount {
             Amount::Slot(owner) => it.acquire(leases, owner, now),
             Amount::Exactly(0) | Amount::UpTo(0) => Verdict::admitted(0),
-            Amount::Exactly(_) | Amount::UpTo(_) => Verdict::Never,
+            Amount::Exactly(_) | Amount::UpTo(_) | Amount::Lease(_) => Verdict::Never,
         })
     }
 
@@ -219,18 +234,26 @@ impl Quota {
         self.describe(state, verdict, now)
     }
 
-    /// Changes the state without a request. Concurrency limits support only `Release` and `Reset`;
-    /// the other adjustments apply to units.
-    pub fn adjust(&self, state: &mut State, adjustment: Adjustment, now: Timestamp) {
+    /// Changes the state without a request. Concurrency limits support only `Release`, `Renew` and
+    /// `Reset`; the other adjustments apply to units.
+    ///
+    /// Returns an admission of zero units, or of one unit if a slot was renewed.
+    pub fn adjust(&self, state: &mut State, adjustment: Adjustment, now: Timestamp) -> Verdict {
+        let mut is_renewed = false;
         with_units!(self, state, |it, inner| it.adjust(inner, adjustment, now), |it, leases| {
             match adjustment {
                 Adjustment::Release { owner } => {
                     it.release(leases, owner);
                 }
+                Adjustment::Renew { owner } => is_renewed = it.renew(leases, owner, now),
                 Adjustment::Reset => leases.held.clear(),
-                Adjustment::Refund { .. } | Adjustment::Grant { .. } | Adjustment::Charge { .. } => {}
+                Adjustment::Refund { .. }
+                | Adjustment::Grant { .. }
+                | Adjustment::Charge { .. }
+                | Adjustment::ReturnLease { .. } => {}
             }
         });
+        Verdict::admitted(u64::from(is_renewed))
     }
 
     /// Returns the units that are spent and have not come back, rounded up, or the held slots.

@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::quota::Quota;
+use crate::time::Span;
 
 /// Identifies the states of a rule, the same on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +30,9 @@ pub struct Rule {
     pub quota: Quota,
     /// The rule before the last change, if its states may still count.
     pub before: Option<Box<Predecessor>>,
+    /// How long a node may hold units that it leased, if it may lease any. Not part of the id: states
+    /// have the same meaning with and without leases.
+    pub lease: Option<Span>,
 }
 
 /// A rule before its numbers changed.
@@ -79,7 +83,15 @@ impl Rule {
     pub fn new(name: &str, quota: impl Into<Quota>) -> Self {
         let quota = quota.into();
         let id = RuleId::of([name, &quota.identity()]);
-        Self { name: name.into(), id, quota, before: None }
+        Self { name: name.into(), id, quota, before: None, lease: None }
+    }
+
+    /// Returns the same rule, of which a node may lease units for `ttl`. Quotas whose units cannot be
+    /// leased ([`Quota::is_leasable`]) are not leased.
+    #[must_use]
+    pub fn leased_for(self, ttl: Option<Span>) -> Self {
+        let lease = ttl.filter(|_| self.quota.is_leasable());
+        Self { lease, ..self }
     }
 
     /// Returns the same rule, which also carries over the usage of keys under `before` and its

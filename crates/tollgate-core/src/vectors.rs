@@ -7,10 +7,10 @@
 use std::fmt::Write as _;
 
 use crate as core;
-use crate::{Adjustment, Amount, Outcome, Owner, Span, Timestamp, Verdict};
+use crate::{Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Owner, Span, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 
-const TEXTS: [(&str, &str); 7] = [
+const TEXTS: [(&str, &str); 8] = [
     ("token-bucket", include_str!("../vectors/token-bucket.json")),
     ("leaky-queue", include_str!("../vectors/leaky-queue.json")),
     ("fixed-window", include_str!("../vectors/fixed-window.json")),
@@ -18,10 +18,11 @@ const TEXTS: [(&str, &str); 7] = [
     ("sliding-window-in-parts", include_str!("../vectors/sliding-window-in-parts.json")),
     ("sliding-log", include_str!("../vectors/sliding-log.json")),
     ("concurrency", include_str!("../vectors/concurrency.json")),
+    ("lease", include_str!("../vectors/lease.json")),
 ];
 
-/// Returns the name of each algorithm with the text of its vector file.
-pub const fn texts() -> [(&'static str, &'static str); 7] {
+/// Returns the name of each vector file with its text.
+pub const fn texts() -> [(&'static str, &'static str); 8] {
     TEXTS
 }
 
@@ -134,9 +135,27 @@ pub struct Step {
 pub enum Act {
     Take(u64),
     TakeUpTo(u64),
-    Refund { units: u64, taken_at_us: u64 },
+    Refund {
+        units: u64,
+        taken_at_us: u64,
+        /// The end of the charge, if it is known: the time of the take and its `reset_after_us`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_us: Option<u64>,
+    },
     Grant(u64),
-    Charge { units: u64, overdraft: Overdraft },
+    Charge {
+        units: u64,
+        overdraft: Overdraft,
+    },
+    Lease {
+        units: u32,
+        ttl_us: u64,
+    },
+    ReturnLease {
+        units: u32,
+        taken_at_us: u64,
+        ttl_us: u64,
+    },
     Acquire(String),
     Release(String),
 }
@@ -249,10 +268,20 @@ impl Act {
         match self {
             Self::Take(units) => StoreCall::Acquire(Amount::Exactly(*units)),
             Self::TakeUpTo(most) => StoreCall::Acquire(Amount::UpTo(*most)),
+            Self::Lease { units, ttl_us } => {
+                let ttl = Span::from_micros(*ttl_us);
+                StoreCall::Acquire(Amount::Lease(LeaseRequest { units: *units, ttl }))
+            }
+            Self::ReturnLease { units, taken_at_us, ttl_us } => StoreCall::Adjust(Adjustment::ReturnLease {
+                units: *units,
+                taken_at: Timestamp::from_micros(*taken_at_us),
+                ttl: Span::from_micros(*ttl_us),
+            }),
             Self::Acquire(name) => StoreCall::Acquire(Amount::Slot(owner(name))),
-            Self::Refund { units, taken_at_us } => {
-                let taken_at = Timestamp::from_micros(*taken_at_us);
-                StoreCall::Adjust(Adjustment::Refund { units: *units, taken_at })
+            Self::Refund { units, taken_at_us, until_us } => {
+                let mut charge = ChargeTimes::without_end(Timestamp::from_micros(*taken_at_us));
+                charge.until = until_us.map_or(charge.until, Timestamp::from_micros);
+                StoreCall::Adjust(Adjustment::Refund { units: *units, charge })
             }
             Self::Grant(units) => StoreCall::Adjust(Adjustment::Grant { units: *units }),
             Self::Charge { units, overdraft } => {

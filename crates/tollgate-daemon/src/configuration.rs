@@ -305,6 +305,10 @@ impl Inputs {
             Some(config) => config.apply(policy).map_err(|error| Failure::new(in_full(&error)))?,
             None => policy,
         };
+        let policy = match settings.forwarding.throttle {
+            Some(throttle) => policy.with_throttle_mode(throttle.mode),
+            None => policy,
+        };
         remarks.extend(too_many(&policy, &settings));
         let mut unprovided = Problems::default();
         identity::stamp(&document, &policy, &settings, &mut unprovided);
@@ -486,8 +490,8 @@ mod tests {
             let overlays = vec![set("limits", &many(count)), set("observe", observe)];
             Inputs { overlays, ..Inputs::default() }.load(LoadPhase::First).unwrap()
         };
-        let told = load(MAX_NAMED_LIMITS + 1, "{records: 100}");
-        for warnings in [&told.warnings, &told.brief_warnings] {
+        let loaded = load(MAX_NAMED_LIMITS + 1, "{records: 100}");
+        for warnings in [&loaded.warnings, &loaded.brief_warnings] {
             let about: Vec<_> = warnings.iter().filter(|it| it.contains("2001 limits")).collect();
             assert!(about.len() == 1 && about[0].contains("`_other`"), "{warnings:?}");
         }

@@ -22,6 +22,7 @@ use crate::addresses::Addresses;
 use crate::api::{access, api};
 use crate::configuration::{Configuration, Inputs};
 use crate::failure::Failure;
+use crate::load;
 use crate::logging::Log;
 use crate::process_metrics::{ProcessMetrics, Reloads};
 use crate::protocols::Protocols;
@@ -64,6 +65,7 @@ pub struct Daemon {
     configuration: Box<Configuration>,
     surfaces: Surfaces,
     limiter: SharedLimiter<AnyStore>,
+    store: Arc<AnyStore>,
     status: Arc<Status>,
     reloader: Box<Reloader>,
     watch: Watch,
@@ -110,6 +112,7 @@ impl Daemon {
         configuration.warnings.extend(surfaces.warnings().to_vec());
         process_metrics.hold_back_in(surfaces.tarpit());
         process_metrics.wait_in(surfaces.waiting_room());
+        process_metrics.throttle_by(surfaces.throttle_counts());
         let records =
             RecordConsumer::start(watcher, &configuration.settings, &consumer_counts, move |now| {
                 api.tick(now);
@@ -120,7 +123,9 @@ impl Daemon {
         // Requests are already served, without the store if necessary.
         configuration.warnings.extend(store::connect(&limiter.load(), &store).await.err());
         let running = RunningConfig::new(&configuration, secrets);
-        let maintenance = tokio::spawn(store::maintain(limiter.clone(), store));
+        let measuring = load::measure(limiter.clone(), surfaces.event_loops());
+        let maintaining = store::maintain(limiter.clone(), Arc::clone(&store));
+        let maintenance = tokio::spawn(async { _ = tokio::join!(maintaining, measuring) });
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -128,6 +133,7 @@ impl Daemon {
             configuration,
             surfaces,
             limiter,
+            store,
             status,
             reloader: Box::new(reloader),
             watch,
@@ -223,7 +229,7 @@ impl Daemon {
 
     /// Shuts down; `interrupt` ends the wait.
     async fn end(self, interrupt: impl Future<Output = ()>) {
-        let Self { surfaces, limiter, status, records, maintenance, .. } = self;
+        let Self { surfaces, limiter, store, status, records, maintenance, .. } = self;
         status.drain();
         let (clock, patience) = (SystemClock::new(), surfaces.patience());
         let started_at = clock.now();
@@ -238,6 +244,7 @@ impl Daemon {
         };
         maintenance.abort();
         let _late = timeout(left, records.end()).await;
+        store::return_leases(&store).await;
         store::settle_up(&limiter.load(), left).await;
     }
 }

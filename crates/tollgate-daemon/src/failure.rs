@@ -4,11 +4,12 @@
 //! `/readyz` may not: the brief form contains no text of the file.
 
 use std::fmt;
+use std::io;
 
 use tollgate::policy::format_words;
 use tollgate_document::{DiagnosticView, Diagnostics, Severity};
 
-use crate::io_error::without_numbers;
+use crate::io_error::{Attempt, reason, without_numbers};
 
 /// An error report, ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,11 @@ impl Failure {
     /// Creates an error from one sentence and help.
     pub fn with_help(message: impl fmt::Display, help: impl fmt::Display) -> Self {
         Self::same(&message, Some(&help))
+    }
+
+    /// Creates an error from the operation that failed and an error of the operating system.
+    pub fn io(failed: impl fmt::Display, error: &io::Error, attempt: Attempt) -> Self {
+        Self::new(format_args!("{failed}: {}", reason(error, attempt)))
     }
 
     /// Creates an error from the diagnostics of a file.

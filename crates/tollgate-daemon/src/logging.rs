@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use self::queue::Queue;
 use crate::configuration::{Level, LogFormat};
 use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
+use crate::io_error::Attempt;
 
 /// The maximum time to wait for the log at the start and at the end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -40,9 +40,7 @@ impl Log {
         let queue = Arc::new(Queue::default());
         let writing = Arc::clone(&queue);
         let spawned = std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&writing));
-        spawned.map_err(|error| {
-            Failure::new(format_args!("cannot start the log: {}", reason(&error, Attempt::Other)))
-        })?;
+        spawned.map_err(|error| Failure::io("cannot start the log", &error, Attempt::Other))?;
         let log = tracing_subscriber::fmt().with_writer(Writer(Arc::clone(&queue)));
         let log = log.with_max_level(level).with_target(false);
         let _ = match format {
@@ -75,16 +73,16 @@ impl Log {
 
 /// Writes lines until the process ends.
 fn write_all(queue: &Queue) {
-    let (mut lines, mut told) = (Vec::new(), 0);
+    let (mut lines, mut reported) = (Vec::new(), 0);
     loop {
         queue.take(&mut lines);
         // A closed standard error is not a failure.
         let _closed = io::stderr().lock().write_all(&lines);
         let dropped = queue.dropped();
-        if dropped > told {
-            let count = dropped - told;
+        if dropped > reported {
+            let count = dropped - reported;
             tracing::warn!(count, "{count} lines of the log were dropped: they were not read as fast");
-            told = dropped;
+            reported = dropped;
         }
         queue.written();
     }

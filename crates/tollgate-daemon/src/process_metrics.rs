@@ -3,8 +3,9 @@
 //! Metrics of decisions are in `tollgate_telemetry`, of Redis in `store`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tollgate::{Clock, SharedLimiter, Span, SystemClock, Timestamp};
 use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_server::Gauges;
@@ -12,6 +13,7 @@ use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, Watcher};
 
 use crate::logging::Log;
+use crate::overload_metrics::{self, ThrottleSource};
 use crate::protocols::Protocols;
 use crate::record_consumer::ConsumerCounts;
 use crate::store::{AnyStore, counters};
@@ -54,10 +56,11 @@ pub(crate) struct ProcessMetrics {
     store: Arc<AnyStore>,
     watcher: Option<Watcher>,
     reloads: Arc<Reloads>,
-    told: ConsumerCounts,
+    consumers: ConsumerCounts,
     log: Log,
     tarpit: OnceLock<Tarpit>,
     waiting_room: OnceLock<WaitingRoom>,
+    throttle_counts: OnceLock<ThrottleSource>,
     protocols: OnceLock<Protocols>,
     clock: SystemClock,
     used: Mutex<StoreUsage>,
@@ -76,7 +79,7 @@ impl ProcessMetrics {
         (limiter, store): (SharedLimiter<AnyStore>, Arc<AnyStore>),
         watcher: Option<Watcher>,
         reloads: Arc<Reloads>,
-        told: ConsumerCounts,
+        consumers: ConsumerCounts,
         log: Log,
     ) -> Self {
         Self {
@@ -84,10 +87,11 @@ impl ProcessMetrics {
             store,
             watcher,
             reloads,
-            told,
+            consumers,
             log,
             tarpit: OnceLock::new(),
             waiting_room: OnceLock::new(),
+            throttle_counts: OnceLock::new(),
             protocols: OnceLock::new(),
             clock: SystemClock::new(),
             used: Mutex::default(),
@@ -107,13 +111,17 @@ impl ProcessMetrics {
         }
         self.write_tarpit(&mut Exposition::new(out));
         self.write_waiting_room(&mut Exposition::new(out));
+        overload_metrics::write_adaptive(&limiter.adaptive_summaries(), &mut Exposition::new(out));
+        if let Some(counts) = self.throttle_counts.get() {
+            overload_metrics::write_throttle(&counts(), &mut Exposition::new(out));
+        }
         if let Some(protocols) = self.protocols.get() {
             protocols.metrics(out);
         }
         counters(&self.store, out);
         if let Some(watcher) = &self.watcher {
             watcher.metrics(self.clock.now(), out);
-            self.write_told(&mut Exposition::new(out));
+            self.write_consumers(&mut Exposition::new(out));
         }
     }
 
@@ -128,7 +136,12 @@ impl ProcessMetrics {
             evictions: used.map(|(_, evictions)| evictions),
             tarpit_waiting: tarpit.map_or(0, |it| count(it.waiting())),
             tarpit_most: tarpit.map_or(0, |it| count(it.max_held())),
-            log_suppressed: self.told.suppressed(),
+            log_suppressed: self.consumers.suppressed(),
+            throttled_upstreams: self
+                .throttle_counts
+                .get()
+                .map(|counts| counts().into_iter().map(overload_metrics::throttled_upstream).collect())
+                .unwrap_or_default(),
         }
     }
 
@@ -140,6 +153,11 @@ impl ProcessMetrics {
     /// Sets the waiting room. Only the first call has an effect.
     pub(crate) fn wait_in(&self, waiting_room: WaitingRoom) {
         let _first = self.waiting_room.set(waiting_room);
+    }
+
+    /// Sets the source of the counts of throttled upstreams. Only the first call has an effect.
+    pub(crate) fn throttle_by(&self, counts: ThrottleSource) {
+        let _first = self.throttle_counts.set(counts);
     }
 
     /// Sets the protocols that have their own counters. Only the first call has an effect.
@@ -183,14 +201,14 @@ impl ProcessMetrics {
         to.one("tollgate_waiting_refused_total", Counter, help, room.refused());
     }
 
-    fn write_told(&self, to: &mut Exposition<'_>) {
+    fn write_consumers(&self, to: &mut Exposition<'_>) {
         let help = "Refusals that were not logged.";
-        to.one("tollgate_log_suppressed_total", Counter, help, self.told.suppressed());
-        if let Some((sent, dropped)) = self.told.traces.as_ref().map(|it| it.read()) {
+        to.one("tollgate_log_suppressed_total", Counter, help, self.consumers.suppressed());
+        if let Some((sent, dropped)) = self.consumers.traces.as_ref().map(|it| it.read()) {
             to.one("tollgate_traces_sent_total", Counter, "Spans that the collector accepted.", sent);
             to.one("tollgate_traces_dropped_total", Counter, "Spans that were never sent.", dropped);
         }
-        if let Some((sent, dropped)) = self.told.webhook.as_ref().map(|it| it.read()) {
+        if let Some((sent, dropped)) = self.consumers.webhook.as_ref().map(|it| it.read()) {
             to.one("tollgate_webhook_sent_total", Counter, "Messages that the webhook accepted.", sent);
             to.one(
                 "tollgate_webhook_dropped_total",
@@ -205,8 +223,7 @@ impl ProcessMetrics {
     pub(crate) fn usage(&self) -> Option<(usize, u64)> {
         let AnyStore::Memory(store) = &*self.store else { return None };
         let now = self.clock.now();
-        // The state is plain data, so a poisoned lock is usable.
-        let mut known = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.used.lock();
         if now >= known.until {
             let usage = store.usage();
             let (keys, evictions) = (usage.keys, usage.evictions);

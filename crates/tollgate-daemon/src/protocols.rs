@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use tokio::time::sleep;
 use tollgate::{SharedLimiter, Sleeper};
+use tollgate_http::WaitingRoom;
 use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
 use tollgate_rls::{Rls, RlsBody, RlsSettings};
@@ -55,6 +56,12 @@ impl Protocols {
         let refuse_refunds = !settings.resp.takes_refunds(&settings.resp_listen);
         let resp_settings = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
         Self { rls, max_wait, resp: Resp::new(limiter.clone(), resp_settings), connections }
+    }
+
+    /// Changes how answers to Envoy sleep while they are held: `room` makes the new waiting room from
+    /// the present one.
+    pub(crate) fn hold_in(&self, room: impl FnOnce(&WaitingRoom) -> WaitingRoom) {
+        self.rls.hold_in(room(self.rls.waiting_room()));
     }
 
     /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit.

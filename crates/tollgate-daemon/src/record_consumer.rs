@@ -186,8 +186,7 @@ impl RecordTail {
 
     /// Returns the number of refusals since the start.
     fn refused(&self) -> u64 {
-        let totals = self.watcher.totals();
-        totals.limited + totals.blocked + totals.uncountable
+        self.watcher.totals().refused()
     }
 
     /// Passes on the records since the last read.

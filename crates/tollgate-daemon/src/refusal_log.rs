@@ -108,6 +108,7 @@ fn write(record: &Record, format: LogFormat) {
         id = %record.id,
         fate = record.fate.as_str(),
         limit = record.limit.as_deref().map(shown),
+        priority = record.priority.as_deref().map(shown),
         window = limiting.and_then(|it| it.window.as_deref()).map(shown),
         key = limiting.map(|it| shown(&it.key)),
         tag = record.tag.map(|tag| display(format!("{tag:016x}"))),

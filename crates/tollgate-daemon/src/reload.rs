@@ -231,9 +231,12 @@ mod tests {
             "limits: [{name: a, by: api_key, bucket: 5/day, overrides: {sk-live-51HzQ: 9/fortnight}}]",
         );
         let failure = reloader.attempt().map(drop).unwrap_err();
-        let told = failure.brief();
-        assert!(told.contains("policy.yaml:1:77: ") && told.contains("not a unit of time"), "{told}");
-        assert!(!told.contains("sk-live") && !told.contains('|'), "{told}");
+        let message = failure.brief();
+        assert!(
+            message.contains("policy.yaml:1:77: ") && message.contains("not a unit of time"),
+            "{message}"
+        );
+        assert!(!message.contains("sk-live") && !message.contains('|'), "{message}");
     }
 
     #[test]
@@ -245,8 +248,8 @@ mod tests {
             [("b", "added b; removed a"), ("b", "nothing is different"), ("a", "added a; removed b")]
         {
             files.write("policy.yaml", &format!("limits: [{{name: {limits}, by: ip, bucket: 5/day}}]{log}"));
-            let (told, restart) = reloader.attempt().unwrap();
-            assert_eq!((told.to_string().as_str(), restart.join(" ").as_str()), (changes, "log"));
+            let (message, restart) = reloader.attempt().unwrap();
+            assert_eq!((message.to_string().as_str(), restart.join(" ").as_str()), (changes, "log"));
         }
     }
 

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
+use crate::io_error::Attempt;
 
 /// A signal to the process.
 pub(crate) enum ProcessSignal {
@@ -24,11 +24,8 @@ pub struct Signals {
 impl Signals {
     /// Installs the handlers. Needs a Tokio runtime.
     pub fn listen() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(format_args!("cannot listen for signals: {}", reason(&error, Attempt::Other)))
-            })
-        };
+        let failed = |error| Failure::io("cannot listen for signals", &error, Attempt::Other);
+        let listen = |kind| signal(kind).map_err(failed);
         Ok(Self {
             reload: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,

@@ -2,7 +2,7 @@
 //!
 //! The start tries Redis for a second, so that a wrong password is reported immediately, but does not
 //! depend on it: without Redis the server runs degraded, by the outage rules. Periodic work (announcing
-//! this node, probing Redis, charging requests that were admitted without it) runs on the main thread,
+//! this node, probing Redis, renewing leases, charging requests that were admitted without it) runs on the main thread,
 //! and once more at the end.
 //!
 //! The client is in `tollgate_redis`, the outage rules in `tollgate::outage`.
@@ -11,15 +11,18 @@ mod counters;
 
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tollgate::store::{AdjustmentId, Answer, Check, Outcomes};
 use tollgate::{
     Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Outcome, Policy, Rate, Rule, SharedLimiter,
-    Store, StoreError, Timestamp,
+    Spawner, Store, StoreError, Timestamp,
 };
+use tollgate_lease::Leased;
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_telemetry::Watcher;
 
@@ -49,8 +52,8 @@ const MAX_RECONCILE_DELAY: Duration = Duration::from_millis(500);
 pub(crate) enum AnyStore {
     /// In this process.
     Memory(MemoryStore),
-    /// In Redis.
-    Redis(Arc<RedisStore>),
+    /// In Redis. Hot keys of limits with a `lease` are decided by this node.
+    Redis(Arc<Leased<RedisStore>>),
 }
 
 /// Evaluates an expression with the store that is in use.
@@ -108,6 +111,10 @@ impl Store for AnyStore {
         with_store!(self, store => store.probe().await)
     }
 
+    fn is_shared(&self) -> bool {
+        with_store!(self, store => store.is_shared())
+    }
+
     fn nodes(&self) -> usize {
         with_store!(self, store => store.nodes())
     }
@@ -120,7 +127,12 @@ impl AnyStore {
     }
 
     /// Returns the Redis store, if there is one.
-    pub(crate) fn redis(&self) -> Option<&Arc<RedisStore>> {
+    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+        self.leased().map(Leased::inner)
+    }
+
+    /// Returns the leases on the Redis store, if there is one.
+    pub(crate) fn leased(&self) -> Option<&Leased<RedisStore>> {
         match self {
             Self::Memory(_) => None,
             Self::Redis(store) => Some(store),
@@ -132,7 +144,7 @@ impl AnyStore {
 pub(crate) fn open(policy: &Policy, redis: Option<RedisSettings>) -> Arc<AnyStore> {
     Arc::new(match redis {
         None => AnyStore::memory(policy),
-        Some(settings) => AnyStore::Redis(Arc::new(RedisStore::new(settings))),
+        Some(settings) => AnyStore::Redis(Arc::new(Leased::new(RedisStore::new(settings)))),
     })
 }
 
@@ -148,10 +160,19 @@ pub(crate) fn limiter(
     let most = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
     let keys = most.min(outage.keys);
     let outage = OutageSettings { keys, ..outage.clone() };
-    let limiter = Limiter::with_shared_store(policy, Arc::clone(store)).with_outage(&outage);
+    let limiter = Limiter::with_shared_store(policy, Arc::clone(store))
+        .with_outage(&outage)
+        .with_spawner(Spawner::new(spawn));
     match watcher {
         Some(watcher) => limiter.with_observer(watcher.clone()).into(),
         None => limiter.into(),
+    }
+}
+
+/// Runs work on the runtime of this thread. Without one, the limiter defers the work.
+fn spawn(work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(work);
     }
 }
 
@@ -203,8 +224,27 @@ async fn warm_up(store: &RedisStore) -> Result<(), StoreError> {
 
 /// Runs the periodic work until dropped.
 pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>, store: Arc<AnyStore>) {
-    let Some(redis) = store.redis() else { return };
-    tokio::join!(redis.announce(), look(limiter.clone()), reconcile(limiter));
+    let Some(leased) = store.leased() else { return };
+    tokio::join!(leased.inner().announce(), look(limiter.clone()), reconcile(limiter), tend(leased));
+}
+
+/// Renews and returns leases.
+async fn tend(leased: &Leased<RedisStore>) {
+    loop {
+        match leased.tend().await {
+            Some(span) => _ = timeout(span.into(), leased.due()).await,
+            None => leased.due().await,
+        }
+    }
+}
+
+/// Returns all leased units to the store.
+pub(crate) async fn return_leases(store: &AnyStore) {
+    let Some(leased) = store.leased() else { return };
+    if timeout(SHUTDOWN_TIMEOUT, leased.drain()).await.is_err() {
+        let held = leased.counters().held;
+        tracing::warn!(units = held, "the store did not take leased units back: they end by themselves");
+    }
 }
 
 /// Probes the store.
@@ -216,7 +256,7 @@ async fn look(limiter: SharedLimiter<AnyStore>) {
     }
 }
 
-/// Charges the store for requests that were admitted without it.
+/// Charges the store for requests that were admitted without it, and renews the slots of requests.
 async fn reconcile(limiter: SharedLimiter<AnyStore>) {
     let rng = RandomState::new();
     let mut was_degraded = false;
@@ -225,12 +265,10 @@ async fn reconcile(limiter: SharedLimiter<AnyStore>) {
         let health = limiter.load().health();
         let is_back = was_degraded && !health.is_degraded();
         was_degraded = health.is_degraded();
-        if health.ledger_keys == 0 {
-            continue;
-        }
-        if is_back {
+        if is_back && health.ledger_keys > 0 {
             sleep(part(MAX_RECONCILE_DELAY, &rng, !round)).await;
         }
+        // Also if nothing is owed: it renews the slots that requests hold.
         let charged = limiter.load().reconcile().await;
         if charged > 0 {
             tracing::info!(keys = charged, "charged the store with what was admitted without it");

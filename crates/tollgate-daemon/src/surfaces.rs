@@ -30,6 +30,8 @@ use crate::addresses::{Addresses, ListenerAddress};
 use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
+use crate::load::EventLoops;
+use crate::overload_metrics::ThrottleSource;
 use crate::protocols::Protocols;
 use crate::store::{AnyStore, in_full};
 
@@ -60,7 +62,9 @@ pub(crate) struct Surfaces {
     patience: Duration,
     tarpit: Tarpit,
     waiting_room: WaitingRoom,
+    throttle_counts: ThrottleSource,
     protocols: Protocols,
+    event_loops: EventLoops,
     /// Warnings about listeners that could not be opened.
     warnings: Vec<String>,
 }
@@ -85,6 +89,7 @@ impl Surfaces {
             resp: load(&settings.resp.tls, "clients of Redis", false)?,
         };
         let workers = workers(settings);
+        let event_loops = EventLoops::new(workers);
         let mut warnings = Vec::new();
         let mut listen = |listen: &Listen, setting: &str| bind(listen, setting, workers, &mut warnings);
         let gateway_sockets = listen(&settings.gateway, "listen.gateway")?;
@@ -109,13 +114,17 @@ impl Surfaces {
         let gateway = Gateway::new(settings.forwarding.clone(), limiter.clone(), demo);
         let gateway = Arc::new(gateway.map_err(|error| Failure::new(in_full(&error)))?);
         let api = api.clone().with_waiting_room(gateway.waiting_room_until(&drain));
+        protocols.hold_in(|room| gateway.until_drained(room, &drain));
         let (running, ended) = mpsc::channel(1);
         let mut sockets = [gateway_sockets, api_sockets, rls_sockets, resp_sockets].map(listeners);
         for number in 0..workers {
             let [for_gateway, for_api, for_rls, for_resp] = sockets.each_mut().map(Iterator::next);
             let (gateway, api, protocols) = (Arc::clone(&gateway), api.clone(), protocols.clone());
             let (tls, drain, running) = (tls.clone(), drain.clone(), running.clone());
+            let event_loop = event_loops.clone().measure(number);
             start_thread(&format!("worker-{number}"), async move {
+                // Ends with the runtime of this thread.
+                tokio::spawn(event_loop);
                 let ended = tokio::join!(
                     if_any(for_gateway, |listener| gateway.serve(listener, drain.clone())),
                     if_any(for_api, |listener| serve_api(api, listener, tls.api, drain.clone())),
@@ -136,7 +145,9 @@ impl Surfaces {
             patience: settings.forwarding.drain,
             tarpit: gateway.tarpit().clone(),
             waiting_room: gateway.waiting_room().clone(),
+            throttle_counts: Arc::new(move || gateway.throttle_counts()),
             protocols,
+            event_loops,
             warnings,
         })
     }
@@ -159,6 +170,16 @@ impl Surfaces {
     /// Returns the waiting room of the gateway.
     pub(crate) fn waiting_room(&self) -> WaitingRoom {
         self.waiting_room.clone()
+    }
+
+    /// Returns the source of the counts of throttled upstreams.
+    pub(crate) fn throttle_counts(&self) -> ThrottleSource {
+        Arc::clone(&self.throttle_counts)
+    }
+
+    /// Returns the event loops of the workers.
+    pub(crate) fn event_loops(&self) -> EventLoops {
+        self.event_loops.clone()
     }
 
     /// Returns the time that running requests have to finish.

@@ -9,10 +9,11 @@
 
 mod alert_queue;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -84,14 +85,14 @@ impl Webhook {
 
     /// Updates the current alerts.
     pub(crate) fn see(&self, alerts: &[ExhaustedKey], now: Timestamp) {
-        self.shared.alert_queue().see(alerts, now);
-        self.shared.count_untold();
+        self.shared.alert_queue.lock().see(alerts, now);
+        self.shared.count_dropped();
         self.shared.changed.notify_one();
     }
 
     /// Sends the queued messages, within a short time.
     pub(crate) async fn end(self) {
-        self.shared.alert_queue().close();
+        self.shared.alert_queue.lock().close();
         self.shared.changed.notify_one();
         let stop = self.sending.abort_handle();
         if timeout(SHUTDOWN_TIMEOUT, self.sending).await.is_err() {
@@ -101,20 +102,15 @@ impl Webhook {
 }
 
 impl Shared {
-    /// The queue is consistent after a panic, so a poisoned lock is usable.
-    fn alert_queue(&self) -> MutexGuard<'_, AlertQueue> {
-        self.alert_queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count_untold(&self) {
-        self.counts.dropped.store(self.alert_queue().untold(), Ordering::Relaxed);
+    fn count_dropped(&self) {
+        self.counts.dropped.store(self.alert_queue.lock().dropped(), Ordering::Relaxed);
     }
 
     /// Waits for the next alert to send; `None` when the queue is closed.
     async fn next(&self) -> Option<u64> {
         loop {
             {
-                let mut alert_queue = self.alert_queue();
+                let mut alert_queue = self.alert_queue.lock();
                 if let Some(key_hash) = alert_queue.next() {
                     return Some(key_hash);
                 }
@@ -166,7 +162,7 @@ impl Sender {
                 (minute, tried) = (Instant::now(), 0);
             }
             // Built after the wait, so that the message is current.
-            let Some(message) = self.shared.alert_queue().message(key_hash) else { continue };
+            let Some(message) = self.shared.alert_queue.lock().message(key_hash) else { continue };
             tried += 1;
             if self.send(key_hash, &message).await {
                 pause = FIRST_RETRY_DELAY;
@@ -183,7 +179,7 @@ impl Sender {
         let result = self.http.post("", text.into()).await;
         let Err(why) = result else {
             self.shared.counts.sent.fetch_add(1, Ordering::Relaxed);
-            self.shared.alert_queue().told(key_hash, message);
+            self.shared.alert_queue.lock().sent(key_hash, message);
             if std::mem::take(&mut self.is_failing) {
                 tracing::info!("alerts are delivered again");
             }
@@ -194,11 +190,11 @@ impl Sender {
             tracing::warn!(%webhook, %why, "an alert could not be delivered");
         }
         if let SendError::Failed(_) = why {
-            self.shared.alert_queue().again(key_hash);
+            self.shared.alert_queue.lock().again(key_hash);
             return false;
         }
-        self.shared.alert_queue().give_up(key_hash, message);
-        self.shared.count_untold();
+        self.shared.alert_queue.lock().give_up(key_hash, message);
+        self.shared.count_dropped();
         true
     }
 }

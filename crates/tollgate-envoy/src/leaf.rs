@@ -101,11 +101,6 @@ impl Leaf {
         policy.limits().get(self.place?)
     }
 
-    /// Returns the amount.
-    pub const fn allowed(&self) -> Allowance {
-        self.allowed
-    }
-
     /// Returns the number of requests per unit; `None` if unlimited.
     pub const fn requests_per_unit(&self) -> Option<u32> {
         match self.allowed {
@@ -145,16 +140,6 @@ impl Leaf {
     /// Whether the limit refuses a request only if all other `quota_mode` limits of the request refuse.
     pub const fn quota_mode(&self) -> bool {
         self.quota_mode
-    }
-
-    /// Whether the metrics distinguish all values.
-    pub const fn detailed_metric(&self) -> bool {
-        self.detailed_metric
-    }
-
-    /// Whether an entry shares one counter among all fitting values.
-    pub const fn share_threshold(&self) -> bool {
-        self.shares
     }
 
     /// Returns the data that responses pass to the proxy.

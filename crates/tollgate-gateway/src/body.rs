@@ -5,16 +5,18 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
+use tollgate_http::ServiceTimer;
 
 use crate::detached::{HeldSlots, MAX_DRAINED_BYTES};
 use crate::head;
@@ -74,12 +76,15 @@ pub(crate) struct Progress {
     failure: AtomicU8,
     /// Whether the gateway waits for the upstream after the upload has failed.
     outlives_upload: bool,
+    /// Measures the upstream for limits with a learned number of slots. It stands still while the gateway
+    /// waits for the client: a client that sends slowly must not make the upstream appear slow.
+    timer: Option<ServiceTimer>,
     /// The task that waits for the response; it is woken on a failure.
     waiter: Mutex<Option<Waker>>,
 }
 
 impl Progress {
-    fn new(still: Duration, outlives_upload: bool) -> Arc<Self> {
+    fn new(still: Duration, outlives_upload: bool, timer: Option<ServiceTimer>) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             still,
@@ -87,6 +92,7 @@ impl Progress {
             awaits_client: AtomicBool::new(false),
             failure: AtomicU8::new(0),
             outlives_upload,
+            timer,
             waiter: Mutex::default(),
         })
     }
@@ -97,12 +103,8 @@ impl Progress {
         if !self.outlives_upload {
             return Poll::Pending;
         }
-        *self.waiter() = Some(cx.waker().clone());
+        *self.waiter.lock() = Some(cx.waker().clone());
         self.failure().map_or(Poll::Pending, Poll::Ready)
-    }
-
-    fn waiter(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nothing more of the body will be sent: the sender has dropped it.
@@ -114,10 +116,16 @@ impl Progress {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
         self.awaits_client.store(false, Ordering::Relaxed);
+        if let Some(timer) = &self.timer {
+            timer.restart();
+        }
     }
 
     fn record_stall(&self) {
         self.awaits_client.store(true, Ordering::Relaxed);
+        if let Some(timer) = &self.timer {
+            timer.stop();
+        }
     }
 
     pub(crate) fn awaits_client(&self) -> bool {
@@ -143,7 +151,7 @@ impl Progress {
         if !self.outlives_upload {
             return Poll::Ready(Some(Err(text.into())));
         }
-        if let Some(waiter) = self.waiter().take() {
+        if let Some(waiter) = self.waiter.lock().take() {
             waiter.wake();
         }
         Poll::Pending
@@ -179,17 +187,18 @@ impl Upload {
     }
 
     /// Creates an upload and its progress. A request without a body has no progress.
-    /// `outlives_upload`: the connection to the upstream stays open when the body fails.
+    /// `outlives_upload`: the connection to the upstream stays open when the body fails. `timer` measures
+    /// the upstream.
     pub(crate) fn new(
         body: Incoming,
         most: Option<u64>,
         still: Duration,
-        outlives_upload: bool,
+        (outlives_upload, timer): (bool, Option<ServiceTimer>),
     ) -> (Self, Option<Arc<Progress>>) {
         if body.is_end_stream() {
             return (Self::none(), None);
         }
-        let progress = Progress::new(still, outlives_upload);
+        let progress = Progress::new(still, outlives_upload, timer);
         let streaming = StreamingBody {
             body,
             left: most.unwrap_or(u64::MAX),
@@ -290,7 +299,7 @@ impl GatewayBody {
     }
 
     /// Reads the body to its end, within bounds, for a caller that disconnected.
-    pub(crate) async fn discard(mut self, head: &HeaderMap) {
+    pub(crate) async fn discard(mut self, head: &Parts) {
         if let Kind::Download(download) = std::mem::replace(&mut self.0, Kind::Full(None)) {
             if let Some(slots) = &download.slots {
                 slots.observe_head(head);

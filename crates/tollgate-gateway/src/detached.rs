@@ -14,13 +14,15 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderMap, Response};
+use http::Response;
+use http::response::Parts;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tollgate_http::SlotGuard;
 
@@ -32,24 +34,17 @@ pub(crate) const MAX_DRAINED_BYTES: u64 = 1024 * 1024;
 /// The requests without a caller, of all workers together.
 #[derive(Debug)]
 pub(crate) struct DetachedRequests {
-    running: AtomicUsize,
-    max_running: usize,
+    permits: Arc<Semaphore>,
 }
 
 impl DetachedRequests {
     pub(crate) fn new(max_running: usize) -> Arc<Self> {
-        Arc::new(Self { running: AtomicUsize::new(0), max_running })
-    }
-
-    fn try_enter(self: &Arc<Self>) -> Option<Permit> {
-        let enter = |running| (running < self.max_running).then_some(running + 1);
-        let entered = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter);
-        entered.is_ok().then(|| Permit(Arc::clone(self)))
+        Arc::new(Self { permits: Arc::new(Semaphore::new(max_running.min(Semaphore::MAX_PERMITS))) })
     }
 
     /// Runs `work` in the background, for at most `max_time`. Beyond the cap the work is dropped.
-    fn spawn(self: &Arc<Self>, max_time: Duration, work: impl Future<Output = ()> + Send + 'static) {
-        let Some(permit) = self.try_enter() else {
+    fn spawn(&self, max_time: Duration, work: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             return tracing::debug!("too many requests run without a caller; one more is canceled");
         };
         // A runtime that shuts down drops the work, like the cap.
@@ -59,15 +54,6 @@ impl DetachedRequests {
                 drop(permit);
             });
         }
-    }
-}
-
-/// A permit to run one request without a caller.
-struct Permit(Arc<DetachedRequests>);
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -95,9 +81,10 @@ impl HeldSlots {
         self.guard = None;
     }
 
-    pub(crate) fn observe_head(&self, headers: &HeaderMap) {
+    pub(crate) fn observe_head(&self, head: &Parts) {
         if let Some(guard) = &self.guard {
-            guard.observe_head(headers);
+            guard.observe_status(head.status);
+            guard.observe_head(&head.headers);
         }
     }
 
@@ -179,7 +166,7 @@ impl Drop for HeldAnswer {
 /// Reads a response without a caller to its end.
 pub(crate) async fn discard(response: Response<GatewayBody>) {
     let (head, body) = response.into_parts();
-    body.discard(&head.headers).await;
+    body.discard(&head).await;
 }
 
 /// Shuts down the sending side of an upgraded connection and waits until the upstream closes it.

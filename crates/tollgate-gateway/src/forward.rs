@@ -11,14 +11,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
+use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::upgrade::OnUpgrade;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep};
-use tollgate_http::{Detached, SlotGuard};
+use tollgate::ThrottleShed;
+use tollgate_http::{AdmittedRequest, Detached, ServiceTimer, SlotGuard};
 use tollgate_net::Trusts;
 use tower_service::Service;
 
@@ -29,6 +32,7 @@ use crate::head::{self, Caller};
 use crate::pool::{Lease, Pool};
 use crate::problem::Problem;
 use crate::settings::Forwarding;
+use crate::throttle::{CountedRequest, ThrottleClass};
 use crate::tunnel;
 use crate::upstream::{Load, Protocol, Upstreams};
 
@@ -37,6 +41,10 @@ const MAX_RETRIES: usize = 3;
 
 /// Removes headers from a request.
 pub(crate) type StripHeaders = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
+
+/// Answers a request that the throttle of its upstream refuses.
+pub(crate) type RefuseThrottled =
+    Arc<dyn Fn(&Parts, Option<AdmittedRequest>, ThrottleShed) -> Response<Bytes> + Send + Sync>;
 
 /// The state with which a worker forwards requests.
 pub(crate) struct Worker {
@@ -49,6 +57,10 @@ pub(crate) struct Worker {
     pub(crate) strip_lookalikes: StripHeaders,
     /// Whether limits match the host of a request.
     pub(crate) needs_host: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Returns the priority class of a request for the throttle of its upstream.
+    pub(crate) throttle_class: Arc<dyn Fn(&HeaderMap) -> ThrottleClass + Send + Sync>,
+    /// Answers a request that the throttle of its upstream refuses.
+    pub(crate) refuse_throttled: RefuseThrottled,
     /// The maximum number of headers of a request.
     pub(crate) headers: usize,
     pub(crate) answer: Duration,
@@ -134,19 +146,43 @@ impl Worker {
         let (mut parts, body) = request.into_parts();
         (self.strip_lookalikes)(&mut parts.headers);
         head::prepare(&mut parts, caller, self.forwarding, &*self.trusts, &*self.needs_host)?;
-        let (upload, progress) = Upload::new(body, self.body, self.still, slots.is_some());
+        let admitted = parts.extensions.remove::<AdmittedRequest>();
+        let timer = parts.extensions.remove::<ServiceTimer>();
+        let (upload, progress) = Upload::new(body, self.body, self.still, (slots.is_some(), timer));
         let repeatable = progress.is_none() && parts.method.is_idempotent();
         let mut request = Request::from_parts(parts, upload);
         let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
+        // A retry at the same upstream is the same request to its throttle.
+        let mut counted: Option<(usize, Option<CountedRequest>)> = None;
         loop {
             let (at, load) = self.upstreams.choose(&tried).ok_or(Problem::Unreachable)?;
+            if counted.as_ref().is_none_or(|it| it.0 != at) {
+                let class = || (self.throttle_class)(request.headers());
+                match self.upstreams.admit(at, progress.is_some(), class) {
+                    Ok(request) => counted = Some((at, request)),
+                    Err(_) if tried.len() + 1 < self.upstreams.len() => {
+                        tried.push(at);
+                        continue;
+                    }
+                    Err(shed) => {
+                        let refusal = (self.refuse_throttled)(&request.into_parts().0, admitted, shed);
+                        return Ok(refusal.map(GatewayBody::full));
+                    }
+                }
+            }
             let (mut sender, reused) = match self.connection(at, started_at).await {
                 Ok(found) => found,
-                Err(problem) if problem != Problem::Busy && tried.len() + 1 < self.upstreams.len() => {
+                Err(Problem::Busy) => return Err(Problem::Busy),
+                Err(problem) => {
+                    if let Some((_, Some(request))) = counted.take() {
+                        request.failed();
+                    }
+                    if tried.len() + 1 >= self.upstreams.len() {
+                        return Err(problem);
+                    }
                     tried.push(at);
                     continue;
                 }
-                Err(problem) => return Err(problem),
             };
             request = self.convert(at, &sender, request)?;
             let spare = (reused && repeatable && retries < MAX_RETRIES).then(|| copy(&request));
@@ -161,6 +197,9 @@ impl Worker {
             match attempted {
                 Ok(response) => {
                     self.upstreams.succeeded(at);
+                    if let Some((_, Some(request))) = counted {
+                        request.answered(response.status());
+                    }
                     let lent = UpstreamLease { at, sender, load, progress, slots };
                     return self.pass_back(response, lent, on_upgrade, deadline);
                 }
@@ -169,6 +208,11 @@ impl Worker {
                     (AttemptError::Broken(_), Some(spare)) => request = spare,
                     (failed, _) => {
                         let problem = self.give_up(at, &failed);
+                        if let Some((_, Some(request))) = counted
+                            && problem.is_measured()
+                        {
+                            request.failed();
+                        }
                         if let Some(slots) = slots {
                             let lent = UpstreamLease { at, sender, load, progress, slots: None };
                             self.leave(&failed, sending, lent, slots);

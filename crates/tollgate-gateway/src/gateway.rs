@@ -7,24 +7,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{MemoryStore, SharedLimiter, Store};
-use tollgate_http::{Limit, LimitBody, LimitLayer, ShuttingDown, Tarpit, WaitingRoom};
+use tollgate::{MemoryStore, Mode, Policy, PriorityClass, SharedLimiter, Store};
+use tollgate_http::{
+    Limit, LimitBody, LimitLayer, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom, throttled_response,
+};
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;
 
 use crate::body::GatewayBody;
 use crate::connect::Connector;
 use crate::detached::DetachedRequests;
-use crate::forward::{Forward, StripHeaders, Worker};
+use crate::forward::{Forward, RefuseThrottled, StripHeaders, Worker};
 use crate::head::{self, Caller};
 use crate::override_headers::OverrideHeaders;
 use crate::pool::Pool;
 use crate::settings::{GatewaySettings, Target};
+use crate::throttle::{ThrottleClass, ThrottleCounts};
 use crate::upstream::{Origin, Protocol, Upstreams};
 
 /// How long a stopping worker waits for a remote store to release slots.
@@ -81,7 +84,11 @@ impl<S: Store> Gateway<S> {
             }
             (Target::Demo, None) => Vec::new(),
         };
-        let upstreams = Upstreams::new(origins, settings.eject_after, settings.eject_for);
+        let upstreams = Upstreams::new(
+            origins,
+            (settings.eject_after, settings.eject_for),
+            settings.throttle.map(|it| it.settings),
+        );
         let authorities = settings.upstream_ca.as_deref().map(|path| Ok((path, read(path)?))).transpose()?;
         let connector =
             Connector::new(authorities.as_ref().map(|it| &*it.1), settings.connect).map_err(|error| {
@@ -111,6 +118,11 @@ impl<S: Store> Gateway<S> {
         self.upstreams.origins().map(ToString::to_string).collect()
     }
 
+    /// Returns the throttling of each upstream, if it is on.
+    pub fn throttle_counts(&self) -> Vec<ThrottleCounts> {
+        self.upstreams.throttle_counts()
+    }
+
     /// Returns the tarpit, which counts delayed requests.
     pub const fn tarpit(&self) -> &Tarpit {
         &self.tarpit
@@ -125,8 +137,14 @@ impl<S: Store> Gateway<S> {
     /// time of the drain is served. Any other is answered when draining starts, because it would be
     /// aborted.
     pub fn waiting_room_until(&self, drain: &Drain) -> WaitingRoom {
+        self.until_drained(&self.waiting_room, drain)
+    }
+
+    /// Returns a waiting room of another surface with the sleep of
+    /// [`waiting_room_until`](Self::waiting_room_until).
+    pub fn until_drained(&self, room: &WaitingRoom, drain: &Drain) -> WaitingRoom {
         let (drain, patience) = (drain.clone(), self.settings.drain);
-        self.waiting_room.sleeping(move |wait| {
+        room.sleeping(move |wait| {
             let mut drain = drain.clone();
             // The wait starts now, and not when the request is polled.
             let mut sleeping = Box::pin(sleep(wait));
@@ -195,6 +213,8 @@ impl<S: Store> Gateway<S> {
             trusts: trusted_by(&self.limiter),
             strip_lookalikes: lookalikes_of(&self.limiter),
             needs_host: needs_host(&self.limiter),
+            throttle_class: throttle_class(&self.limiter, settings.throttle.unwrap_or_default().mode),
+            refuse_throttled: refuse_throttled(&self.limiter),
             headers: settings.caps.headers,
             answer: settings.answer,
             still: settings.still,
@@ -222,6 +242,39 @@ fn lookalikes_of<S: Store>(limiter: &SharedLimiter<S>) -> StripHeaders {
 fn needs_host<S: Store>(limiter: &SharedLimiter<S>) -> Arc<dyn Fn() -> bool + Send + Sync> {
     let limiter = limiter.clone();
     Arc::new(move || limiter.load().policy().asks_for_hosts())
+}
+
+/// Returns the priority class of a request for the throttle of its upstream. `mode` is in force if the policy
+/// has none.
+fn throttle_class<S: Store>(
+    limiter: &SharedLimiter<S>,
+    mode: Mode,
+) -> Arc<dyn Fn(&HeaderMap) -> ThrottleClass + Send + Sync> {
+    let limiter = limiter.clone();
+    Arc::new(move |headers| {
+        let limiter = limiter.load();
+        let (policy, class) = (limiter.policy(), class_of(limiter.policy(), headers));
+        ThrottleClass {
+            mode: policy.throttle_mode().unwrap_or(mode),
+            rank: class.map(PriorityClass::rank),
+            classes: policy.priorities().len(),
+        }
+    })
+}
+
+/// Returns the priority class of a request, which the limiter has written into its head.
+fn class_of<'p>(policy: &'p Policy, headers: &HeaderMap) -> Option<&'p PriorityClass> {
+    let name = headers.get(&TOLLGATE_PRIORITY).filter(|_| !policy.priorities().is_empty())?;
+    policy.priorities().iter().find(|class| class.name().as_bytes() == name.as_bytes())
+}
+
+/// Answers requests that the throttle of their upstream refuses, and reports them to the observer.
+fn refuse_throttled<S: Store>(limiter: &SharedLimiter<S>) -> RefuseThrottled {
+    let limiter = limiter.clone();
+    Arc::new(move |parts, admitted, shed| {
+        let limiter = limiter.load();
+        throttled_response(&limiter, parts, (admitted, class_of(limiter.policy(), &parts.headers)), shed)
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {

@@ -18,7 +18,7 @@ use http::{Method, Request, Uri, Version};
 use smallvec::SmallVec;
 use tollgate::Policy;
 use tollgate::policy::path;
-use tollgate_http::SoftNotice;
+use tollgate_http::{RequestPriority, SoftNotice};
 
 use crate::override_headers::is_override;
 use crate::problem::Problem;
@@ -28,9 +28,10 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// The spelling with an underscore, which some servers read as `Tollgate-Soft`; only the limiter
-/// may set that header.
-static TOLLGATE_SOFT_UNDERSCORE: HeaderName = HeaderName::from_static("tollgate_soft");
+/// The spellings with an underscore, which some servers read as `Tollgate-Soft` and
+/// `Tollgate-Priority`; only the limiter may set those headers.
+static UNDERSCORE_MARKS: [HeaderName; 2] =
+    [HeaderName::from_static("tollgate_soft"), HeaderName::from_static("tollgate_priority")];
 
 /// The maximum number of headers that the gateway adds.
 const MAX_ADDED_HEADERS: usize = 6;
@@ -55,9 +56,10 @@ impl Caller {
     }
 }
 
-/// The number of headers that the client sent, without the mark of the limiter.
+/// The number of headers that the client sent, without the marks of the limiter.
 pub(crate) fn sent<B>(request: &Request<B>) -> usize {
-    let marks = usize::from(request.extensions().get::<SoftNotice>().is_some());
+    let marks = usize::from(request.extensions().get::<SoftNotice>().is_some())
+        + usize::from(request.extensions().get::<RequestPriority>().is_some());
     request.headers().len().saturating_sub(marks)
 }
 
@@ -94,7 +96,9 @@ pub(crate) fn prepare(
     // Grows the map once; a map that cannot grow is already full.
     let _full = headers.try_reserve(MAX_ADDED_HEADERS);
     headers.remove(EXPECT);
-    headers.remove(&TOLLGATE_SOFT_UNDERSCORE);
+    for mark in &UNDERSCORE_MARKS {
+        headers.remove(mark);
+    }
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -267,6 +271,8 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
                     | "tollgate-degraded"
                     | "tollgate-soft"
                     | "tollgate_soft"
+                    | "tollgate-priority"
+                    | "tollgate_priority"
                     | "set-cookie"
                     | "trailer"
             )

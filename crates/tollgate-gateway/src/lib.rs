@@ -22,6 +22,7 @@ mod override_headers;
 mod pool;
 mod problem;
 mod settings;
+mod throttle;
 mod tunnel;
 mod upstream;
 
@@ -29,3 +30,5 @@ pub use demo::Demo;
 pub use gateway::{Gateway, StartError};
 pub use override_headers::OverrideHeaders;
 pub use settings::{Forwarding, GatewaySettings, Target};
+pub use throttle::{ThrottleConfig, ThrottleCounts};
+pub use tollgate_overload::throttle::ThrottleSettings;

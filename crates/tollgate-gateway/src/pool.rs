@@ -5,10 +5,11 @@
 //!
 //! An HTTP/2 connection is shared by many requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::body::Progress;
@@ -36,7 +37,7 @@ struct OriginConnections {
 impl OriginConnections {
     /// Returns the HTTP/2 connection with the fewest users, if it has room.
     fn least_shared(&self) -> Option<Shared> {
-        let mut all = lock(&self.shared);
+        let mut all = self.shared.lock();
         all.retain(|it| !it.sender.is_closed());
         all.iter().find(|it| it.has_room()).cloned()
     }
@@ -62,7 +63,7 @@ impl Pool {
             return Some(Sender::Two(shared));
         }
         loop {
-            let Idle { line, since } = lock(&origin_connections.idle).pop()?;
+            let Idle { line, since } = origin_connections.idle.lock().pop()?;
             if line.sender.is_closed() || now.saturating_duration_since(since) > IDLE_TIMEOUT {
                 continue;
             }
@@ -81,7 +82,7 @@ impl Pool {
         if line.sender.is_closed() {
             return;
         }
-        let mut idle = lock(&self.origins[upstream].idle);
+        let mut idle = self.origins[upstream].idle.lock();
         // The oldest connections are at the front.
         let now = Instant::now();
         let is_old = |it: &&Idle| now - it.since > IDLE_TIMEOUT || it.line.sender.is_closed();
@@ -97,13 +98,13 @@ impl Pool {
     /// Adds an HTTP/2 connection for other requests to share.
     pub(crate) fn share(&self, upstream: usize, shared: &Shared) {
         let origin_connections = &self.origins[upstream];
-        lock(&origin_connections.shared).push(shared.clone());
+        origin_connections.shared.lock().push(shared.clone());
         origin_connections.shares.store(true, Ordering::Relaxed);
     }
 
     /// Drops the idle connections to an upstream that has just closed one.
     pub(crate) fn forget(&self, upstream: usize) {
-        lock(&self.origins[upstream].idle).retain(|it| !it.line.sender.is_closed());
+        self.origins[upstream].idle.lock().retain(|it| !it.line.sender.is_closed());
     }
 }
 
@@ -126,9 +127,4 @@ impl Lease {
             self.pool.put(self.upstream, line);
         }
     }
-}
-
-/// Locks a mutex; a panic elsewhere leaves its data consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,9 +5,12 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use tollgate_http::NotForwarded;
+use tollgate_http::{NotForwarded, Unmeasured};
 
 use crate::body::GatewayBody;
+
+/// The problem type without semantics beyond the status (RFC 9457, 4.2.1).
+const ABOUT_BLANK: &str = "about:blank";
 
 /// An error that the gateway answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,18 +92,26 @@ impl Problem {
         matches!(self, Self::Unreachable | Self::Busy | Self::TooSlow)
     }
 
+    /// Whether the answer says something about the load of the upstream.
+    pub(crate) const fn is_measured(self) -> bool {
+        matches!(self, Self::Unreachable | Self::BrokenOff | Self::Slow | Self::TooSlow)
+    }
+
     pub(crate) fn response(self) -> Response<GatewayBody> {
         let (status, detail) = self.words();
         let title = status.canonical_reason().unwrap_or("Error");
         // These texts need no escaping; the test below checks that.
         let body = format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{},"detail":"{detail}"}}"#,
+            r#"{{"type":"{ABOUT_BLANK}","title":"{title}","status":{},"detail":"{detail}"}}"#,
             status.as_u16()
         );
         let mut response = Response::new(GatewayBody::full(Bytes::from(body)));
         *response.status_mut() = status;
         if self.is_before_the_upstream() {
             response.extensions_mut().insert(NotForwarded);
+        }
+        if !self.is_measured() {
+            response.extensions_mut().insert(Unmeasured);
         }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -8,6 +8,7 @@ use tollgate_document::{Fields, Located, Node, Problems, Words};
 use tollgate_net::Caps;
 
 use crate::override_headers::{OverrideHeaders, is_override};
+use crate::throttle::{self, ThrottleConfig};
 use crate::upstream::Origin;
 
 /// The settings of a [`Gateway`](crate::Gateway): the `gateway` section of the configuration file.
@@ -53,6 +54,8 @@ pub struct GatewaySettings {
     pub eject_after: u32,
     /// The duration of the first ejection.
     pub eject_for: Duration,
+    /// The throttling of upstreams that reject most requests, if it is on.
+    pub throttle: Option<ThrottleConfig>,
     /// The maximum number of idle connections that each worker keeps to each upstream.
     pub keep: usize,
 }
@@ -101,6 +104,7 @@ impl Default for GatewaySettings {
             drain: Duration::from_secs(30),
             eject_after: 5,
             eject_for: Duration::from_secs(10),
+            throttle: None,
             keep: 256,
         }
     }
@@ -120,6 +124,7 @@ const GATEWAY: Words = Words {
         "timeouts",
         "caps",
         "eject",
+        "throttle",
         "keep_alive",
         "capacity",
     ],
@@ -131,6 +136,7 @@ const GATEWAY: Words = Words {
         ("timeouts", &["timeout"]),
         ("tls", &["certificate"]),
         ("capacity", &["max_rps", "rps"]),
+        ("throttle", &["throttling", "admission_control"]),
     ],
 };
 
@@ -240,6 +246,7 @@ impl GatewaySettings {
             }
             set(&mut self.eject_for, eject.get("for").and_then(|it| time(it, "`for`", problems)));
         }
+        self.throttle = fields.get("throttle").and_then(|node| throttle::read(node, problems));
     }
 
     fn take_timeouts(&mut self, fields: &Fields<'_>, problems: &mut Problems) {

@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tollgate::ThrottleShed;
 use tollgate_net::HttpUrl;
+use tollgate_overload::throttle::ThrottleSettings;
+
+use crate::throttle::{CountedRequest, ThrottleClass, ThrottleCounts, UpstreamThrottle};
 
 /// The maximum duration of an ejection, as a multiple of the first.
 const MAX_EJECTION_FACTOR: u32 = 32;
@@ -96,6 +100,8 @@ pub(crate) struct Upstream {
     ejections: AtomicU32,
     /// The end of the ejection, in milliseconds since the creation of [`Upstreams`].
     ejected_until: AtomicU64,
+    /// Refuses requests while the upstream rejects most of them, if the settings say so.
+    throttle: Option<Arc<UpstreamThrottle>>,
 }
 
 /// A set of equivalent upstreams.
@@ -119,7 +125,11 @@ impl Drop for Load {
 }
 
 impl Upstreams {
-    pub(crate) fn new(origins: Vec<Origin>, eject_after: u32, eject_for: Duration) -> Self {
+    pub(crate) fn new(
+        origins: Vec<Origin>,
+        (eject_after, eject_for): (u32, Duration),
+        throttle: Option<ThrottleSettings>,
+    ) -> Self {
         let upstream = |origin| {
             Arc::new(Upstream {
                 origin,
@@ -127,6 +137,7 @@ impl Upstreams {
                 failures: AtomicU32::new(0),
                 ejections: AtomicU32::new(0),
                 ejected_until: AtomicU64::new(0),
+                throttle: throttle.map(|it| Arc::new(UpstreamThrottle::new(it))),
             })
         };
         Self {
@@ -152,6 +163,25 @@ impl Upstreams {
 
     pub(crate) fn protocol(&self, at: usize) -> Protocol {
         self.all[at].origin.protocol
+    }
+
+    /// Counts a request that is about to be sent to an upstream, or returns the reason not to send it.
+    /// `is_upload`: the caller is still sending the body.
+    pub(crate) fn admit(
+        &self,
+        at: usize,
+        is_upload: bool,
+        class: impl FnOnce() -> ThrottleClass,
+    ) -> Result<Option<CountedRequest>, ThrottleShed> {
+        let Some(throttle) = &self.all[at].throttle else { return Ok(None) };
+        throttle.admit(class(), fastrand::f64(), is_upload)
+    }
+
+    /// Returns the throttling of each upstream, if it is on.
+    pub(crate) fn throttle_counts(&self) -> Vec<ThrottleCounts> {
+        let counts =
+            |it: &Arc<Upstream>| Some(ThrottleCounts::of(it.origin.to_string(), it.throttle.as_ref()?));
+        self.all.iter().filter_map(counts).collect()
     }
 
     /// Chooses the least loaded healthy upstream, in turn among equals. If every upstream is
@@ -245,7 +275,7 @@ mod tests {
 
     fn three_upstreams() -> Upstreams {
         let origins = ["http://a", "http://b", "http://c"].map(|it| it.parse().unwrap());
-        Upstreams::new(origins.into(), 2, Duration::from_secs(10))
+        Upstreams::new(origins.into(), (2, Duration::from_secs(10)), None)
     }
 
     #[tokio::test(start_paused = true)]

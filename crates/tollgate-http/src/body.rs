@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use tollgate::InFlightGuard;
 
 use crate::deferred::Owing;
 
@@ -26,15 +27,15 @@ pin_project! {
     #[project = Projected]
     enum Origin<B> {
         // A response of the inner service, with the work deferred to the end of the request.
-        Admitted { #[pin] body: B, deferred: Option<Owing> },
+        Admitted { #[pin] body: B, deferred: Option<Owing>, in_flight: Option<InFlightGuard> },
         // A refusal; `None` once the body has been yielded.
         Refused { body: Option<Bytes> },
     }
 }
 
 impl<B> LimitBody<B> {
-    pub(crate) const fn admitted(body: B, deferred: Option<Owing>) -> Self {
-        Self { origin: Origin::Admitted { body, deferred } }
+    pub(crate) const fn admitted(body: B, deferred: Option<Owing>, in_flight: Option<InFlightGuard>) -> Self {
+        Self { origin: Origin::Admitted { body, deferred, in_flight } }
     }
 
     pub(crate) fn refused(body: Bytes) -> Self {
@@ -64,8 +65,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match self.project().origin.project() {
-            Projected::Admitted { body, deferred } => {
+            Projected::Admitted { body, deferred, in_flight } => {
                 let frame = std::task::ready!(body.poll_frame(cx));
+                if frame.is_none() {
+                    *in_flight = None;
+                }
                 match (&frame, &mut *deferred) {
                     (Some(Ok(frame)), Some(deferred)) => deferred.with_meters(|meters| meters.frame(frame)),
                     (None, Some(_)) => *deferred = None,

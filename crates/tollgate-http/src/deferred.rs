@@ -17,9 +17,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate::{Clock, Decision, Limiter, Policy, Receipt, SharedLimiter, Store};
+use tollgate::{
+    Clock, Decision, InFlight, Limiter, Policy, Receipt, RequestOutcome, SharedLimiter, SlotRenewal, Store,
+};
 
 use crate::meter::{Costs, Meters};
+use crate::service_timer::ServiceTimer;
 use crate::slot_guard::SlotGuard;
 
 /// A future that outlives its request.
@@ -44,6 +47,12 @@ trait DeferredWork: Send {
     /// Records that the inner service is called: from now on, the charges are kept.
     fn start(&mut self);
 
+    /// Records the answer of the service, for limits with a learned number of slots.
+    fn complete(&self, outcome: RequestOutcome);
+
+    /// Returns the request in flight under limits with a learned number of slots.
+    fn in_flight(&self) -> Option<&Arc<InFlight>>;
+
     /// Keeps the slots until their `ttl` instead of releasing them.
     fn leave_slots(&mut self);
 }
@@ -54,6 +63,11 @@ struct DeferredFor<S: Store> {
     /// The current limiter: costs are settled under the limits in force at the end of the request.
     in_force: SharedLimiter<S>,
     receipt: Option<Receipt>,
+    /// The request in flight under limits with a learned number of slots. It ends when this is dropped,
+    /// and its latency when the service has answered.
+    in_flight: Option<Arc<InFlight>>,
+    /// Renews the slots, so that a request that outlives their `ttl` is still counted.
+    renewal: Option<SlotRenewal<S>>,
     meters: Meters,
     spawn: Spawn,
     /// Whether the request waits in a queue and has not started.
@@ -79,6 +93,22 @@ impl Owing {
         }
     }
 
+    /// Records the answer of the service, for limits with a learned number of slots.
+    pub(crate) fn complete(&self, outcome: RequestOutcome) {
+        match self {
+            Self::Alone(deferred) => deferred.complete(outcome),
+            Self::Shared(guard) => guard.lock().complete(outcome),
+        }
+    }
+
+    /// Returns the timer of the service, if a limit with a learned number of slots measures it.
+    pub(crate) fn service_timer(&self) -> Option<ServiceTimer> {
+        match self {
+            Self::Alone(deferred) => deferred.0.in_flight().map(ServiceTimer::new),
+            Self::Shared(guard) => guard.lock().0.in_flight().map(ServiceTimer::new),
+        }
+    }
+
     /// Records that the inner service is called.
     pub(crate) fn start(&mut self) {
         match self {
@@ -99,22 +129,29 @@ impl Deferred {
         outer: Option<&SlotGuard>,
         is_queued: bool,
     ) -> Option<Owing> {
-        if !is_queued && decision.owner().is_none() && !may_settle(limiter.policy(), decision) {
+        let in_flight = decision.in_flight().cloned();
+        // Most decisions return here.
+        let may_owe = is_queued || decision.owner().is_some() || may_settle(limiter.policy(), decision);
+        if !may_owe && in_flight.is_none() {
             return None;
         }
-        let receipt = decision.receipt()?;
-        let meters = Meters::of(&receipt, limiter.policy(), clock);
-        if !is_queued && receipt.slots() == 0 && meters.is_empty() {
+        let receipt = if may_owe { decision.receipt() } else { None };
+        let meters = Meters::of(receipt.as_ref(), limiter.policy(), clock);
+        let receipt = receipt.filter(|it| is_queued || it.slots() > 0 || !meters.is_empty());
+        if receipt.is_none() && in_flight.is_none() {
             return None;
         }
-        let ttl = receipt.hold_on_hangup(limiter.policy());
+        let of_slots = receipt.as_ref().and_then(|it| it.hold_on_hangup(limiter.policy()));
+        let ttl = of_slots.max(in_flight.as_ref().and_then(|it| it.hold_on_hangup()));
         let (limiter, in_force, spawn) = (Arc::clone(limiter), in_force.clone(), spawn.clone());
-        let receipt = Some(receipt);
+        let renewal = receipt.as_ref().and_then(|receipt| limiter.keep_slots(receipt));
         let leaves_slots = false;
         let deferred = Self(Box::new(DeferredFor {
             limiter,
             in_force,
             receipt,
+            in_flight,
+            renewal,
             meters,
             spawn,
             is_queued,
@@ -134,6 +171,11 @@ impl Deferred {
     /// Records that the inner service is called.
     pub(crate) fn start(&mut self) {
         self.0.start();
+    }
+
+    /// Records the answer of the service, for limits with a learned number of slots.
+    pub(crate) fn complete(&self, outcome: RequestOutcome) {
+        self.0.complete(outcome);
     }
 
     /// The meters of the request.
@@ -156,6 +198,19 @@ impl<S: Store> DeferredWork for DeferredFor<S> {
     fn start(&mut self) {
         self.is_queued = false;
         self.meters.start();
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.start();
+        }
+    }
+
+    fn complete(&self, outcome: RequestOutcome) {
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.complete(outcome);
+        }
+    }
+
+    fn in_flight(&self) -> Option<&Arc<InFlight>> {
+        self.in_flight.as_ref()
     }
 
     fn leave_slots(&mut self) {
@@ -189,6 +244,12 @@ impl fmt::Debug for Detached {
 /// reserve. Other limits keep the charge.
 #[derive(Clone, Copy, Debug)]
 pub struct NotForwarded;
+
+/// Marks a response, in its extensions, that says nothing about the load of the service: the request was
+/// refused as malformed, or failed because of its client. Limits with a learned number of slots do not
+/// measure its latency.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmeasured;
 
 /// The receipt of a request that has ended, and how it ended.
 struct EndedRequest<S> {
@@ -257,6 +318,7 @@ impl<S: Store> EndedRequest<S> {
 
 impl<S: Store> Drop for DeferredFor<S> {
     fn drop(&mut self) {
+        self.renewal = None;
         let Some(receipt) = self.receipt.take() else { return };
         let (limiter, in_force) = (Arc::clone(&self.limiter), self.in_force.load());
         let end = if self.is_queued {

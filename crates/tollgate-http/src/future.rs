@@ -8,14 +8,17 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Response, StatusCode};
 use pin_project_lite::pin_project;
+use tollgate::{InFlightGuard, NodeShedder, RequestOutcome};
 
 use crate::body::LimitBody;
-use crate::deferred::{Detached, NotForwarded, Owing};
+use crate::deferred::{Detached, NotForwarded, Owing, Unmeasured};
 use crate::headers::PreparedHeaders;
 use crate::meter::Meters;
+use crate::priority::RequestPriority;
 use crate::soft::Soft;
+use crate::throttled::AdmittedRequest;
 use crate::waiting_room::HeldRequest;
 
 /// Marks a response, in its extensions, as the refusal of a layer.
@@ -37,6 +40,8 @@ pub(crate) struct Delayed {
     pub(crate) soft: Option<Soft>,
     /// Its wait in the queues of its limits.
     pub(crate) queued: Option<HeldRequest>,
+    /// Counts it as in flight when the inner service is called.
+    pub(crate) shedder: Option<NodeShedder>,
 }
 
 /// The state that accompanies an admitted request.
@@ -46,13 +51,29 @@ pub(crate) struct AdmittedContext {
     pub(crate) written: Option<PreparedHeaders>,
     /// The work deferred to the end of the request.
     pub(crate) deferred: Option<Owing>,
+    /// Counts the request from the call of the inner service to the end of the response.
+    pub(crate) in_flight: Option<InFlightGuard>,
+    /// The priority class that the request will be marked with. Boxed because few policies have classes.
+    pub(crate) priority: Option<Box<RequestPriority>>,
+    /// The decision, for a service that may refuse the request in place of its upstream.
+    pub(crate) admitted: Option<Box<AdmittedRequest>>,
 }
 
 impl AdmittedContext {
-    /// Requests an uncompressed response when a meter reads the body, so that a client cannot avoid
-    /// a cost by accepting compression. Shares the slots with the inner service.
+    /// Marks the request with its priority class. Requests an uncompressed response when a meter reads
+    /// the body, so that a client cannot avoid a cost by accepting compression. Shares the slots with
+    /// the inner service.
     pub(crate) fn prepare(&mut self, parts: &mut Parts) {
+        if let Some(priority) = self.priority.take() {
+            priority.mark(parts);
+        }
+        if let Some(admitted) = self.admitted.take() {
+            parts.extensions.insert(*admitted);
+        }
         let Some(deferred) = &mut self.deferred else { return };
+        if let Some(timer) = deferred.service_timer() {
+            parts.extensions.insert(timer);
+        }
         if deferred.with_meters(|meters| meters.read_bodies()) {
             // `insert` would panic on a full map.
             let _full = parts.headers.try_insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -77,6 +98,12 @@ impl AdmittedContext {
         let is_refused = response.extensions().get::<RefusalMarker>().is_some();
         let mut deferred = self.deferred.take();
         if let Some(deferred) = &mut deferred {
+            let is_measured = !is_refused && response.extensions().get::<Unmeasured>().is_none();
+            deferred.complete(if is_measured {
+                outcome_of(response.status())
+            } else {
+                RequestOutcome::Ignored
+            });
             if is_refused || response.extensions().get::<NotForwarded>().is_some() {
                 deferred.with_meters(Meters::was_not_reached);
             } else {
@@ -96,7 +123,19 @@ impl AdmittedContext {
             }
             None => Some(deferred),
         });
-        response.map(|body| LimitBody::admitted(body, deferred))
+        let in_flight = self.in_flight.take();
+        response.map(|body| LimitBody::admitted(body, deferred, in_flight))
+    }
+}
+
+/// Returns what a status says about the load of the service: statuses of a service that is overloaded, down
+/// or too slow are failures, all others are answers.
+pub(crate) const fn outcome_of(status: StatusCode) -> RequestOutcome {
+    match status {
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            RequestOutcome::Failed
+        }
+        _ => RequestOutcome::Answered,
     }
 }
 
@@ -129,12 +168,12 @@ impl<F, R, E> fmt::Debug for LimitFuture<F, R, E> {
 }
 
 impl<F, R, E> LimitFuture<F, R, E> {
-    /// Waits for the response of the inner service, which has been called.
-    pub(crate) fn admitted_context(answer: F, mut passing: AdmittedContext) -> Self {
+    /// Calls the inner service, and waits for its response. The time of the call itself counts as latency.
+    pub(crate) fn passing(mut passing: AdmittedContext, call: impl FnOnce() -> F) -> Self {
         if let Some(deferred) = &mut passing.deferred {
             deferred.start();
         }
-        Self { stage: Stage::Passing { answer, passing } }
+        Self { stage: Stage::Passing { answer: call(), passing } }
     }
 
     pub(crate) const fn refused(refusal: Response<Bytes>) -> Self {
@@ -155,8 +194,11 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().stage.project() {
             Projected::Passing { answer, passing } => {
-                let response = ready!(answer.poll(cx))?;
-                Poll::Ready(Ok(passing.answered(response)))
+                let response = ready!(answer.poll(cx));
+                if let (Err(_), Some(deferred)) = (&response, &passing.deferred) {
+                    deferred.complete(RequestOutcome::Failed);
+                }
+                Poll::Ready(Ok(passing.answered(response?)))
             }
             // Futures must not be polled after completion; this one stays pending if it is.
             Projected::Refused { refusal } => match refusal.take() {

@@ -54,9 +54,10 @@ use crate::waiting_room::WaitingRoom;
 /// Router::new().nest("/api", api.layer(limit))     limits see /v1/search
 /// ```
 ///
-/// Slots of concurrency limits are held until the last byte of the response is sent or until their
-/// `ttl` has passed, whichever comes first. A response that takes longer continues but is no longer
-/// counted: choose a `ttl` longer than the longest response. A service whose work continues after
+/// Slots of concurrency limits are held until the last byte of the response is sent. They are renewed
+/// until then, so a response that takes longer than their `ttl` is still counted; the `ttl` frees the slots
+/// of a process that ends without releasing them. A store that waits renews in
+/// [`Limiter::reconcile`](tollgate::Limiter::reconcile). A service whose work continues after
 /// the caller disconnects holds the slots with a [`SlotGuard`](crate::SlotGuard).
 pub struct LimitLayer<S = MemoryStore> {
     wiring: Arc<Wiring<S>>,
@@ -163,8 +164,9 @@ impl<S> LimitLayer<S> {
     }
 
     /// Sets the room in which requests wait that a limit with a queue (`algorithm: leaky-queue`)
-    /// admits with a wait. A waiting request keeps the slots that it acquired. If its future is
-    /// dropped, all of its charges are refunded.
+    /// admits with a wait, and that wait for a slot (`slots` with a `queue`). A request that was admitted with
+    /// a wait keeps the slots that it acquired, and if its future is dropped, all of its charges are
+    /// refunded. A request that waits for a slot has charged nothing.
     ///
     /// Without it, and if the room is full, such a request is refused with 429 and charges nothing:
     /// forwarded early, it would exceed the rate of the limit.

@@ -62,9 +62,9 @@ pub(crate) type Costs = SmallVec<[(Box<str>, u64); 2]>;
 impl Meters {
     /// Creates the meters for the charged limits that settle. Limits with the same source share a
     /// meter.
-    pub(crate) fn of(receipt: &Receipt, policy: &Policy, clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn of(receipt: Option<&Receipt>, policy: &Policy, clock: &Arc<dyn Clock>) -> Self {
         let mut list = SmallVec::<[Meter; 1]>::new();
-        if policy.settles() {
+        if let Some(receipt) = receipt.filter(|_| policy.settles()) {
             for limit in receipt.limits().filter_map(|name| policy.limit(name)) {
                 let Some(settle) = limit.settle() else { continue };
                 match list.iter_mut().find(|meter| meter.settle == *settle) {

@@ -13,6 +13,7 @@
 //! | the request has several different keys, and the policy refuses such requests | 400 | with one key |
 //! | servers may interpret the path differently, and the policy refuses such requests | 400 | with another path |
 //! | the store does not answer and a limit says `deny` | 503 | `Retry-After: 1` |
+//! | overload: a shedder refuses the priority class of the request | 503 | `Retry-After`, 1 to 3 seconds, at random |
 //!
 //! A missing key is not 401: that status requires a challenge for credentials (RFC 9110, 15.5.2),
 //! and the key may be a header, a cookie or a claim.
@@ -82,6 +83,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         match decision.fate() {
             Fate::Admitted | Fate::AllowListed(_) => None,
             Fate::Uncountable => Some(Self::by_outage(decision, id, retry_after)),
+            Fate::Shed(_) => Some(Self::by_shedding(decision, id, retry_after)),
             Fate::DenyListed(_) => {
                 Some(Self::uncounted(decision, id, "this caller is on the deny list".to_owned(), None))
             }
@@ -100,7 +102,14 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
                     _ => rejection,
                 })
             }
-            _ => Some(Self::by_quota(decision, id, retry_after)),
+            _ => {
+                let limiting = decision.limiting();
+                Some(if limiting.is_some_and(|it| it.limit().is_shed()) {
+                    Self::by_shedding(decision, id, retry_after)
+                } else {
+                    Self::by_quota(decision, id, limiting, retry_after)
+                })
+            }
         }
     }
 
@@ -158,9 +167,33 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    fn by_quota(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
-        let refusing = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().is_admitted();
-        let limiting = decision.limiting();
+    /// Creates the refusal of a shedder: the service is overloaded, and the quota of the caller has
+    /// room.
+    fn by_shedding(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
+        let retry_after = retry_after.unwrap_or(RetryAfter::shortly());
+        let violated = match decision.fate() {
+            Fate::Shed(shed) => std::iter::once(shed.name()).collect(),
+            _ => each_once(refusing(decision).map(|limit| limit.name())),
+        };
+        Self {
+            decision,
+            id,
+            own_dialects: &[],
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: REDUCED_CAPACITY,
+            title: "Temporary Reduced Capacity",
+            detail: words::shed(decision.priority(), retry_after),
+            violated,
+            retry_after: Some(retry_after),
+        }
+    }
+
+    fn by_quota(
+        decision: &'d Decision<'l>,
+        id: DecisionId,
+        limiting: Option<LimitOutcome<'d>>,
+        retry_after: Option<RetryAfter>,
+    ) -> Self {
         let detail = match &limiting {
             Some(limiting) => words::quota(limiting, retry_after),
             None => "too many requests".to_owned(),
@@ -173,7 +206,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             kind: QUOTA_EXCEEDED,
             title: "Quota Exceeded",
             detail,
-            violated: each_once(decision.limits().filter(refusing).map(|limit| limit.name())),
+            violated: each_once(refusing(decision).map(|limit| limit.name())),
             retry_after,
         }
     }
@@ -224,6 +257,11 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
+    /// Whether the request was refused because of overload, not because of its caller's quota.
+    pub fn is_shed(&self) -> bool {
+        self.decision.is_shed()
+    }
+
     /// Whether the refusal affects every request of the caller, not only one endpoint.
     fn is_global(&self) -> bool {
         self.decision.limiting().is_some_and(|limiting| covers_everything(&limiting))
@@ -270,6 +308,11 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         let _full = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         write_headers(headers, self.decision, self.id, settings, self.retry_after);
     }
+}
+
+/// Returns the limits that refuse the request.
+fn refusing<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
+    decision.limits().filter(|limit| limit.is_binding() && !limit.outcome().is_admitted())
 }
 
 /// Removes duplicates: a limit may refuse several requests that were decided together.

@@ -3,6 +3,7 @@
 //! ```text
 //! find the client's address → decide ─┬─ refused ──► refusal; the inner service is not called
 //!                                     └─ allowed ──► call the service → add headers → response
+//!   no slot is free: held, decided again ┘
 //!                 admitted with a wait: held ┘   └ deferred work travels with the body ┘
 //!    over a soft threshold: delayed and marked
 //! ```
@@ -17,6 +18,7 @@
 //! store has to be awaited or the request is held.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,7 +28,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, DetachedPending, Limiter, MemoryStore, Store};
+use tollgate::{Decision, DetachedPending, Limiter, MemoryStore, NodeShedder, NotHeld, Store};
 use tower_service::Service;
 
 use crate::body::LimitBody;
@@ -36,8 +38,11 @@ use crate::future::{AdmittedContext, Conclusion, Delayed, LimitFuture, RefusalMa
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
 use crate::places::TimedPlace;
+use crate::priority::{RequestPriority, remove_client_priority};
 use crate::rejection::Rejection;
 use crate::soft::{Soft, remove_client_marks};
+use crate::tarpit::Tarpit;
+use crate::throttled::AdmittedRequest;
 use crate::view::HttpRequest;
 use crate::waiting_room::HeldRequest;
 
@@ -92,10 +97,11 @@ where
         // Removed before the decision, so that no limit counts by a header that the service will
         // not see.
         remove_client_marks(&mut parts);
+        remove_client_priority(&mut parts);
         let client = self.wiring.client(&limiter, &parts);
         let view = HttpRequest::new(&parts, client);
         let concluded = limiter
-            .try_decide(&view, |decision| self.wiring.conclude(&limiter, decision, &parts))
+            .try_decide_or_wait(&view, |decision| self.wiring.conclude(&limiter, decision, &parts))
             .map_err(|pending| Box::new(pending.detach()));
         match concluded {
             Ok(conclusion) => self.wiring.proceed(conclusion, ready, parts, body),
@@ -108,7 +114,7 @@ where
     }
 }
 
-/// A request whose store has to be awaited.
+/// A request whose store has to be awaited, or that waits in line for a slot.
 struct Waiting<S> {
     wiring: Arc<Wiring<S>>,
     limiter: Arc<Limiter<S>>,
@@ -123,51 +129,101 @@ impl<S: Store> Waiting<S> {
         request: Request<B>,
     ) -> Result<Response<LimitBody<R>>, Inner::Error>
     where
-        Inner: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        Inner: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         Inner::Future: Send,
         B: Send + 'static,
         R: 'static,
     {
         let Self { wiring, limiter, pending, client } = self;
         let (parts, body) = request.into_parts();
-        let conclusion = {
+        let (mut inner, mut ready) = (inner.clone(), Some(inner));
+        let concluded = {
             let view = HttpRequest::new(&parts, client);
-            pending.finish(Some(&view), |decision| wiring.conclude(&limiter, decision, &parts)).await
+            let hold = |wait| {
+                // Other requests can use the readiness of the inner service in the meantime.
+                ready = None;
+                wiring.waiting_room.enter(wait).map(HeldRequest::wait)
+            };
+            let conclude = |decision: &Decision<'_>| wiring.conclude(&limiter, decision, &parts);
+            pending.finish_waiting(Some(&view), hold, conclude).await
         };
+        let conclusion = match concluded {
+            Ok(conclusion) => conclusion,
+            Err(shutting_down) => {
+                return Ok(AdmittedContext::default().not_started(shutting_down.response()));
+            }
+        };
+        if let Some(ready) = ready {
+            inner = ready;
+        } else if !matches!(conclusion, Conclusion::Refused(_)) {
+            poll_fn(|context| inner.poll_ready(context)).await?;
+        }
         wiring.proceed(conclusion, inner, parts, body).await
     }
 }
 
-/// Serves a request that is held first: until its turn in the queues of its limits, and for the
-/// delay of the tarpit. Both times started together.
+/// Serves a request that is held first: until its turn in the queues of its limits, then for the delay
+/// of the tarpit. It takes a place in the tarpit when its turn comes: the places are few, and the
+/// queue may be long.
+///
+/// The inner service becomes ready again after that. Its readiness may be a permit, which other
+/// requests can use in the meantime.
 async fn held<Inner, B, R>(
-    (queued, tarpit): (Option<HeldRequest>, Option<TimedPlace<()>>),
-    mut inner: Inner,
-    request: Request<B>,
-    passing: AdmittedContext,
+    queued: Option<HeldRequest>,
+    tarpit: impl FnOnce(&mut Parts) -> Option<TimedPlace<()>>,
+    ready: Inner,
+    (mut parts, body): (Parts, B),
+    (mut passing, shedder): (AdmittedContext, Option<NodeShedder>),
 ) -> Result<Response<LimitBody<R>>, Inner::Error>
 where
-    Inner: Service<Request<B>, Response = Response<R>>,
+    Inner: Service<Request<B>, Response = Response<R>> + Clone,
 {
+    let mut inner = ready.clone();
+    drop(ready);
     if let Some(queued) = queued
         && let Err(shutting_down) = queued.wait().await
     {
         return Ok(passing.not_started(shutting_down.response()));
     }
-    if let Some(tarpit) = tarpit {
+    if let Some(tarpit) = tarpit(&mut parts) {
         tarpit.wait().await;
     }
-    LimitFuture::admitted_context(inner.call(request), passing).await
+    poll_fn(|context| inner.poll_ready(context)).await?;
+    passing.in_flight = shedder.map(|shedder| shedder.enter());
+    LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body))).await
+}
+
+/// Marks a request and enters the tarpit if it is to be delayed.
+fn soften(tarpit: Option<&Tarpit>, soft: Soft, parts: &mut Parts) -> Option<TimedPlace<()>> {
+    let time = soft.tarpit;
+    let waiting = tarpit.and_then(|tarpit| tarpit.enter(time));
+    soft.mark(parts, if waiting.is_some() { time } else { Duration::ZERO });
+    waiting
+}
+
+/// Returns the shedder that counts requests in flight, if the policy has one. A request that is held
+/// is not in flight yet: the number of held requests has bounds of its own.
+fn tracked<S>(limiter: &Limiter<S>) -> Option<NodeShedder> {
+    limiter.policy().node_shed().map(|_| limiter.node_shedder().clone())
 }
 
 impl<S: Store> Wiring<S> {
     /// Determines the outcome of a decision for its request.
     fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion {
-        if !is_limited(decision) {
-            return Conclusion::Passes(AdmittedContext::default());
+        if !is_limited(decision) && decision.in_flight().is_none() {
+            let (priority, in_flight) = (RequestPriority::of(decision), limiter.track_in_flight());
+            let admitted = self.admitted(limiter, decision, parts);
+            return Conclusion::Passes(AdmittedContext {
+                in_flight,
+                priority,
+                admitted,
+                ..AdmittedContext::default()
+            });
         }
         let (id, settings) = (limiter.id_of(decision), limiter.policy().headers());
-        if let Some(rejection) = Rejection::of(decision, id, self.retry_after(decision, settings)) {
+        if let Some(rejection) =
+            Rejection::of(decision, id, RetryAfter::jittered(decision, settings, &*self.rng))
+        {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }
         let wait = decision.wait();
@@ -180,24 +236,45 @@ impl<S: Store> Wiring<S> {
                 parts.extensions.get(),
                 !wait.is_zero(),
             ),
+            in_flight: None,
+            priority: RequestPriority::of(decision),
+            admitted: self.admitted(limiter, decision, parts),
         };
         let soft = Soft::of(decision);
         if wait.is_zero() {
             return match soft {
-                None => Conclusion::Passes(passing),
-                soft => Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: None })),
+                None => {
+                    let in_flight = limiter.track_in_flight();
+                    Conclusion::Passes(AdmittedContext { in_flight, ..passing })
+                }
+                soft => {
+                    let shedder = tracked(limiter);
+                    Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: None, shedder }))
+                }
             };
         }
         let Some(queued) = self.waiting_room.enter(wait) else {
+            let view = HttpRequest::new(parts, self.client(limiter, parts));
+            limiter.refuse_wait(Some(&view), &mut decision.clone(), Duration::ZERO, NotHeld::NoPlace);
             // The deferred work refunds all charges when it is dropped.
             let rejection = Rejection::without_place(decision, id, self.jittered(settings, wait));
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         };
-        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: Some(queued) }))
+        let shedder = tracked(limiter);
+        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: Some(queued), shedder }))
     }
 }
 
 impl<S> Wiring<S> {
+    fn admitted(
+        &self,
+        limiter: &Limiter<S>,
+        decision: &Decision<'_>,
+        parts: &Parts,
+    ) -> Option<Box<AdmittedRequest>> {
+        AdmittedRequest::of(limiter, decision, || self.client(limiter, parts))
+    }
+
     fn client(&self, limiter: &Limiter<S>, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.find_peer)(parts);
         client_address(peer, &parts.headers, limiter.policy().client())
@@ -212,35 +289,46 @@ impl<S> Wiring<S> {
         body: B,
     ) -> LimitFuture<Inner::Future, R, Inner::Error>
     where
-        Inner: Service<Request<B>, Response = Response<R>> + Send + 'static,
+        Inner: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         Inner::Future: Send,
         B: Send + 'static,
         R: 'static,
     {
-        let (mut passing, soft, queued) = match conclusion {
+        let (mut passing, soft, queued, shedder) = match conclusion {
             Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
-            Conclusion::Passes(passing) => (passing, None, None),
-            Conclusion::Delayed(delayed) => (delayed.passing, delayed.soft, delayed.queued),
+            Conclusion::Passes(passing) => (passing, None, None, None),
+            Conclusion::Delayed(delayed) => {
+                let Delayed { passing, soft, queued, shedder } = *delayed;
+                (passing, soft, queued, shedder)
+            }
         };
         passing.prepare(&mut parts);
-        let tarpit = soft.and_then(|soft| self.soften(soft, &mut parts));
-        let request = Request::from_parts(parts, body);
-        if queued.is_none() && tarpit.is_none() {
-            return LimitFuture::admitted_context(inner.call(request), passing);
+        if queued.is_some() {
+            let tarpit = self.tarpit.clone();
+            let soften = move |parts: &mut Parts| soft.and_then(|soft| soften(tarpit.as_ref(), soft, parts));
+            return LimitFuture::waiting(Box::pin(held(
+                queued,
+                soften,
+                inner,
+                (parts, body),
+                (passing, shedder),
+            )));
         }
-        LimitFuture::waiting(Box::pin(held((queued, tarpit), inner, request, passing)))
-    }
-
-    /// Marks a request and enters the tarpit if it is to be delayed.
-    fn soften(&self, soft: Soft, parts: &mut Parts) -> Option<TimedPlace<()>> {
-        let time = soft.tarpit;
-        let waiting = self.tarpit.as_ref().and_then(|tarpit| tarpit.enter(time));
-        soft.mark(parts, if waiting.is_some() { time } else { Duration::ZERO });
-        waiting
-    }
-
-    fn retry_after(&self, decision: &Decision<'_>, settings: &HeaderSettings) -> Option<RetryAfter> {
-        decision.advised_wait().map(|wait| self.jittered(settings, wait))
+        match soft.and_then(|soft| soften(self.tarpit.as_ref(), soft, &mut parts)) {
+            None => {
+                if let Some(shedder) = shedder {
+                    passing.in_flight = Some(shedder.enter());
+                }
+                LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)))
+            }
+            tarpit => LimitFuture::waiting(Box::pin(held(
+                None,
+                |_: &mut Parts| tarpit,
+                inner,
+                (parts, body),
+                (passing, shedder),
+            ))),
+        }
     }
 
     fn jittered(&self, settings: &HeaderSettings, wait: Duration) -> RetryAfter {

@@ -15,13 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Buf;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use tollgate::{Clock, Timestamp};
 
 use crate::deferred::Deferred;
+use crate::future::outcome_of;
 
-/// Holds the slots of a request until its last clone is dropped or their `ttl` has passed.
+/// Holds the slots of a request until its last clone is dropped. They are renewed until then.
 ///
 /// It is in the extensions of a request that holds slots of a limit with `on_hangup: hold`, the
 /// default. A service whose work continues after its future is dropped moves a clone into that
@@ -51,8 +52,10 @@ pub struct SlotGuard(Arc<Inner>);
 
 struct Inner {
     deferred: Mutex<Deferred>,
-    /// When the last of the slots expires.
+    /// When the last of the slots expires, if it is not renewed.
     expires_at: Timestamp,
+    /// The longest `ttl` of the slots.
+    ttl: Duration,
     clock: Arc<dyn Clock>,
     /// The slots of an outer layer.
     outer: Option<SlotGuard>,
@@ -69,6 +72,7 @@ impl SlotGuard {
         Self(Arc::new(Inner {
             deferred: Mutex::new(deferred),
             expires_at: clock.now() + ttl.into(),
+            ttl,
             clock,
             outer,
         }))
@@ -79,9 +83,11 @@ impl SlotGuard {
         self.0.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the time until the last of the slots expires. Work beyond that time is not bounded.
+    /// Returns the time until the last of the slots expires if it is not renewed any more: at least two
+    /// thirds of its `ttl`, because slots are renewed after each third. A service whose caller is gone
+    /// stops its work after that time, so that a request that never ends does not hold its slot forever.
     pub fn time_left(&self) -> Duration {
-        let own = Duration::from(self.0.expires_at.since(self.0.clock.now()));
+        let own = Duration::from(self.0.expires_at.since(self.0.clock.now())).max(self.0.ttl / 3 * 2);
         self.0.outer.as_ref().map_or(own, |outer| own.max(outer.time_left()))
     }
 
@@ -90,6 +96,14 @@ impl SlotGuard {
         self.lock().leave_slots();
         if let Some(outer) = self.0.outer.clone() {
             outer.leave_to_ttl();
+        }
+    }
+
+    /// Records the status of a response whose caller is gone, for limits with a learned number of slots.
+    pub fn observe_status(&self, status: StatusCode) {
+        self.lock().complete(outcome_of(status));
+        if let Some(outer) = &self.0.outer {
+            outer.observe_status(status);
         }
     }
 

@@ -4,7 +4,7 @@
 //! bounded (`places`), and a request that finds no place passes immediately, so that a flood of
 //! delayed requests neither grows memory nor stops the service.
 //!
-//! A delayed request holds the slots that it acquired and the readiness of the inner service. A
+//! A delayed request holds the slots that it acquired. A
 //! request that is canceled, for example because the client disconnects, frees its place
 //! immediately.
 //!

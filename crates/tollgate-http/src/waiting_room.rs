@@ -5,6 +5,9 @@
 //! its key and must not be forwarded before that time. A surface holds it in the meantime, and the
 //! waiting room bounds the number of held requests over all keys.
 //!
+//! A request that finds no slot of a limit whose `slots` have a `queue` waits here, too: for at most the
+//! `wait` of the queue. It has charged nothing, and its turn comes when a slot is released.
+//!
 //! A request that finds no place is refused, and its charges are refunded: forwarded early, it would
 //! exceed the rate of its limit. A request that is canceled frees its place immediately.
 //!

@@ -2,13 +2,18 @@
 //!
 //! One binary instead of many, because linking each takes seconds.
 
+mod adaptive;
 mod auto_traits;
 mod client_address;
+mod database_pool;
 mod dialects;
 mod headers;
+mod lines;
 mod one_path;
+mod priority;
 mod readiness;
 mod remote_store;
+mod shedding;
 mod slots;
 mod socket;
 mod soft;

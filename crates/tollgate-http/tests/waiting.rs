@@ -3,21 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, SharedLimiter, Span, Store, Timestamp};
 use tollgate_http::{LimitBody, LimitLayer, ShuttingDown, Tarpit, WaitingRoom};
 use tollgate_testkit::poll_once;
-use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
 use crate::remote_store::RemoteStore;
 
@@ -183,14 +184,21 @@ fn a_request_that_leaves_gives_back_its_place_its_units_and_its_slots() {
     let mut waiting: Vec<_> = (0..4).map(|_| site.hold()).collect();
     assert_eq!(site.send().now().unwrap().status(), 429);
     assert_eq!(site.left(), [0, 95, 5]);
-    drop(waiting.remove(1));
+    drop(waiting.pop());
     assert_eq!((room.waiting(), site.left()), (3, vec![1, 96, 6]));
     let newcomer = site.hold();
     assert_eq!(sleeps.sleeping(), [100, 200, 300, 400, 400], "the others keep their times");
     assert_eq!(site.send().now().unwrap().status(), 429);
-    drop((waiting, newcomer, first));
+    // A place in the middle is not given to others, but the units and the slot are.
+    drop(waiting.remove(1));
+    assert_eq!(site.left(), [0, 96, 6]);
+    drop(newcomer);
+    while let Some(last) = waiting.pop() {
+        drop(last);
+    }
+    drop(first);
     assert_eq!((room.waiting(), site.calls()), (0, 1));
-    site.clock.advance(Span::from_millis(100));
+    site.clock.advance(Span::from_millis(300));
     assert_eq!(site.left(), [before[0], 99, 10], "only the first request was charged");
 }
 
@@ -202,7 +210,9 @@ fn thousands_that_leave_leave_no_trace() {
     let _first = site.send().now().unwrap();
     let before = site.left();
     for _ in 0..5_000 {
-        let _leavers = [site.hold(), site.hold()];
+        // The last one leaves first.
+        let _second = site.hold();
+        let _third = site.hold();
         assert_eq!(site.send().now().unwrap().status(), 429);
         assert_eq!(room.waiting(), 2);
     }
@@ -279,7 +289,7 @@ fn a_reload_while_a_request_waits_does_not_keep_what_it_gives_back() {
 }
 
 #[test]
-fn the_queue_and_the_tarpit_delay_at_the_same_time() {
+fn a_request_takes_a_place_in_the_tarpit_when_its_turn_in_the_queue_comes() {
     let policy = "limits:
       - {by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 4}}
       - {by: global, bucket: 100/hour, soft: {at: 1%, tarpit: 50ms}}";
@@ -296,13 +306,61 @@ fn the_queue_and_the_tarpit_delay_at_the_same_time() {
     site.layer = site.layer.with_tarpit(pit.clone());
     let _in_tarpit = site.hold();
     let mut both = site.hold();
-    assert_eq!((queue.sleeping(), tarpit.sleeping()), (vec![100], vec![50, 50]));
+    assert_eq!((queue.sleeping(), tarpit.sleeping()), (vec![100], vec![50]));
+    assert_eq!((room.waiting(), pit.waiting()), (1, 1), "it takes one place, not two");
     queue.end_first(Ok(()));
     assert!(both.now().is_none(), "it is still delayed");
+    assert_eq!((room.waiting(), pit.waiting(), tarpit.sleeping()), (0, 2, vec![50, 50]));
     tarpit.end_first(Ok(()));
     tarpit.end_first(Ok(()));
     assert_eq!(both.now().unwrap().status(), 200);
     assert_eq!((room.waiting(), pit.waiting(), site.calls()), (0, 1, 1));
+}
+
+/// A service that is ready with a permit, as `ConcurrencyLimit` of tower is.
+struct WithPermit(Arc<Semaphore>, Option<OwnedSemaphorePermit>);
+
+impl Clone for WithPermit {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), None)
+    }
+}
+
+impl Service<Request<()>> for WithPermit {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.1.is_none() {
+            self.1 = Arc::clone(&self.0).try_acquire_owned().ok();
+        }
+        if self.1.is_some() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        drop(self.1.take().expect("it was ready"));
+        ready(Ok(Response::new(Full::from("hello"))))
+    }
+}
+
+#[test]
+fn a_waiting_request_does_not_keep_the_inner_service_ready() {
+    let (sleeps, permits) = (ManualSleep::default(), Arc::new(Semaphore::new(1)));
+    let site = Site::new(POLICY).in_room(&sleeps.room(100));
+    let send = || {
+        let service = site.layer.layer(WithPermit(Arc::clone(&permits), None));
+        PendingResponse(Box::pin(service.oneshot(Request::new(()))))
+    };
+    assert!(send().now().is_some());
+    let mut waiting = send();
+    assert!(waiting.now().is_none(), "it waits");
+    assert_eq!(permits.available_permits(), 1);
+    let other = Arc::clone(&permits).try_acquire_owned().unwrap();
+    sleeps.end_first(Ok(()));
+    assert!(waiting.now().is_none(), "another request has the permit");
+    drop(other);
+    assert_eq!(waiting.now().expect("it is ready again").status(), 200);
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Imports `limit_req` and `limit_conn` of nginx as a policy.
 //!
 //! nginx counts the excess over a rate, and `burst` bounds the excess: with
-//! `nodelay` that equals a bucket of `burst + 1`, request by request. Without `nodelay` the same
-//! requests are admitted, but nginx delays them; Tollgate does not.
+//! `nodelay` that equals a bucket of `burst + 1`, request by request. Without `nodelay` nginx delays
+//! requests above the rate, as a leaky queue does: `burst` is its length, and `delay` the number of its
+//! free places.
 //!
 //! Two differences matter most. nginx selects one location and applies only its limits; a policy
 //! checks every limit that matches. A zone is one counter wherever it is used; each limit of a
@@ -112,7 +113,7 @@ fn head(found: &LimitConfig, out: &mut Output) {
              `client: {ipv6_prefix: 128}` does as nginx.",
         );
     }
-    for (word, line) in &found.untold {
+    for (word, line) in &found.ignored {
         out.note(format!("Line {line}: {} has no equivalent in a policy.", quoted(word)));
     }
     let used: BTreeSet<_> =
@@ -225,7 +226,7 @@ fn rest_of(
     }
     let rate = found.zones.get(&used.what.zone).and_then(|it| it.rate);
     match (&used.what.how, rate) {
-        (LimitKind::Requests { burst, delay }, Some(rate)) => bucket(draft, rate, *burst, *delay),
+        (LimitKind::Requests { burst, delay }, Some(rate)) => requests(draft, rate, *burst, *delay),
         (LimitKind::Requests { burst, .. }, None) => {
             draft.plain("bucket", format!("1/second, burst {}", burst + 1));
             if key.is_some() {
@@ -244,11 +245,18 @@ fn rest_of(
     }
 }
 
-fn bucket(draft: &mut LimitDraft, rate: Rate, burst: u64, delay: Delay) {
+fn requests(draft: &mut LimitDraft, rate: Rate, burst: u64, delay: Delay) {
+    match delay {
+        Delay::Beyond(free) if burst > 0 => queue(draft, rate, burst, free),
+        Delay::Beyond(_) | Delay::None => bucket(draft, rate, burst),
+    }
+}
+
+/// Writes a limit that refuses what is beyond the burst, and delays nothing.
+fn bucket(draft: &mut LimitDraft, rate: Rate, burst: u64) {
     let Rate { count, per_minute } = rate;
-    let unit = if per_minute { "minute" } else { "second" };
-    draft.plain("bucket", format!("{count}/{unit}, burst {}", burst + 1));
-    let thousandths = count * 1_000 / 60;
+    draft.plain("bucket", format!("{rate}, burst {}", burst + 1));
+    let thousandths = rate.thousandths();
     if per_minute && thousandths * 60 != count * 1_000 {
         let real = thousandths * 60;
         draft.comment(format!(
@@ -257,16 +265,39 @@ fn bucket(draft: &mut LimitDraft, rate: Rate, burst: u64, delay: Delay) {
             real % 1_000
         ));
     }
-    if let Delay::Beyond(beyond) = delay
-        && burst > 0
-    {
-        let but = if beyond > 0 { format!(" after the first {}", beyond + 1) } else { String::new() };
+}
+
+/// Writes a limit that delays requests within the burst, except the first ones.
+fn queue(draft: &mut LimitDraft, rate: Rate, burst: u64, free: u64) {
+    let Rate { count, per_minute } = rate;
+    let thousandths = rate.thousandths();
+    draft.plain("algorithm", "leaky-queue");
+    if per_minute && thousandths * 60 != count * 1_000 {
+        // The waits of a queue add up, so its rate is that of nginx.
+        let common = gcd(thousandths, 1_000);
+        draft.plain("rate", format!("{}/{}s", thousandths / common, 1_000 / common));
         draft.comment(format!(
-            "nginx passes a burst on at {count} a {unit}{but}: who comes early waits. Here {} pass at once, and \
-             the same requests are refused. To spread them, `bucket: {count}/{unit}, burst 1` refuses who comes early.",
-            burst + 1
+            "nginx rounds {count} a minute down to {}.{:03} a second, which is the rate here, too.",
+            thousandths / 1_000,
+            thousandths % 1_000
         ));
+    } else {
+        draft.plain("rate", rate.to_string());
     }
+    let free = if free > 0 { format!(", free: {free}") } else { String::new() };
+    draft.plain("queue", format!("{{length: {burst}{free}}}"));
+    if 1_000_000 % thousandths != 0 || !thousandths.is_multiple_of(1_000) {
+        draft.comment(
+            "nginx rounds its count down to thousandths of a request, and waits to milliseconds; here both are exact.",
+        );
+    }
+}
+
+const fn gcd(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// Groups the servers in which a limit covers the same endpoints.

@@ -67,15 +67,79 @@ fn a_burst_without_delay_admits_the_requests_that_nginx_admits() {
     }
 }
 
-/// With delays, the same requests are admitted, only later.
-#[test]
-fn a_burst_with_delay_admits_the_same_requests_without_delay() {
+/// Sends requests, each this many milliseconds after the one before, to a policy that was imported from
+/// this `limit_req`. Passes the answers of the model and of the limiter to `compare`: the wait in
+/// microseconds, or `None` for a refusal. Returns how many requests were delayed.
+fn with_delays(
+    (rate, thousandths): (&str, i64),
+    (burst, delay): (i64, i64),
+    gaps: &[i64],
+    compare: impl Fn(Option<i64>, Option<i64>, &str),
+) -> u32 {
+    let text = format!(
+        "limit_req_zone $remote_addr zone=z:1m rate={rate};\n\
+         server {{ limit_req zone=z burst={burst} delay={delay}; }}"
+    );
     let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
-    let text = "limit_req_zone $remote_addr zone=z:1m rate=10r/s; server { limit_req zone=z burst=5; }";
-    let limiter = limiter(&nginx("nginx.conf", text).unwrap().policy, &clock);
-    let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
-    let admitted = (0..20).filter(|_| limiter.check(&call).is_allowed()).count();
-    assert_eq!(admitted, 6);
+    let policy = nginx("nginx.conf", &text).unwrap().policy;
+    assert!(policy.contains("algorithm: leaky-queue"), "{policy}");
+    let limiter = limiter(&policy, &clock);
+    let mut model = Nginx { rate: thousandths, burst, state: None };
+    let (mut now, mut delayed) = (0, 0);
+    for (step, &gap) in gaps.iter().enumerate() {
+        now += gap;
+        clock.advance(Span::from_millis(gap.unsigned_abs()));
+        let theirs = model.admits(now).then(|| {
+            let excess = model.state.map_or(0, |(excess, _)| excess - delay * 1_000).max(0);
+            excess * 1_000 / thousandths * 1_000
+        });
+        let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
+        let wait = i64::try_from(decision.wait().as_micros()).unwrap();
+        delayed += u32::from(wait > 0);
+        compare(theirs, decision.is_allowed().then_some(wait), &format!("{rate}, step {step}\n{policy}"));
+    }
+    delayed
+}
+
+/// For rates of whole requests per second, nginx rounds only the wait, to a millisecond.
+#[test]
+fn a_burst_with_delay_waits_as_long_as_in_nginx_and_refuses_the_same_requests() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for rate in [1, 2, 3, 7, 10, 100, 1_000] {
+        for numbers in [(1, 0), (5, 0), (12, 8), (20, 19)] {
+            let gap = |_| if random.u8(0..4) == 0 { random.i64(0..=2_500 / rate) } else { 0 };
+            let gaps: Vec<_> = (0..3_000).map(gap).collect();
+            let zone = format!("{rate}r/s");
+            let delayed = with_delays((&zone, rate * 1_000), numbers, &gaps, |theirs, ours, case| {
+                assert_eq!(ours.map(|it| it / 1_000 * 1_000), theirs, "{numbers:?} at {case}");
+            });
+            assert!(delayed > 100, "{rate}r/s, {numbers:?}: {delayed} were delayed");
+        }
+    }
+}
+
+/// nginx rounds rates per minute to thousandths of a request a second. It rounds its count in the same
+/// way when time has passed, which moves a wait by the time of one thousandth.
+#[test]
+fn a_queue_by_the_minute_has_the_rate_to_which_nginx_rounds_it() {
+    let mut random = fastrand::Rng::with_seed(12);
+    for (rate, thousandths) in [(1, 16), (7, 116), (30, 500), (100, 1_666), (1_000, 16_666)] {
+        let unit = 1_000_000 / thousandths;
+        let mut gaps = Vec::new();
+        for _ in 0..50 {
+            // A burst to an empty queue, and one to a queue in which requests wait.
+            gaps.extend([20 * unit, 0, 0, 0, 0, 0, 0, 0, 0, random.i64(0..3 * unit), 0, 0, 0]);
+        }
+        let zone = format!("{rate}r/m");
+        let delayed = with_delays((&zone, thousandths), (6, 2), &gaps, |theirs, ours, case| {
+            let (Some(theirs), Some(ours)) = (theirs, ours) else {
+                return assert_eq!(theirs.is_some(), ours.is_some(), "{case}");
+            };
+            let rounded = 2 * 1_000_000 / thousandths + 2_000;
+            assert!((theirs - ours).abs() <= rounded, "{theirs} us and {ours} us at {case}");
+        });
+        assert!(delayed > 100, "{rate}r/m: {delayed} were delayed");
+    }
 }
 
 /// Compares with a real nginx, at a rate so low that the duration of the test does not matter.

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::either::Either;
 
 use crate::accept::accept_all;
 use crate::drain::{Drain, Phase};
 use crate::keep_alive::keep_alive;
 use crate::tls::Tls;
-use crate::wire::Transport;
+use crate::wire::{Transport, socket};
 
 /// How long, and how many bytes, a client may still send after the last reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -78,8 +78,8 @@ impl StreamServer {
         stream.set_nodelay(true)?;
         keep_alive(&stream)?;
         let transport = match &self.tls {
-            Some(tls) => Transport::Tls(Box::new(tls.acceptor.accept(stream).await?)),
-            None => Transport::Plain(stream),
+            Some(tls) => Either::Right(Box::new(tls.acceptor.accept(stream).await?)),
+            None => Either::Left(stream),
         };
         Ok(Stream { transport, peer })
     }
@@ -112,12 +112,8 @@ impl Stream {
     /// Resets the connection of a client that does not read. After an ordinary close the kernel
     /// would keep the remaining bytes for minutes.
     pub fn reset(self) {
-        let stream = match &self.transport {
-            Transport::Plain(stream) => stream,
-            Transport::Tls(stream) => stream.get_ref().0,
-        };
         // A broken socket has no bytes left.
-        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        let _ = socket(&self.transport).set_linger(Some(Duration::ZERO));
     }
 }
 

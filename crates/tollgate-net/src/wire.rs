@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use crate::conn_timer::ConnTimer;
 
@@ -25,10 +26,15 @@ use crate::conn_timer::ConnTimer;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 
-/// A byte stream, with or without TLS.
-pub(crate) enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+/// A byte stream: without TLS on the left, with TLS on the right.
+pub(crate) type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// Returns the socket below a byte stream.
+pub(crate) fn socket(transport: &Transport) -> SockRef<'_> {
+    SockRef::from(match transport {
+        Either::Left(stream) => stream,
+        Either::Right(stream) => stream.get_ref().0,
+    })
 }
 
 /// The byte stream of one connection.
@@ -66,8 +72,8 @@ impl Wire {
     /// Waits until the client sends more bytes or closes.
     pub(crate) async fn more(&mut self) -> io::Result<()> {
         match &mut self.transport {
-            Transport::Plain(stream) => stream.readable().await,
-            Transport::Tls(stream) => {
+            Either::Left(stream) => stream.readable().await,
+            Either::Right(stream) => {
                 // Only decrypted bytes tell whether the client sent data.
                 let mut some = [0; 64];
                 let count = stream.read(&mut some).await?;
@@ -96,15 +102,11 @@ impl Drop for Wire {
         if !self.conn_timer.is_stalled() && !self.conn_timer.is_cut() {
             return;
         }
-        let stream = match &self.transport {
-            Transport::Plain(stream) => stream,
-            Transport::Tls(stream) => stream.get_ref().0,
-        };
         // A broken socket has no bytes left.
         let _ = if self.conn_timer.is_stalled() {
-            SockRef::from(stream).set_linger(Some(Duration::ZERO))
+            socket(&self.transport).set_linger(Some(Duration::ZERO))
         } else {
-            SockRef::from(stream).set_tcp_user_timeout(Some(LINGER_TIMEOUT))
+            socket(&self.transport).set_tcp_user_timeout(Some(LINGER_TIMEOUT))
         };
     }
 }
@@ -185,60 +187,6 @@ impl AsyncWrite for Wire {
     }
 }
 
-impl AsyncRead for Transport {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncWriteExt as _;
@@ -256,7 +204,7 @@ mod tests {
         let (stream, _) = listener.accept().await.unwrap();
         let conn_timer = ConnTimer::of_heads(Drain::new().1.ending());
         drop(conn_timer.begin());
-        let mut wire = Wire::new(Transport::Plain(stream), Bytes::new(), conn_timer, None);
+        let mut wire = Wire::new(Either::Left(stream), Bytes::new(), conn_timer, None);
         tokio::time::advance(after).await;
         let started_at = Instant::now();
         wire.shutdown().await.unwrap();

@@ -13,7 +13,7 @@ use crate::request::{RequestKind, TestRequest};
 pub(crate) struct Answer<'a, 'l, S> {
     pub(crate) limiter: &'a Limiter<S>,
     pub(crate) decision: &'a Decision<'l>,
-    pub(crate) asked: &'a TestRequest,
+    pub(crate) request: &'a TestRequest,
 }
 
 /// The response that a client sees.
@@ -29,6 +29,7 @@ impl<S> Answer<'_, '_, S> {
     pub(crate) fn limiting(&self) -> Option<(&str, &str)> {
         match self.decision.fate() {
             Fate::Blocked(block) => Some((block.limit.name(), block.limit.name())),
+            Fate::Shed(shed) => Some((shed.name(), shed.name())),
             _ => self.decision.limiting().map(|it| (it.limit().name(), it.name())),
         }
     }
@@ -44,7 +45,7 @@ impl<S> Answer<'_, '_, S> {
         let id = self.limiter.id_of(self.decision);
         let wait = RetryAfter::of(self.decision, 0, 0);
         let (Some(rejection), RequestKind::Request(parts)) =
-            (Rejection::of(self.decision, id, wait), &self.asked.what)
+            (Rejection::of(self.decision, id, wait), &self.request.what)
         else {
             let mut headers = HeaderMap::new();
             write_headers(&mut headers, self.decision, id, settings, None);
@@ -59,8 +60,10 @@ impl<S> Answer<'_, '_, S> {
     /// Returns the checked limits, each once.
     pub(crate) fn limits(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        if let Fate::Blocked(block) = self.decision.fate() {
-            names.push(block.limit.name());
+        match self.decision.fate() {
+            Fate::Blocked(block) => names.push(block.limit.name()),
+            Fate::Shed(shed) => names.push(shed.name()),
+            _ => {}
         }
         names.extend(self.decision.limits().map(|it| it.limit().name()));
         names.extend(self.decision.shadowed().iter().map(|it| it.limit.name()));

@@ -6,8 +6,8 @@
 
 use http::HeaderName;
 use tollgate::policy::Glob;
-use tollgate::{Policy, Span};
-use tollgate_document::{Located, Problems, nearest};
+use tollgate::{Policy, PriorityClass, Span};
+use tollgate_document::{Located, Problems, hint, nearest};
 
 use crate::answer::{Answer, ClientView};
 use crate::explanation;
@@ -27,6 +27,8 @@ pub(crate) struct Expectation {
     pub(crate) wait: Option<Located<Span>>,
     pub(crate) status: Option<Located<u16>>,
     pub(crate) headers: Vec<Header>,
+    /// The priority class.
+    pub(crate) priority: Option<Located<String>>,
     /// All limits that checked the request.
     pub(crate) limits: Option<Names>,
     /// All limits whose soft threshold is reached.
@@ -92,6 +94,14 @@ impl Expectation {
         for name in self.limit.iter().chain(self.left.iter().filter_map(|it| it.of.as_ref())) {
             known(name, &names, problems);
         }
+        let classes = || policy.priorities().iter().map(PriorityClass::name);
+        if let Some(class) = &self.priority
+            && !classes().any(|name| name == class.value)
+        {
+            problems
+                .error(class.place, format!("the policy has no priority class `{}`", class.value))
+                .help(hint(&class.value, "priority classes", classes()));
+        }
     }
 
     /// Returns the mismatch of one request of a step.
@@ -131,6 +141,10 @@ impl Expectation {
                 None => "nobody".to_owned(),
             };
             compare(limit.place.line, format!("decided by `{expected}`"), format!("decided by {came}"));
+        }
+        if let Some(class) = &self.priority {
+            let came = answer.decision.priority().map_or("none", |it| it.name());
+            compare(class.place.line, format!("priority `{}`", class.value), format!("priority `{came}`"));
         }
         for left in &self.left {
             let (of, came) = left.found(answer);

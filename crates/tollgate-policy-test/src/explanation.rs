@@ -14,6 +14,7 @@ pub(crate) fn fate<S>(answer: &Answer<'_, '_, S>) -> String {
         Fate::AllowListed(entry) => format!("allowed: on the allow list, `{entry}`"),
         Fate::DenyListed(entry) => format!("refused: on the deny list, `{entry}`"),
         Fate::Blocked(_) | Fate::AmbiguousPath => format!("refused: {}", blocked(answer)),
+        Fate::Shed(shed) => format!("refused by `{}`{wait}", shed.name()),
         _ => match answer.limiting() {
             Some((_, window)) => format!("refused by `{window}`{wait}"),
             None => format!("refused{wait}"),
@@ -31,7 +32,7 @@ pub(crate) fn lines<S>(answer: &Answer<'_, '_, S>) -> Vec<String> {
         Fate::DenyListed(entry) => {
             vec![format!("`deny` has {entry} (line {} of the policy): no limit was asked", entry.line())]
         }
-        Fate::Blocked(_) | Fate::AmbiguousPath => vec![blocked(answer)],
+        Fate::Blocked(_) | Fate::AmbiguousPath | Fate::Shed(_) => vec![blocked(answer)],
         _ => each(decision),
     };
     for block in decision.shadowed() {

@@ -65,7 +65,7 @@ impl TestRequest {
                     From::Client(client) => Some(client),
                     From::Peer(peer) => client_address(Some(peer), &parts.headers, policy.client()),
                 };
-                View::Request(RequestView { asked: self, http: HttpRequest::new(parts, client) })
+                View::Request(RequestView { request: self, http: HttpRequest::new(parts, client) })
             }
             RequestKind::Descriptor { domain, entries } => {
                 let entries = entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -111,7 +111,7 @@ impl View<'_> {
 /// An HTTP request with a resolved client address.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestView<'a> {
-    asked: &'a TestRequest,
+    request: &'a TestRequest,
     http: HttpRequest<'a>,
 }
 
@@ -149,26 +149,26 @@ impl Request for RequestView<'_> {
     }
 
     fn user(&self) -> Option<&str> {
-        self.asked.user.as_deref()
+        self.request.user.as_deref()
     }
 
     fn api_key(&self) -> Option<&str> {
-        self.asked.api_key.as_deref()
+        self.request.api_key.as_deref()
     }
 
     fn tenant(&self) -> Option<&str> {
-        self.asked.tenant.as_deref()
+        self.request.tenant.as_deref()
     }
 
     fn plan(&self) -> Option<&str> {
-        self.asked.plan.as_deref()
+        self.request.plan.as_deref()
     }
 
     fn claim(&self, name: &str) -> Option<&str> {
-        self.asked.claims.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.request.claims.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     fn cost(&self) -> Option<u64> {
-        self.asked.cost
+        self.request.cost
     }
 }

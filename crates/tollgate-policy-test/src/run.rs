@@ -113,12 +113,12 @@ impl Run {
             self.end_until(now);
             self.clock.set(now);
             self.requests += 1;
-            let view = step.asked.view(self.limiter.policy());
+            let view = step.request.view(self.limiter.policy());
             let subject = view.subject();
             let is_last = index + 1 == step.times;
             let (ending, surprise) = {
                 let decision = self.limiter.check(&subject);
-                let answer = Answer { limiter: &self.limiter, decision: &decision, asked: &step.asked };
+                let answer = Answer { limiter: &self.limiter, decision: &decision, request: &step.request };
                 allowed += u64::from(decision.is_allowed());
                 coverage.note(subject, &decision);
                 let mismatches = mismatches(step, &answer, is_last.then_some(allowed));
@@ -181,5 +181,5 @@ fn mismatches<S>(step: &Step, answer: &Answer<'_, '_, S>, last: Option<u64>) -> 
 /// Describes a request: `POST /login from 203.0.113.9`.
 fn described(step: &Step, subject: Subject<'_>) -> String {
     let from = subject.client().map_or_else(String::new, |it| format!(" from {it}"));
-    format!("{}{from}", step.asked)
+    format!("{}{from}", step.request)
 }

@@ -103,7 +103,7 @@ impl Suite {
         let mut problems = Problems::default();
         let mut reported = Vec::new();
         for step in self.tests.iter().flat_map(|test| &test.steps) {
-            let TestRequest { what: RequestKind::Request(_), places, .. } = &step.asked else { continue };
+            let TestRequest { what: RequestKind::Request(_), places, .. } = &step.request else { continue };
             for (place, is_unprovided, words) in
                 [(places.plan, unprovided.plans, &PLAN), (places.claims, unprovided.claims, &CLAIMS)]
             {

@@ -25,7 +25,7 @@ pub(crate) struct Step {
     /// Start of the test.
     pub(crate) start: Timestamp,
     /// The request.
-    pub(crate) asked: TestRequest,
+    pub(crate) request: TestRequest,
     /// Number of requests.
     pub(crate) times: u64,
     /// Time between two requests.

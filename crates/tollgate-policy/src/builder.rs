@@ -5,6 +5,7 @@
 
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
+use crate::adaptive::AdaptiveSlots;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::index::Index;
 use crate::descriptor::{DescriptorPattern, EntryPattern, MAX_ENTRIES, domain};
@@ -13,7 +14,9 @@ use crate::limit::{Limit, MAX_TARPIT, Missing, Mode, Soft, is_limit_name};
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
+use crate::priority::PriorityClass;
 use crate::settings::{Dialect, PathSettings};
+use crate::slot_queue::SlotQueue;
 use crate::source::KeySource;
 
 /// A builder for one limit.
@@ -39,6 +42,7 @@ pub struct LimitBuilder {
     methods: Vec<Box<str>>,
     by: Vec<KeySource>,
     quotas: Vec<Quota>,
+    adaptive: Option<AdaptiveSlots>,
     missing: Missing,
     cost: u64,
     settle: Option<Settle>,
@@ -46,6 +50,7 @@ pub struct LimitBuilder {
     count_denied: bool,
     dialects: Vec<Dialect>,
     soft: Option<Soft>,
+    slot_queue: Option<SlotQueue>,
     envoy_match: Option<EnvoyMatch>,
     descriptor: Vec<String>,
     domains: Vec<String>,
@@ -96,6 +101,9 @@ pub enum BuildError {
     /// The limit has no quota.
     #[error("limit `{0}` has no quota")]
     NoQuota(String),
+    /// The limit learns its number of slots, and has a quota as well or bounds that exclude each other.
+    #[error("limit `{0}` learns its slots: it has no quota, and 1 <= min <= max")]
+    Adaptive(String),
     /// The limit cannot settle costs, because the final cost of its requests is never reported.
     #[error("limit `{name}` cannot settle costs: {why}")]
     Settle {
@@ -124,6 +132,7 @@ impl LimitBuilder {
             methods: Vec::new(),
             by: Vec::new(),
             quotas: Vec::new(),
+            adaptive: None,
             missing: Missing::default(),
             cost: 1,
             settle: None,
@@ -131,6 +140,7 @@ impl LimitBuilder {
             count_denied: false,
             dialects: Vec::new(),
             soft: None,
+            slot_queue: None,
             envoy_match: None,
             descriptor: Vec::new(),
             domains: Vec::new(),
@@ -232,6 +242,22 @@ impl LimitBuilder {
         self
     }
 
+    /// Limits concurrent requests to a number that is learned from latency, in place of a quota. Each node
+    /// learns for itself.
+    ///
+    /// ```
+    /// # use tollgate_policy::{AdaptiveSlots, KeySource, LimitBuilder, Policy};
+    /// let slots = AdaptiveSlots { max: 200, ..AdaptiveSlots::default() };
+    /// let policy = Policy::of([LimitBuilder::new("database").by(KeySource::Global).adaptive_slots(slots)])?;
+    /// assert_eq!(policy.limits()[0].adaptive(), Some(&slots));
+    /// # Ok::<(), tollgate_policy::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn adaptive_slots(mut self, slots: AdaptiveSlots) -> Self {
+        self.adaptive = Some(slots);
+        self
+    }
+
     /// Sets the handling of requests that lack a part of the key.
     #[must_use]
     pub const fn missing(mut self, missing: Missing) -> Self {
@@ -283,6 +309,25 @@ impl LimitBuilder {
         self
     }
 
+    /// Lets requests wait for a slot. Has no effect on a limit without slots.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_core::Concurrency;
+    /// # use tollgate_policy::{KeySource, LimitBuilder, Policy, SlotQueue};
+    /// let db = LimitBuilder::new("db").by(KeySource::Global);
+    /// let db = db.quota(Concurrency::new(100, Duration::from_secs(60))?);
+    /// let queue = SlotQueue::new(200, Duration::from_secs(1)).fair_by(KeySource::Tenant);
+    /// let policy = Policy::of([db.slot_queue(queue)])?;
+    /// assert!(policy.has_slot_queues());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn slot_queue(mut self, queue: SlotQueue) -> Self {
+        self.slot_queue = Some(queue);
+        self
+    }
+
     /// Returns the descriptor pattern and the domains of the limit.
     fn described(&mut self) -> Result<(Option<DescriptorPattern>, Vec<Box<str>>), String> {
         let said = |mistake: tollgate_document::Mistake| mistake.into_message();
@@ -310,7 +355,7 @@ impl LimitBuilder {
         if !(self.endpoints.is_empty() && self.methods.is_empty()) {
             return Err("it covers paths or methods already".to_owned());
         }
-        if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
+        if self.adaptive.is_some() || self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
             return Err(
                 "a proxy does not report the end of a request, so slots would never be released".to_owned()
             );
@@ -348,7 +393,9 @@ impl LimitBuilder {
         if self.settle.is_some() {
             let why = if descriptor.is_some() || self.envoy_match.is_some() {
                 Some("a proxy does not report the response")
-            } else if self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_))) {
+            } else if self.adaptive.is_some()
+                || self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_)))
+            {
                 Some("every request takes one slot")
             } else if let Some(Settle::Time(Span::ZERO)) = self.settle {
                 Some("the time must be longer than zero")
@@ -369,8 +416,18 @@ impl LimitBuilder {
                 return Err(BuildError::NoSuchParameter { name, endpoint, parameter });
             }
         }
+        let has_slots = self.quotas.iter().any(|quota| matches!(quota, Quota::Concurrency(_)));
+        let rules = match self.adaptive {
+            Some(slots) if !self.quotas.is_empty() || slots.min == 0 || slots.min > slots.max => {
+                return Err(BuildError::Adaptive(name));
+            }
+            Some(_) => Vec::new(),
+            None => rules(&name, &self.by, self.quotas)?,
+        };
         Ok(Limit {
-            rules: rules(&name, &self.by, self.quotas)?,
+            slot_queue: self.slot_queue.filter(|_| has_slots).map(Box::new),
+            rules,
+            adaptive: self.adaptive,
             name: name.into(),
             place: 0,
             soft: self.soft,
@@ -418,7 +475,7 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
             return Err(BuildError::SameWindow { name: name.into(), length });
         }
         let id = RuleId::of([&*window, &by, &quota.identity()]);
-        rules.push(Rule { name: window.into(), id, quota, before: None });
+        rules.push(Rule { name: window.into(), id, quota, before: None, lease: None });
     }
     Ok(rules)
 }
@@ -461,6 +518,7 @@ impl Policy {
         let mut limits = std::mem::take(&mut self.limits);
         let patterns = limits.iter_mut().flat_map(|it| it.endpoints.iter_mut().chain(&mut it.except));
         patterns.for_each(PathPattern::fold_case);
+        self.priorities.iter_mut().flat_map(PriorityClass::patterns_mut).for_each(PathPattern::fold_case);
         self.with_limits(limits)
     }
 

@@ -3,21 +3,31 @@
 //! This step finds mistakes that involve more than one value: options of another algorithm, keys
 //! that no request can have, names that collide.
 //!
+//! - `adaptive`: limits that learn their number of slots.
 //! - `amount`: the amounts that a limit grants.
 //! - `descriptor`: the keys and overrides of a limit on descriptors.
+//! - `lease`: how long a node may hold units of a limit.
 //! - `limit`: one limit and its rules.
 //! - `name`: names for limits that have none.
+//! - `node_shed`: the shedder of a node.
+//! - `priorities`, `fleet_shed`: the priority classes, and the shedder that counts by them.
 //! - `lints`: warnings about valid files.
 
+mod adaptive;
 mod amount;
 mod descriptor;
+mod fleet_shed;
+mod lease;
 mod limit;
 mod lints;
 mod name;
+mod node_shed;
+mod priorities;
 
 use tollgate_document::{Diagnostics, Document, Problems, hint};
 
-use crate::file_format::{File, privacy, sections};
+use crate::file_format::priorities::Class;
+use crate::file_format::{self, File, privacy, sections};
 use crate::identify::Identify;
 use crate::lists::{Condition, List, ListKind};
 use crate::pattern::PathPattern;
@@ -35,6 +45,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     if paths.ignore_case {
         fold_case(&mut file);
     }
+    let lease = file_format::lease::of_store(document, &mut problems);
     let settings = limit::KeySettings { client, paths };
     let mut drafts = Vec::with_capacity(file.limits.len());
     for limit in &file.limits {
@@ -43,6 +54,9 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         let candidate = candidate.and_then(|it| limit::draft_candidate(it, &settings, &mut problems));
         drafts.extend(live.map(|live| (live, candidate)));
     }
+    let classes = priorities::classes(&file.priorities, &mut problems);
+    let fleet = fleet_shed::fleet(&file, &classes, &settings, &mut problems);
+    let node_shed = node_shed::settings(&file, &classes, &mut problems);
     let names = name::all(&file.limits, &mut problems);
     if !problems.has_errors() {
         described_limits(file.headers.as_ref(), &names, &mut problems);
@@ -53,9 +67,11 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     let mut limits = Vec::with_capacity(drafts.len());
     for ((live, candidate), name) in drafts.into_iter().zip(names) {
         let place = limits.len();
-        limits.push(live.finish(&name, None));
-        limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place))));
+        limits.push(live.finish(&name, None, lease.map(|it| it.value)));
+        // A candidate is compared with the limit, so it is counted for each request.
+        limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place), None)));
     }
+    limits.extend(fleet.map(fleet_shed::FleetDraft::finish));
     lints::find(document, &file, written_client.as_ref(), &limits, &mut problems);
     let expected = file.expect.iter().map(|it| it.value).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
@@ -66,12 +82,15 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         limits,
         allow: list(ListKind::Allow, file.allow),
         deny: list(ListKind::Deny, file.deny),
+        priorities: classes,
         identify: file.identify.map(identify).unwrap_or_default(),
         default_plan: default_plan.map(|it| it.value.into()),
         plan_from: plan_from.map(|it| it.value),
         client: settings.client,
         paths,
         headers: file.headers.map(header_settings).unwrap_or_default(),
+        node_shed,
+        throttle_mode: None,
         key_display: file.privacy.map(privacy::Privacy::into_display).unwrap_or_default(),
         warnings: problems.into_diagnostics(document),
         expected,
@@ -106,6 +125,7 @@ fn fold_case(file: &mut File) {
             candidate.patterns_mut().for_each(PathPattern::fold_case);
         }
     }
+    file.priorities.iter_mut().flat_map(Class::patterns_mut).for_each(PathPattern::fold_case);
     for condition in file.allow.iter_mut().chain(&mut file.deny).flat_map(|entry| &mut entry.conditions) {
         if let Condition::Endpoint(patterns) = condition {
             patterns.iter_mut().for_each(PathPattern::fold_case);

@@ -11,13 +11,16 @@
 mod expect;
 #[cfg(feature = "schema")]
 mod format_words;
+pub(crate) mod lease;
 pub(crate) mod limit;
 pub(crate) mod lists;
 pub(crate) mod paths;
+pub(crate) mod priorities;
 pub(crate) mod privacy;
 #[cfg(feature = "schema")]
 mod schema;
 pub(crate) mod sections;
+pub(crate) mod shed;
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
@@ -56,6 +59,10 @@ pub(crate) struct File {
     /// Requests that are refused. Takes precedence over `allow`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<lists::EntrySchema>>"))]
     pub(crate) deny: Vec<lists::Entry>,
+    /// The priority classes of requests, the most important first. The first class whose conditions
+    /// hold is the class of a request; a class without conditions is everything else.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<schema::PrioritySchema>>"))]
+    pub(crate) priorities: Vec<priorities::Class>,
     /// The places of users, API keys and tenants in a request.
     pub(crate) identify: Option<sections::Identify>,
     /// How the client address is determined.
@@ -65,6 +72,8 @@ pub(crate) struct File {
     pub(crate) paths: Option<PathSettings>,
     /// The rate limit headers of responses.
     pub(crate) headers: Option<sections::Headers>,
+    /// Shedders, which refuse the least important requests while the service is overloaded.
+    pub(crate) shed: Option<shed::Shed>,
     /// How keys appear in logs and records.
     pub(crate) privacy: Option<privacy::Privacy>,
     /// Expected warnings of `tollgate validate`, by their codes.
@@ -85,14 +94,38 @@ pub(crate) const SERVER_SECTIONS: [&str; 12] = [
 pub(crate) const WORDS: Words = Words {
     section: "a policy",
     known: &[
-        "limits", "plans", "allow", "deny", "identify", "client", "paths", "headers", "privacy", "expect",
-        "max_keys", "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts",
-        "admin", "state", "tests",
+        "limits",
+        "plans",
+        "allow",
+        "deny",
+        "priorities",
+        "identify",
+        "client",
+        "paths",
+        "headers",
+        "shed",
+        "privacy",
+        "expect",
+        "max_keys",
+        "listen",
+        "gateway",
+        "rls",
+        "resp",
+        "store",
+        "log",
+        "observe",
+        "traces",
+        "alerts",
+        "admin",
+        "state",
+        "tests",
     ],
     synonyms: &[
         ("limits", &["rules", "policies", "rate_limits", "descriptors"]),
         ("allow", &["whitelist", "allowlist"]),
         ("deny", &["blacklist", "denylist", "blocklist"]),
+        ("priorities", &["priority", "classes"]),
+        ("shed", &["shedding", "load_shedding", "overload"]),
         ("listen", &["server"]),
         ("store", &["redis"]),
         ("gateway", &["upstream"]),
@@ -144,17 +177,20 @@ impl File {
                         .help(EXAMPLE);
                 }
             }
-        } else if !fields.mentions("limits") && !fields.mentions("deny") {
+        } else if !["limits", "deny", "shed"].iter().any(|word| fields.mentions(word)) {
             problems.error(fields.place(), "the file has no `limits`").help(EXAMPLE);
         }
         let section = |word| fields.get(word);
         file.plans = section("plans").and_then(|node| sections::Plans::read(node, problems));
         file.allow = section("allow").map(|node| lists::read("`allow`", node, problems)).unwrap_or_default();
         file.deny = section("deny").map(|node| lists::read("`deny`", node, problems)).unwrap_or_default();
+        file.priorities =
+            section("priorities").map(|node| priorities::read(node, problems)).unwrap_or_default();
         file.identify = section("identify").and_then(|node| sections::Identify::read(node, problems));
         file.client = section("client").and_then(|node| sections::Client::read(node, problems));
         file.paths = paths::read(document, problems);
         file.headers = section("headers").and_then(|node| sections::Headers::read(node, problems));
+        file.shed = section("shed").and_then(|node| shed::Shed::read(node, problems));
         file.privacy = section("privacy").and_then(|node| privacy::Privacy::read(node, problems));
         file.expect = section("expect").map(|node| expect::read(node, problems)).unwrap_or_default();
         file.max_keys =

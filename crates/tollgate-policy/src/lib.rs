@@ -22,6 +22,7 @@
     allow(dead_code, reason = "the reader of the policy file uses more of the types than the builder does")
 )]
 
+mod adaptive;
 mod builder;
 #[cfg(feature = "yaml")]
 mod compile;
@@ -46,13 +47,17 @@ mod net;
 pub mod path;
 mod pattern;
 mod policy;
+mod priority;
 mod properties;
 mod read_headers;
 mod redact;
 mod request;
 mod settings;
+mod shed;
+mod slot_queue;
 mod source;
 
+pub use adaptive::{AdaptiveAlgorithm, AdaptiveSlots};
 pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
@@ -66,15 +71,20 @@ pub use key_display::{KeyDisplay, ShownPart};
 pub use limit::{Allowance, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, Soft};
 pub use lint::{Lint, LintScope};
 pub use lists::ListEntry;
-pub use match_request::{Block, BlockReason, Check, Checks, DetachedChecks, Grant, Matched, RuleCheck};
+pub use match_request::{
+    AdaptiveCheck, Block, BlockReason, Check, Checks, DetachedChecks, Grant, Matched, RuleCheck,
+};
 pub use net::{Net, NetSet};
 pub use pattern::{HostPattern, PathPattern, without_port};
 pub use policy::Policy;
+pub use priority::PriorityClass;
 pub use read_headers::are_lookalikes;
 pub use request::{Call, Request};
 pub use settings::{
     ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, PathReading,
     PathSettings, XRateLimit,
 };
+pub use shed::{NODE_SHEDDER, NodeShedSettings, THROTTLE};
+pub use slot_queue::SlotQueue;
 pub use source::KeySource;
 pub use tollgate_document::{Diagnostic, Diagnostics, Place, Severity};

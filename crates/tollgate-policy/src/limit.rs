@@ -8,14 +8,17 @@ use std::cmp::Ordering;
 use foldhash::HashMap;
 use tollgate_core::{Rule, RuleId, Span};
 
+use crate::adaptive::AdaptiveSlots;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::DescriptorPattern;
 use crate::envoy_match::EnvoyMatch;
 use crate::key::Key;
 use crate::lookup::members;
 use crate::pattern::{HostPattern, PathPattern};
+use crate::priority::PriorityClass;
 use crate::request::Request;
 use crate::settings::Dialect;
+use crate::slot_queue::SlotQueue;
 use crate::source::KeySource;
 
 /// A compiled limit of a [`Policy`](crate::Policy).
@@ -59,12 +62,20 @@ pub struct Limit {
     pub(crate) count_denied: bool,
     pub(crate) on_outage: OnOutage,
     pub(crate) on_hangup: OnHangup,
+    /// The queue of requests that wait for a slot.
+    pub(crate) slot_queue: Option<Box<SlotQueue>>,
     pub(crate) dialects: Vec<Dialect>,
     pub(crate) rules: Vec<Rule>,
+    /// The bounds of a learned number of slots. Such a limit has no rules.
+    pub(crate) adaptive: Option<AdaptiveSlots>,
     pub(crate) plans: HashMap<Box<str>, Allowance>,
     pub(crate) overrides: HashMap<Key, Allowance>,
     /// Whether an override blocks its key.
     pub(crate) blocks_keys: bool,
+    /// Whether the limit protects the service from overload, and not a caller's quota.
+    pub(crate) sheds: bool,
+    /// The rules of the priority classes of a shedder, by rank: the same state with other numbers.
+    pub(crate) class_rules: Vec<Rule>,
 }
 
 /// The amount that a plan or an override grants.
@@ -216,11 +227,15 @@ impl Limit {
             count_denied: false,
             on_outage: OnOutage::default(),
             on_hangup: OnHangup::default(),
+            slot_queue: None,
             dialects: Vec::new(),
             rules: Vec::new(),
+            adaptive: None,
             plans: HashMap::default(),
             overrides: HashMap::default(),
             blocks_keys: false,
+            sheds: false,
+            class_rules: Vec::new(),
         }
     }
 
@@ -232,6 +247,12 @@ impl Limit {
     /// Returns the index of the limit in the policy.
     pub const fn place(&self) -> usize {
         self.place
+    }
+
+    /// Whether the limit belongs to `shed`: it protects the service from overload, and its refusals
+    /// are answered with 503.
+    pub const fn is_shed(&self) -> bool {
+        self.sheds
     }
 
     /// Returns the index of the live limit, if this limit is its `candidate`.
@@ -330,6 +351,11 @@ impl Limit {
         self.on_hangup
     }
 
+    /// Returns the queue of requests that wait for a slot.
+    pub fn slot_queue(&self) -> Option<&SlotQueue> {
+        self.slot_queue.as_deref()
+    }
+
     /// Returns the dialects of responses that this limit decides, besides those of all responses.
     pub fn dialects(&self) -> &[Dialect] {
         &self.dialects
@@ -338,6 +364,26 @@ impl Limit {
     /// Returns the rules for keys without a plan or override, one per window.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Returns the bounds of the number of slots, if the limit learns it (`slots: adaptive`). Such a limit
+    /// has no rules: each node counts its own requests in flight, and the store is not asked.
+    pub const fn adaptive(&self) -> Option<&AdaptiveSlots> {
+        self.adaptive.as_ref()
+    }
+
+    /// Returns the rules of the priority classes of a shedder, the most important class first. All of
+    /// them count in the state of [`rules`](Self::rules), each with its own maximum. Empty for other
+    /// limits and without `priorities`.
+    pub fn class_rules(&self) -> &[Rule] {
+        &self.class_rules
+    }
+
+    /// Returns the rules for keys without a plan or override, of a request of this class.
+    #[inline]
+    pub(crate) fn rules_of(&self, class: Option<&PriorityClass>) -> &[Rule] {
+        let of_class = class.and_then(|class| self.class_rules.get(usize::from(class.rank)));
+        of_class.map_or(&self.rules, std::slice::from_ref)
     }
 
     /// Returns the allowance of a plan, if the limit defines one.
@@ -360,10 +406,10 @@ impl Limit {
         self.overrides.iter()
     }
 
-    /// Returns all rules of the limit: its own, those of plans and those of overrides.
+    /// Returns all rules of the limit: its own, those of classes, plans and overrides.
     pub fn every_rule(&self) -> impl Iterator<Item = &Rule> {
         let others = self.plans.values().chain(self.overrides.values());
-        self.rules.iter().chain(others.flat_map(Allowance::rules))
+        self.rules.iter().chain(&self.class_rules).chain(others.flat_map(Allowance::rules))
     }
 
     /// Returns the rule that now holds the charges made to a key under `id`: the rule with
@@ -407,12 +453,16 @@ impl Limit {
     /// `get` for `GET`. A limit on `GET` covers `HEAD`, which runs the same handler and would
     /// otherwise bypass the limit.
     pub(crate) fn covers_method(&self, method: &str) -> bool {
-        self.methods.is_empty()
-            || self.methods.iter().any(|known| {
-                known.eq_ignore_ascii_case(method)
-                    || (&**known == "GET" && method.eq_ignore_ascii_case("HEAD"))
-            })
+        cover_method(&self.methods, method)
     }
+}
+
+/// Whether these methods, in upper case, cover a method. No methods cover all.
+pub(crate) fn cover_method(methods: &[Box<str>], method: &str) -> bool {
+    methods.is_empty()
+        || methods.iter().any(|known| {
+            known.eq_ignore_ascii_case(method) || (&**known == "GET" && method.eq_ignore_ascii_case("HEAD"))
+        })
 }
 
 /// Whether a rule has a smaller rate than another, or the same and a smaller capacity.

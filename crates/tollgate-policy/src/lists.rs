@@ -78,8 +78,12 @@ pub(crate) struct List {
     entries: Vec<ListEntry>,
     nets: NetSet,
     values: Vec<(KeySource, Values)>,
-    compound: Vec<(u32, Vec<Test>)>,
+    compound: Vec<(u32, Conditions)>,
 }
+
+/// Conditions that must all hold, in a form that is fast to evaluate.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions(Vec<Test>);
 
 /// A condition in a form that is fast to evaluate.
 #[derive(Clone, Debug)]
@@ -100,8 +104,8 @@ impl List {
             match <[Condition; 1]>::try_from(conditions) {
                 Ok([Condition::Address(more)]) => nets.extend(more.into_iter().map(|net| (net, index))),
                 Ok([Condition::Value(source, values)]) => list.add_values(source, values, index),
-                Ok(other) => list.compound.push((index, tests(other))),
-                Err(several) => list.compound.push((index, tests(several))),
+                Ok(other) => list.compound.push((index, Conditions::new(other))),
+                Err(several) => list.compound.push((index, Conditions::new(several))),
             }
         }
         list.nets = NetSet::new(nets);
@@ -125,10 +129,7 @@ impl List {
 
     /// Returns the properties that the entries read.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &KeySource> {
-        let compound = self.compound.iter().flat_map(|(_, tests)| tests).filter_map(|test| match test {
-            Test::Address(_) | Test::Endpoint(_) => None,
-            Test::Value(source, _) | Test::Present(source) => Some(source),
-        });
+        let compound = self.compound.iter().flat_map(|(_, conditions)| conditions.sources());
         self.values.iter().map(|(source, _)| source).chain(compound)
     }
 
@@ -156,24 +157,39 @@ impl List {
             })
         };
         let compound = || {
-            let holds = |tests: &[Test]| tests.iter().all(|test| test.holds(self.kind, identify, view));
-            self.compound.iter().find(|(_, tests)| holds(tests)).map(|(index, _)| *index)
+            let mut all = self.compound.iter();
+            all.find(|(_, it)| it.hold(self.kind, identify, view)).map(|(index, _)| *index)
         };
         let index = net.or_else(value).or_else(compound)?;
         self.entries.get(index as usize)
     }
 }
 
-fn tests(conditions: impl IntoIterator<Item = Condition>) -> Vec<Test> {
-    let test = |condition| match condition {
-        Condition::Address(nets) => Test::Address(nets.into_iter().collect()),
-        Condition::Value(source, values) => {
-            Test::Value(source, values.into_iter().map(|value| (value, 0)).collect())
-        }
-        Condition::Present(source) => Test::Present(source),
-        Condition::Endpoint(patterns) => Test::Endpoint(patterns),
-    };
-    conditions.into_iter().map(test).collect()
+impl Conditions {
+    pub(crate) fn new(conditions: impl IntoIterator<Item = Condition>) -> Self {
+        let test = |condition| match condition {
+            Condition::Address(nets) => Test::Address(nets.into_iter().collect()),
+            Condition::Value(source, values) => {
+                Test::Value(source, values.into_iter().map(|value| (value, 0)).collect())
+            }
+            Condition::Present(source) => Test::Present(source),
+            Condition::Endpoint(patterns) => Test::Endpoint(patterns),
+        };
+        Self(conditions.into_iter().map(test).collect())
+    }
+
+    /// Whether all conditions hold, for the values and readings that count for this kind of list.
+    pub(crate) fn hold<'r>(&self, kind: ListKind, identify: &Identify, view: &impl Properties<'r>) -> bool {
+        self.0.iter().all(|test| test.holds(kind, identify, view))
+    }
+
+    /// Returns the properties that the conditions read.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &KeySource> {
+        self.0.iter().filter_map(|test| match test {
+            Test::Address(_) | Test::Endpoint(_) => None,
+            Test::Value(source, _) | Test::Present(source) => Some(source),
+        })
+    }
 }
 
 impl ListKind {

@@ -9,13 +9,14 @@
 //! The store decides whether the allowance suffices: it receives the checks as one batch.
 
 mod ambiguous;
+mod checks;
+mod classify;
 mod detached;
 mod readings;
 
 use std::cell::OnceCell;
 
-use smallvec::SmallVec;
-use tollgate_core::{Quota, Rule};
+use tollgate_core::Rule;
 
 use crate::descriptor::Descriptor;
 use crate::input::Input;
@@ -27,104 +28,15 @@ use crate::matcher::RouteIds;
 use crate::net::Net;
 use crate::path;
 use crate::policy::{PlanName, Policy};
+use crate::priority::PriorityClass;
 use crate::properties::{Properties, View};
 use crate::request::Request;
+use crate::slot_queue::{SlotQueue, fair_number};
 use crate::source::KeySource;
 
+use checks::FairNumbers;
+pub use checks::{AdaptiveCheck, Check, Checks, RuleCheck};
 pub use detached::DetachedChecks;
-
-/// One charge against one window of a limit.
-#[derive(Clone, Debug)]
-pub struct Check<'p> {
-    /// The limit.
-    pub limit: &'p Limit,
-    /// The window of the limit, with the numbers of the key's plan or override.
-    pub rule: &'p Rule,
-    /// The key whose allowance is charged.
-    pub key: Key,
-    /// The units to charge. Concurrency limits take one slot instead.
-    pub cost: u64,
-    /// The index of the request, among requests that are decided together.
-    pub part: u32,
-    /// Whether the check is charged although the request is refused.
-    pub count_denied: bool,
-}
-
-/// A check of an ad-hoc rule, decided together with requests.
-#[derive(Clone, Debug)]
-pub struct RuleCheck {
-    /// The rule.
-    pub rule: Rule,
-    /// The key whose allowance is charged.
-    pub key: Key,
-    /// The units to charge.
-    pub cost: u64,
-}
-
-/// A reusable buffer for the checks of one request.
-///
-/// Holds eight checks before it needs the heap.
-#[derive(Clone, Debug, Default)]
-pub struct Checks<'p> {
-    list: SmallVec<[Check<'p>; 8]>,
-    shadowed: SmallVec<[Block<'p>; 2]>,
-    /// The index of the current request, among requests that are decided together.
-    part: u32,
-    /// Whether several checks may belong to one window of one limit.
-    repeats_limits: bool,
-}
-
-impl<'p> Checks<'p> {
-    /// Creates an empty buffer.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Returns the refusals without a check that limits in shadow mode would have caused.
-    pub fn shadowed(&self) -> &[Block<'p>] {
-        &self.shadowed
-    }
-
-    /// Whether several checks may belong to one window of one limit: for requests that are decided
-    /// together, paths with several readings and ambiguous keys.
-    pub const fn repeats_limits(&self) -> bool {
-        self.repeats_limits
-    }
-
-    /// Adds one check per window.
-    #[inline]
-    fn push(&mut self, limit: &'p Limit, rules: &'p [Rule], key: Key, cost: u64) {
-        // The last window takes the key, the others clone it.
-        let Some((last, others)) = rules.split_last() else { return };
-        let part = self.part;
-        let count_denied = |rule: &Rule| limit.count_denied || is_tally(rule);
-        for rule in others {
-            let (key, count_denied) = (key.clone(), count_denied(rule));
-            self.list.push(Check { limit, rule, key, cost, part, count_denied });
-        }
-        self.list.push(Check { limit, rule: last, key, cost, part, count_denied: count_denied(last) });
-    }
-
-    /// Removes all checks.
-    pub fn clear(&mut self) {
-        self.list.clear();
-        self.shadowed.clear();
-        (self.part, self.repeats_limits) = (0, false);
-    }
-}
-
-impl<'p> std::ops::Deref for Checks<'p> {
-    type Target = [Check<'p>];
-
-    fn deref(&self) -> &[Check<'p>] {
-        &self.list
-    }
-}
-
-/// Whether the rule counts refused requests by itself.
-const fn is_tally(rule: &Rule) -> bool {
-    matches!(&rule.quota, Quota::FixedWindow(window) if window.is_tally())
-}
 
 /// The result of matching a request, before any counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,15 +99,21 @@ pub enum Grant<'p> {
     Blocked(BlockReason),
 }
 
-/// Returns the amount for a key: its override, else its plan, else the limit's own rules.
+/// Returns the amount for a key: its override, else its plan, else the limit's own rules, or those of
+/// the priority class.
 #[inline]
-fn granted<'p>(limit: &'p Limit, key: &Key, planned: impl FnOnce() -> Option<&'p Allowance>) -> Grant<'p> {
+fn granted<'p>(
+    limit: &'p Limit,
+    key: &Key,
+    class: Option<&PriorityClass>,
+    planned: impl FnOnce() -> Option<&'p Allowance>,
+) -> Grant<'p> {
     let (allowance, reason) = match limit.override_for(key) {
         Some(allowance) => (Some(allowance), BlockReason::Override),
         None => (planned(), BlockReason::Plan),
     };
     match allowance {
-        None => Grant::Rules(&limit.rules),
+        None => Grant::Rules(limit.rules_of(class)),
         Some(Allowance::Rules(rules)) => Grant::Rules(rules),
         Some(Allowance::Unlimited) => Grant::Unlimited,
         Some(Allowance::Blocked) => Grant::Blocked(reason),
@@ -205,12 +123,24 @@ fn granted<'p>(limit: &'p Limit, key: &Key, planned: impl FnOnce() -> Option<&'p
 impl Policy {
     /// Returns the amount for a key on this plan, or on the default plan.
     pub fn granted<'p>(&'p self, limit: &'p Limit, key: &Key, plan: Option<&str>) -> Grant<'p> {
-        granted(limit, key, || limit.plans.get(plan.or(self.default_plan.as_deref())?))
+        self.granted_to(None, limit, key, plan)
+    }
+
+    /// Returns the amount for a key on this plan, or on the default plan, for a priority class.
+    fn granted_to<'p>(
+        &'p self,
+        class: Option<&PriorityClass>,
+        limit: &'p Limit,
+        key: &Key,
+        plan: Option<&str>,
+    ) -> Grant<'p> {
+        granted(limit, key, class, || limit.plans.get(plan.or(self.default_plan.as_deref())?))
     }
 
     /// Adds the checks of one limit for a known key, as [`match_request`](Self::match_request)
     /// does for a request. Without `cost`, a cost that depends on the request counts as
-    /// one.
+    /// one. A shedder treats the call as one of the least important class, because the name of a
+    /// limit tells nothing about a request.
     pub fn match_limit<'p>(
         &'p self,
         limit: &'p Limit,
@@ -223,7 +153,8 @@ impl Policy {
         if limit.mode == Mode::Off {
             return Matched::Applies;
         }
-        match self.granted(limit, &key, plan) {
+        let class = self.priorities.last().filter(|_| limit.sheds);
+        match self.granted_to(class, limit, &key, plan) {
             Grant::Rules(rules) => {
                 out.push(limit, rules, key, cost.unwrap_or_else(|| limit.cost.without_request()));
             }
@@ -345,10 +276,11 @@ impl Policy {
         descriptor: &Descriptor<'_>,
         out: &mut Checks<'p>,
     ) -> Matched<'p> {
+        let class = self.add_class(out, || self.classify(descriptor));
         if let Some(listed) = self.match_lists(descriptor) {
             return listed;
         }
-        let mut matcher = RequestMatcher::new(self, out);
+        let mut matcher = RequestMatcher::new(self, out, class);
         for place in self.descriptors.find(descriptor) {
             if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
                 matcher.take(limit, descriptor);
@@ -366,10 +298,11 @@ impl Policy {
         out: &mut Checks<'p>,
     ) -> Matched<'p> {
         let view = View { request, path, readings: None, pattern: None };
+        let class = self.add_class(out, || self.classify(&view));
         if let Some(listed) = self.match_lists(&view) {
             return listed;
         }
-        let mut matcher = RequestMatcher::new(self, out);
+        let mut matcher = RequestMatcher::new(self, out, class);
         matcher.walk(request, path);
         matcher.finish()
     }
@@ -390,6 +323,7 @@ fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {
 
 struct RequestMatcher<'p, 'r, 'o> {
     policy: &'p Policy,
+    class: Option<&'p PriorityClass>,
     /// Initialized by the first limit with plans.
     plan: OnceCell<PlanName<'r>>,
     out: &'o mut Checks<'p>,
@@ -397,8 +331,8 @@ struct RequestMatcher<'p, 'r, 'o> {
 }
 
 impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
-    const fn new(policy: &'p Policy, out: &'o mut Checks<'p>) -> Self {
-        Self { policy, plan: OnceCell::new(), out, blocked: None }
+    const fn new(policy: &'p Policy, out: &'o mut Checks<'p>, class: Option<&'p PriorityClass>) -> Self {
+        Self { policy, class, plan: OnceCell::new(), out, blocked: None }
     }
 
     fn finish(self) -> Matched<'p> {
@@ -458,11 +392,31 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
         if self.has_ambiguous_plan(limit, view) && limit.override_for(&key).is_none() {
             return self.take_ambiguous(limit, view, &key);
         }
-        match granted(limit, &key, || self.planned(limit, view)) {
+        match granted(limit, &key, self.class, || self.planned(limit, view)) {
             Grant::Rules(rules) => self.out.push(limit, rules, key, view.cost(limit)),
             Grant::Unlimited => {}
             Grant::Blocked(reason) => self.block(limit, reason),
         }
+        if let Some(queue) = limit.slot_queue.as_deref().filter(|queue| !queue.fair_by.is_empty()) {
+            self.note_fair_number(limit, queue, view);
+        }
+    }
+
+    /// Records the number of the `fair_by` key of a request. The client address replaces a part that is
+    /// missing or has several different values.
+    #[cold]
+    fn note_fair_number(&mut self, limit: &Limit, queue: &SlotQueue, view: &impl Properties<'r>) {
+        let mut key = Key::default();
+        for source in &queue.fair_by {
+            match (source, self.net(view)) {
+                (KeySource::Ip, Some(net)) => key.push_address(net),
+                _ => match self.policy.identify.lookup(source, view) {
+                    Lookup::Value(value) => key.push_value(source, &value),
+                    Lookup::Ambiguous | Lookup::Missing => key.push_instead(self.net(view)),
+                },
+            }
+        }
+        self.out.fair.push((limit.place, fair_number(&key)));
     }
 
     fn block(&mut self, limit: &'p Limit, reason: BlockReason) {

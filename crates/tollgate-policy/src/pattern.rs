@@ -247,6 +247,19 @@ impl HostPattern {
         }
         Ok(if below { Self::Below(host.into()) } else { Self::Exact(host.into()) })
     }
+
+    /// Whether the pattern covers the host of a request, in any case, with or without a port.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        let host = without_port(host.trim()).trim_end_matches('.');
+        match self {
+            Self::Exact(known) => known.eq_ignore_ascii_case(host),
+            Self::Below(parent) => {
+                let below = host.len().checked_sub(parent.len()).filter(|&at| at > 1);
+                let below = below.and_then(|at| Some((host.get(..at)?, host.get(at..)?)));
+                below.is_some_and(|(label, end)| label.ends_with('.') && parent.eq_ignore_ascii_case(end))
+            }
+        }
+    }
 }
 
 impl fmt::Display for HostPattern {

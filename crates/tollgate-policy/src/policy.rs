@@ -26,10 +26,12 @@ use crate::lists::{List, ListKind};
 use crate::lookup::Lookup;
 use crate::matcher::Matcher;
 use crate::net::Net;
+use crate::priority::PriorityClass;
 use crate::properties::{Properties, View};
 use crate::read_headers;
 use crate::request::Request;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
+use crate::shed::NodeShedSettings;
 use crate::source::KeySource;
 
 /// A compiled policy file.
@@ -60,18 +62,26 @@ pub struct Policy {
     pub(crate) descriptors: Index,
     pub(crate) allow: List,
     pub(crate) deny: List,
+    /// The most important class first.
+    pub(crate) priorities: Vec<PriorityClass>,
     pub(crate) identify: Identify,
     pub(crate) default_plan: Option<Box<str>>,
     pub(crate) plan_from: Option<KeySource>,
     pub(crate) client: ClientAddress,
     pub(crate) paths: PathSettings,
     pub(crate) headers: HeaderSettings,
+    /// Boxed, because most policies have none.
+    pub(crate) node_shed: Option<Box<NodeShedSettings>>,
+    /// The mode of the throttle of upstreams.
+    pub(crate) throttle_mode: Option<Mode>,
     pub(crate) key_display: KeyDisplay,
     pub(crate) max_keys: u64,
     /// The names, in lower case, of headers that limits and lists read.
     pub(crate) read_headers: Vec<Box<str>>,
     /// Whether a limit settles costs after the response.
     pub(crate) settles: bool,
+    /// Whether requests wait for slots of a limit.
+    pub(crate) has_slot_queues: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -94,16 +104,20 @@ impl Default for Policy {
             descriptors: Index::default(),
             allow: List::new(ListKind::Allow, Vec::new()),
             deny: List::new(ListKind::Deny, Vec::new()),
+            priorities: Vec::new(),
             identify: Identify::default(),
             default_plan: None,
             plan_from: None,
             client: ClientAddress::default(),
             paths: PathSettings::default(),
             headers: HeaderSettings::default(),
+            node_shed: None,
+            throttle_mode: None,
             key_display: KeyDisplay::default(),
             max_keys: 1_000_000,
             read_headers: Vec::new(),
             settles: false,
+            has_slot_queues: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -147,6 +161,7 @@ impl Policy {
             }
         }
         self.read_headers = read_headers::all(&self);
+        self.has_slot_queues = self.limits.iter().any(|limit| limit.slot_queue.is_some());
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
@@ -180,6 +195,12 @@ impl Policy {
         self.expected.contains(&lint)
     }
 
+    /// Whether requests wait for slots of a limit ([`Limit::slot_queue`]).
+    #[inline]
+    pub const fn has_slot_queues(&self) -> bool {
+        self.has_slot_queues
+    }
+
     /// Returns the limits in file order.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
@@ -188,6 +209,11 @@ impl Policy {
     /// Returns the limit with this name.
     pub fn limit(&self, name: &str) -> Option<&Limit> {
         self.by_name.get(name).map(|&at| &self.limits[at])
+    }
+
+    /// Returns the priority classes, the most important first. Empty without `priorities` in the file.
+    pub fn priorities(&self) -> &[PriorityClass] {
+        &self.priorities
     }
 
     /// Returns the number of entries in `allow`.
@@ -247,6 +273,28 @@ impl Policy {
     /// Returns the settings of the rate limit headers in responses.
     pub const fn headers(&self) -> &HeaderSettings {
         &self.headers
+    }
+
+    /// Returns the settings of the shedder of a node, if the policy has one.
+    pub fn node_shed(&self) -> Option<&NodeShedSettings> {
+        self.node_shed.as_deref()
+    }
+
+    /// Returns this policy with a shedder of the node.
+    #[must_use]
+    pub fn with_node_shed(self, settings: NodeShedSettings) -> Self {
+        Self { node_shed: Some(Box::new(settings)), ..self }
+    }
+
+    /// Returns the mode of the throttle of upstreams; `None` without a gateway that throttles.
+    pub const fn throttle_mode(&self) -> Option<Mode> {
+        self.throttle_mode
+    }
+
+    /// Returns this policy with a throttle of upstreams in this mode.
+    #[must_use]
+    pub fn with_throttle_mode(self, mode: Mode) -> Self {
+        Self { throttle_mode: Some(mode), ..self }
     }
 
     /// Returns whether keys are shown, hashed or truncated in logs.
@@ -361,6 +409,9 @@ impl Policy {
         for limit in &mut self.limits {
             let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
             carry_over(&mut limit.rules, &old.rules);
+            // The classes of a shedder count in the state of its own rule.
+            let inherited = limit.rules.first().and_then(|rule| rule.before.clone());
+            limit.class_rules.iter_mut().for_each(|rule| rule.before.clone_from(&inherited));
             for (name, allowance) in &mut limit.plans {
                 carry_over_allowance(allowance, old.plans.get(name), &old.rules);
             }

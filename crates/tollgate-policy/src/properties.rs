@@ -12,7 +12,7 @@ use crate::lists::ListKind;
 use crate::lookup::{Collector, Readers};
 use crate::matcher;
 use crate::path::Readings;
-use crate::pattern::PathPattern;
+use crate::pattern::{HostPattern, PathPattern};
 use crate::request::Request;
 use crate::source::KeySource;
 
@@ -50,6 +50,16 @@ pub(crate) trait Properties<'r> {
 
     /// Whether a list with these patterns covers the path, if there is one.
     fn is_covered(&self, _patterns: &[PathPattern], _kind: ListKind) -> bool {
+        false
+    }
+
+    /// Returns the method, if there is one.
+    fn method(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether a list with these patterns covers the host, if there is one.
+    fn is_host_covered(&self, _patterns: &[HostPattern], _kind: ListKind) -> bool {
         false
     }
 }
@@ -138,6 +148,19 @@ impl<'r, R: Request + ?Sized> Properties<'r> for View<'r, R> {
             (None, _) => covers(self.path),
             (Some(readings), ListKind::Deny) => readings.iter().any(covers),
             (Some(readings), ListKind::Allow) => readings.iter().all(covers),
+        }
+    }
+
+    fn method(&self) -> Option<&str> {
+        Some(self.request.method())
+    }
+
+    fn is_host_covered(&self, patterns: &[HostPattern], kind: ListKind) -> bool {
+        let covers = |host: &str| patterns.iter().any(|pattern| pattern.covers(host));
+        let mut hosts = self.request.host().into_iter().chain(self.request.other_host()).peekable();
+        match kind {
+            ListKind::Deny => hosts.any(covers),
+            ListKind::Allow => hosts.peek().is_some() && hosts.all(covers),
         }
     }
 }

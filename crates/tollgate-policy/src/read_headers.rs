@@ -6,19 +6,24 @@
 use crate::cost::Cost;
 use crate::identify::{Credential, Identify};
 use crate::policy::Policy;
+use crate::priority::PriorityClass;
 use crate::source::KeySource;
 
 /// Returns the names of all headers that a policy reads, in lower case.
 pub(crate) fn all(policy: &Policy) -> Vec<Box<str>> {
     let by = policy.limits.iter().flat_map(|limit| &limit.by);
     let lists = policy.allow.sources().chain(policy.deny.sources());
+    let classes = policy.priorities.iter().flat_map(PriorityClass::sources);
     let conditions = policy.limits.iter().flat_map(|limit| &limit.headers);
     let costs = policy.limits.iter().filter_map(|limit| match &limit.cost {
         Cost::Header(name) => Some(name.clone()),
         Cost::Fixed(_) | Cost::Body(_) => None,
     });
+    let queues = policy.limits.iter().filter_map(|limit| limit.slot_queue.as_deref());
     let mut names: Vec<Box<str>> = by
+        .chain(queues.flat_map(|queue| &queue.fair_by))
         .chain(lists)
+        .chain(classes)
         .chain(&policy.plan_from)
         .flat_map(|source| of_source(source, &policy.identify))
         .chain(conditions.map(|condition| condition.name.clone()))
@@ -64,13 +69,26 @@ identify: {user: "header:x-who", tenant: "cookie:t", api_key: bearer}
 plans: {from: "header:x-plan"}
 allow: [{"header:x-allow": a}]
 deny: [{"header:x-deny": a, ip: 192.0.2.1}]
-limits: [{by: [user, tenant, api_key, "header:x-key"], headers: {x-kind: heavy}, cost: "header:x-cost", bucket: 10/s}]
+priorities: [{name: rest}, {name: bulk, headers: {x-bulk: "*"}}]
+limits: [{by: [user, tenant, api_key, "header:x-key"], headers: {x-kind: heavy}, cost: "header:x-cost", bucket: 10/s}, {name: db, by: global, slots: 5, queue: {length: 5}, fair_by: "header:x-fair"}]
 "#,
         )
         .unwrap();
         assert_eq!(
             policy.read_headers.iter().map(|name| &**name).collect::<Vec<_>>(),
-            ["authorization", "cookie", "x-allow", "x-cost", "x-deny", "x-key", "x-kind", "x-plan", "x-who"]
+            [
+                "authorization",
+                "cookie",
+                "x-allow",
+                "x-bulk",
+                "x-cost",
+                "x-deny",
+                "x-fair",
+                "x-key",
+                "x-kind",
+                "x-plan",
+                "x-who"
+            ]
         );
     }
 

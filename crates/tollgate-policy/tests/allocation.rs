@@ -40,6 +40,32 @@ limits:
 }
 
 #[test]
+fn finding_the_priority_class_of_a_request_allocates_nothing() {
+    let policy = Policy::parse(
+        r#"
+plans: {from: "header:X-Plan"}
+priorities:
+  - {name: critical, endpoint: /payments/**, method: POST, host: "*.example.com"}
+  - {name: paid, plan: [pro, max], user: [ann, bob]}
+  - {name: normal}
+  - {name: bulk, headers: {x-priority: bulk}}
+shed: {fleet: {slots: 100, reserve: {critical: 20%}}}
+limits:
+  - {by: ip, bucket: 100/minute}
+  - {by: user, windows: [10/second, 1000/hour]}
+"#,
+    )
+    .unwrap();
+    let call = Call::new("GET", "/search")
+        .ip([203, 0, 113, 9])
+        .host("API.example.com:443")
+        .header("x-plan", "pro")
+        .header("x-priority", "bulk")
+        .header("x-user-id", "carl");
+    four_checks_without_allocation(|checks| policy.match_request(&call, checks));
+}
+
+#[test]
 fn an_ordinary_descriptor_with_three_limits_allocates_nothing() {
     let policy = Policy::parse(
         r#"

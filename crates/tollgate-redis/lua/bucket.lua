@@ -2,7 +2,7 @@
 -- 1/den tick.
 -- rule: kind, den, grains per unit, ticks and grains of a full bucket, its whole units, epoch,
 -- maximum debt in ticks and grains; ticks, grains and whole units of the horizon, the largest bucket
--- with the same states, which is the bucket itself unless it is a queue.
+-- with the same states, which is the bucket itself unless it is a queue; 1 for a queue.
 bucket = {}
 
 -- Returns the ticks and grains until the bucket is full.
@@ -91,13 +91,45 @@ function bucket.spend(k, rule, cost, price_t, price_g)
     return true
 end
 
+-- Returns the whole units that can be leased: those beside the refill of two lives, `pad` ticks.
+function bucket.leasable(k, rule, pad)
+    if rule[13] == 1 then return 0 end
+    local t, g = debt(k)
+    if t < pad then t, g = pad, 0 end
+    if exceeds(t, g, rule[4], rule[5]) then return 0 end
+    t, g = minus(rule, rule[4], rule[5], t, g)
+    local units = scaled(t, rule[2], g, rule[3])
+    return units
+end
+
+-- Charges units as if they were spent one life after the end of their lease.
+function bucket.lease(k, rule, units, pad)
+    local t, g = debt(k)
+    if t < pad then t, g = pad, 0 end
+    owe(k, plus(rule, t, g, bucket.price(rule, units)))
+end
+
+-- Returns units of a lease, from its time to its end.
+function bucket.return_lease(k, rule, units, taken_at, ends, price_t, price_g)
+    if rule[13] == 1 or now < taken_at or now > ends then return end
+    bucket.give(k, rule, units, price_t, price_g)
+end
+
 function bucket.give(k, rule, _, price_t, price_g)
     local t, g = debt(k)
     owe(k, minus(rule, t, g, price_t, price_g))
 end
 
-function bucket.refund(k, rule, units, taken_at, price_t, price_g)
-    local left_t, left_g = minus(rule, rule[4], rule[5], math.max(now - taken_at, 0), 0)
+-- Refunds units of a charge that was made at `taken_at` and ends at `ends`. A queue refunds only its
+-- last place: requests behind another place keep their times.
+function bucket.refund(k, rule, units, taken_at, ends, price_t, price_g)
+    local left_t, left_g = math.max(ends - now, 0), 0
+    if rule[13] == 1 then
+        if (y[k] > 0 and x[k] + 1 or x[k]) ~= ends or ends <= now then return end
+    else
+        local full_t, full_g = minus(rule, rule[4], rule[5], math.max(now - taken_at, 0), 0)
+        if exceeds(left_t, left_g, full_t, full_g) then left_t, left_g = full_t, full_g end
+    end
     if exceeds(price_t, price_g, left_t, left_g) then price_t, price_g = left_t, left_g end
     bucket.give(k, rule, units, price_t, price_g)
 end

@@ -70,6 +70,17 @@ function fixed.refund(k, rule, units, taken_at)
     if taken_at >= opened(rule, x[k]) then fixed.give(k, rule, units) end
 end
 
+-- A tally leases nothing.
+function fixed.leasable(k, rule)
+    return rule[5] == rule[2] and fixed.left(k, rule) or 0
+end
+
+fixed.lease = fixed.spend
+
+function fixed.return_lease(k, rule, units, taken_at)
+    if rule[5] == rule[2] then fixed.refund(k, rule, units, taken_at) end
+end
+
 function fixed.charge(k, rule, units, overdrawn)
     open(k, rule)
     local most = overdrawn and math.max(2 * rule[2], rule[5]) or rule[5]

@@ -9,21 +9,26 @@
 --   items: count, then for each item:
 --     0 (identical requests): count of requests, count of checks, and for each check:
 --         key, manner, and the arguments of its kind (`arguments`)
---     1 to 6 (refund, grant, charge, charge with overdraft, reset, release):
---         key, and the arguments of its kind
---     7 (once): index of a marker in KEYS and its lifetime in milliseconds, then one of 1 to 6. If the
---         marker exists, the change was applied before and is skipped.
--- manner: sum of 1 binding, 2 counts refusals, 4 takes up to, 8 only peeks.
+--     1 to 6, 8, 9 (refund, grant, charge, charge with overdraft, reset, release; renew; return of a
+--         lease): key, the time and the end of the charge (refund) or of the lease, and the arguments
+--         of its kind
+--     7 (once): index of a marker in KEYS and its lifetime in milliseconds, then one of the others. If
+--         the marker exists, the change was applied before and is skipped.
+-- manner: sum of 1 binding, 2 counts refusals, 4 takes up to, 8 only peeks, 16 leases up to; twice the
+-- life of the lease follows the arguments.
 -- `at` is the index of the last number that was read.
 --
 -- Reply: 1, now, the state of each key before the call, the result of each item. The result of
 -- requests is the number admitted and, for each check of a log or of slots, when it can be met
 -- (0: now; -1: the owner held the slot before), and for slots the end of the last lease after that.
--- The result of a change is the state after it. Or 2, now: the calendar pages do not cover now, and
+-- The result of a change is the state after it, and for a renewal whether (1) the owner holds its slot,
+-- unless the value is foreign. Or 2, now: the calendar pages do not cover now, and
 -- nothing was done.
 local a, at = cmsgpack.unpack(ARGV[1]), 1
 local kinds = { bucket, fixed, sliding, parts, log, slots }
 local LOG, SLOTS = 5, 6
+-- Later than any time.
+local UNKNOWN = 9007199254740991
 local out = { 1, now }
 
 local rules = {}
@@ -177,7 +182,7 @@ end
 
 -- The checks of the current request: key, manner, cost or owner, its price; and the states before,
 -- to undo a refused request.
-local key_of, manner_of, cost_of, ticks_of, grains_of = {}, {}, {}, {}, {}
+local key_of, manner_of, cost_of, ticks_of, grains_of, pad_of = {}, {}, {}, {}, {}, {}
 local x_before, y_before, changed_before, taken, free, last_after = {}, {}, {}, {}, {}, {}
 
 local function undo(last)
@@ -210,12 +215,27 @@ local function hold(i, k, rule, owner)
     return true
 end
 
+-- Leases up to `units` units, of a limit whose units can be leased.
+local function lease(i, k, rule, units)
+    local kind = kinds[rule[1]]
+    if not kind.lease then return end
+    units = math.min(units, kind.leasable(k, rule, pad_of[i]))
+    if units <= 0 then return end
+    x_before[i], y_before[i], changed_before[i] = x[k], y[k], changed[k]
+    kind.lease(k, rule, units, pad_of[i])
+    taken[i] = units
+end
+
 -- Acquires one check and returns whether it was met.
 local function meet(i)
     local k, manner, cost = key_of[i], manner_of[i], cost_of[i]
     local rule = rule_of[k]
     taken[i] = nil
     if rule[1] == SLOTS then return hold(i, k, rule, cost) end
+    if manner >= 16 then
+        lease(i, k, rule, cost)
+        return true
+    end
     if cost == 0 then return rule[1] ~= 2 or fixed.passes(k, rule) end
     local kind, ticks, grains = kinds[rule[1]], ticks_of[i], grains_of[i]
     if manner % 8 >= 4 then
@@ -275,6 +295,10 @@ local function requests()
         at = at + 2
         key_of[i], manner_of[i], free[i], last_after[i] = k, manner, 0, 0
         cost_of[i], ticks_of[i], grains_of[i] = arguments(rule[1])
+        if manner >= 16 then
+            at = at + 1
+            pad_of[i] = a[at]
+        end
         if foreign[k] then
             whole = false
         elseif n == 1 and manner == 1 and rule[1] == 1 and rule[2] == 1 then
@@ -316,11 +340,13 @@ local function requests()
 end
 
 -- Applies a change of the present rule to the states of the replaced rules.
-local function change_past(k, what, units, taken_at)
+local function change_past(k, what, units, taken_at, ends)
     local rule = rule_of[k]
+    -- The end of a charge under a replaced rule is not known, except for a place in a queue.
+    if rule[1] == 1 and rule[13] ~= 1 then ends = UNKNOWN end
     local kind, ticks, grains = kinds[rule[1]], nil, nil
     if rule[1] == 1 and what <= 2 then ticks, grains = bucket.price_of_change(rule, units) end
-    if what == 1 then kind.refund(k, rule, units, taken_at, ticks, grains)
+    if what == 1 then kind.refund(k, rule, units, taken_at, ends, ticks, grains)
     elseif what == 2 then kind.give(k, rule, units, ticks, grains)
     elseif what <= 4 then echo(k, rule, units)
     elseif what == 5 then kind.reset(k, rule) end
@@ -336,44 +362,53 @@ local function change(what)
         marker, lifetime, what = a[at + 1], a[at + 2], a[at + 3]
         at = at + 3
     end
-    local k, taken_at, owner = place[a[at + 1]], nil, nil
+    local k, taken_at, ends, owner = place[a[at + 1]], nil, nil, nil
     local rule = rule_of[k]
     local kind = kinds[rule[1]]
     at = at + 1
-    if what == 1 then
-        at = at + 1
-        taken_at = a[at]
-    elseif what == 6 then
+    if what == 1 or what == 9 then
+        at = at + 2
+        taken_at, ends = a[at - 1], a[at]
+    elseif what == 6 or what == 8 then
         at = at + 1
         owner = a[at]
     end
     local units, ticks, grains
-    if what <= 4 then units, ticks, grains = arguments(rule[1]) end
+    local renewed = 0
+    if what <= 4 or what == 9 then units, ticks, grains = arguments(rule[1]) end
     if foreign[k] then
         out[#out + 1] = -1
         return
     end
     if marker then
-        if texts[marker] or markers[KEYS[marker]] then return kind.state(k, out, rule) end
+        if texts[marker] or markers[KEYS[marker]] then
+            kind.state(k, out, rule)
+            if what == 8 then out[#out + 1] = 0 end
+            return
+        end
         markers[KEYS[marker]] = lifetime
     end
     if what == 5 then
         kind.reset(k, rule)
     elseif kind == slots then
         if what == 6 then slots.release(k, rule, owner) end
+        if what == 8 then renewed = slots.renew(k, rule, owner) end
     elseif what == 1 then
-        kind.refund(k, rule, units, taken_at, ticks, grains)
+        kind.refund(k, rule, units, taken_at, ends, ticks, grains)
     elseif what == 2 then
         kind.give(k, rule, units, ticks, grains)
     elseif what <= 4 then
         kind.charge(k, rule, units, what == 4, ticks, grains)
+    elseif what == 9 and kind.return_lease then
+        kind.return_lease(k, rule, units, taken_at, ends, ticks, grains)
     end
     if past_of[k] and what <= 5 then
-        for _, at in ipairs(past_of[k]) do change_past(k + at, what, units, taken_at) end
+        for _, at in ipairs(past_of[k]) do change_past(k + at, what, units, taken_at, ends) end
     end
     -- Marked as changed in any case, so that a state that equals a fresh one is deleted.
     if kind ~= slots then changed[k] = true end
     kind.state(k, out, rule)
+    if what == 8 then out[#out + 1] = renewed end
 end
 
 at = at + 1

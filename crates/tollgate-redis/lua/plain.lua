@@ -4,10 +4,12 @@
 -- ARGV[1], one MessagePack array: count of rules, and for each rule the ticks of a full bucket, the
 -- length of an epoch and the maximum debt in ticks; the rule of each key; count of items, and for
 -- each item the count of identical requests, the count of checks, and for each check its key and its
--- price.
+-- price. An item with a count of 0 is about a lease. Then 1: key, units, price of a unit, twice the
+-- life. Then 2, a return: key, price, time and end of the lease.
 --
 -- Reply: 1, now, the arrival time of each key before the call, the number of admitted requests of
--- each item. A key that holds foreign data has -1, as have its items.
+-- each item, or after a return the arrival time. A key that holds foreign data has -1, as have its
+-- items.
 local call, floor = redis.call, math.floor
 local a, keys = cmsgpack.unpack(ARGV[1]), #KEYS
 local at, out = 1 + 3 * a[1], { 1, now }
@@ -42,7 +44,28 @@ at = at + keys + 1
 for item = 1, a[at] do
     local many, n, fit = a[at + 1], a[at + 2], 0
     at = at + 2
-    if n == 1 then
+    if many == 0 then
+        local k = a[at + 1]
+        if x[k] < 0 then
+            fit = -1
+        elseif n == 1 then
+            local units, price, pad = a[at + 2], a[at + 3], a[at + 4]
+            -- Charged as if it were spent one life after its end.
+            local debt = x[k] - now > pad and x[k] - now or pad
+            local leased = floor((a[rules[k]] - debt) / price)
+            if leased > units then leased = units end
+            if leased > 0 then x[k] = now + debt + leased * price end
+            fit = 1
+        else
+            if x[k] > now and a[at + 3] <= now and now <= a[at + 4] then
+                local due = x[k] - now - a[at + 2]
+                x[k] = due > 0 and now + due or now
+            end
+            fit = x[k]
+        end
+        -- Four numbers, of which the end of the loop skips two for each check.
+        at, n = at + 4, 0
+    elseif n == 1 then
         local k, price = a[at + 1], a[at + 2]
         local due = x[k] > now and x[k] or now
         fit = price > 0 and floor((a[rules[k]] - due + now) / price) or many

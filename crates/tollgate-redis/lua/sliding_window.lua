@@ -81,6 +81,8 @@ function sliding.refund(k, rule, units, taken_at)
     end
 end
 
+sliding.leasable, sliding.lease, sliding.return_lease = sliding.left, sliding.spend, sliding.refund
+
 function sliding.charge(k, rule, units, overdrawn)
     local most = overdrawn and 2 * rule[2] or rule[2]
     if overdrawn == 'all' then most = 2147483648 end

@@ -67,6 +67,17 @@ function slots.release(k, rule, owner)
     changed[k] = true
 end
 
+-- Starts the lease of an owner again, and returns 1, or 0 if it holds no slot.
+function slots.renew(k, rule, owner)
+    pull_back(k, rule)
+    local held = call('ZSCORE', KEYS[k], owner)
+    local is_held = held and tonumber(held) > now
+    if is_held then call('ZADD', KEYS[k], now + rule[3], owner) end
+    slots.load(k, rule)
+    changed[k] = true
+    return is_held and 1 or 0
+end
+
 function slots.reset(k)
     call('DEL', KEYS[k])
     x[k], y[k], changed[k] = 0, 0, true

@@ -30,8 +30,8 @@ pub(crate) fn apply(shared: &Shared, batch: &Batch, waiters: Waiters, reply: Scr
     for (item, waiters) in batch.items.iter().zip(waiters.0) {
         match (item, waiters) {
             // An error of `send` means that the receiver has stopped waiting.
-            (Item::Change { key, .. }, ItemWaiters::Change(waiter)) => {
-                let (outcome, change) = replay.change(*key);
+            (Item::Change { key, adjustment, .. }, ItemWaiters::Change(waiter)) => {
+                let (outcome, change) = replay.change(*key, *adjustment);
                 update(deny_cache, batch, times, [change]);
                 drop(waiter.send(outcome));
             }

@@ -124,7 +124,13 @@ impl Batch {
 
     /// The rule of a key, with the parts that a change needs.
     pub(crate) fn rule(&self, key: usize) -> Rule {
-        Rule { name: "".into(), id: self.rule_id(key), quota: self.quota(key).clone(), before: None }
+        Rule {
+            name: "".into(),
+            id: self.rule_id(key),
+            quota: self.quota(key).clone(),
+            before: None,
+            lease: None,
+        }
     }
 }
 

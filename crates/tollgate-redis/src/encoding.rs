@@ -6,7 +6,7 @@
 //! and the call is repeated.
 
 use tollgate_core::{
-    Adjustment, Algorithm, Amount, Bucket, Calendar, Overdraft, Quota, Span, Timestamp, Window,
+    Adjustment, Algorithm, Amount, Bucket, Calendar, LeaseRequest, Overdraft, Quota, Span, Timestamp, Window,
 };
 use tollgate_store::ADJUSTMENT_ID_LIFETIME;
 
@@ -60,7 +60,26 @@ fn encode_plain(batch: &Batch) -> Option<Vec<u8>> {
     }
     out.number(batch.items.len() as u64);
     for item in &batch.items {
-        let Item::Requests { checks, many } = item else { return None };
+        let (checks, many) = match item {
+            Item::Requests { checks, many } => (checks, many),
+            Item::Change { key, adjustment, marker: None } => {
+                write_plain_return(&mut out, batch, *key, *adjustment)?;
+                continue;
+            }
+            Item::Change { .. } => return None,
+        };
+        if let [CheckRequest { key, amount: Amount::Lease(lease), binding: true, count_denied: false }] =
+            checks[..]
+        {
+            let bucket = plain(batch.quota(key)).filter(|it| it.queue().is_none())?;
+            out.number(0);
+            out.number(1);
+            out.number(key as u64 + 1);
+            out.number(u64::from(lease.units).min(bucket.capacity()));
+            out.number(bucket.grains_per_unit());
+            out.number(pad(lease));
+            continue;
+        }
         out.number(*many as u64);
         out.number(checks.len() as u64);
         for check in checks {
@@ -75,6 +94,29 @@ fn encode_plain(batch: &Batch) -> Option<Vec<u8>> {
         }
     }
     Some(out.finish())
+}
+
+/// Writes the return of a lease for the plain script; `None` for any other change.
+fn write_plain_return(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustment) -> Option<()> {
+    let Adjustment::ReturnLease { units, taken_at, ttl } = adjustment else { return None };
+    let bucket = plain(batch.quota(key)).filter(|it| it.queue().is_none())?;
+    out.number(0);
+    out.number(2);
+    out.number(key as u64 + 1);
+    out.number(u64::from(units).min(bucket.max_adjustment()) * bucket.grains_per_unit());
+    out.number(time(taken_at));
+    out.number(time(taken_at + ttl));
+    Some(())
+}
+
+/// The debt in ticks from which a bucket leases: twice the `ttl`.
+fn pad(lease: LeaseRequest) -> u64 {
+    2 * lease.ttl.as_micros().min(MAX_UNITS)
+}
+
+/// A time that a double can hold: later times are equivalent.
+fn time(at: Timestamp) -> u64 {
+    at.as_micros().min(MAX_UNITS << 2)
 }
 
 /// Returns the bucket if one unit is a whole number of ticks: its grains are ticks.
@@ -134,7 +176,8 @@ fn write_quota(out: &mut Writer, quota: &Quota, now: Timestamp) {
             let horizon_units =
                 u64::try_from(bucket.horizon() / u128::from(unit)).unwrap_or(MAX_UNITS).min(MAX_UNITS);
             let numbers = [1, den, unit, ticks, grains, bucket.capacity(), epoch(bucket, ticks)];
-            let bounds = [deepest_t, deepest_g, horizon_t, horizon_g, horizon_units];
+            let is_queue = u64::from(bucket.queue().is_some());
+            let bounds = [deepest_t, deepest_g, horizon_t, horizon_g, horizon_units, is_queue];
             out.counted(&[&numbers[..], &bounds].concat());
         }
         Quota::FixedWindow(fixed) => {
@@ -174,15 +217,22 @@ fn write_check(out: &mut Writer, batch: &Batch, check: &CheckRequest) {
     let slots = matches!(quota, Quota::Concurrency(_));
     let looks = slots && matches!(check.amount, Amount::Exactly(0) | Amount::UpTo(0));
     let up_to = matches!(check.amount, Amount::UpTo(_));
+    let leases = matches!(check.amount, Amount::Lease(_)) && !slots;
     out.number(check.key as u64 + 1);
     // A request for a slot of a rule without slots is refused and charges nothing.
-    let counts = check.count_denied && !matches!(check.amount, Amount::Slot(_));
-    let manner = [(check.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8)];
+    let counts = check.count_denied && !matches!(check.amount, Amount::Slot(_) | Amount::Lease(_));
+    let manner = [(check.binding, 1), (counts, 2), (up_to && !slots, 4), (looks, 8), (leases, 16)];
     out.number(manner.iter().map(|&(is, value)| if is { value } else { 0 }).sum());
     match check.amount {
         Amount::Slot(owner) if slots => out.owner(owner.0),
         // One more than the capacity can never be met.
         Amount::Slot(_) => write_units(out, quota, quota.capacity() + 1),
+        Amount::Lease(lease) => {
+            write_units(out, quota, u64::from(lease.units).min(quota.capacity()));
+            if leases {
+                out.number(pad(lease));
+            }
+        }
         Amount::Exactly(units) | Amount::UpTo(units) => {
             // One more than the capacity means "never", except for a tally, which counts it.
             let tally = matches!(quota, Quota::FixedWindow(it) if it.is_tally());
@@ -213,13 +263,23 @@ fn write_change(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustm
         Adjustment::Charge { units, overdraft: Overdraft::OneCapacity | Overdraft::Unlimited } => (4, units),
         Adjustment::Reset => (5, 0),
         Adjustment::Release { .. } => (6, 0),
+        // 7 is the marker of a change that is made once.
+        Adjustment::Renew { .. } => (8, 0),
+        Adjustment::ReturnLease { units, .. } => (9, units.into()),
     };
     out.number(what);
     out.number(key as u64 + 1);
     match adjustment {
         Adjustment::Reset => return,
-        Adjustment::Release { owner } => return out.owner(owner.0),
-        Adjustment::Refund { taken_at, .. } => out.number(taken_at.as_micros().min(MAX_UNITS << 2)),
+        Adjustment::Release { owner } | Adjustment::Renew { owner } => return out.owner(owner.0),
+        Adjustment::Refund { charge, .. } => {
+            out.number(time(charge.at));
+            out.number(time(charge.until));
+        }
+        Adjustment::ReturnLease { taken_at, ttl, .. } => {
+            out.number(time(taken_at));
+            out.number(time(taken_at + ttl));
+        }
         Adjustment::Grant { .. } | Adjustment::Charge { .. } => {}
     }
     write_units(

@@ -141,7 +141,9 @@ impl StateSummary {
                 .map_or(Span::ZERO, |free| Timestamp::from_micros(free).since(now)),
         };
         match (quota, amount) {
-            (_, Amount::Exactly(0) | Amount::UpTo(0)) => Verdict::admitted(0),
+            (_, Amount::Exactly(0) | Amount::UpTo(0)) | (Quota::SlidingLog(_), Amount::Lease(_)) => {
+                Verdict::admitted(0)
+            }
             (Quota::SlidingLog(log), Amount::Exactly(units) | Amount::UpTo(units)) => {
                 let left = log.capacity().saturating_sub(self.used);
                 let units = if matches!(amount, Amount::UpTo(_)) { units.min(left.max(1)) } else { units };

@@ -10,7 +10,8 @@
 //! moment, the units stay charged.
 //!
 //! The request runs in its own task. If the caller cancels, all reservations are undone. This
-//! matters most for slots, which only their owner could release.
+//! matters most for slots, which only their owner could release, and for places in a queue, which
+//! would stay taken until their turn.
 
 use std::sync::Arc;
 
@@ -123,7 +124,10 @@ impl Reservation {
         let mut changes: SmallVec<[_; 4]> = SmallVec::new();
         for (part, answer) in self.parts.iter().zip(answers) {
             let Some(decided) = answer.as_ref().ok().filter(|it| it.answer.admitted) else { continue };
-            for (place, (owned, outcome)) in part.checks.iter().zip(&decided.answer.outcomes).enumerate() {
+            // The last charge first: a queue takes back only its last place.
+            for (place, (owned, outcome)) in
+                part.checks.iter().zip(&decided.answer.outcomes).enumerate().rev()
+            {
                 if owned.count_denied {
                     continue;
                 }

@@ -179,7 +179,7 @@ impl fmt::Display for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme())?;
         if self.username.is_some() || self.password.is_some() {
-            f.write_str(&url::encoded(self.username.as_deref().unwrap_or_default()))?;
+            write!(f, "{}", url::encoded(self.username.as_deref().unwrap_or_default()))?;
             f.write_str(if self.password.is_some() { ":***@" } else { "@" })?;
         }
         let addresses = match &self.topology {

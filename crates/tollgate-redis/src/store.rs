@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use tokio::time::timeout;
-use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Rate, Rule, Timestamp};
+use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Quota, Rate, Rule, Timestamp};
 use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, StoreError};
 
 use crate::batch::clash;
@@ -156,12 +156,15 @@ impl Store for RedisStore {
             return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes: Outcomes::new() });
         };
         let queue = self.queue(first.key);
-        // A caller that cancels while its slot is being acquired could not release it.
-        let takes_slot = checks.iter().any(|check| matches!(check.amount, Amount::Slot(_)));
+        // A caller that cancels while its slot or its place is being acquired could not give it back.
+        let takes_place = checks.iter().any(|check| {
+            matches!(check.amount, Amount::Slot(_))
+                || matches!(&check.rule.quota, Quota::Bucket(it) if it.queue().is_some())
+        });
         let in_parts = |(at, check): (usize, &Check<'_>)| {
             self.queue(check.key) != queue || checks[..at].iter().any(|other| clash(check, other))
         };
-        if takes_slot || checks.iter().enumerate().skip(1).any(in_parts) {
+        if takes_place || checks.iter().enumerate().skip(1).any(in_parts) {
             return reserve(self.dispatcher(), checks, |key| self.queue(key)).await;
         }
         let reply = self.dispatcher().decide(queue, checks).await;

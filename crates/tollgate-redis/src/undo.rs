@@ -1,6 +1,6 @@
 //! The changes that undo charges: of one check, or of a whole call.
 
-use tollgate_core::{Adjustment, Amount, Outcome, Timestamp};
+use tollgate_core::{Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Timestamp};
 
 use crate::batch::{Batch, Item};
 use crate::reply::{Replay, ScriptReply};
@@ -16,9 +16,15 @@ pub(crate) fn undo_check(
     match amount {
         Amount::Slot(owner) if outcome.is_admitted() && !renewed => Some(Adjustment::Release { owner }),
         Amount::Exactly(_) | Amount::UpTo(_) if outcome.units() > 0 => {
-            Some(Adjustment::Refund { units: outcome.units(), taken_at })
+            let charge = ChargeTimes::of(taken_at, outcome);
+            Some(Adjustment::Refund { units: outcome.units(), charge })
         }
-        Amount::Slot(_) | Amount::Exactly(_) | Amount::UpTo(_) => None,
+        Amount::Lease(LeaseRequest { ttl, .. }) if outcome.units() > 0 => {
+            // At most the requested units, which fit.
+            let units = u32::try_from(outcome.units()).unwrap_or(u32::MAX);
+            Some(Adjustment::ReturnLease { units, taken_at, ttl })
+        }
+        Amount::Slot(_) | Amount::Exactly(_) | Amount::UpTo(_) | Amount::Lease(_) => None,
     }
 }
 
@@ -29,7 +35,7 @@ pub(crate) fn undo_call(batch: &Batch, reply: ScriptReply) -> Vec<(usize, Adjust
     let Ok(mut replay) = Replay::new(batch, reply) else { return undone };
     for item in &batch.items {
         match item {
-            Item::Change { key, .. } => drop(replay.change(*key)),
+            Item::Change { key, adjustment, .. } => drop(replay.change(*key, *adjustment)),
             Item::Requests { checks, many } => {
                 let Ok(mut requests) = replay.requests(checks, *many) else { continue };
                 for _ in 0..requests.admitted {
@@ -50,15 +56,17 @@ pub(crate) fn undo_call(batch: &Batch, reply: ScriptReply) -> Vec<(usize, Adjust
     undone
 }
 
-/// Adds a change and merges refunds of the same key.
+/// Adds a change and merges refunds of the same key. The charges of a call follow each other, so they
+/// are one charge that ends with the last of them.
 fn add(undone: &mut Vec<(usize, Adjustment)>, key: usize, change: Adjustment) {
-    if let Adjustment::Refund { units: more, .. } = change
-        && let Some((_, Adjustment::Refund { units, .. })) = undone
+    if let Adjustment::Refund { units: more, charge: last } = change
+        && let Some((_, Adjustment::Refund { units, charge })) = undone
             .iter_mut()
             .rev()
             .find(|(known, it)| *known == key && matches!(it, Adjustment::Refund { .. }))
     {
         *units += more;
+        charge.until = charge.until.max(last.until);
     } else {
         undone.push((key, change));
     }

@@ -10,6 +10,7 @@ pub(crate) enum Command {
     Peek,
     Acquire,
     Release,
+    Renew,
     Refund,
     Ping,
     Echo,
@@ -54,7 +55,7 @@ const fn info(
 }
 
 /// All commands, in the order of [`Command`].
-pub(crate) const COMMANDS: [CommandInfo; 25] = [
+pub(crate) const COMMANDS: [CommandInfo; 26] = [
     // Reports a wrong number of arguments itself.
     info(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
     info(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
@@ -63,6 +64,7 @@ pub(crate) const COMMANDS: [CommandInfo; 25] = [
     info(Command::Peek, "tg.peek", -2, 2, "Says how a key of a limit in the policy stands"),
     info(Command::Acquire, "tg.acquire", -2, 2, "Takes a slot of a limit in the policy"),
     info(Command::Release, "tg.release", -3, 2, "Gives a slot back"),
+    info(Command::Renew, "tg.renew", -3, 2, "Starts the lease of a slot again"),
     info(Command::Refund, "tg.refund", -2, 2, "Gives units or a place in a queue back"),
     info(Command::Ping, "ping", -1, 0, "Returns the server's liveliness response"),
     info(Command::Echo, "echo", 2, 0, "Returns the given string"),

@@ -1,4 +1,5 @@
-//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`, `TG.REFUND`: commands on limits of the policy.
+//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE`, `TG.RELEASE`, `TG.RENEW`, `TG.REFUND`: commands on limits of the
+//! policy.
 //!
 //! A limit by several parts takes one argument for each part of its key, in the order of `by`; a
 //! global limit takes none; a limit on descriptors takes the entries with their names. Times are in
@@ -51,6 +52,7 @@ impl<S: Store> Session<S> {
             Command::Peek => Self::peek(&named, exchange),
             Command::Acquire => self.acquire(&named, exchange),
             Command::Refund => self.refund(&named, exchange),
+            Command::Renew => Self::renew(&named, exchange),
             _ => Self::release(&named, exchange),
         }
     }
@@ -97,25 +99,42 @@ impl<S: Store> Session<S> {
     }
 
     fn release(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
-        if let Some(mistake) = without_slots(named.limit) {
-            return Ok(exchange.error(mistake.as_bytes()));
-        }
-        let token = named.last.and_then(|token| std::str::from_utf8(token).ok());
-        let owner = token.filter(|it| it.len() == 32 && it.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let Some(owner) = owner.and_then(|token| u128::from_str_radix(token, 16).ok()) else {
-            return Ok(exchange.error(b"ERR the token of a slot is what TG.ACQUIRE answered last"));
+        let owner = match owner_of(named) {
+            Ok(owner) => owner,
+            Err(mistake) => return Ok(exchange.error(mistake.as_bytes())),
         };
         let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
         let name: Box<str> = named.limit.name().into();
         Err(exchange.defer_alone(Command::Release, async move {
             for rule in rules_of(limiter.policy(), &name, &key) {
                 if matches!(rule.quota, Quota::Concurrency(_))
-                    && limiter.release_slot(&name, rule, &key, Owner(owner)).await.is_err()
+                    && limiter.release_slot(&name, rule, &key, owner).await.is_err()
                 {
                     return confirmation(false);
                 }
             }
             confirmation(true)
+        }))
+    }
+
+    /// Starts the lease of a slot again. The reply is 1 if the token holds a slot, else 0.
+    fn renew(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+        let owner = match owner_of(named) {
+            Ok(owner) => owner,
+            Err(mistake) => return Ok(exchange.error(mistake.as_bytes())),
+        };
+        let (limiter, key) = (Arc::clone(exchange.limiter), named.key.clone());
+        let name: Box<str> = named.limit.name().into();
+        Err(exchange.defer_alone(Command::Renew, async move {
+            let (mut out, mut is_held) = (Vec::new(), false);
+            for rule in rules_of(limiter.policy(), &name, &key) {
+                match limiter.renew_slot(rule, &key, owner).await {
+                    Ok(held) => is_held |= held,
+                    Err(_) => return confirmation(false),
+                }
+            }
+            reply::integer(&mut out, i64::from(is_held));
+            (out, CommandResult::Ok)
         }))
     }
 
@@ -206,6 +225,17 @@ fn without_slots(limit: &Limit) -> Option<String> {
     (!has_slots(limit)).then(|| format!("ERR limit `{}` counts units, not slots: use TG.CHECK", limit.name()))
 }
 
+/// Parses the token of a slot.
+fn owner_of(named: &NamedKey<'_>) -> Result<Owner, String> {
+    if let Some(mistake) = without_slots(named.limit) {
+        return Err(mistake);
+    }
+    let token = named.last.and_then(|token| std::str::from_utf8(token).ok());
+    let token = token.filter(|it| it.len() == 32 && it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let owner = token.and_then(|token| u128::from_str_radix(token, 16).ok());
+    owner.map(Owner).ok_or_else(|| "ERR the token of a slot is what TG.ACQUIRE answered last".to_owned())
+}
+
 /// Parses the argument after the key of a limit that counts units. `alternative`: the commands for a
 /// limit that counts slots.
 fn units_of(named: &NamedKey<'_>, alternative: &str) -> Result<Option<u64>, Vec<u8>> {
@@ -234,8 +264,8 @@ fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<Na
     let texts: Option<Vec<&str>> = words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
     let texts = texts.unwrap_or_default();
     let parts = limit.key_words(&texts);
-    // A cost may follow the key; a token must follow for `TG.RELEASE`.
-    let least = 2 + parts + usize::from(command == Command::Release);
+    // A cost may follow the key; a token must follow for `TG.RELEASE` and `TG.RENEW`.
+    let least = 2 + parts + usize::from(matches!(command, Command::Release | Command::Renew));
     let most = 2 + parts + usize::from(command != Command::Acquire);
     let values = texts.get(..parts).filter(|_| (least..=most).contains(&words.len()));
     let key = values.and_then(|values| policy.key(limit, values));
@@ -254,7 +284,7 @@ fn wrong_key(limit: &Limit, command: Command) -> String {
     };
     let parts = parts.concat();
     let last = match command {
-        Command::Release => " token",
+        Command::Release | Command::Renew => " token",
         Command::Acquire => "",
         _ => " [cost]",
     };

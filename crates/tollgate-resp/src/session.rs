@@ -184,7 +184,12 @@ impl<S: Store> Session<S> {
                 (Some(dialect), _) => self.throttle(command, dialect, words, exchange),
                 (
                     _,
-                    Command::Check | Command::Peek | Command::Acquire | Command::Release | Command::Refund,
+                    Command::Check
+                    | Command::Peek
+                    | Command::Acquire
+                    | Command::Release
+                    | Command::Renew
+                    | Command::Refund,
                 ) => self.named(command, words, exchange),
                 _ => {
                     let (result, flow) = self.introspect(command, words, exchange.end());
@@ -242,7 +247,7 @@ impl<S: Store> Session<S> {
         exchange: &mut Exchange<'_, S>,
     ) -> Result<CommandResult, Flow> {
         let ThrottleRequest { throttle, wanted } = match dialect.read(words) {
-            Ok(asked) => asked,
+            Ok(request) => request,
             Err(mistake) => return Ok(exchange.error(&mistake)),
         };
         let (database, name) = (self.database, words.get(1));

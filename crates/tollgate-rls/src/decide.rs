@@ -8,15 +8,16 @@
 //! (`held`), so that neither the decision nor the descriptors stay in memory meanwhile.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tollgate::{Clock as _, Decision, Input, Limiter, Pending, SleepFuture, Store, Timestamp};
+use tollgate::{Clock as _, Decision, Input, Limiter, Pending, Store, Timestamp};
 use tollgate_envoy::Domains;
 
 use crate::grpc::{Refusal, framed};
-use crate::held::Patience;
+use crate::held::{CallTimeout, Hold};
 use crate::json;
 use crate::native::{self, Ahead, Batch, DescriptorPart, Part};
 use crate::request::{Descriptor, RateLimitRequest};
@@ -39,14 +40,21 @@ pub(crate) struct EncodedResponse {
     pub(crate) over: bool,
     pub(crate) bytes: Bytes,
     /// Completes when the response may be sent. `None`: now.
-    pub(crate) hold: Option<SleepFuture>,
+    pub(crate) hold: Option<Box<HeldResponse>>,
+}
+
+/// The wait before a response may be sent.
+pub(crate) struct HeldResponse {
+    pub(crate) wait: Hold,
+    /// The refusal that is sent instead if the server stops before.
+    pub(crate) refusal: Bytes,
 }
 
 /// A call before its descriptors are resolved, and the way to answer it.
 pub(crate) struct RateLimitCall<'m> {
-    pub(crate) asked: RateLimitRequest<'m>,
+    pub(crate) request: RateLimitRequest<'m>,
     pub(crate) form: Form,
-    pub(crate) patience: Patience<'m>,
+    pub(crate) timeout: CallTimeout<'m>,
 }
 
 impl Form {
@@ -81,19 +89,19 @@ impl<S: Store> Inner<S> {
         limiter: &'c Limiter<S>,
         call: RateLimitCall<'m>,
     ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
-        let RateLimitCall { mut asked, form, patience } = call;
-        if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(asked.domain)) {
-            let met = upstream::resolve(limiter, domains, &asked)?;
-            return Ok(self.try_upstream(limiter, asked, met, form));
+        let RateLimitCall { mut request, form, timeout } = call;
+        if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(request.domain)) {
+            let met = upstream::resolve(limiter, domains, &request)?;
+            return Ok(self.try_upstream(limiter, request, met, form));
         }
-        self.statistics.count_domain(limiter, asked.domain);
-        Ok(if asked.domain == request_descriptor::DOMAIN {
-            let batch = Batch::described(&asked)?;
-            self.try_batch(limiter, RateLimitCall { asked, form, patience }, batch)
+        self.statistics.count_domain(limiter, request.domain);
+        Ok(if request.domain == request_descriptor::DOMAIN {
+            let batch = Batch::described(&request)?;
+            self.try_batch(limiter, RateLimitCall { request, form, timeout }, batch)
         } else {
-            let counts_overrides = self.counts_overrides(limiter, asked.domain);
-            let batch = Batch::of(&mut asked, counts_overrides)?;
-            self.try_batch(limiter, RateLimitCall { asked, form, patience }, batch)
+            let counts_overrides = self.counts_overrides(limiter, request.domain);
+            let batch = Batch::of(&mut request, counts_overrides)?;
+            self.try_batch(limiter, RateLimitCall { request, form, timeout }, batch)
         })
     }
 
@@ -106,41 +114,41 @@ impl<S: Store> Inner<S> {
     fn try_upstream<'c, 'm: 'c>(
         &'c self,
         limiter: &'c Limiter<S>,
-        asked: RateLimitRequest<'m>,
+        request: RateLimitRequest<'m>,
         met: ResolvedDescriptors<'c>,
         form: Form,
     ) -> Result<EncodedResponse, PendingCall<'c>> {
         let headers = self.headers_upstream();
-        let decide = |(met, descriptor)| upstream::try_decide(limiter, &asked, met, descriptor, headers);
-        let tried: SmallVec<[_; 2]> = met.iter().zip(&asked.descriptors).map(decide).collect();
+        let decide = |(met, descriptor)| upstream::try_decide(limiter, &request, met, descriptor, headers);
+        let tried: SmallVec<[_; 2]> = met.iter().zip(&request.descriptors).map(decide).collect();
         if tried.iter().all(Result::is_ok) {
             let outcomes = tried.into_iter().flatten().collect();
-            return Ok(self.answer_upstream(limiter, &asked, &met, outcomes, form));
+            return Ok(self.answer_upstream(limiter, &request, &met, outcomes, form));
         }
         Err(Box::pin(async move {
-            let asked = &asked;
-            let each = met.iter().zip(&asked.descriptors).zip(tried);
+            let request = &request;
+            let each = met.iter().zip(&request.descriptors).zip(tried);
             let each = each.map(|((met, descriptor), tried)| async move {
                 match tried {
                     Ok(outcome) => outcome,
-                    Err(pending) => pending.finish(limiter, asked, met, descriptor, headers).await,
+                    Err(pending) => pending.finish(limiter, request, met, descriptor, headers).await,
                 }
             });
             let outcomes = join_all(each).await.into();
-            Ok(self.answer_upstream(limiter, asked, &met, outcomes, form))
+            Ok(self.answer_upstream(limiter, request, &met, outcomes, form))
         }))
     }
 
     fn answer_upstream(
         &self,
         limiter: &Limiter<S>,
-        asked: &RateLimitRequest<'_>,
+        request: &RateLimitRequest<'_>,
         met: &ResolvedDescriptors<'_>,
         mut outcomes: DescriptorOutcomes,
         form: Form,
     ) -> EncodedResponse {
-        upstream::count(&self.statistics, limiter, asked, met, &outcomes);
-        form.write(&upstream::answer(asked, met, &mut outcomes))
+        upstream::count(&self.statistics, limiter, request, met, &outcomes);
+        form.write(&upstream::answer(request, met, &mut outcomes))
     }
 
     fn try_batch<'c, 'm: 'c, P: Part + 'c>(
@@ -149,14 +157,14 @@ impl<S: Store> Inner<S> {
         call: RateLimitCall<'m>,
         batch: Batch<P>,
     ) -> Result<EncodedResponse, PendingCall<'c>> {
-        let RateLimitCall { asked, form, .. } = &call;
-        let refunds = asked.descriptors.iter().any(|it| it.gives_back);
+        let RateLimitCall { request, form, .. } = &call;
+        let refunds = request.descriptors.iter().any(|it| it.gives_back);
         let started = if refunds || !batch.overrides().is_empty() || !batch.looks().is_empty() {
             Started::Nothing
         } else {
             let tried = limiter.try_decide_batch(&batch.parts, |decision| {
                 if decision.wait().is_zero() && native::wishes(decision, batch.parts.len()).is_empty() {
-                    let answer = self.answer_batch(limiter, asked, &batch, decision, &Ahead::new());
+                    let answer = self.answer_batch(limiter, request, &batch, decision, &Ahead::new());
                     Ok(form.write(&answer))
                 } else {
                     Err(Box::new(decision.clone()))
@@ -174,12 +182,12 @@ impl<S: Store> Inner<S> {
     fn answer_batch<'d, P: Part>(
         &self,
         limiter: &Limiter<S>,
-        asked: &RateLimitRequest<'_>,
+        request: &RateLimitRequest<'_>,
         batch: &Batch<P>,
         decision: &'d Decision<'_>,
         ahead: &Ahead,
     ) -> Answer<'d> {
-        let mut answer = batch.answer(decision, asked.descriptors.len(), ahead);
+        let mut answer = batch.answer(decision, request.descriptors.len(), ahead);
         response_headers::add(&mut answer, limiter, decision, self.headers_native());
         answer
     }
@@ -218,9 +226,16 @@ impl<S: Store> Inner<S> {
         mut decision: Decision<'_>,
         started_at: Timestamp,
     ) -> Result<EncodedResponse, Refusal> {
-        let RateLimitCall { asked, form, patience } = call;
+        let RateLimitCall { request, form, timeout } = call;
         let spent = self.clock.now().since(started_at).into();
-        let hold = self.held.hold(limiter, &mut decision, *patience, spent).await;
+        let first = batch.parts.first().map(|it| it as &(dyn Input + Sync));
+        let hold = self.held.hold(limiter, (first, &mut decision), *timeout, spent).await;
+        let hold = hold.map(|wait| {
+            let mut refused = decision.clone();
+            refused.refuse_wait(Duration::ZERO);
+            let refusal = self.answer_batch(limiter, request, batch, &refused, &Ahead::new());
+            Box::new(HeldResponse { wait, refusal: form.write(&refusal).bytes })
+        });
         let mut ahead = Ahead::new();
         for (part, units, valid) in native::wishes(&decision, batch.parts.len()) {
             let more = [batch.parts[part].costing(units)];
@@ -230,9 +245,9 @@ impl<S: Store> Inner<S> {
                 ahead.push((part, quota));
             }
         }
-        let mut answer = self.answer_batch(limiter, asked, batch, &decision, &ahead);
-        for (place, descriptor) in asked.descriptors.iter().enumerate().filter(|(_, it)| it.gives_back) {
-            let status = self.refund_descriptor(limiter, asked, descriptor).await?;
+        let mut answer = self.answer_batch(limiter, request, batch, &decision, &ahead);
+        for (place, descriptor) in request.descriptors.iter().enumerate().filter(|(_, it)| it.gives_back) {
+            let status = self.refund_descriptor(limiter, request, descriptor).await?;
             if let Some(slot) = answer.statuses.get_mut(place) {
                 *slot = status;
             }
@@ -244,24 +259,24 @@ impl<S: Store> Inner<S> {
     async fn refund_descriptor<'l, 'm>(
         &self,
         limiter: &'l Limiter<S>,
-        asked: &RateLimitRequest<'m>,
+        request: &RateLimitRequest<'m>,
         descriptor: &Descriptor<'m>,
     ) -> Result<Status<'l>, Refusal> {
-        let cost = upstream::hits(asked, descriptor);
-        if asked.domain == request_descriptor::DOMAIN {
+        let cost = upstream::hits(request, descriptor);
+        if request.domain == request_descriptor::DOMAIN {
             return Ok(native::refund(limiter, &describe(&descriptor.entries)?.cost(cost)).await);
         }
         let Some(instead) = descriptor.instead else {
-            let (domain, entries) = (asked.domain, descriptor.entries.clone());
+            let (domain, entries) = (request.domain, descriptor.entries.clone());
             let part = DescriptorPart { domain, entries, cost: Some(cost) };
             return Ok(native::refund(limiter, &part).await);
         };
-        if !self.counts_overrides(limiter, asked.domain) {
+        if !self.counts_overrides(limiter, request.domain) {
             return Ok(Status::default());
         }
         let (requests, unit) = (instead.requests, instead.unit()?);
         let rule = upstream::rule(None, requests, unit)?;
-        let key = upstream::override_key(asked.domain, descriptor);
+        let key = upstream::override_key(request.domain, descriptor);
         let outcome = upstream::refund(limiter, limiter.policy().ad_hoc().name(), &rule, &key, cost).await;
         let met = ResolvedDescriptor::Override { leaf: None, rule: Box::new(rule), requests, unit };
         Ok(upstream::status(&met, &outcome))

@@ -12,6 +12,7 @@ use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::body::RlsBody;
 use crate::wire::WireError;
@@ -241,15 +242,8 @@ fn too_large() -> Refusal {
 
 /// Percent-encodes a `grpc-message`: `%` and all characters except visible ASCII and spaces.
 fn percent_encoded(message: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(message.len());
-    for byte in message.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
-            _ => drop(write!(out, "%{byte:02X}")),
-        }
-    }
-    out
+    const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+    utf8_percent_encode(message, ENCODED).to_string()
 }
 
 #[cfg(test)]

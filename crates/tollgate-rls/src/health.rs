@@ -5,12 +5,13 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use parking_lot::Mutex;
 
 use crate::body::NextFrame;
 use crate::grpc::{Code, Refusal, framed, unavailable_trailers};
@@ -37,7 +38,7 @@ pub(crate) struct ServingStatus {
 impl ServingStatus {
     pub(crate) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
-        let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
+        let watchers = std::mem::take(&mut *self.watchers.lock());
         for (_, waker) in watchers {
             waker.wake();
         }
@@ -61,7 +62,7 @@ impl ServingStatus {
     }
 
     fn watch(&self, watcher: u64, waker: &Waker) {
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.watchers.lock();
         match watchers.iter_mut().find(|(known, _)| *known == watcher) {
             Some((_, known)) => known.clone_from(waker),
             None => watchers.push((watcher, waker.clone())),
@@ -69,7 +70,7 @@ impl ServingStatus {
     }
 
     fn forget(&self, watcher: u64) {
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.watchers.lock();
         watchers.retain(|(known, _)| *known != watcher);
     }
 }

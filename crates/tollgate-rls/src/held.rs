@@ -7,15 +7,20 @@
 //! [`RlsSettings::max_waiting`](crate::RlsSettings::max_waiting) answers are held at once. A request
 //! that does not fit is refused, and its charge is refunded.
 //!
+//! When the server stops, an answer whose request would start after the end of the drain becomes a
+//! refusal, which is encoded in advance: Envoy lets a request pass that gets no answer.
+//!
 //! Invariant: dropping a held answer at any moment, for example because the proxy resets its stream,
 //! gives the place in the queue back.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
-use tollgate::{Decision, Limiter, SleepFuture, Sleeper, Store};
+use tollgate::{Decision, Input, Limiter, NotHeld, Sleeper, Store};
+use tollgate_http::{ShuttingDown, WaitingRoom};
 use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
@@ -26,73 +31,68 @@ use crate::service::RlsSettings;
 const MARGIN_DIVISOR: u32 = 10;
 const MIN_MARGIN: Duration = Duration::from_millis(5);
 
-/// The answers that are held, and counters. They publish no other data, so relaxed ordering is
-/// sufficient.
+/// Completes when an answer may be sent. An error means that the server stops before that: the place
+/// has been given back, and the request must not start.
+pub(crate) type Hold = Pin<Box<dyn Future<Output = Result<(), ShuttingDown>> + Send>>;
+
+/// The answers that are held, and a counter, which publishes no other data.
 pub(crate) struct HeldAnswers {
     max_wait: Duration,
-    places: Arc<Places>,
+    room: WaitingRoom,
+    /// The same room with a sleep that ends when the server stops.
+    closing_room: OnceLock<WaitingRoom>,
     refused: AtomicU64,
-    sleeper: Sleeper,
-}
-
-struct Places {
-    max: usize,
-    taken: AtomicUsize,
-    held: AtomicU64,
-}
-
-/// The place of one held answer. Dropping it frees the place.
-struct Place(Arc<Places>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Places {
-    fn enter(self: &Arc<Self>) -> Option<Place> {
-        let one_more = |taken: usize| (taken < self.max).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        self.held.fetch_add(1, Ordering::Relaxed);
-        Some(Place(Arc::clone(self)))
-    }
 }
 
 impl HeldAnswers {
     pub(crate) fn new(settings: &RlsSettings, sleeper: Sleeper) -> Self {
-        let (taken, held) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let places = Arc::new(Places { max: settings.max_waiting, taken, held });
-        Self { max_wait: settings.max_wait, places, refused: AtomicU64::new(0), sleeper }
+        let room = WaitingRoom::new(settings.max_waiting, move |wait| sleeper.sleep(wait));
+        let closing_room = OnceLock::new();
+        Self { max_wait: settings.max_wait, room, closing_room, refused: AtomicU64::new(0) }
+    }
+
+    /// The room in which answers are held.
+    pub(crate) fn room(&self) -> &WaitingRoom {
+        self.closing_room.get().unwrap_or(&self.room)
+    }
+
+    /// Sets a room with another sleep, once.
+    pub(crate) fn hold_in(&self, room: WaitingRoom) {
+        let _first = self.closing_room.set(room);
     }
 
     /// Returns a future that completes when the request may start, or `None` if it starts
     /// immediately or is refused. If it cannot wait for as long as its limits say, this refunds it
-    /// and makes the decision a refusal. `spent`: the part of `patience` that has passed.
+    /// and makes the decision a refusal. `input` is the one that was decided, and `spent` the part of
+    /// `timeout` that has passed.
     pub(crate) async fn hold<S: Store>(
         &self,
         limiter: &Limiter<S>,
-        decision: &mut Decision<'_>,
-        patience: Patience<'_>,
+        (input, decision): (Option<&(dyn Input + Sync)>, &mut Decision<'_>),
+        timeout: CallTimeout<'_>,
         spent: Duration,
-    ) -> Option<SleepFuture> {
+    ) -> Option<Hold> {
         let place = limiter.queue_place(decision)?;
-        let mut max_wait = patience.time().map_or(self.max_wait, |it| it.min(self.max_wait));
+        let mut max_wait = timeout.time().map_or(self.max_wait, |it| it.min(self.max_wait));
         max_wait = max_wait.saturating_sub(spent);
+        let mut reason = NotHeld::TooLong;
         if place.wait_time() <= max_wait {
-            if let Some(held) = self.places.enter() {
-                let sleeping = self.sleeper.sleep(place.wait_time());
+            if let Some(held) = self.room().enter(place.wait_time()) {
                 return Some(Box::pin(async move {
-                    sleeping.await;
+                    if let Err(shutting_down) = held.wait().await {
+                        // Boxed, so that a held answer stays small.
+                        let _deferred = Box::pin(place.leave()).await;
+                        return Err(shutting_down);
+                    }
                     // A proxy does not report the end of a request, so it holds no slots.
                     place.start().forget();
-                    drop(held);
+                    Ok(())
                 }));
             }
-            max_wait = Duration::ZERO;
+            (max_wait, reason) = (Duration::ZERO, NotHeld::NoPlace);
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
-        decision.refuse_wait(max_wait);
+        limiter.refuse_wait(input.map(|it| it as &dyn Input), decision, max_wait, reason);
         // A refund that the store does not confirm is deferred.
         let _deferred = place.leave().await;
         None
@@ -100,26 +100,25 @@ impl HeldAnswers {
 
     pub(crate) fn write(&self, out: &mut String) {
         let mut to = Exposition::new(out);
-        let places = &self.places;
-        let waiting = u64::try_from(places.taken.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
+        let waiting = u64::try_from(self.room.waiting()).unwrap_or(u64::MAX);
         to.one("tollgate_rls_waiting", Gauge, "Answers that are currently held for a queue.", waiting);
         let help = "Requests that had to wait in the queue of a limit, by result.";
         let mut family = to.family("tollgate_rls_waits_total", Counter, help);
-        family.value(&[("result", "held")], places.held.load(Ordering::Relaxed));
+        family.value(&[("result", "held")], self.room.held());
         family.value(&[("result", "refused")], self.refused.load(Ordering::Relaxed));
     }
 }
 
 /// How long a caller waits for its answer. The header is read only for a request that has to wait.
 #[derive(Clone, Copy)]
-pub(crate) enum Patience<'c> {
+pub(crate) enum CallTimeout<'c> {
     /// As long as the `grpc-timeout` among these headers.
     Grpc(&'c HeaderMap),
     /// This long.
     AtMost(Duration),
 }
 
-impl Patience<'_> {
+impl CallTimeout<'_> {
     /// The time for which an answer may be held; `None` if the caller did not limit it.
     fn time(self) -> Option<Duration> {
         match self {
@@ -189,23 +188,23 @@ mod tests {
         let held = HeldAnswers::new(&RlsSettings::default(), Sleeper::default());
         assert!(limiter.check(&call).wait().is_zero());
         let mut decision = limiter.check(&call);
-        let (patience, spent) = (Patience::AtMost(Duration::from_secs(3_600)), Duration::ZERO);
+        let (timeout, spent) = (CallTimeout::AtMost(Duration::from_secs(3_600)), Duration::ZERO);
         let long = HeldAnswers { max_wait: Duration::from_secs(3_600), ..held };
-        let hold = pollster::block_on(long.hold(&limiter, &mut decision, patience, spent)).unwrap();
+        let hold = pollster::block_on(long.hold(&limiter, (None, &mut decision), timeout, spent)).unwrap();
         assert!(size_of_val(&*hold) <= 1024, "{}", size_of_val(&*hold));
     }
 
     #[test]
     fn an_answer_is_not_held_for_the_whole_timeout_of_its_caller() {
-        let patience = |value: &'static str| {
+        let timeout = |value: &'static str| {
             let headers =
                 HeaderMap::from_iter([("grpc-timeout".parse().unwrap(), HeaderValue::from_static(value))]);
-            Patience::Grpc(&headers).time().map(|it| it.as_millis())
+            CallTimeout::Grpc(&headers).time().map(|it| it.as_millis())
         };
-        assert_eq!(patience("1S"), Some(900));
-        assert_eq!(patience("20m"), Some(15));
-        assert_eq!(patience("3m"), Some(0));
-        assert_eq!(patience("soon"), None);
-        assert_eq!(Patience::Grpc(&HeaderMap::new()).time(), None);
+        assert_eq!(timeout("1S"), Some(900));
+        assert_eq!(timeout("20m"), Some(15));
+        assert_eq!(timeout("3m"), Some(0));
+        assert_eq!(timeout("soon"), None);
+        assert_eq!(CallTimeout::Grpc(&HeaderMap::new()).time(), None);
     }
 }

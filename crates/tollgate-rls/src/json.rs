@@ -4,6 +4,7 @@
 //! number, and numbers also as strings. Unknown fields are errors, as in protojson: a misspelled
 //! field must not disable a limit. `null` means that the field is absent.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -116,14 +117,14 @@ impl JsonRequest {
         serde_json::from_slice(body).map_err(|error| Refusal::invalid_argument(error.to_string()))
     }
 
-    pub(crate) fn asked(&self) -> Result<RateLimitRequest<'_>, Refusal> {
-        let descriptors = self.descriptors.iter().map(Descriptor::asked).collect();
+    pub(crate) fn to_request(&self) -> Result<RateLimitRequest<'_>, Refusal> {
+        let descriptors = self.descriptors.iter().map(Descriptor::to_descriptor).collect();
         RateLimitRequest { domain: &self.domain, descriptors, hits: self.hits_addend.0 }.validate()
     }
 }
 
 impl Descriptor {
-    fn asked(&self) -> request::Descriptor<'_> {
+    fn to_descriptor(&self) -> request::Descriptor<'_> {
         let instead = |it: &OverrideText| Override { requests: it.requests_per_unit.0, unit: it.unit.0 };
         request::Descriptor {
             entries: self.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
@@ -153,7 +154,7 @@ pub(crate) fn render(answer: &Answer<'_>) -> Bytes {
         out.insert(name.to_owned(), headers.iter().map(header).collect());
     }
     if !answer.raw_body.is_empty() {
-        out.insert("rawBody".to_owned(), base64(&answer.raw_body).into());
+        out.insert("rawBody".to_owned(), BASE64_STANDARD.encode(&answer.raw_body).into());
     }
     if let Some(metadata) = &answer.metadata {
         out.insert("dynamicMetadata".to_owned(), Value::Object(metadata.clone()));
@@ -207,21 +208,6 @@ fn handed_out(Quota { requests, until, id }: &Quota) -> Value {
     Value::Object(out)
 }
 
-/// Encodes bytes in base64 (RFC 4648, section 4), as the JSON mapping of protobuf requires.
-fn base64(bytes: &[u8]) -> String {
-    const BASE64_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits =
-            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for at in 0..4 {
-            let letter = BASE64_ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-            out.push(if at <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +216,7 @@ mod tests {
     fn bytes_are_base64() {
         for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
-            assert_eq!(base64(bytes.as_bytes()), text);
+            assert_eq!(BASE64_STANDARD.encode(bytes), text);
         }
     }
 }

@@ -87,11 +87,11 @@ impl<P> Default for Batch<P> {
 impl<'m> Batch<DescriptorPart<'m>> {
     /// Creates the batch of a request, and takes the entries of its parts from the request.
     /// `counts_overrides`: whether overrides count in this domain.
-    pub(crate) fn of(asked: &mut RateLimitRequest<'m>, counts_overrides: bool) -> Result<Self, Refusal> {
+    pub(crate) fn of(request: &mut RateLimitRequest<'m>, counts_overrides: bool) -> Result<Self, Refusal> {
         let mut batch = Self::default();
         let mut places = SmallVec::<[usize; 1]>::new();
-        let (domain, hits) = (asked.domain, asked.hits);
-        let all = asked.descriptors.iter_mut().enumerate();
+        let (domain, hits) = (request.domain, request.hits);
+        let all = request.descriptors.iter_mut().enumerate();
         for (place, descriptor) in all.filter(|(_, it)| !it.gives_back) {
             let cost = descriptor.cost(hits);
             let Some(instead) = descriptor.instead else {

@@ -85,25 +85,25 @@ impl<'m> RateLimitRequest<'m> {
     }
 
     fn read_text(message: &'m [u8]) -> Result<Self, Refusal> {
-        let mut asked = Self::default();
+        let mut request = Self::default();
         let mut fields = Reader::new(message);
         while let Some((number, value)) = fields.next()? {
             match number {
-                1 => asked.domain = value.text()?,
+                1 => request.domain = value.text()?,
                 2 => {
-                    if asked.descriptors.len() >= MAX_DESCRIPTORS {
+                    if request.descriptors.len() >= MAX_DESCRIPTORS {
                         return Err(too_many_descriptors());
                     }
-                    asked.descriptors.push(Descriptor::default());
-                    if let Some(descriptor) = asked.descriptors.last_mut() {
+                    request.descriptors.push(Descriptor::default());
+                    if let Some(descriptor) = request.descriptors.last_mut() {
                         descriptor.read(value.bytes()?)?;
                     }
                 }
-                3 => asked.hits = value.uint32()?,
+                3 => request.hits = value.uint32()?,
                 _ => {}
             }
         }
-        asked.validate()
+        request.validate()
     }
 
     /// Validates a request from any encoding.

@@ -22,9 +22,9 @@ pub(crate) const DOMAIN: &str = "tollgate";
 const WORDS: &str = "method, path, host, ip (or remote_address), user, api_key, tenant, plan, header:NAME";
 
 impl<'m> Batch<Call<'m>> {
-    pub(crate) fn described(asked: &RateLimitRequest<'m>) -> Result<Self, Refusal> {
+    pub(crate) fn described(request: &RateLimitRequest<'m>) -> Result<Self, Refusal> {
         let mut batch = Self::default();
-        for (place, descriptor) in asked.descriptors.iter().enumerate() {
+        for (place, descriptor) in request.descriptors.iter().enumerate() {
             if descriptor.instead.is_some() {
                 return Err(Refusal::invalid_argument(
                     "descriptors of the domain `tollgate` take no limit override: the limits are those on paths"
@@ -34,7 +34,7 @@ impl<'m> Batch<Call<'m>> {
             let call = describe(&descriptor.entries)?;
             if !descriptor.gives_back {
                 batch.places.push(place);
-                batch.parts.push(match asked.cost(descriptor) {
+                batch.parts.push(match request.cost(descriptor) {
                     Some(cost) => call.cost(cost),
                     None => call,
                 });

@@ -6,7 +6,9 @@
 use http::{HeaderMap, StatusCode};
 use tollgate::policy::{HeaderSettings, IetfHeaders, XRateLimit};
 use tollgate::{Decision, Limiter, Store};
-use tollgate_http::{Rejection, RetryAfter, TOLLGATE_SOFT, soft_value, write_headers};
+use tollgate_http::{
+    Rejection, RetryAfter, TOLLGATE_PRIORITY, TOLLGATE_SOFT, priority_value, soft_value, write_headers,
+};
 
 use crate::response::Answer;
 
@@ -43,6 +45,9 @@ pub(crate) fn add<S: Store>(
             if let Some(names) = soft_value(decision) {
                 answer.request_headers.insert(&TOLLGATE_SOFT, names);
             }
+            if let Some(class) = priority_value(decision) {
+                answer.request_headers.insert(&TOLLGATE_PRIORITY, class);
+            }
         }
         return;
     }
@@ -53,10 +58,9 @@ pub(crate) fn add<S: Store>(
         bare = without_limits(written);
         &bare
     };
-    let jitter = settings.retry_after_jitter;
-    let rng = if jitter > 0 { fastrand::u32(..) } else { 0 };
     let id = limiter.id_of(decision);
-    let Some(rejection) = Rejection::of(decision, id, RetryAfter::of(decision, jitter, rng)) else { return };
+    let retry_after = RetryAfter::jittered(decision, settings, || fastrand::u32(..));
+    let Some(rejection) = Rejection::of(decision, id, retry_after) else { return };
     // The proxy sets the status: its `rate_limited_status`, 429 by default.
     let rejection = rejection.with_status(StatusCode::TOO_MANY_REQUESTS);
     let (parts, body) = rejection.response(&HeaderMap::new(), settings).into_parts();

@@ -7,13 +7,14 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tollgate::{Limiter, SharedLimiter, Sleeper, Store, SystemClock};
+use tollgate_http::WaitingRoom;
 
 use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};
-use crate::decide::{EncodedResponse, Form, PendingCall, RateLimitCall};
+use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
 use crate::grpc::{self, Refusal, read_message, reject_non_grpc};
 use crate::health::ServingStatus;
-use crate::held::{HeldAnswers, Patience};
+use crate::held::{CallTimeout, HeldAnswers};
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
@@ -105,6 +106,18 @@ impl<S: Store> Rls<S> {
         Self(Arc::new(Inner { limiter, settings, counters, held, clock, statistics, serving }))
     }
 
+    /// Returns the room in which answers are held, for their number.
+    pub fn waiting_room(&self) -> &WaitingRoom {
+        self.0.held.room()
+    }
+
+    /// Sets a room with another sleep, such as one that ends when the server stops
+    /// ([`WaitingRoom::sleeping`]): the requests of the answers that are held then are refused. Only
+    /// the first call has an effect.
+    pub fn hold_in(&self, room: WaitingRoom) {
+        self.0.held.hold_in(room);
+    }
+
     /// Returns the limiter of the service.
     pub fn limiter(&self) -> &SharedLimiter<S> {
         &self.0.limiter
@@ -157,7 +170,7 @@ impl<S: Store> Rls<S> {
         let inner = &*self.0;
         let answered = async {
             let written = json::JsonRequest::read(body)?;
-            inner.decide_json(written.asked()?).await
+            inner.decide_json(written.to_request()?).await
         };
         match Box::pin(answered).await {
             Ok(EncodedResponse { over: false, bytes, .. }) => (StatusCode::OK, bytes),
@@ -197,7 +210,7 @@ impl<S: Store> Inner<S> {
     ) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
         let (place, limiter) = (OnceLock::new(), self.in_force());
-        let answered = match self.try_limit(&limiter, &message, &place, Patience::Grpc(headers))? {
+        let answered = match self.try_limit(&limiter, &message, &place, CallTimeout::Grpc(headers))? {
             Ok(answered) => answered,
             Err(pending) => held(pending.await?).await,
         };
@@ -211,11 +224,11 @@ impl<S: Store> Inner<S> {
         message: &'m [u8],
         place: &'m OnceLock<Vec<u8>>,
     ) -> Result<RateLimitRequest<'m>, Refusal> {
-        let mut asked = RateLimitRequest::read(message, place)?;
-        if self.settings.refuse_refunds && asked.descriptors.iter().any(|it| it.gives_back) {
-            asked.drop_refunds()?;
+        let mut request = RateLimitRequest::read(message, place)?;
+        if self.settings.refuse_refunds && request.descriptors.iter().any(|it| it.gives_back) {
+            request.drop_refunds()?;
         }
-        Ok(asked)
+        Ok(request)
     }
 
     /// A separate function, so that its state is not kept while a body is awaited.
@@ -225,10 +238,10 @@ impl<S: Store> Inner<S> {
         limiter: &'c Limiter<S>,
         message: &'c [u8],
         place: &'c OnceLock<Vec<u8>>,
-        patience: Patience<'c>,
+        timeout: CallTimeout<'c>,
     ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
-        let asked = self.read(message, place)?;
-        self.try_decide(limiter, RateLimitCall { asked, form: Form::Framed, patience })
+        let request = self.read(message, place)?;
+        self.try_decide(limiter, RateLimitCall { request, form: Form::Framed, timeout })
     }
 
     fn counted(&self, surface: Surface, answered: EncodedResponse) -> EncodedResponse {
@@ -238,9 +251,9 @@ impl<S: Store> Inner<S> {
 
     /// Decides about a request in JSON, and waits for the store and the queues of its limits if
     /// necessary.
-    async fn decide_json(&self, asked: RateLimitRequest<'_>) -> Result<EncodedResponse, Refusal> {
+    async fn decide_json(&self, request: RateLimitRequest<'_>) -> Result<EncodedResponse, Refusal> {
         let limiter = self.in_force();
-        let call = RateLimitCall { asked, form: Form::Json, patience: Patience::AtMost(MAX_JSON_WAIT) };
+        let call = RateLimitCall { request, form: Form::Json, timeout: CallTimeout::AtMost(MAX_JSON_WAIT) };
         let answered = match self.try_decide(&limiter, call)? {
             Ok(answered) => answered,
             Err(pending) => held(pending.await?).await,
@@ -250,9 +263,9 @@ impl<S: Store> Inner<S> {
 
     async fn throttle<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
         let message = read_message(body).await?;
-        let asked = throttle::ThrottleRequest::read(&message)?;
+        let request = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
-        let throttled = throttle::throttle(&limiter, &asked).await?;
+        let throttled = throttle::throttle(&limiter, &request).await?;
         self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
         Ok(grpc::response(RlsBody::message(throttle::framed(&throttled))))
     }
@@ -280,10 +293,13 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// Waits until the response may be sent.
+/// Waits until the response may be sent. If the server stops before, returns a refusal.
 async fn held(mut answered: EncodedResponse) -> EncodedResponse {
-    if let Some(hold) = answered.hold.take() {
-        hold.await;
+    if let Some(held) = answered.hold.take() {
+        let HeldResponse { wait, refusal } = *held;
+        if wait.await.is_err() {
+            return EncodedResponse { over: true, bytes: refusal, hold: None };
+        }
     }
     answered
 }

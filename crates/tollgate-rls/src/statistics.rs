@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tollgate::{Limiter, Policy};
 use tollgate_document::sanitize::is_unprintable;
 use tollgate_envoy::{Domains, Leaf};
@@ -130,11 +131,6 @@ impl<S> Statistics<S> {
         }
     }
 
-    fn named(&self) -> MutexGuard<'_, NamedStatistics> {
-        // Counters are consistent after a panic.
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Resolves the counters of the current policy if it is new.
     #[inline]
     pub(crate) fn prepare(&self, limiter: &Arc<Limiter<S>>) {
@@ -148,7 +144,7 @@ impl<S> Statistics<S> {
         let policy = limiter.policy();
         let envoys = Domains::of(policy);
         let mut by_place = Vec::new();
-        let mut named = self.named();
+        let mut named = self.named.lock();
         named.keep(envoys);
         for leaf in envoys.iter().flat_map(|domains| domains.leaves()).filter(|leaf| !leaf.stat_varies()) {
             let Some(place) = leaf.place() else { continue };
@@ -180,7 +176,7 @@ impl<S> Statistics<S> {
     fn count_by_name(&self, leaf: &Leaf, entries: &[(&str, &str)], stood: HitState) {
         let name = leaf.stat_of(entries);
         let is_fit = !leaf.stat_varies() || name.len() <= MAX_NAME_BYTES;
-        let hits = if is_fit { self.named().hits(leaf.domain(), &name) } else { None };
+        let hits = if is_fit { self.named.lock().hits(leaf.domain(), &name) } else { None };
         hits.as_ref().unwrap_or(&self.other).count(stood);
     }
 
@@ -204,7 +200,7 @@ impl<S> Statistics<S> {
         let mut to = Exposition::new(out);
         let help = "Hits on limits of envoyproxy/ratelimit files.";
         let mut family = to.family("tollgate_rls_limit_hits_total", Counter, help);
-        let named = self.named();
+        let named = self.named.lock();
         for (domain, names) in &named.all {
             for (name, hits) in names {
                 write_hits(domain, name, hits, &mut family);

@@ -32,19 +32,19 @@ pub(crate) struct ThrottleRequest<'m> {
 
 impl<'m> ThrottleRequest<'m> {
     pub(crate) fn read(message: &'m [u8]) -> Result<Self, Refusal> {
-        let mut asked = Self::default();
+        let mut request = Self::default();
         let mut fields = Reader::new(message);
         while let Some((number, value)) = fields.next()? {
             match number {
-                1 => asked.key = value.text()?,
-                2 => asked.max_burst = value.int32()?,
-                3 => asked.count_per_period = value.int32()?,
-                4 => asked.period = value.int32()?,
-                5 => asked.quantity = value.int32()?,
+                1 => request.key = value.text()?,
+                2 => request.max_burst = value.int32()?,
+                3 => request.count_per_period = value.int32()?,
+                4 => request.period = value.int32()?,
+                5 => request.quantity = value.int32()?,
                 _ => {}
             }
         }
-        Ok(asked)
+        Ok(request)
     }
 
     fn quantity(&self) -> Result<u64, Refusal> {
@@ -70,10 +70,10 @@ impl<'m> ThrottleRequest<'m> {
 /// Decides, and waits for the store if necessary.
 pub(crate) async fn throttle<S: Store>(
     limiter: &Limiter<S>,
-    asked: &ThrottleRequest<'_>,
+    request: &ThrottleRequest<'_>,
 ) -> Result<ThrottleReply, Refusal> {
-    let (rule, quantity) = (asked.rule()?, asked.quantity()?);
-    Ok(match limiter.try_throttle(&rule, Key::named(asked.key.as_bytes()), quantity) {
+    let (rule, quantity) = (request.rule()?, request.quantity()?);
+    Ok(match limiter.try_throttle(&rule, Key::named(request.key.as_bytes()), quantity) {
         Ok(throttled) => throttled,
         // Boxed: it is large, and a store in this process never needs it.
         Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),

@@ -73,11 +73,11 @@ pub(crate) type DescriptorOutcomes = SmallVec<[DescriptorOutcome; 2]>;
 pub(crate) fn resolve<'p, S>(
     limiter: &'p Limiter<S>,
     domains: &'p Domains,
-    asked: &RateLimitRequest<'_>,
+    request: &RateLimitRequest<'_>,
 ) -> Result<ResolvedDescriptors<'p>, Refusal> {
     let mut met = ResolvedDescriptors::new();
-    for descriptor in &asked.descriptors {
-        met.push(resolve_one(limiter, domains, asked.domain, descriptor)?);
+    for descriptor in &request.descriptors {
+        met.push(resolve_one(limiter, domains, request.domain, descriptor)?);
     }
     if met.iter().any(|it| it.leaf().is_some_and(|leaf| leaf.replaces().next().is_some())) {
         let is_replaced = |it: &ResolvedDescriptor<'p>| {
@@ -164,8 +164,8 @@ pub(crate) fn override_key(domain: &str, descriptor: &Descriptor<'_>) -> Key {
 }
 
 /// The hits of a descriptor.
-pub(crate) fn hits(asked: &RateLimitRequest<'_>, descriptor: &Descriptor<'_>) -> u64 {
-    asked.cost(descriptor).unwrap_or(1)
+pub(crate) fn hits(request: &RateLimitRequest<'_>, descriptor: &Descriptor<'_>) -> u64 {
+    request.cost(descriptor).unwrap_or(1)
 }
 
 impl DescriptorOutcome {
@@ -206,7 +206,7 @@ pub(crate) enum PendingDescriptor<S> {
 /// Decides one descriptor without waiting, if possible.
 pub(crate) fn try_decide<S: Store>(
     limiter: &Limiter<S>,
-    asked: &RateLimitRequest<'_>,
+    request: &RateLimitRequest<'_>,
     met: &ResolvedDescriptor<'_>,
     descriptor: &Descriptor<'_>,
     headers: Headers,
@@ -214,7 +214,7 @@ pub(crate) fn try_decide<S: Store>(
     if met.is_counted() && descriptor.gives_back {
         return Err(PendingDescriptor::Refund);
     }
-    let (key, hits) = (|| met.key(asked.domain, descriptor), hits(asked, descriptor));
+    let (key, hits) = (|| met.key(request.domain, descriptor), hits(request, descriptor));
     let tell = |decision: &Decision<'_>| DescriptorOutcome::of(limiter, decision, headers);
     let tried = match met {
         ResolvedDescriptor::Limit { limit, .. } => {
@@ -233,7 +233,7 @@ impl<S: Store> PendingDescriptor<S> {
     pub(crate) async fn finish(
         self,
         limiter: &Limiter<S>,
-        asked: &RateLimitRequest<'_>,
+        request: &RateLimitRequest<'_>,
         met: &ResolvedDescriptor<'_>,
         descriptor: &Descriptor<'_>,
         headers: Headers,
@@ -252,7 +252,7 @@ impl<S: Store> PendingDescriptor<S> {
             (Self::Refund, _) => None,
         };
         let Some((limit, rule)) = refunded else { return DescriptorOutcome::default() };
-        refund(limiter, limit, rule, &met.key(asked.domain, descriptor), hits(asked, descriptor)).await
+        refund(limiter, limit, rule, &met.key(request.domain, descriptor), hits(request, descriptor)).await
     }
 }
 
@@ -277,11 +277,11 @@ pub(crate) async fn refund<S: Store>(
 pub(crate) fn count<S>(
     statistics: &Statistics<S>,
     limiter: &Limiter<S>,
-    asked: &RateLimitRequest<'_>,
+    request: &RateLimitRequest<'_>,
     met: &ResolvedDescriptors<'_>,
     outcomes: &DescriptorOutcomes,
 ) {
-    for ((met, descriptor), outcome) in met.iter().zip(&asked.descriptors).zip(outcomes) {
+    for ((met, descriptor), outcome) in met.iter().zip(&request.descriptors).zip(outcomes) {
         let (ResolvedDescriptor::Limit { leaf, .. } | ResolvedDescriptor::Override { leaf: Some(leaf), .. }) =
             met
         else {
@@ -289,7 +289,7 @@ pub(crate) fn count<S>(
         };
         if outcome.at.is_some() {
             let remaining = (!outcome.exceeded).then_some(outcome.remaining);
-            let (hits, limit, binding) = (hits(asked, descriptor), outcome.limit, outcome.binding);
+            let (hits, limit, binding) = (hits(request, descriptor), outcome.limit, outcome.binding);
             let stood = HitState { hits, limit, remaining, binding };
             statistics.count(limiter, leaf, &descriptor.entries, stood);
         }
@@ -298,7 +298,7 @@ pub(crate) fn count<S>(
 
 /// Combines the outcomes into the response.
 pub(crate) fn answer<'p>(
-    asked: &RateLimitRequest<'_>,
+    request: &RateLimitRequest<'_>,
     met: &ResolvedDescriptors<'p>,
     outcomes: &mut DescriptorOutcomes,
 ) -> Answer<'p> {
@@ -313,7 +313,7 @@ pub(crate) fn answer<'p>(
         }
     }
     answer.over |= quotas.0 > 0 && quotas.0 == quotas.1;
-    answer.metadata = metadata(asked, met, outcomes);
+    answer.metadata = metadata(request, met, outcomes);
     add_words(&mut answer, outcomes);
     answer
 }
@@ -367,7 +367,7 @@ pub(crate) fn say(answer: &mut Answer<'_>, outcome: DescriptorOutcome) {
 
 /// The request and the metadata of the limits that had room; `None` if there is no metadata.
 fn metadata(
-    asked: &RateLimitRequest<'_>,
+    request: &RateLimitRequest<'_>,
     met: &ResolvedDescriptors<'_>,
     outcomes: &DescriptorOutcomes,
 ) -> Option<Map<String, Value>> {
@@ -381,7 +381,7 @@ fn metadata(
     if merged.is_empty() {
         return None;
     }
-    let descriptors = asked.descriptors.iter().map(|descriptor| {
+    let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter().map(|(key, value)| Value::from(format!("{key}={value}")));
         let mut shown = Map::from_iter([("entries".to_owned(), entries.collect())]);
         if let Some(instead) = descriptor.instead {
@@ -395,12 +395,12 @@ fn metadata(
         Value::Object(shown)
     });
     let mut all = Map::from_iter([
-        ("domain".to_owned(), asked.domain.into()),
+        ("domain".to_owned(), request.domain.into()),
         ("descriptors".to_owned(), descriptors.collect()),
         ("metadata".to_owned(), Value::Object(merged)),
     ]);
-    if asked.hits > 0 {
-        all.insert("hitsAddend".to_owned(), asked.hits.into());
+    if request.hits > 0 {
+        all.insert("hitsAddend".to_owned(), request.hits.into());
     }
     Some(all)
 }

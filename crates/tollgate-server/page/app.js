@@ -46,7 +46,11 @@ const table = limitsTable({
 });
 
 /** The handlers of links in texts. */
-const open = { key: explainKey, limit: (name) => go(`limit/${encodeURIComponent(name)}`) };
+const open = {
+  key: explainKey,
+  limit: (name) => go(`limit/${encodeURIComponent(name)}`),
+  switch: (name) => askSwitch(name),
+};
 
 // Polling.
 

@@ -15,6 +15,7 @@ const FATES = {
   ambiguous_path: ["bad", "ambiguous"],
   blocked: ["bad", "blocked"],
   uncountable: ["warn", "no store"],
+  shed: ["warn", "shed"],
 };
 
 /** The fate of a decision: a class and a word. */

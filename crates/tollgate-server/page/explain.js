@@ -127,6 +127,7 @@ function explanation(told) {
       { class: "pairs" },
       pair("Request", foreign(what, "mono wrap"), asked.host ? [" on ", foreign(asked.host, "mono wrap")] : null),
       asked.client ? pair("Client", foreign(asked.client)) : null,
+      told.priority ? pair("Priority", foreign(told.priority, "mono")) : null,
       told.at
         ? pair(
             told.hypothetical ? "Asked" : "Decided",
@@ -157,6 +158,7 @@ function explanation(told) {
 function grantedBy({ granted_by: by }) {
   if (!by) return "";
   if (by === "call") return ", as the call said";
+  if (by.startsWith("priority ")) return [" for priority `", foreign(by.slice("priority ".length), ""), "`"];
   const plan = by.startsWith("plan ") ? by.slice("plan ".length) : null;
   return plan === null ? ` by an ${visible(by)}` : [" by plan `", foreign(plan, ""), "`"];
 }

@@ -23,7 +23,8 @@ function timeWords(length) {
 
 /**
  * `draw(round, kind)` with every answer. Kind "window": what one key was let through in the window that ends there;
- * "arrivals": what comes and goes. Hover or arrow keys read one moment.
+ * "arrivals": what comes and goes. `drawLines(lines, frame)` draws other series: lines have a name, a class and values,
+ * and the frame has the length of a cell and the times of vertical lines. Hover or arrow keys read one moment.
  */
 export function labChart(parent) {
   const svg = s("svg", { class: "lab-picture", "aria-hidden": "true" });
@@ -91,11 +92,9 @@ export function labChart(parent) {
       drawn.push(s("text", { x: width - ROOM.right + 8, y: y(value) + 4 }, count(value)));
     }
     const length = cells() * shown.step;
-    if (length / shown.window <= MOST_BORDERS) {
-      for (let t = shown.window; t < length - 1e-9; t += shown.window) {
-        const place = x(t / shown.step);
-        drawn.push(s("line", { x1: place, x2: place, y1: ROOM.top, y2: HEIGHT - ROOM.bottom, class: "border" }));
-      }
+    for (const time of shown.borders) {
+      const place = x(time / shown.step);
+      drawn.push(s("line", { x1: place, x2: place, y1: ROOM.top, y2: HEIGHT - ROOM.bottom, class: "border" }));
     }
     const every = scale(length / shown.unit / (width < 480 ? 4 : 8))[0] / 2 || 1;
     for (let t = 0; t * shown.unit <= length + 1e-9; t += every) {
@@ -108,7 +107,7 @@ export function labChart(parent) {
     if (shown.level !== null) {
       const place = { x1: ROOM.left, x2: width - ROOM.right, y1: y(shown.level), y2: y(shown.level) };
       drawn.push(s("line", { ...place, class: "level" }));
-      drawn.push(s("text", { x: ROOM.left + 2, y: y(shown.level) - 5, class: "level" }, `limit ${count(shown.level)}`));
+      drawn.push(s("text", { x: ROOM.left + 2, y: y(shown.level) - 5, class: "level" }, shown.levelWords));
     }
     grid.replaceChildren(...drawn);
     lines.replaceChildren(
@@ -125,7 +124,6 @@ export function labChart(parent) {
 
   function draw(round, kind) {
     const comesBack = round.traffic.retry !== null;
-    const [unit, word] = timeWords(round.algorithms[0].series.offered.length * round.step_s);
     const list = round.algorithms.map((it) => ({
       name: it.algorithm,
       cls: lineOf(it.algorithm),
@@ -133,15 +131,17 @@ export function labChart(parent) {
     }));
     if (kind === "arrivals" && !comesBack)
       list.unshift({ name: "asked", cls: "line-asked", values: round.algorithms[0].series.offered });
-    shown = {
-      lines: list,
-      cells: list[0].values.length,
-      step: round.step_s,
-      window: round.window_s,
-      level: kind === "window" ? round.limit : null,
-      unit,
-      word,
-    };
+    const length = list[0].values.length * round.step_s;
+    const borders = [];
+    if (length / round.window_s <= MOST_BORDERS)
+      for (let t = round.window_s; t < length - 1e-9; t += round.window_s) borders.push(t);
+    const level = kind === "window" ? round.limit : null;
+    drawLines(list, { step: round.step_s, borders, level, levelWords: `limit ${count(level)}` });
+  }
+
+  function drawLines(list, { step, borders, level = null, levelWords = "" }) {
+    const [unit, word] = timeWords(list[0].values.length * step);
+    shown = { lines: list, cells: list[0].values.length, step, borders, level, levelWords, unit, word };
     legend.replaceChildren(
       ...list.map((it) =>
         h(
@@ -178,5 +178,5 @@ export function labChart(parent) {
     width = Math.floor(entry.contentRect.width);
     redraw();
   }).observe(box);
-  return { draw };
+  return { draw, drawLines };
 }

@@ -1,13 +1,14 @@
-// The Lab: compares algorithms on generated traffic. The server simulates in virtual time; nothing is
-// charged.
+// The Lab: compares algorithms on generated traffic, or protections against overload (lab-overload.js). The
+// server simulates in virtual time; nothing is charged.
 //
 // The parameters are in the URL, after `#lab/`, so that a chart can be shared.
 
-import { post } from "./api.js";
 import { field, openDialog } from "./dialog.js";
 import { h, say, visible } from "./dom.js";
 import { count, duration, share } from "./format.js";
-import { labChart, ORDER } from "./lab-chart.js";
+import { ORDER } from "./lab-chart.js";
+import { controls, keepAddress, labActions, labResults, labRunner, labTable } from "./lab-form.js";
+import { showOverload } from "./lab-overload.js";
 
 const SHAPES = {
   edge: "Bursts at the edge of a window",
@@ -35,8 +36,6 @@ const USUAL = {
   chart: "",
 };
 const NUMBERS = ["load", "clients", "burst", "nodes", "seed"];
-// Debounces typing.
-const PAUSE = 250;
 
 /** The parameters of a URL; unknown ones are ignored. */
 function fromAddress(text) {
@@ -85,40 +84,36 @@ function command(wanted) {
 
 /** Opens the Lab with the parameters of a URL. */
 export function openLab(address, closed) {
-  const wanted = fromAddress(address);
-  const { dialog, body } = openDialog("drawer wide", "Lab: algorithms side by side", { closed });
-  const change = (name, value, at = 0) => {
-    wanted[name] = value;
-    ask(at);
-  };
-  const typed = (name, hint, mode = "text") => {
-    const input = h("input", {
-      type: "text",
-      autocomplete: "off",
-      spellcheck: "false",
-      placeholder: hint,
-      inputmode: mode,
-      maxlength: "64",
-      oninput: () => change(name, input.value.trim(), PAUSE),
-    });
-    input.value = wanted[name];
-    return input;
-  };
-  const chosen = (name, choices) => {
-    const select = h(
-      "select",
-      { onchange: () => change(name, select.value) },
-      Object.entries(choices).map(([value, word]) => h("option", { value }, word)),
+  const { dialog, body, heading } = openDialog("drawer wide", "", { closed });
+  const show = (text) => {
+    const isOverload = new URLSearchParams(text).has("overload");
+    say(heading, isOverload ? "Lab: protections against overload" : "Lab: algorithms side by side");
+    const other = h(
+      "button",
+      {
+        class: "button",
+        type: "button",
+        onclick: () => {
+          show(isOverload ? "" : "overload=step");
+          heading.focus();
+        },
+      },
+      isOverload ? "Compare algorithms" : "Compare protections against overload",
     );
-    select.value = wanted[name] in choices ? wanted[name] : Object.keys(choices)[0];
-    wanted[name] = select.value;
-    return select;
+    body.replaceChildren(h("p", { class: "actions" }, other));
+    if (isOverload) showOverload(dialog, body, text);
+    else showAlgorithms(dialog, body, text);
   };
-  const ticked = (label, isOn, toggled, mark = null) => {
-    const box = h("input", { type: "checkbox", onchange: () => toggled(box.checked) });
-    box.checked = isOn;
-    return h("label", { class: "check" }, box, mark, label);
+  show(address);
+}
+
+function showAlgorithms(dialog, body, address) {
+  const wanted = fromAddress(address);
+  const ask = (after) => {
+    retries.hidden = wanted.traffic !== "retry-storm";
+    runner.ask(after);
   };
+  const { change, typed, chosen, ticked } = controls(wanted, (after) => ask(after));
 
   const retries = h(
     "fieldset",
@@ -162,72 +157,30 @@ export function openLab(address, closed) {
     ),
     algorithms,
     retries,
-    h(
-      "div",
-      { class: "actions" },
-      h("span", { class: "muted" }, "Worked out in virtual time: nothing is charged, no store is asked."),
-      h(
-        "button",
-        {
-          class: "button",
-          type: "button",
-          onclick: () => change("seed", String((Number(wanted.seed) || 0) + 1)),
-        },
-        "Roll the dice again",
-      ),
-      h("button", { class: "button strong" }, "Run"),
+    labActions("Worked out in virtual time: nothing is charged, no store is asked.", () =>
+      change("seed", String((Number(wanted.seed) || 0) + 1)),
     ),
   );
-  const lead = h("p", { class: "lead", role: "status" });
-  const wrong = h("p", { class: "notice bad", role: "alert", hidden: true });
-  const picture = h("div", { class: "chart" });
-  const chart = labChart(picture);
-  const numbers = h("div", { class: "lab-numbers" });
-  const terminal = h("code", { class: "wrap" });
-  const results = h(
-    "div",
-    { hidden: true },
-    lead,
-    pictures,
-    picture,
-    numbers,
-    h("p", { class: "muted hint" }, "The address above holds what is chosen. The same in a terminal: ", terminal),
-  );
+  const { lead, wrong, chart, numbers, terminal, results } = labResults(pictures);
   body.append(form, wrong, results);
 
   let round = null;
-  let timer = null;
-  let asked = 0;
-
-  function ask(after) {
-    clearTimeout(timer);
-    retries.hidden = wanted.traffic !== "retry-storm";
-    timer = setTimeout(run, after);
-  }
-
-  async function run() {
-    const mine = (asked += 1);
-    history.replaceState(null, "", location.pathname + location.search + toAddress(wanted));
-    say(terminal, visible(command(wanted)));
-    let told;
-    try {
+  const runner = labRunner({
+    path: "v1/lab/simulate",
+    dialog,
+    wrong,
+    results,
+    before: () => {
+      keepAddress(toAddress(wanted));
+      say(terminal, visible(command(wanted)));
       if (wanted.algorithms.length === 0) throw new Error("Tick at least one algorithm.");
-      told = await post("v1/lab/simulate", question(wanted));
-    } catch (error) {
-      if (mine !== asked || !dialog.open) return;
-      say(wrong, visible(error.message));
-      wrong.hidden = false;
-      results.classList.add("stale");
-      return;
-    }
-    // Ignores the response to an older request.
-    if (mine !== asked || !dialog.open) return;
-    round = told;
-    wrong.hidden = true;
-    results.hidden = false;
-    results.classList.remove("stale");
-    show();
-  }
+    },
+    question: () => question(wanted),
+    show: (told) => {
+      round = told;
+      show();
+    },
+  });
 
   const kind = () => wanted.chart || (round.traffic.retry === null ? "window" : "arrivals");
 
@@ -252,7 +205,7 @@ export function openLab(address, closed) {
           value,
           onchange: () => {
             wanted.chart = value;
-            history.replaceState(null, "", location.pathname + location.search + toAddress(wanted));
+            keepAddress(toAddress(wanted));
             chart.draw(round, kind());
           },
         });
@@ -298,27 +251,7 @@ function table(round) {
       : null,
     ["Not as an exact log", (it) => differs(it.closed_loop)],
     ["Bytes a key", (it) => count(it.state_bytes)],
-  ].filter(Boolean);
-  return h(
-    "table",
-    { class: "lab-table" },
-    h("caption", { class: "unseen" }, "Numbers of each algorithm"),
-    h(
-      "thead",
-      null,
-      h("tr", null, h("th", { scope: "col" }, "Algorithm"), columns.map(([name]) => h("th", { scope: "col", class: "number" }, name))),
-    ),
-    h(
-      "tbody",
-      null,
-      round.algorithms.map((it) =>
-        h(
-          "tr",
-          { class: it.most_in_a_window > round.limit ? "is-over" : null, title: visible(it.words) },
-          h("th", { scope: "row" }, it.algorithm),
-          columns.map(([name, tell]) => h("td", { class: "number", "data-label": name }, tell(it))),
-        ),
-      ),
-    ),
-  );
+  ];
+  const isOver = (it) => it.most_in_a_window > round.limit;
+  return labTable("Numbers of each algorithm", "Algorithm", round.algorithms, (it) => it.algorithm, columns, isOver);
 }

@@ -107,7 +107,8 @@ function rows(body, mark, make) {
   if (refill(body, mark, make) && at >= 0) [...body.querySelectorAll("button")].at(at)?.focus();
 }
 
-const bar = (value) => {
+/** A bar whose length is a share. */
+export const bar = (value) => {
   const fill = h("span", { class: "fill" });
   fill.style.inlineSize = `${Math.min(100, Math.max(0, value * 100)).toFixed(1)}%`;
   return h("span", { class: "meter", "aria-hidden": "true" }, fill);
@@ -177,7 +178,8 @@ export function showRoutes(routes, filter) {
   });
 }
 
-function table(headings, list) {
+/** A table of figures; the last heading is empty above bars. */
+export function table(headings, list) {
   const cell = (it, at) =>
     it === ""
       ? h("td", { class: "c-meter" })

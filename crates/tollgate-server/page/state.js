@@ -76,6 +76,7 @@ const CAUSES = {
   ambiguous_path: "ambiguous paths",
   blocked: "blocks",
   uncountable: "limits that deny without the store",
+  shed: "overload",
 };
 
 /** The causes of refusals in words, by fate. Limits are named elsewhere. */

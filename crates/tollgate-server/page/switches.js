@@ -30,10 +30,14 @@ const remember = (name) => {
 /** Describes the effect of a mode change on requests. `all` is the mode of everything. */
 function consequence(limit, stats, to, all) {
   const name = `\`${visible(limit.name)}\``;
-  const goal = to === "policy" ? limit.policy_mode : to;
+  const goal = to === "policy" || to === "frozen" ? limit.policy_mode : to;
   const weakened = RANK[all] < RANK[goal];
   const lines = [];
-  if (goal === limit.mode && !weakened)
+  if (to === "frozen")
+    lines.push(`${name} keeps its level, however the load changes, until it is switched again.`);
+  else if (limit.isShedder && goal === "off")
+    lines.push(`${name} will refuse no request, however large the load is.`);
+  else if (goal === limit.mode && !weakened)
     lines.push(
       `${name} is in this mode now: nothing changes for requests.${to === "policy" || limit.switched ? "" : " The switch holds whatever the file comes to say."}`,
     );
@@ -85,12 +89,19 @@ const CHOICES = [
   ["enforce", "Enforce", "refuses what is too much"],
   ["shadow", "Shadow", "counts, and lets everything pass"],
   ["off", "Off", "neither checks nor counts"],
+  ["frozen", "Frozen", "keeps its level as it is now"],
   ["policy", "As the file says", ""],
 ];
 
+/** The shedder of this name as a limit. Of the shedders, only the fleet shedder is one. */
+function shedderOf(overview, name) {
+  const found = { "shed.node": overview?.shed?.node, "shed.throttle": overview?.shed?.throttle }[name];
+  return found && { ...found, name, switched: found.switch !== "policy", isShedder: true };
+}
+
 /** Asks for a mode of one limit, or of everything if `name` is null, and makes the change. */
 export function openSwitch(data, name, done) {
-  const limit = name === null ? null : data.limits.find((it) => it.name === name);
+  const limit = name === null ? null : (data.limits.find((it) => it.name === name) ?? shedderOf(data.overview, name));
   if (name !== null && !limit) return;
   const admin = data.overview?.role === "admin";
   const now = limit ? limit.mode : data.overview.mode;
@@ -107,9 +118,11 @@ export function openSwitch(data, name, done) {
   const by = h("input", { type: "text", maxlength: "100", autocomplete: "off" });
   by.value = remembered();
   const submit = h("button", { class: "button strong" }, "Switch");
-  const radios = CHOICES.filter(([it]) => limit || it !== "policy").map(([value, label, hint]) => {
+  const isOffered = (it) => (it === "frozen" ? name === "shed.node" : limit || it !== "policy");
+  const radios = CHOICES.filter(([it]) => isOffered(it)).map(([value, label, hint]) => {
     const input = h("input", { type: "radio", name: "mode", value });
-    input.checked = limit?.switched === false ? value === "policy" : value === now;
+    const chosen = limit?.switch === "frozen" ? "frozen" : now;
+    input.checked = limit?.switched === false ? value === "policy" : value === chosen;
     const more =
       value === "policy"
         ? limit.switched
@@ -151,7 +164,7 @@ export function openSwitch(data, name, done) {
     const same = limit
       ? to === "policy"
         ? !limit.switched
-        : limit.switched && to === limit.mode
+        : limit.switched && to === (limit.switch === "frozen" ? "frozen" : limit.mode)
       : to === data.overview.mode;
     submit.disabled = !admin || same;
     submit.textContent = to === "policy" ? "Take the switch back" : `Switch to ${to}`;

@@ -116,19 +116,19 @@ impl Access {
     pub(crate) fn check(
         &self,
         route: Option<&Route<'_>>,
-        asked: &Parts,
+        parts: &Parts,
         caller: &Caller,
     ) -> Result<Role, Problem> {
-        let headers = &asked.headers;
+        let headers = &parts.headers;
         match route {
             Some(Route::Health | Route::Alive | Route::Ready) => return Ok(Role::Reader),
             // Any site may link to the dashboard.
             Some(Route::Auth(_) | Route::Index) => {}
-            _ => refuse_foreign_pages(asked)?,
+            _ => refuse_foreign_pages(parts)?,
         }
         let is_auth = matches!(route, Some(Route::Auth(_)));
         let Some(tokens) = &self.0 else {
-            return if is_auth { Ok(Role::Admin) } else { refuse_foreign_names(asked).map(|()| Role::Admin) };
+            return if is_auth { Ok(Role::Admin) } else { refuse_foreign_names(parts).map(|()| Role::Admin) };
         };
         if matches!(route, Some(Route::Index | Route::Page(_))) {
             return Ok(Role::Reader);
@@ -136,7 +136,7 @@ impl Access {
         let own = headers.get(&TOLLGATE_TOKEN).map(HeaderValue::as_bytes);
         let bearer = if is_auth { None } else { headers.get(AUTHORIZATION).and_then(bearer) };
         let role = if caller.certified { Some(Role::Admin) } else { tokens.role_of([own, bearer]) };
-        let needed = route.map_or(Role::Reader, |route| route.needs(&asked.method));
+        let needed = route.map_or(Role::Reader, |route| route.needs(&parts.method));
         match role {
             Some(role) if role >= needed => Ok(role),
             Some(_) => Err(Problem::forbidden(
@@ -155,8 +155,8 @@ impl Access {
     }
 
     /// Whether the caller may read details that are not public.
-    pub(crate) fn may_read(&self, asked: &Parts, caller: &Caller) -> bool {
-        self.check(Some(&Route::Overview), asked, caller).is_ok()
+    pub(crate) fn may_read(&self, parts: &Parts, caller: &Caller) -> bool {
+        self.check(Some(&Route::Overview), parts, caller).is_ok()
     }
 }
 
@@ -214,8 +214,8 @@ fn is_same(shown: &[u8], secret: &[u8]) -> bool {
 ///
 /// A request that changes something must also have a JSON content type: a page cannot send that to
 /// another origin without a CORS preflight, which this server does not grant.
-fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
-    let headers = &asked.headers;
+fn refuse_foreign_pages(parts: &Parts) -> Result<(), Problem> {
+    let headers = &parts.headers;
     let mut sites = headers.get_all(&SEC_FETCH_SITE).iter().map(HeaderValue::as_bytes);
     let is_own =
         |site: &[u8]| [&b"same-origin"[..], b"none"].iter().any(|own| own.eq_ignore_ascii_case(site));
@@ -227,7 +227,7 @@ fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = Uri::try_from(origin.as_bytes()).ok();
         // HTTP/2 names the host in the request target.
-        let authority = asked.uri.authority().map(Authority::as_str);
+        let authority = parts.uri.authority().map(Authority::as_str);
         let host = headers.get(HOST).map_or(authority, |host| host.to_str().ok());
         let own = origin.as_ref().and_then(Uri::authority).zip(host);
         if !own.is_some_and(|(origin, host)| origin.as_str().eq_ignore_ascii_case(host)) {
@@ -237,7 +237,7 @@ fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
         }
     }
     let is_of_browser = headers.contains_key(ORIGIN) || headers.contains_key(&SEC_FETCH_SITE);
-    let changes = !matches!(asked.method, Method::GET | Method::HEAD);
+    let changes = !matches!(parts.method, Method::GET | Method::HEAD);
     if is_of_browser && changes && !headers.get(CONTENT_TYPE).is_some_and(is_json) {
         return Err(Problem::wrong_type_of_page());
     }
@@ -246,11 +246,11 @@ fn refuse_foreign_pages(asked: &Parts) -> Result<(), Problem> {
 
 /// Without a token, refuses hosts other than addresses and `localhost`, because DNS can point any other
 /// name here. A request without a host does not come from a browser.
-fn refuse_foreign_names(asked: &Parts) -> Result<(), Problem> {
-    let named = asked.headers.get_all(HOST).iter().map(HeaderValue::to_str);
+fn refuse_foreign_names(parts: &Parts) -> Result<(), Problem> {
+    let named = parts.headers.get_all(HOST).iter().map(HeaderValue::to_str);
     let own = named
         .map(|host| host.is_ok_and(is_own_name))
-        .chain(asked.uri.authority().map(|it| is_own_name(it.as_str())));
+        .chain(parts.uri.authority().map(|it| is_own_name(it.as_str())));
     if own.into_iter().all(|own| own) {
         return Ok(());
     }

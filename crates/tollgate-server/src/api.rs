@@ -8,13 +8,14 @@
 use std::error::Error;
 use std::hash::RandomState;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
+use parking_lot::Mutex;
 use tollgate::{
     Clock, Decision, DecisionId, Limiter, MemoryStore, SharedLimiter, Span, Store, SystemClock, Timestamp,
 };
@@ -45,13 +46,14 @@ Tollgate decides whether requests may pass.
   POST /v1/limits/{name}/check       one limit and key by name; also /peek /grant /reset /refund
   POST /v1/settle                    what an earlier request cost in the end
   POST /v1/release                   an earlier request is over: give back its slots
+  POST /v1/renew                     an earlier request still runs: keep its slots
   POST /throttle                     throttlecrab's question; /json: that of envoyproxy/ratelimit
   ANY  /v1/auth/forwarded            forward auth for Caddy and Traefik; /v1/auth/original for nginx and HAProxy
   GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
   GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
   POST /v1/explain                   what would be decided, and why; charges nothing
-  POST /v1/lab/simulate              algorithms side by side, on traffic of a shape
+  POST /v1/lab/simulate              algorithms side by side, on traffic of a shape; /v1/lab/overload: protections
   PUT  /v1/mode                      enforce, shadow or off for everything; also GET
   PUT  /v1/limits/{name}/mode        the same for one limit; GET /v1/changes: who switched what
   GET  /healthz, /readyz             alive? ready? and how is the store?
@@ -82,8 +84,8 @@ Try:
 /// assert_eq!(answer.status(), 200);
 /// let again = api.answer(ask(), caller).await;
 /// let body = again.into_body().collect().await.unwrap().to_bytes();
-/// let told: serde_json::Value = serde_json::from_slice(&body).unwrap();
-/// assert_eq!(told["allowed"], false);                   // a refusal is an answer, and so 200
+/// let response: serde_json::Value = serde_json::from_slice(&body).unwrap();
+/// assert_eq!(response["allowed"], false);                   // a refusal is an answer, and so 200
 /// # });
 /// ```
 pub struct Api<S = MemoryStore>(Arc<Inner<S>>);
@@ -214,7 +216,7 @@ impl<S: Store> Api<S> {
     /// counters of a store.
     #[must_use]
     pub fn with_metrics(self, append: impl Fn(&mut String) + Send + Sync + 'static) -> Self {
-        self.0.metrics().push(Box::new(append));
+        self.0.metrics.lock().push(Box::new(append));
         self
     }
 
@@ -290,6 +292,7 @@ impl<S: Store> Inner<S> {
             Route::Json => self.json(collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Settle => self.settle(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Release => self.release(&collect(headers, body, MAX_BODY_BYTES).await?).await,
+            Route::Renew => self.renew(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Limits => Ok(self.list_limits()),
             Route::Health => Ok(text("ok\n")),
             Route::Alive => Ok(text("OK")),
@@ -305,6 +308,7 @@ impl<S: Store> Inner<S> {
             Route::Decision(id) => self.explain(parts, id),
             Route::Explain => self.consider(&collect(headers, body, MAX_BODY_BYTES).await?, role).await,
             Route::Lab => self.experiment(&collect(headers, body, MAX_BODY_BYTES).await?).await,
+            Route::LabOverload => self.overload(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::Policy => self.policy(parts),
             Route::Changes => self.changes(parts),
             Route::Mode if parts.method == Method::PUT => {
@@ -364,12 +368,7 @@ impl<S: Store> Inner<S> {
     }
 
     pub(crate) fn append_metrics(&self, out: &mut String) {
-        self.metrics().iter().for_each(|append| append(out));
-    }
-
-    fn metrics(&self) -> MutexGuard<'_, Vec<Metrics>> {
-        // A panic of an appender leaves the list intact.
-        self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.metrics.lock().iter().for_each(|append| append(out));
     }
 
     /// Writes a decision as JSON, and stores its receipt.

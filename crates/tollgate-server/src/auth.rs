@@ -23,8 +23,11 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, DecisionId, Store};
-use tollgate_http::{Rejection, RetryAfter, TOLLGATE_SOFT, client_address_behind, soft_value, write_headers};
+use tollgate::{Decision, DecisionId, NotHeld, Store};
+use tollgate_http::{
+    Rejection, RetryAfter, TOLLGATE_PRIORITY, TOLLGATE_SOFT, client_address_behind, priority_value,
+    soft_value, write_headers,
+};
 
 use self::held::{AuthAnswer, Queued};
 use self::options::AuthOptions;
@@ -51,7 +54,7 @@ impl<S: Store> Inner<S> {
         let request = Original::new(&named, parts, client)?;
         let decision = limiter.decide_without_slots(&request).await;
         let (id, settings) = (limiter.id_of(&decision), policy.headers());
-        let retry_after = decision.advised_wait().map(|wait| jittered(wait, settings));
+        let retry_after = RetryAfter::jittered(&decision, settings, || fastrand::u32(..));
         if let Some(rejection) = Rejection::of(&decision, id, retry_after) {
             return Ok(refused(rejection, options, parts, settings).into());
         }
@@ -63,6 +66,7 @@ impl<S: Store> Inner<S> {
         let Some(held) = self.waiting_room.get().and_then(|room| room.enter(wait)) else {
             let rejection = Rejection::without_place(&decision, id, jittered(wait, settings));
             let reply = refused(rejection, options, parts, settings);
+            limiter.refuse_wait(Some(&request), &mut decision.clone(), Duration::ZERO, NotHeld::NoPlace);
             // If the store fails here, the limiter refunds when the store is back.
             let _outage = place.leave().await;
             return Ok(reply.into());
@@ -85,6 +89,9 @@ fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) 
     if let Some(limits) = soft_value(decision) {
         reply.headers_mut().insert(&TOLLGATE_SOFT, limits);
     }
+    if let Some(class) = priority_value(decision) {
+        reply.headers_mut().insert(&TOLLGATE_PRIORITY, class);
+    }
     reply
 }
 
@@ -95,7 +102,9 @@ fn refused(
     settings: &HeaderSettings,
 ) -> Reply {
     // nginx turns a status that it does not know into 500.
-    let may_differ = rejection.status() == StatusCode::TOO_MANY_REQUESTS || rejection.is_ambiguous();
+    let may_differ = rejection.status() == StatusCode::TOO_MANY_REQUESTS
+        || rejection.is_ambiguous()
+        || rejection.is_shed();
     let wish = options.deny.filter(|_| may_differ);
     let rejection = match wish {
         Some(status) => rejection.with_status(status),

@@ -70,7 +70,7 @@ const DEFAULT_TOOL_TYPES: [&[u8]; 2] = [b"application/x-www-form-urlencoded", b"
 /// headers of the browser, and accepts only JSON from browsers.
 fn may_be_json(headers: &HeaderMap) -> bool {
     let Some(said) = headers.get(CONTENT_TYPE) else { return true };
-    is_json(said) || DEFAULT_TOOL_TYPES.iter().any(|untold| kind(said).eq_ignore_ascii_case(untold))
+    is_json(said) || DEFAULT_TOOL_TYPES.iter().any(|known| kind(said).eq_ignore_ascii_case(known))
 }
 
 /// Whether a content type says that the body is JSON.

@@ -21,21 +21,21 @@ pub(crate) const FIELDS: &[&str] =
 pub(crate) type CheckRequest<'b> = tollgate_api::CheckRequest<Text<'b>, Pairs<'b>, Units>;
 
 /// Returns the request as a policy reads it.
-pub(crate) fn call<'c>(asked: &'c CheckRequest<'_>) -> Result<Call<'c>, Problem> {
-    let method = asked.method.as_ref().map_or("GET", Text::as_str);
+pub(crate) fn call<'c>(request: &'c CheckRequest<'_>) -> Result<Call<'c>, Problem> {
+    let method = request.method.as_ref().map_or("GET", Text::as_str);
     if !(1..=MAX_METHOD_BYTES).contains(&method.len()) || !method.bytes().all(is_token) {
         let method = quoted(method);
         return Err(Problem::senseless(format!(
             "`method` is not a valid method: `{method}`; write for example `GET`"
         )));
     }
-    let path = asked.path.as_str();
+    let path = request.path.as_str();
     if !path.starts_with('/') {
         let path = quoted(path);
         return Err(Problem::senseless(format!("`path` must begin with `/`, and `{path}` does not")));
     }
     let mut call = Call::new(method, path);
-    if let Some(ip) = &asked.ip {
+    if let Some(ip) = &request.ip {
         let address = ip.as_str().parse::<IpAddr>().map_err(|_| {
             let ip = quoted(ip.as_str());
             Problem::senseless(format!(
@@ -44,18 +44,18 @@ pub(crate) fn call<'c>(asked: &'c CheckRequest<'_>) -> Result<Call<'c>, Problem>
         })?;
         call = call.ip(address);
     }
-    call = apply(call, asked.user.as_ref(), Call::user);
-    call = apply(call, asked.api_key.as_ref(), Call::api_key);
-    call = apply(call, asked.tenant.as_ref(), Call::tenant);
-    call = apply(call, asked.plan.as_ref(), Call::plan);
-    call = apply(call, asked.host.as_ref(), Call::host);
-    for (name, value) in asked.headers.iter().flat_map(Pairs::iter) {
+    call = apply(call, request.user.as_ref(), Call::user);
+    call = apply(call, request.api_key.as_ref(), Call::api_key);
+    call = apply(call, request.tenant.as_ref(), Call::tenant);
+    call = apply(call, request.plan.as_ref(), Call::plan);
+    call = apply(call, request.host.as_ref(), Call::host);
+    for (name, value) in request.headers.iter().flat_map(Pairs::iter) {
         call = call.header(name, value);
     }
-    for (name, value) in asked.claims.iter().flat_map(Pairs::iter) {
+    for (name, value) in request.claims.iter().flat_map(Pairs::iter) {
         call = call.claim(name, value);
     }
-    Ok(match asked.cost {
+    Ok(match request.cost {
         Some(cost) => call.cost(cost.count()?),
         None => call,
     })
@@ -79,8 +79,8 @@ fn is_token(byte: u8) -> bool {
 
 impl<S: Store> Inner<S> {
     pub(crate) async fn check(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: CheckRequest<'_> = read(body, FIELDS)?;
-        let call = call(&asked)?;
+        let request: CheckRequest<'_> = read(body, FIELDS)?;
+        let call = call(&request)?;
         let limiter = self.limiter.load();
         let mut out = Vec::with_capacity(512);
         self.decide(&limiter, &call, &mut out).await;
@@ -95,18 +95,18 @@ impl<S: Store> Inner<S> {
                 "a batch has at most {MAX_BATCH_REQUESTS} requests, and this one has {count}: send several"
             )));
         }
-        let about = |(at, Object(asked)): (usize, &Object<CheckRequest<'_>>)| {
-            call(asked).map(drop).map_err(|problem| problem.about(&format!("`requests[{at}]`")))
+        let about = |(at, Object(request)): (usize, &Object<CheckRequest<'_>>)| {
+            call(request).map(drop).map_err(|problem| problem.about(&format!("`requests[{at}]`")))
         };
         batch.requests.iter().enumerate().try_for_each(about)?;
         let limiter = self.limiter.load();
         let mut out = Vec::with_capacity(16 + 512 * batch.requests.len());
         out.extend_from_slice(b"{\"decisions\":[");
-        for (at, Object(asked)) in batch.requests.iter().enumerate() {
+        for (at, Object(request)) in batch.requests.iter().enumerate() {
             if at > 0 {
                 out.push(b',');
             }
-            self.decide(&limiter, &call(asked)?, &mut out).await;
+            self.decide(&limiter, &call(request)?, &mut out).await;
         }
         out.extend_from_slice(b"]}");
         Ok(json(out))

@@ -60,28 +60,30 @@ impl ViewContext<'_> {
         let refusing = match decision.fate() {
             Fate::Blocked(block) => Some(block.limit.name()),
             Fate::Uncountable => decision.uncountable().next().map(Limit::name),
+            Fate::Shed(shed) => Some(shed.name()),
             _ => None,
         };
         let digits = id.digits();
-        let told = DecisionView {
+        let view = DecisionView {
             id: std::str::from_utf8(&digits).ok().map(Cow::Borrowed),
             allowed: decision.is_allowed(),
             limit: decision.limiting().map(|it| it.limit().name()).or(refusing).map(Cow::Borrowed),
             retry_after_ms: RetryAfter::of(decision, 0, 0).map(RetryAfter::millis),
             wait_ms: Span::from(decision.wait()).as_millis_ceil(),
             degraded: decision.is_degraded(),
+            priority: decision.priority().map(|class| Cow::Borrowed(class.name())),
             soft: soft_limits(decision).map(Cow::Borrowed).collect(),
             reason: reason(decision),
             limits: Limits(self, decision),
         };
-        let _never = serde_json::to_writer(out, &told);
+        let _never = serde_json::to_writer(out, &view);
     }
 
     fn counted<'d>(self, it: &LimitOutcome<'d>) -> LimitOutcomeView<'d> {
         let outcome = it.outcome();
-        let told = self.standing(it.limit(), it.rule(), it.key(), outcome);
+        let view = self.standing(it.limit(), it.rule(), it.key(), outcome);
         let wait = RetryAfter::of_limit(it).map(RetryAfter::millis);
-        LimitOutcomeView { allowed: outcome.is_admitted(), retry_after_ms: wait, ..told }
+        LimitOutcomeView { allowed: outcome.is_admitted(), retry_after_ms: wait, ..view }
     }
 
     /// Returns the state of a key without charging it.

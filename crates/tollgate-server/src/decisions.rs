@@ -32,6 +32,7 @@ fn line(record: &Record) -> DecisionLine<Cow<'_, str>> {
         at: date(record.at).into(),
         allowed: record.allowed,
         fate: record.fate.as_str().into(),
+        priority: record.priority.as_deref().map(Cow::Borrowed),
         method: (&*record.method).into(),
         path: (&*record.path).into(),
         client: record.client.as_deref().map(Cow::Borrowed),
@@ -39,14 +40,15 @@ fn line(record: &Record) -> DecisionLine<Cow<'_, str>> {
         key: limiting.map(|limit| (&*limit.key).into()),
         tag: record.tag.map(|it| tag(it).into()),
         retry_after_ms: record.retry_after.map(millis),
+        wait_ms: record.wait().map(millis),
         degraded: record.degraded,
         took_us: record.took.as_micros(),
     }
 }
 
 impl<S: Store> Inner<S> {
-    pub(crate) fn decisions(&self, asked: &Parts) -> Result<Reply, Problem> {
-        let query = Query::of(asked.uri.query(), &["after", "most", "refused"])?;
+    pub(crate) fn decisions(&self, parts: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(parts.uri.query(), &["after", "most", "refused"])?;
         let (after, refused) = (query.number("after", 0, MAX_UNITS)?, query.flag("refused")?);
         let most = query.number("most", 1, MAX_DECISIONS)?.unwrap_or(DEFAULT_DECISIONS);
         let most = usize::try_from(most).unwrap_or(usize::MAX);

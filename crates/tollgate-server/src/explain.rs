@@ -19,6 +19,7 @@ use crate::decisions::millis;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
+use crate::shed_view;
 use crate::status::{date, tag};
 
 /// The context that a view needs besides the record.
@@ -43,8 +44,10 @@ impl<S> ExplanationContext<'_, S> {
             fate: record.fate.as_str().into(),
             summary: record.summary().into(),
             reason: record.reason.as_deref().map(Cow::Borrowed),
+            priority: record.priority.as_deref().map(Cow::Borrowed),
             limit: record.limit.as_deref().map(Cow::Borrowed),
             retry_after_ms: record.retry_after.map(millis),
+            wait_ms: record.wait().map(millis),
             policy_version: record.policy_version,
             policy_is_current: record.policy_version == self.limiter.version(),
             degraded: record.degraded,
@@ -58,6 +61,7 @@ impl<S> ExplanationContext<'_, S> {
             limits: limits
                 .map(|(at, limit)| self.limit(record, limit, record.limiting == Some(at)))
                 .collect(),
+            shed: record.node_shed.as_deref().map(shed_view::explained),
             trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace).into()),
         })
     }
@@ -110,8 +114,8 @@ impl<S> ExplanationContext<'_, S> {
 
 impl<S: Store> Inner<S> {
     /// Explains a past decision.
-    pub(crate) fn explain(&self, asked: &Parts, id: &str) -> Result<Reply, Problem> {
-        Query::none(asked.uri.query())?;
+    pub(crate) fn explain(&self, parts: &Parts, id: &str) -> Result<Reply, Problem> {
+        Query::none(parts.uri.query())?;
         let watcher = self.watching()?;
         let id: DecisionId = id.parse().map_err(|_| {
             let shown = quoted(id);
@@ -129,8 +133,8 @@ impl<S: Store> Inner<S> {
     /// Explains the decision that a request would get now.
     pub(crate) async fn consider(&self, body: &[u8], role: Role) -> Result<Reply, Problem> {
         let watcher = self.watching()?;
-        let asked: CheckRequest<'_> = read(body, FIELDS)?;
-        let call = call(&asked)?;
+        let request: CheckRequest<'_> = read(body, FIELDS)?;
+        let call = call(&request)?;
         let (limiter, begun) = (self.limiter.load(), self.now());
         let decision = limiter.consider(&call).await.map_err(|error| Problem::outage(&error))?;
         let now = self.now();

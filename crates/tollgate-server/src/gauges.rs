@@ -1,10 +1,10 @@
 //! Values that only the surrounding process knows, and the history of outages.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tollgate::{Health, Timestamp};
-use tollgate_api::MAX_OUTAGES;
+use tollgate_api::{MAX_OUTAGES, ThrottledUpstream};
 
 /// Values that only the surrounding process knows, such as fill levels.
 ///
@@ -27,6 +27,8 @@ pub struct Gauges {
     pub tarpit_most: u64,
     /// The number of refusals that were not logged because of the log's rate limit.
     pub log_suppressed: u64,
+    /// The throttled upstreams.
+    pub throttled_upstreams: Vec<ThrottledUpstream>,
 }
 
 impl Default for Gauges {
@@ -37,6 +39,7 @@ impl Default for Gauges {
             evictions: None,
             tarpit_waiting: 0,
             tarpit_most: 0,
+            throttled_upstreams: Vec::new(),
             log_suppressed: 0,
         }
     }
@@ -57,7 +60,7 @@ pub(crate) struct Outages(Mutex<VecDeque<Outage>>);
 impl Outages {
     /// Updates the outages from the current health of the store.
     pub(crate) fn notice(&self, health: &Health, now: Timestamp) {
-        let mut outages = self.outages();
+        let mut outages = self.0.lock();
         let since = if health.is_degraded() { Some(health.since.unwrap_or(now)) } else { None };
         if let Some(last) = outages.back_mut()
             && last.to.is_none()
@@ -77,11 +80,6 @@ impl Outages {
 
     /// Returns the last outages, the oldest first.
     pub(crate) fn list(&self) -> Vec<Outage> {
-        self.outages().iter().copied().collect()
-    }
-
-    fn outages(&self) -> MutexGuard<'_, VecDeque<Outage>> {
-        // The list is consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().iter().copied().collect()
     }
 }

@@ -15,34 +15,12 @@ use tollgate_api::MAX_UNITS;
 use crate::problem::Problem;
 
 /// A string that is copied only if it has escapes.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Text<'b>(Cow<'b, str>);
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
 impl Text<'_> {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl<'de: 'b, 'b> Deserialize<'de> for Text<'b> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(Reader)
     }
 }
 

@@ -4,7 +4,10 @@
 //! CPU time, the number of events is limited, the work yields to other tasks between slices, and at
 //! most two simulations run at once.
 //!
-//! Traffic and counting are in `tollgate_sim`, the charts in `page/lab.js`.
+//! Traffic and counting are in `tollgate_sim`, the charts in `page/lab.js`; protections against overload are in
+//! `overload`.
+
+mod overload;
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +15,13 @@ use std::task::Poll;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tollgate::{Rate, Store};
+use tollgate::{Rate, Span, Store};
 use tollgate_sim::simulate::{
     Choice, Contestant, ContestantError, Network, Question, Routing, Simulation, Stores, length,
 };
 use tollgate_sim::traffic::{By, MAX_ATTEMPTS, Retry, Shape, Traffic};
 
+pub(crate) use self::overload::OverloadRequest;
 use crate::api::Inner;
 use crate::body::{listed, quoted, read};
 use crate::problem::Problem;
@@ -198,12 +202,7 @@ impl SimulateRequest {
     }
 
     fn traffic(&self, usual: Traffic) -> Result<Traffic, Problem> {
-        let duration = match self.duration.as_deref() {
-            None => usual.duration,
-            Some(text) => length(bounded("duration", text)?).map_err(|error| {
-                Problem::senseless(format!("`duration`: {error}, not `{}`", quoted(text)))
-            })?,
-        };
+        let duration = time("duration", self.duration.as_deref(), usual.duration)?;
         let clients = self.clients.unwrap_or(usual.clients);
         if !(1..=MAX_CLIENTS).contains(&clients) {
             return Err(Problem::senseless(format!("`clients` must be 1 to {MAX_CLIENTS} here")));
@@ -246,6 +245,13 @@ fn one_of<T: Copy>(field: &str, word: Option<&str>, usual: T, known: &[(&str, T)
         let words: Vec<_> = known.iter().map(|(name, _)| *name).collect();
         Problem::senseless(format!("`{field}` must be one of {}, not `{}`", listed(&words), quoted(word)))
     })
+}
+
+/// Parses a length of time, if there is one.
+fn time(field: &str, text: Option<&str>, usual: Span) -> Result<Span, Problem> {
+    let Some(text) = text else { return Ok(usual) };
+    length(bounded(field, text)?)
+        .map_err(|error| Problem::senseless(format!("`{field}`: {error}, not `{}`", quoted(text))))
 }
 
 fn bounded<'t>(field: &str, text: &'t str) -> Result<&'t str, Problem> {

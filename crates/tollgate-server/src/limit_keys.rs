@@ -54,7 +54,7 @@ impl<S: Store> Inner<S> {
         body: &[u8],
         role: Role,
     ) -> Result<Reply, Problem> {
-        let asked: KeyRequest<Parts<'_>, Text<'_>, Units> = if operation == Operation::Reset {
+        let request: KeyRequest<Parts<'_>, Text<'_>, Units> = if operation == Operation::Reset {
             let ResetRequest { key, plan } = read(body, RESET_FIELDS)?;
             KeyRequest { key, plan, cost: None }
         } else {
@@ -65,12 +65,12 @@ impl<S: Store> Inner<S> {
         let limiter = self.limiter.load();
         let policy = limiter.policy();
         let limit = policy.limit(name).ok_or_else(|| unknown(name, policy))?;
-        let values = asked.key.as_ref().map(Parts::as_strs).unwrap_or_default();
+        let values = request.key.as_ref().map(Parts::as_strs).unwrap_or_default();
         let named = NamedKey {
             limit,
             key: key(policy, limit, &values).ok_or_else(|| wrong_key(limit))?,
-            plan: asked.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
-            cost: asked.cost.map(Units::count).transpose()?,
+            plan: request.plan.as_ref().map(Text::as_str).filter(|plan| !plan.is_empty()),
+            cost: request.cost.map(Units::count).transpose()?,
             is_hidden: hides_named(policy, role),
             is_tagged: tags_named(policy, role),
         };
@@ -79,9 +79,9 @@ impl<S: Store> Inner<S> {
         }
         let rules = match policy.granted(limit, &named.key, named.plan) {
             Grant::Rules(rules) => rules,
-            Grant::Unlimited => return Ok(uncounted(true, None, UNLIMITED.into())),
+            Grant::Unlimited => return Ok(uncounted(true, None, UNLIMITED.into(), false)),
             Grant::Blocked(reason) => {
-                return Ok(uncounted(false, Some(name), blocked(limit, reason).into()));
+                return Ok(uncounted(false, Some(name), blocked(limit, reason).into(), false));
             }
         };
         if matches!(operation, Operation::Grant | Operation::Refund)
@@ -104,8 +104,9 @@ impl<S: Store> Inner<S> {
             Operation::Grant | Operation::Refund => Problem::changed_in_doubt(&error),
             Operation::Check | Operation::Peek | Operation::Reset => Problem::outage_of_key(&error),
         })? {
-            Some(outcomes) => Ok(self.told_standing(policy, &named, operation, rules, &outcomes)),
-            None => Ok(deferred(name)),
+            Some(outcomes) => Ok(self.state_reply(policy, &named, operation, rules, &outcomes)),
+            // This node keeps the change until the store answers.
+            None => Ok(uncounted(true, Some(name), DEFERRED.into(), true)),
         }
     }
 
@@ -117,7 +118,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// Returns the state of the key, one entry for each window.
-    fn told_standing(
+    fn state_reply(
         &self,
         policy: &Policy,
         named: &NamedKey<'_>,
@@ -134,33 +135,34 @@ impl<S: Store> Inner<S> {
             .zip(outcomes)
             .map(|(rule, outcome)| {
                 let wanted = if matches!(rule.quota, Quota::Concurrency(_)) { 1 } else { wanted };
-                let mut told = teller.standing(named.limit, rule, &named.key, outcome);
-                told.allowed = outcome.remaining >= wanted;
+                let mut view = teller.standing(named.limit, rule, &named.key, outcome);
+                view.allowed = outcome.remaining >= wanted;
                 if named.is_hidden {
-                    told.key = Cow::Borrowed(HIDDEN_KEY);
+                    view.key = Cow::Borrowed(HIDDEN_KEY);
                 }
-                told.tag = told.tag.filter(|_| named.is_tagged);
-                (told, outcome.limit < wanted)
+                view.tag = view.tag.filter(|_| named.is_tagged);
+                (view, outcome.limit < wanted)
             })
             .collect();
-        let tightest = limits.iter().map(|(told, _)| told).min_by_key(|told| (told.allowed, told.remaining));
+        let tightest = limits.iter().map(|(view, _)| view).min_by_key(|view| (view.allowed, view.remaining));
         let is_enforced = named.limit.mode() == Mode::Enforce;
-        let allowed = !is_enforced || limits.iter().all(|(told, _)| told.allowed);
+        let allowed = !is_enforced || limits.iter().all(|(view, _)| view.allowed);
         // The next request would have this wait, as `allowed` says whether it would be admitted.
         let waits = rules.iter().zip(outcomes).map(|(rule, outcome)| expected_wait(rule, outcome));
         let wait = waits.max().filter(|_| is_enforced && allowed).unwrap_or_default();
-        let told = DecisionView {
+        let decision = DecisionView {
             id: None,
             allowed,
-            limit: tightest.map(|told| told.name.clone()),
+            limit: tightest.map(|view| view.name.clone()),
             retry_after_ms: None,
             wait_ms: Span::from(wait).as_millis_ceil(),
             degraded: false,
+            priority: None,
             soft: Vec::new(),
             reason: limits.iter().any(|(_, never)| *never).then_some(NEVER_REASON.into()),
-            limits: limits.iter().map(|(told, _)| told).collect::<Vec<_>>(),
+            limits: limits.iter().map(|(view, _)| view).collect::<Vec<_>>(),
         };
-        json_of(&told)
+        json_of(&decision)
     }
 }
 
@@ -200,39 +202,24 @@ async fn adjusted<S: Store>(
     Ok(Some(outcomes))
 }
 
-/// Returns the reply for a change that this node keeps until the store answers.
-fn deferred(limit: &str) -> Reply {
-    let told = DecisionView {
-        id: None,
-        allowed: true,
-        limit: Some(limit.into()),
-        retry_after_ms: None,
-        wait_ms: 0,
-        degraded: true,
-        soft: Vec::new(),
-        reason: Some(DEFERRED.into()),
-        limits: NoLimits::default(),
-    };
-    json_of(&told)
-}
-
 const DEFERRED: &str = "the store gives no answer: the change is kept on this node and made when it answers, so do not repeat it";
 
 const UNLIMITED: &str = "unlimited: this limit does not count this key";
 
-fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>) -> Reply {
-    let told = DecisionView {
+/// Returns a reply without numbers.
+fn uncounted(allowed: bool, limit: Option<&str>, reason: Cow<'static, str>, degraded: bool) -> Reply {
+    json_of(&DecisionView {
         id: None,
         allowed,
         limit: limit.map(Into::into),
         retry_after_ms: None,
         wait_ms: 0,
-        degraded: false,
+        degraded,
+        priority: None,
         soft: Vec::new(),
         reason: Some(reason),
         limits: NoLimits::default(),
-    };
-    json_of(&told)
+    })
 }
 
 pub(crate) fn unknown(name: &str, policy: &Policy) -> Problem {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tollgate::policy::{self, Allowance, EnvoyMatch, OnOutage};
 use tollgate::{Missing, Policy, Rule, Store};
-use tollgate_api::{Limit, Limits, PlanQuotas, Soft};
+use tollgate_api::{Limit, Limits, PlanQuotas, SlotQueue, Soft};
 
 use crate::api::Inner;
 use crate::decision_view::mode;
@@ -51,7 +51,12 @@ fn view<'p>(limit: &'p policy::Limit, policy: &'p Policy, modes: &Modes) -> Limi
         descriptor: entries(limit),
         domains: domains.map(Cow::Borrowed).collect(),
         by: words(limit.by()),
-        algorithm: limit.rules().first().map_or("none", |rule| rule.quota.algorithm()).into(),
+        algorithm: match (limit.rules().first(), limit.adaptive()) {
+            (Some(rule), _) => rule.quota.algorithm(),
+            (None, Some(_)) => "adaptive",
+            (None, None) => "none",
+        }
+        .into(),
         quotas: quotas(limit.rules()),
         ids: limit.rules().iter().map(|rule| format!("{:016x}", rule.id.0).into()).collect(),
         mode: mode(limit.mode()).into(),
@@ -59,6 +64,11 @@ fn view<'p>(limit: &'p policy::Limit, policy: &'p Policy, modes: &Modes) -> Limi
         switched: modes.is_switched(limit.name()),
         candidate_of: live_beside(limit, policy).map(Cow::Borrowed),
         soft: limit.soft().map(|soft| Soft { at: soft.at, tarpit_ms: soft.tarpit.as_millis_ceil() }),
+        slot_queue: limit.slot_queue().map(|queue| SlotQueue {
+            length: queue.length() as u64,
+            wait_ms: queue.wait().as_millis_ceil(),
+            fair_by: words(queue.fair_sources()),
+        }),
         missing: match limit.missing() {
             Missing::Ip => "ip",
             Missing::Refuse => "refuse",
@@ -77,6 +87,7 @@ fn view<'p>(limit: &'p policy::Limit, policy: &'p Policy, modes: &Modes) -> Limi
         .into(),
         plans: plans.iter().map(|(name, _)| Cow::Borrowed(*name)).collect(),
         plan_quotas: plans.into_iter().map(plan_quotas).collect(),
+        class_quotas: quotas(limit.class_rules()),
     }
 }
 

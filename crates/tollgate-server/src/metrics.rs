@@ -13,6 +13,7 @@ use crate::api::Inner;
 use crate::decision_view::mode;
 use crate::mode_overrides::Modes;
 use crate::reply::{Reply, metrics};
+use crate::shed_view;
 
 impl<S: Store> Inner<S> {
     pub(crate) fn measure(&self) -> Reply {
@@ -20,7 +21,9 @@ impl<S: Store> Inner<S> {
         let limiter = self.limiter.load();
         let mut to = Exposition::new(&mut out);
         write_store(&mut to, &limiter.health());
-        write_modes(&mut to, limiter.policy(), &self.mode_overrides().modes());
+        let modes = self.mode_overrides().modes();
+        write_modes(&mut to, limiter.policy(), &modes);
+        shed_view::write(&mut to, &limiter, &modes);
         self.append_metrics(&mut out);
         metrics(out)
     }

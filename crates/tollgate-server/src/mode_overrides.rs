@@ -17,8 +17,9 @@ mod state;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tollgate::{MemoryStore, Mode, Policy, SharedLimiter, Timestamp};
 
 pub use self::journal::{Change, SavedOverrides};
@@ -97,6 +98,8 @@ pub enum SwitchError {
     /// `policy` does not apply to everything, which has no mode in the file; `enforce` leaves each
     /// limit unchanged.
     NoPolicyOfEverything,
+    /// `frozen` applies only to the shedder of the node: other limits have no level.
+    NoLevel,
     /// The limit is a candidate of the limit of this name, and never refuses.
     Candidate(String),
 }
@@ -119,17 +122,17 @@ impl<S> ModeOverrides<S> {
 
     /// Puts a new policy into force, with the overrides applied.
     pub fn reload(&self, policy: Policy) {
-        let _turn = self.turn();
+        let _turn = self.0.turn.lock();
         self.put(State { file: Arc::new(policy), ..self.state() });
     }
 
     /// Applies overrides that an earlier process saved.
     pub fn restore(&self, saved: SavedOverrides) {
-        let _turn = self.turn();
+        let _turn = self.0.turn.lock();
         let state = State { saved: Arc::new(saved.bounded()), ..self.found() };
         // A start without overrides is not a change of the policy.
         if state.saved.switches_nothing() {
-            *self.lock() = state;
+            *self.0.state.lock() = state;
         } else {
             self.put(state);
         }
@@ -151,7 +154,7 @@ impl<S> ModeOverrides<S> {
         switch: Switch,
         who: &Actor,
     ) -> Result<SwitchOutcome, SwitchError> {
-        let _turn = self.turn();
+        let _turn = self.0.turn.lock();
         let before = self.found();
         let mut saved = SavedOverrides::clone(&before.saved);
         let from = match target {
@@ -226,7 +229,7 @@ impl<S> ModeOverrides<S> {
     fn put(&self, mut state: State) {
         self.0.limiter.replace(state.policy());
         state.version = self.0.limiter.load().version();
-        *self.lock() = state;
+        *self.0.state.lock() = state;
     }
 
     /// Returns the current state, for the holder of the turn. A policy that was put into force by other
@@ -240,16 +243,7 @@ impl<S> ModeOverrides<S> {
     }
 
     fn state(&self) -> State {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is replaced as a whole, so a poisoned lock is usable.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().clone()
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 use tollgate::Store;
+use tollgate::policy::NODE_SHEDDER;
 use tollgate_api::{
     Changes, LimitSwitch, MAX_NAME_CHARS, MAX_REASON_CHARS, Modes, SwitchRequest, Switched, SwitchedLimit,
 };
@@ -15,7 +16,7 @@ use crate::body::{listed, quoted, read};
 use crate::decision_view::mode;
 use crate::json::Text;
 use crate::limit_keys::unknown;
-use crate::mode_overrides::{Actor, Change, Switch, SwitchError, Target};
+use crate::mode_overrides::{Actor, Change, LimitOverride, Switch, SwitchError, Target};
 use crate::problem::Problem;
 use crate::query::{Query, unescaped};
 use crate::reply::{Reply, json_of};
@@ -24,11 +25,12 @@ const FIELDS: &[&str] = &["mode", "reason", "by"];
 
 /// The modes that apply to everything and to a limit.
 const GLOBAL_MODES: [Switch; 3] = [Switch::Enforce, Switch::Shadow, Switch::Off];
-const LIMIT_MODES: [Switch; 4] = [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Policy];
+const LIMIT_MODES: [Switch; 5] =
+    [Switch::Enforce, Switch::Shadow, Switch::Off, Switch::Frozen, Switch::Policy];
 
 /// Returns the requested mode, if it is one of these.
-fn switch_of(asked: &SwitchRequest<Text<'_>>, known: &[Switch]) -> Result<Switch, Problem> {
-    let said = asked.mode.as_str();
+fn switch_of(request: &SwitchRequest<Text<'_>>, known: &[Switch]) -> Result<Switch, Problem> {
+    let said = request.mode.as_str();
     known.iter().copied().find(|switch| switch.word() == said).ok_or_else(|| {
         let words: Vec<_> = known.iter().map(|switch| switch.word()).collect();
         let words = listed(&words).replace(" and ", " or ");
@@ -50,16 +52,14 @@ fn said(name: &str, text: Option<&Text<'_>>, most: usize) -> Result<String, Prob
 
 impl<S: Store> Inner<S> {
     /// Returns the modes and overrides.
-    pub(crate) fn modes(&self, asked: &Parts) -> Result<Reply, Problem> {
-        Query::none(asked.uri.query())?;
+    pub(crate) fn modes(&self, parts: &Parts) -> Result<Reply, Problem> {
+        Query::none(parts.uri.query())?;
         let modes = self.mode_overrides().modes();
-        let limits = modes.switched().map(|limit| LimitSwitch {
-            name: Cow::Owned(limit.name),
-            mode: limit.mode.map(mode).map(Cow::Borrowed),
-            policy_mode: limit.policy_mode.map(mode).map(Cow::Borrowed),
-            switch: Cow::Borrowed(limit.switch.word()),
-        });
-        Ok(json_of(&Modes { mode: Cow::Borrowed(mode(modes.everything())), limits: limits.collect() }))
+        Ok(json_of(&Modes {
+            mode: Cow::Borrowed(mode(modes.everything())),
+            limits: modes.switched().map(overridden).collect(),
+            shedders: modes.shedders().map(overridden).collect(),
+        }))
     }
 
     /// Switches the mode of a limit or of everything.
@@ -70,13 +70,13 @@ impl<S: Store> Inner<S> {
         role: Role,
         caller: Caller,
     ) -> Result<Reply, Problem> {
-        let asked: SwitchRequest<Text<'_>> = read(body, FIELDS)?;
+        let request: SwitchRequest<Text<'_>> = read(body, FIELDS)?;
         let name = limit.map(unescaped);
         let name = name.map(String::from);
-        let switch = switch_of(&asked, if name.is_some() { &LIMIT_MODES } else { &GLOBAL_MODES })?;
+        let switch = switch_of(&request, if name.is_some() { &LIMIT_MODES } else { &GLOBAL_MODES })?;
         let who = Actor {
-            by: said("by", asked.by.as_ref(), MAX_NAME_CHARS)?,
-            reason: said("reason", asked.reason.as_ref(), MAX_REASON_CHARS)?,
+            by: said("by", request.by.as_ref(), MAX_NAME_CHARS)?,
+            reason: said("reason", request.reason.as_ref(), MAX_REASON_CHARS)?,
             role,
             peer: Some(caller.peer),
             certificate: caller.certificate.map(|it| String::from(&*it)),
@@ -100,6 +100,9 @@ impl<S: Store> Inner<S> {
     fn not_switched(&self, error: &SwitchError, name: &str) -> Problem {
         match error {
             SwitchError::Unknown => unknown(name, self.limiter.load().policy()),
+            SwitchError::NoLevel => {
+                Problem::conflict(format!("`{name}` has no level to freeze; only `{NODE_SHEDDER}` has one"))
+            }
             SwitchError::NoPolicyOfEverything => Problem::senseless(
                 "everything has no mode in the policy file: `enforce` leaves each limit with its own mode",
             ),
@@ -110,10 +113,19 @@ impl<S: Store> Inner<S> {
     }
 
     /// Returns the recorded changes, the newest first.
-    pub(crate) fn changes(&self, asked: &Parts) -> Result<Reply, Problem> {
-        Query::none(asked.uri.query())?;
+    pub(crate) fn changes(&self, parts: &Parts) -> Result<Reply, Problem> {
+        Query::none(parts.uri.query())?;
         let changes = self.mode_overrides().changes().into_iter().map(view);
         Ok(json_of(&Changes { changes: changes.collect() }))
+    }
+}
+
+fn overridden(limit: LimitOverride) -> LimitSwitch<Cow<'static, str>> {
+    LimitSwitch {
+        name: Cow::Owned(limit.name),
+        mode: limit.mode.map(mode).map(Cow::Borrowed),
+        policy_mode: limit.policy_mode.map(mode).map(Cow::Borrowed),
+        switch: Cow::Borrowed(limit.switch.word()),
     }
 }
 

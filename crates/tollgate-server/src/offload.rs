@@ -6,10 +6,12 @@
 //! The future does not depend on a runtime.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use crate::problem::Problem;
 
@@ -49,7 +51,7 @@ impl<T> Drop for CompletionGuard<T> {
     fn drop(&mut self) {
         // Relaxed, because the number orders no other memory access.
         self.running.fetch_sub(1, Ordering::Relaxed);
-        let mut state = self.slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.slot.state.lock();
         let before = std::mem::replace(&mut *state, State::Done(self.result.take()));
         drop(state);
         if let State::Working(Some(waker)) = before {
@@ -75,7 +77,7 @@ impl Offload {
         let started = thread::Builder::new().name("switch".into()).spawn(move || ending.with(work()));
         drop(started);
         let result = poll_fn(|context| {
-            let mut state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = slot.state.lock();
             match &mut *state {
                 State::Done(result) => Poll::Ready(result.take()),
                 State::Working(waker) => {
@@ -121,9 +123,7 @@ mod tests {
         let waiting: Vec<_> = (0..MAX_OFFLOADED)
             .map(|_| {
                 let (offload, wait) = (offload.clone(), Arc::clone(&wait));
-                thread::spawn(move || {
-                    pollster::block_on(offload.run(move || wait.lock().unwrap().recv().is_err()))
-                })
+                thread::spawn(move || pollster::block_on(offload.run(move || wait.lock().recv().is_err())))
             })
             .collect();
         while offload.0.load(Ordering::Relaxed) < MAX_OFFLOADED {

@@ -10,9 +10,10 @@ mod auth;
 mod operator;
 
 use serde_json::{Map, Value, json};
+use tollgate_sim::overload::OverloadReport;
 use tollgate_sim::simulate::Round;
 
-use crate::lab::SimulateRequest;
+use crate::lab::{OverloadRequest, SimulateRequest};
 
 /// Returns the `OpenAPI` 3.1 description of the API, as in `docs/openapi.json` and as served by `GET
 /// /openapi.json`.
@@ -52,24 +53,23 @@ fn schemas() -> Map<String, Value> {
     let mut schemas = tollgate_api::schemas();
     tollgate_api::add_request::<SimulateRequest>(&mut schemas);
     tollgate_api::add_response::<Round>(&mut schemas);
+    tollgate_api::add_request::<OverloadRequest>(&mut schemas);
+    tollgate_api::add_response::<OverloadReport>(&mut schemas);
     schemas
 }
 
 fn paths() -> Value {
+    let text = json!({"text/plain": {"schema": {"type": "string"}}});
     let mut paths = json!({
-        "/": page("index", "The index of the API; the dashboard for clients that accept HTML", json!({
+        "/": page("index", "The index of the API; the dashboard for clients that accept HTML", &json!({
             "text/plain": {"schema": {"type": "string"}}, "text/html": {"schema": {"type": "string"}},
         })),
-        "/healthz": page("healthz", "Whether the process is alive", json!({"text/plain": {"schema": {"type": "string"}}})),
-        "/health": page(
-            "health", "Liveness, at the path of throttlecrab", json!({"text/plain": {"schema": {"type": "string"}}})
-        ),
+        "/healthz": page("healthz", "Whether the process is alive", &text),
+        "/health": page("health", "Liveness, at the path of throttlecrab", &text),
         "/readyz": readyz(),
-        "/metrics": page(
-            "metrics", "Metrics in the Prometheus text format", json!({"text/plain": {"schema": {"type": "string"}}})
-        ),
-        "/openapi.json": page("openapi", "This document", json!({"application/json": {"schema": {"type": "object"}}})),
-        "/v1/limits": page("limits", "The limits in force", json_of("Limits")),
+        "/metrics": page("metrics", "Metrics in the Prometheus text format", &text),
+        "/openapi.json": page("openapi", "This document", &json!({"application/json": {"schema": {"type": "object"}}})),
+        "/v1/limits": page("limits", "The limits in force", &json_of("Limits")),
         "/v1/check": {"post": with_links(operation(
             "check", "Decides about a request, and charges it", "CheckRequest", "Decision", &["400", "401", "403", "408", "413", "415", "422"]
         ))},
@@ -87,6 +87,11 @@ fn paths() -> Value {
             "release",
             "Releases the slots of an earlier request. Releasing twice is harmless.",
             "ReleaseRequest", "Released", &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"]
+        )},
+        "/v1/renew": {"post": operation(
+            "renew",
+            "Starts the leases of the slots of an earlier request again, for a request that runs for longer than their `ttl`. A slot that was released, or whose lease has ended, is not taken again.",
+            "RenewRequest", "Renewed", &["400", "401", "403", "404", "408", "413", "415", "422", "503"]
         )},
         "/v1/auth": auth::by_query(),
         "/v1/auth/original": auth::by_path("Original", None),
@@ -118,47 +123,62 @@ fn json_of(schema: &str) -> Value {
     json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}})
 }
 
-/// Describes a resource that is read with `GET`.
-fn page(id: &str, summary: &str, content: Value) -> Value {
-    let operation = |id: String, content: Option<Value>| {
-        let mut ok = json!({"description": "Success."});
-        if let (Some(ok), Some(content)) = (ok.as_object_mut(), content) {
-            ok.insert("content".into(), content);
-        }
-        json!({
-            "operationId": id, "summary": summary,
-            "responses": {"200": ok, "401": reference("401"), "403": reference("403")},
-        })
+/// Describes a resource that is read with `GET` and `HEAD`. `responses` describes a response with the content that it
+/// has to `GET`.
+fn read(
+    id: &str,
+    summary: &str,
+    content: &Value,
+    responses: impl Fn(&dyn Fn(&str) -> Value) -> Value,
+) -> Value {
+    let operation = |id: &str, is_get: bool| {
+        let with_content = |description: &str| {
+            let mut response = json!({"description": description});
+            if is_get {
+                response["content"] = content.clone();
+            }
+            response
+        };
+        json!({"operationId": id, "summary": summary, "responses": responses(&with_content)})
     };
-    json!({"get": operation(id.to_owned(), Some(content)), "head": operation(format!("{id}Head"), None)})
+    json!({"get": operation(id, true), "head": operation(&format!("{id}Head"), false)})
+}
+
+/// Adds that a resource needs no token.
+fn without_token(mut resource: Value) -> Value {
+    for method in ["get", "head"] {
+        resource[method]["security"] = json!([{}]);
+    }
+    resource
+}
+
+fn page(id: &str, summary: &str, content: &Value) -> Value {
+    read(
+        id,
+        summary,
+        content,
+        |with_content| json!({"200": with_content("Success."), "401": reference("401"), "403": reference("403")}),
+    )
 }
 
 fn readyz() -> Value {
-    let operation = |id: &str, content: Option<Value>| {
-        let said = |description: &str| {
-            let mut said = json!({"description": description});
-            if let (Some(said), Some(content)) = (said.as_object_mut(), &content) {
-                said.insert("content".into(), content.clone());
-            }
-            said
-        };
-        json!({
-            "operationId": id, "summary": "Whether requests should be sent here", "security": [{}],
-            "responses": {"200": said("Ready."), "503": said("No policy yet, or about to stop.")},
-        })
-    };
-    json!({"get": operation("readyz", Some(json_of("Readiness"))), "head": operation("readyzHead", None)})
+    without_token(read(
+        "readyz",
+        "Whether requests should be sent here",
+        &json_of("Readiness"),
+        |with_content| json!({"200": with_content("Ready."), "503": with_content("No policy yet, or about to stop.")}),
+    ))
 }
 
 /// Describes an operation.
-fn operation(id: &str, summary: &str, asked: &str, told: &str, problems: &[&str]) -> Value {
+fn operation(id: &str, summary: &str, request: &str, response: &str, problems: &[&str]) -> Value {
     let mut responses = Map::new();
-    responses.insert("200".into(), json!({"description": "The answer.", "content": json_of(told)}));
+    responses.insert("200".into(), json!({"description": "The answer.", "content": json_of(response)}));
     responses.extend(problems.iter().map(|status| ((*status).to_owned(), reference(status))));
     json!({
         "operationId": id, "summary": summary,
         "requestBody": {
-            "required": true, "content": json_of(asked),
+            "required": true, "content": json_of(request),
             "description": "JSON. So it is read, too, without a type and by those that tools write by themselves: \
                             application/x-www-form-urlencoded (curl -d) and text/plain.",
         },
@@ -172,16 +192,17 @@ fn with_links(mut operation: Value) -> Value {
     operation["responses"]["200"]["links"] = json!({
         "settle": {"operationId": "settle", "requestBody": {"id": id, "cost": 1}},
         "release": {"operationId": "release", "requestBody": {"id": id}},
+        "renew": {"operationId": "renew", "requestBody": {"id": id}},
     });
     operation
 }
 
 fn named(word: &str, summary: &str) -> Value {
-    let asked = if word == "reset" { "ResetRequest" } else { "KeyRequest" };
+    let request = if word == "reset" { "ResetRequest" } else { "KeyRequest" };
     let problems = ["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"];
     let id = format!("{word}Limit");
     let mut named = named_parameters();
-    named["post"] = operation(&id, summary, asked, "Decision", &problems);
+    named["post"] = operation(&id, summary, request, "Decision", &problems);
     named
 }
 

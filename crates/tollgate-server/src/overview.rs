@@ -2,24 +2,28 @@
 
 use http::request::Parts;
 use tollgate::policy::KeyPrivacy;
-use tollgate::{BreakerState, Store, Timestamp};
+use tollgate::{BreakerState, Limit, Limiter, Store, Timestamp};
 use tollgate_api::{
-    Alert, Latency, Outage, Overview, PolicyInForce, RefusalLog, Series, StoreInFull, Tarpit, Totals, Window,
+    Alert, Latency, LimitQueue, MAX_QUEUES, Outage, Overview, PolicyInForce, RefusalLog, Series, StoreInFull,
+    Tarpit, Totals, Window,
 };
 use tollgate_telemetry::{self as telemetry, Counts, ExhaustedKey, Watcher, WindowCounts};
 
 use crate::access::Role;
 use crate::api::Inner;
 use crate::decision_view::mode;
+use crate::decisions::millis;
 use crate::gauges::Gauges;
+use crate::learned_limits::learned_limits;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
+use crate::shed_view;
 use crate::status::{date, tag};
 
 fn totals(counts: Counts) -> Totals {
-    let Counts { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded } = counts;
-    Totals { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded }
+    let Counts { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded, shed } = counts;
+    Totals { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded, shed }
 }
 
 fn window(series: &telemetry::Series) -> Window {
@@ -58,14 +62,46 @@ pub(crate) const fn privacy(privacy: KeyPrivacy) -> &'static str {
     }
 }
 
+/// Returns the limits with a queue, those with the most requests that wait first.
+fn queues<S>(limiter: &Limiter<S>, watcher: Option<&Watcher>, now: Timestamp) -> Vec<LimitQueue> {
+    let of_rate = |limit: &Limit| {
+        let queue = watcher?.queue(limit.name(), now)?;
+        Some(LimitQueue {
+            limit: limit.name().to_owned(),
+            waiting: queue.waiting,
+            wait_p50_ms: queue.waits.map(|[median, _]| millis(median)),
+            wait_p99_ms: queue.waits.map(|[_, high]| millis(high)),
+        })
+    };
+    let mut queues: Vec<_> = limiter.policy().limits().iter().filter_map(of_rate).collect();
+    // Requests that wait for slots are on this node. Their waits are not measured.
+    queues.extend(limiter.slot_queues().map(|(limit, waiting)| LimitQueue {
+        limit: limit.name().to_owned(),
+        waiting: waiting as u64,
+        wait_p50_ms: None,
+        wait_p99_ms: None,
+    }));
+    queues.sort_by_key(|it| std::cmp::Reverse(it.waiting));
+    queues.truncate(MAX_QUEUES);
+    queues
+}
+
 impl<S: Store> Inner<S> {
-    pub(crate) fn overview(&self, asked: &Parts, role: Role) -> Result<Reply, Problem> {
-        Query::none(asked.uri.query())?;
+    pub(crate) fn overview(&self, parts: &Parts, role: Role) -> Result<Reply, Problem> {
+        Query::none(parts.uri.query())?;
         let (now, limiter, watcher) = (self.now(), self.limiter.load(), self.watcher.get());
         let (health, gauges, modes) = (limiter.health(), self.gauges(), self.mode_overrides().modes());
         self.outages.notice(&health, now);
         let (loaded_at, reload_error) = self.status.loading();
-        let Gauges { store, keys, evictions, tarpit_waiting, tarpit_most, log_suppressed } = gauges;
+        let Gauges {
+            store,
+            keys,
+            evictions,
+            tarpit_waiting,
+            tarpit_most,
+            log_suppressed,
+            throttled_upstreams,
+        } = gauges;
         let nothing =
             telemetry::Series { until: now.as_micros() / 1_000_000, ..telemetry::Series::default() };
         if let Some(watcher) = watcher {
@@ -73,7 +109,7 @@ impl<S: Store> Inner<S> {
         }
         let series = watcher.map_or(nothing, Watcher::series);
         let outages = self.outages.list().into_iter();
-        let told = Overview {
+        let overview = Overview {
             now: date(now),
             started_at: date(self.since()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -113,9 +149,12 @@ impl<S: Store> Inner<S> {
                 .map(|it| it.alerts(now).iter().map(|it| alert(it, now)).collect())
                 .unwrap_or_default(),
             at_zero_for_s: watcher.map(|it| it.at_zero_for().as_micros() / 1_000_000),
+            shed: shed_view::shedders(&limiter, &modes, watcher, throttled_upstreams),
+            adaptive: learned_limits(&limiter),
             tarpit: Tarpit { waiting: tarpit_waiting, most: tarpit_most },
+            queues: queues(&limiter, watcher, now),
             log: RefusalLog { suppressed: log_suppressed },
         };
-        Ok(json_of(&told))
+        Ok(json_of(&overview))
     }
 }

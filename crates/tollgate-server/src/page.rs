@@ -87,9 +87,9 @@ impl File {
         }
     }
 
-    fn reply(&self, asked: &HeaderMap) -> Reply {
+    fn reply(&self, request_headers: &HeaderMap) -> Reply {
         let EncodedFile { tags: [plain, gzipped], gzip } = self.packed();
-        let gzip = gzip.clone().filter(|_| takes_gzip(asked));
+        let gzip = gzip.clone().filter(|_| takes_gzip(request_headers));
         let tag = if gzip.is_some() { gzipped } else { plain };
         let mut response = Response::new(Full::default());
         let headers = response.headers_mut();
@@ -97,7 +97,7 @@ impl File {
         if let Ok(tag) = HeaderValue::from_str(tag) {
             headers.insert(ETAG, tag);
         }
-        if is_known(asked, tag) {
+        if is_known(request_headers, tag) {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             return response;
         }
@@ -144,16 +144,16 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 /// Returns a file of the dashboard.
-pub(crate) fn file(name: &str, asked: &HeaderMap) -> Result<Reply, Problem> {
+pub(crate) fn file(name: &str, request_headers: &HeaderMap) -> Result<Reply, Problem> {
     let file = FILES.iter().find(|file| file.name == name);
     let file =
         file.ok_or_else(|| Problem::not_found("the page has no such file; `GET /` is where it begins"))?;
-    Ok(file.reply(asked))
+    Ok(file.reply(request_headers))
 }
 
 /// Returns the dashboard for clients that accept HTML. Programs and `curl` do not ask for HTML.
-pub(crate) fn index(asked: &HeaderMap) -> Option<Reply> {
-    if names(asked, &ACCEPT, "text/html") { file("index.html", asked).ok() } else { None }
+pub(crate) fn index(request_headers: &HeaderMap) -> Option<Reply> {
+    if names(request_headers, &ACCEPT, "text/html") { file("index.html", request_headers).ok() } else { None }
 }
 
 #[cfg(test)]

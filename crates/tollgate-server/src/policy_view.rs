@@ -27,8 +27,8 @@ const fn dialect(dialect: Dialect) -> &'static str {
 }
 
 impl<S: Store> Inner<S> {
-    pub(crate) fn policy(&self, asked: &Parts) -> Result<Reply, Problem> {
-        Query::none(asked.uri.query())?;
+    pub(crate) fn policy(&self, parts: &Parts) -> Result<Reply, Problem> {
+        Query::none(parts.uri.query())?;
         let limiter = self.limiter.load();
         let policy = limiter.policy();
         let (client, identify, headers) = (policy.client(), policy.identify(), policy.headers());
@@ -38,6 +38,7 @@ impl<S: Store> Inner<S> {
             limits: policy.limits().len() as u64,
             allow: policy.allow_entries() as u64,
             deny: policy.deny_entries() as u64,
+            priorities: policy.priorities().iter().map(|class| class.name().to_owned()).collect(),
             client: ClientSettings {
                 trusted_proxies: client.trusted_proxies.iter().map(|net| net.to_string()).collect(),
                 header: match client.header {

@@ -194,7 +194,7 @@ impl Problem {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let told = tollgate_api::Problem {
+        let problem = tollgate_api::Problem {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),
@@ -202,7 +202,7 @@ impl Problem {
             error: self.with_error.then_some(&*self.detail),
         };
         // Serializing to memory does not fail; if it did, the status is sent without a body.
-        let body = serde_json::to_vec(&told).unwrap_or_default();
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

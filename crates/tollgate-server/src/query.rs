@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
 use tollgate_document::nearest;
 
 use crate::body::{listed, quoted};
@@ -89,25 +90,10 @@ fn unknown(name: &str, known: &[&'static str]) -> Problem {
 
 /// Decodes percent escapes, and `+` as a space. Invalid UTF-8 is left encoded.
 fn decoded(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
-        return Cow::Borrowed(text);
-    }
-    let blanks = text.replace('+', " ");
-    Cow::Owned(unescaped(&blanks).into_owned())
+    if text.contains('+') { unescaped(&text.replace('+', " ")).into_owned().into() } else { unescaped(text) }
 }
 
 /// Decodes percent escapes. Invalid UTF-8 is left encoded.
 pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digit = |at: usize| after.get(at).and_then(|&it| char::from(it).to_digit(16));
-        let escaped = match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
-            _ => None,
-        };
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+    percent_decode_str(text).decode_utf8().unwrap_or(Cow::Borrowed(text))
 }

@@ -1,7 +1,9 @@
 //! The charges of the last decisions, until they are settled.
 //!
 //! Clients send only the id of a decision, so its receipt is kept here. Clients may never settle, so
-//! the number of receipts is bounded.
+//! the number of receipts is bounded. Receipts with slots have a bound of their own: a request that holds a
+//! slot renews and releases it by its id for as long as it runs, regardless of the number of other
+//! decisions in the meantime. Of these, a receipt that was renewed is not the first to be evicted.
 //!
 //! Invariant: a decision is settled once, at its first cost. It is marked before the store is called,
 //! so only one of two concurrent calls proceeds. If the settlement is incomplete, it may be repeated at
@@ -10,12 +12,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tollgate::store::ADJUSTMENT_ID_LIFETIME;
 use tollgate::{DecisionId, Receipt, Span, Timestamp};
 
-/// The number of decisions that can be settled: the last ones that charged something.
+/// The number of decisions that can be settled: the last ones that charged something, and as many that took
+/// a slot.
 pub const MAX_RECEIPTS: usize = 65_536;
 
 /// How long an incomplete settlement may be repeated.
@@ -27,8 +30,29 @@ pub(crate) struct Receipts(Mutex<ReceiptTable>);
 #[derive(Default)]
 struct ReceiptTable {
     by_id: HashMap<DecisionId, Entry, BuildHasherDefault<ById>>,
-    /// The ids, the oldest first.
+    /// The ids of decisions without slots, the oldest first.
     order: VecDeque<DecisionId>,
+    /// The ids of decisions with slots, the oldest first.
+    slot_order: VecDeque<DecisionId>,
+}
+
+impl ReceiptTable {
+    /// Removes the oldest receipt, if there are too many. One that was renewed since it became the oldest
+    /// counts as new.
+    fn evict(&mut self, has_slots: bool) -> Option<Entry> {
+        let order = if has_slots { &mut self.slot_order } else { &mut self.order };
+        while order.len() >= MAX_RECEIPTS {
+            let oldest = order.pop_front()?;
+            match self.by_id.get_mut(&oldest) {
+                Some(entry) if entry.is_renewed => {
+                    entry.is_renewed = false;
+                    order.push_back(oldest);
+                }
+                _ => return self.by_id.remove(&oldest),
+            }
+        }
+        None
+    }
 }
 
 /// Ids are generated here and are uniformly distributed, so callers cannot cause collisions.
@@ -64,6 +88,8 @@ struct Entry {
     repeat_until: Timestamp,
     /// The end of the time in which it may be repeated after its first attempt.
     last_repeat: Option<Timestamp>,
+    /// Whether its slots were renewed since it became the newest receipt.
+    is_renewed: bool,
 }
 
 /// Whether a decision can be settled.
@@ -85,13 +111,10 @@ impl Receipts {
     pub(crate) fn keep(&self, id: DecisionId, receipt: Receipt, starts_at: Timestamp) {
         // Declared before the lock, so that it is dropped after the lock is released.
         let _oldest;
-        let mut kept = self.kept();
-        if kept.order.len() >= MAX_RECEIPTS
-            && let Some(oldest) = kept.order.pop_front()
-        {
-            _oldest = kept.by_id.remove(&oldest);
-        }
-        kept.order.push_back(id);
+        let mut kept = self.0.lock();
+        let has_slots = receipt.slots() > 0;
+        _oldest = kept.evict(has_slots);
+        if has_slots { &mut kept.slot_order } else { &mut kept.order }.push_back(id);
         let entry = Entry {
             receipt,
             starts_at,
@@ -99,13 +122,14 @@ impl Receipts {
             settled: None,
             repeat_until: Timestamp::EPOCH,
             last_repeat: None,
+            is_renewed: false,
         };
         kept.by_id.insert(id, entry);
     }
 
     /// Marks a decision as settled, unless it is already.
     pub(crate) fn settle(&self, id: DecisionId, cost: u64, now: Timestamp) -> SettleState {
-        match self.kept().by_id.get_mut(&id) {
+        match self.0.lock().by_id.get_mut(&id) {
             None => SettleState::Unknown,
             Some(Entry { settled: Some(settled), repeat_until, .. })
                 if *settled != cost || now >= *repeat_until =>
@@ -123,19 +147,22 @@ impl Receipts {
 
     /// Permits a repetition at the same cost, because the settlement is incomplete.
     pub(crate) fn reopen(&self, id: DecisionId, now: Timestamp) {
-        if let Some(entry) = self.kept().by_id.get_mut(&id) {
+        if let Some(entry) = self.0.lock().by_id.get_mut(&id) {
             // From the first attempt on: its marks in the store are the oldest.
             entry.repeat_until = *entry.last_repeat.get_or_insert(now + REPEAT_TIME);
         }
     }
 
     pub(crate) fn find(&self, id: DecisionId) -> Option<Receipt> {
-        self.kept().by_id.get(&id).map(|entry| entry.receipt.clone())
+        self.0.lock().by_id.get(&id).map(|entry| entry.receipt.clone())
     }
 
-    fn kept(&self) -> MutexGuard<'_, ReceiptTable> {
-        // A panic leaves at most one receipt without an entry in the order.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns a receipt whose slots are renewed, and keeps it for longer.
+    pub(crate) fn renew(&self, id: DecisionId) -> Option<Receipt> {
+        let mut kept = self.0.lock();
+        let entry = kept.by_id.get_mut(&id)?;
+        entry.is_renewed = true;
+        Some(entry.receipt.clone())
     }
 }
 
@@ -161,6 +188,28 @@ mod tests {
         receipts.reopen(id, at(299));
         assert!(matches!(receipts.settle(id, 2, at(300)), SettleState::Already(2)));
     }
+
+    #[test]
+    fn a_slot_that_is_renewed_keeps_its_receipt_and_one_that_is_not_makes_room() {
+        let limiter = Limiter::from_policy("limits: [{by: ip, slots: 3}]").unwrap();
+        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).receipt().unwrap();
+        let receipts = Receipts::default();
+        let keep = |ids: std::ops::Range<usize>| {
+            ids.for_each(|id| receipts.keep(DecisionId(id as u64), receipt.clone(), Timestamp::EPOCH));
+        };
+        keep(0..MAX_RECEIPTS);
+        let (renewed, silent) = (DecisionId(0), DecisionId(1));
+        let some = MAX_RECEIPTS / 2;
+        for round in 2..8 {
+            assert!(receipts.renew(renewed).is_some(), "round {round}");
+            keep(round * some..(round + 1) * some);
+            assert!(receipts.find(silent).is_none());
+            assert_eq!(receipts.0.lock().by_id.len(), MAX_RECEIPTS);
+        }
+        keep(8 * some..12 * some);
+        assert!(receipts.renew(renewed).is_none(), "it was not renewed in time");
+    }
+
     #[test]
     fn a_caller_that_leaves_before_its_start_still_leaves_in_a_repetition() {
         let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();

@@ -14,9 +14,9 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
 }
 
 /// Returns a value as JSON.
-pub(crate) fn json_of(told: &impl Serialize) -> Reply {
+pub(crate) fn json_of(value: &impl Serialize) -> Reply {
     // Serializing to memory does not fail.
-    json(serde_json::to_vec(told).unwrap_or_default())
+    json(serde_json::to_vec(value).unwrap_or_default())
 }
 
 pub(crate) fn text(body: &'static str) -> Reply {

@@ -35,6 +35,8 @@ pub(crate) enum Route<'p> {
     Settle,
     /// `/v1/release`
     Release,
+    /// `/v1/renew`
+    Renew,
     /// `/v1/auth`, `/v1/auth/original`, `/v1/auth/forwarded/403`
     Auth(Option<AuthPath<'p>>),
     /// `/page/{name}`
@@ -65,6 +67,8 @@ pub(crate) enum Route<'p> {
     Json,
     /// `/v1/lab/simulate`
     Lab,
+    /// `/v1/lab/overload`
+    LabOverload,
 }
 
 /// The settings of a proxy in the path of forward auth.
@@ -106,6 +110,7 @@ impl<'p> Route<'p> {
             "/v1/check/batch" => Self::Batch,
             "/v1/settle" => Self::Settle,
             "/v1/release" => Self::Release,
+            "/v1/renew" => Self::Renew,
             "/v1/limits" => Self::Limits,
             "/" => Self::Index,
             "/healthz" => Self::Health,
@@ -122,6 +127,7 @@ impl<'p> Route<'p> {
             "/v1/mode" => Self::Mode,
             "/v1/changes" => Self::Changes,
             "/v1/lab/simulate" => Self::Lab,
+            "/v1/lab/overload" => Self::LabOverload,
             _ => return Self::with_name(path),
         })
     }
@@ -167,7 +173,8 @@ impl<'p> Route<'p> {
             | Self::Explain
             | Self::Policy
             | Self::Changes
-            | Self::Lab => Role::Reader,
+            | Self::Lab
+            | Self::LabOverload => Role::Reader,
             Self::Mode | Self::LimitMode(_) if *method != Method::PUT => Role::Reader,
             Self::Mode
             | Self::LimitMode(_)
@@ -176,6 +183,7 @@ impl<'p> Route<'p> {
             | Self::Batch
             | Self::Settle
             | Self::Release
+            | Self::Renew
             | Self::Throttle
             | Self::Json
             | Self::Auth(_) => Role::Admin,
@@ -194,10 +202,12 @@ impl<'p> Route<'p> {
             | Self::Named(..)
             | Self::Settle
             | Self::Release
+            | Self::Renew
             | Self::Throttle
             | Self::Json
             | Self::Explain
-            | Self::Lab => "POST",
+            | Self::Lab
+            | Self::LabOverload => "POST",
             Self::Mode => "GET, HEAD, PUT",
             Self::LimitMode(_) => "PUT",
             _ => "GET, HEAD",

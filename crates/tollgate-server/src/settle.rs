@@ -1,4 +1,4 @@
-//! `POST /v1/settle` and `/v1/release`: operations after an admitted request.
+//! `POST /v1/settle`, `/v1/release` and `/v1/renew`: operations after an admitted request.
 //!
 //! A request may be charged before its cost is known. Its final cost replaces the charge: settling
 //! again at the same cost changes nothing, at another cost it is an error. Settling releases the slots
@@ -11,7 +11,7 @@
 //! change that cannot be kept is refused, and then the caller may repeat it at the same cost.
 
 use tollgate::{DecisionId, Store, StoreError};
-use tollgate_api::{ReleaseRequest, Released, SettleRequest, Settled};
+use tollgate_api::{ReleaseRequest, Released, RenewRequest, Renewed, SettleRequest, Settled};
 
 use crate::api::Inner;
 use crate::body::{quoted, read};
@@ -22,8 +22,8 @@ use crate::reply::{Reply, json_of};
 
 impl<S: Store> Inner<S> {
     pub(crate) async fn settle(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: SettleRequest<Text<'_>, Units> = read(body, &["id", "cost"])?;
-        let (id, cost) = (decision_id(&asked.id)?, asked.cost.count()?);
+        let request: SettleRequest<Text<'_>, Units> = read(body, &["id", "cost"])?;
+        let (id, cost) = (decision_id(&request.id)?, request.cost.count()?);
         match self.receipts.settle(id, cost, self.now()) {
             SettleState::Unknown => return Err(unknown(id, "settle")),
             SettleState::Already(final_cost) if final_cost == cost => {}
@@ -56,11 +56,20 @@ impl<S: Store> Inner<S> {
     }
 
     pub(crate) async fn release(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: ReleaseRequest<Text<'_>> = read(body, &["id"])?;
-        let id = decision_id(&asked.id)?;
+        let request: ReleaseRequest<Text<'_>> = read(body, &["id"])?;
+        let id = decision_id(&request.id)?;
         let receipt = self.receipts.find(id).ok_or_else(|| unknown(id, "release"))?;
         self.limiter.load().release_receipt(&receipt).await.map_err(|error| Problem::outage(&error))?;
         Ok(json_of(&Released { id: id.to_string(), slots: receipt.slots() as u64 }))
+    }
+
+    pub(crate) async fn renew(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let request: RenewRequest<Text<'_>> = read(body, &["id"])?;
+        let id = decision_id(&request.id)?;
+        let receipt = self.receipts.renew(id).ok_or_else(|| unknown(id, "renew"))?;
+        let renewed = self.limiter.load().renew_receipt(&receipt).await;
+        let slots = renewed.map_err(|error| Problem::outage(&error))? as u64;
+        Ok(json_of(&Renewed { id: id.to_string(), slots }))
     }
 }
 

@@ -90,8 +90,8 @@ pub(crate) fn live_beside<'p>(limit: &Limit, policy: &'p Policy) -> Option<&'p s
 }
 
 impl<S: Store> Inner<S> {
-    pub(crate) fn stats(&self, asked: &Parts) -> Result<Reply, Problem> {
-        let query = Query::of(asked.uri.query(), &["limit"])?;
+    pub(crate) fn stats(&self, parts: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(parts.uri.query(), &["limit"])?;
         let (watcher, limiter) = (self.watching()?, self.limiter.load());
         let (policy, modes) = (limiter.policy(), self.mode_overrides().modes());
         let named = query.all("limit").count();
@@ -104,7 +104,7 @@ impl<S: Store> Inner<S> {
         watcher.tick(self.now());
         let series = watcher.series();
         // An unknown name is omitted, because the limit may have just been removed.
-        let told = Stats {
+        Ok(json_of(&Stats {
             window_s: STEP_SECS * SERIES_STEPS,
             from: series.window.from,
             step_s: STEP_SECS,
@@ -114,13 +114,12 @@ impl<S: Store> Inner<S> {
                 .iter()
                 .map(|limit| limit_stats(limit, policy, &modes, watcher, in_steps.contains(limit.name())))
                 .collect(),
-        };
-        Ok(json_of(&told))
+        }))
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a share of counts, for people")]
-    pub(crate) fn top(&self, asked: &Parts) -> Result<Reply, Problem> {
-        let query = Query::of(asked.uri.query(), &["most"])?;
+    pub(crate) fn top(&self, parts: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(parts.uri.query(), &["most"])?;
         let most = query.number("most", 1, MAX_TOP)?.unwrap_or(DEFAULT_TOP);
         let top = self.watching()?.top(self.now(), usize::try_from(most).unwrap_or(usize::MAX));
         let all = top.refused.max(1) as f64;

@@ -9,8 +9,8 @@
 //! The binary updates the state when it loads a policy, fails to load one, and stops.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tollgate::{Health, Timestamp};
 use tollgate_api::{Readiness, StoreHealth};
 
@@ -78,12 +78,12 @@ impl Status {
 
     /// Sets the address of the store, without a password.
     pub fn stored_at(&self, address: impl Into<String>) {
-        self.last().store = Some(address.into());
+        self.last.lock().store = Some(address.into());
     }
 
     /// Records that a policy came into force at this time.
     pub fn loaded(&self, at: Timestamp) {
-        let mut last = self.last();
+        let mut last = self.last.lock();
         last.loaded_at = Some(at);
         last.reload_error = None;
         // Under the lock, so that a version and its time are read together.
@@ -92,7 +92,7 @@ impl Status {
 
     /// Records that a policy was rejected; the previous one stays in force.
     pub fn reload_failed(&self, why: impl Into<String>) {
-        self.last().reload_error = Some(why.into());
+        self.last.lock().reload_error = Some(why.into());
     }
 
     /// Marks the server as about to stop, so that it is no longer ready.
@@ -113,33 +113,29 @@ impl Status {
 
     /// Returns the status as JSON, with details if `in_full`.
     pub(crate) fn to_json(&self, policy_version: u64, health: &Health, in_full: bool) -> Vec<u8> {
-        let last = self.last();
-        let told = |why: Option<String>| if in_full { why } else { why.map(|_| ERROR_WITHHELD.to_owned()) };
+        let last = self.last.lock();
+        let disclosed =
+            |why: Option<String>| if in_full { why } else { why.map(|_| ERROR_WITHHELD.to_owned()) };
         let store = store_health(health, last.store.clone().filter(|_| in_full));
-        let told = Readiness {
+        let readiness = Readiness {
             ready: self.is_ready(),
             draining: self.draining.load(Ordering::Relaxed),
             policy_version,
             policy_loaded_at: last.loaded_at.map(date),
-            reload_error: told(last.reload_error.clone()),
-            store: StoreHealth { error: told(store.error), ..store },
+            reload_error: disclosed(last.reload_error.clone()),
+            store: StoreHealth { error: disclosed(store.error), ..store },
         };
-        serde_json::to_vec(&told).unwrap_or_default()
+        serde_json::to_vec(&readiness).unwrap_or_default()
     }
 
     /// Returns the health of the store.
     pub(crate) fn store(&self, health: &Health) -> StoreHealth {
-        store_health(health, self.last().store.clone())
+        store_health(health, self.last.lock().store.clone())
     }
 
     /// Returns the load time of the policy in force, and the error of the last reload.
     pub(crate) fn loading(&self) -> (Option<String>, Option<String>) {
-        let last = self.last();
+        let last = self.last.lock();
         (last.loaded_at.map(date), last.reload_error.clone())
-    }
-
-    fn last(&self) -> MutexGuard<'_, LastReload> {
-        // A panic leaves consistent options behind.
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

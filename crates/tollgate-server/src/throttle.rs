@@ -48,34 +48,34 @@ impl<S: Store> Inner<S> {
     }
 
     async fn throttle_asked(&self, body: &[u8]) -> Result<Reply, Problem> {
-        let asked: ThrottleRequest<'_> = read(body, FIELDS)?;
-        let (rule, quantity) = rule(&asked)?;
-        let (limiter, key) = (self.limiter.load(), Key::named(asked.key.as_str().as_bytes()));
+        let request: ThrottleRequest<'_> = read(body, FIELDS)?;
+        let (rule, quantity) = rule(&request)?;
+        let (limiter, key) = (self.limiter.load(), Key::named(request.key.as_str().as_bytes()));
         let throttled = match limiter.try_throttle(&rule, key, quantity) {
             Ok(throttled) => throttled,
             // Boxed, so that the futures of other routes do not carry its size.
             Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),
         };
-        Ok(json_of(&told(&throttled)))
+        Ok(json_of(&view(&throttled)))
     }
 }
 
-fn rule(asked: &ThrottleRequest<'_>) -> Result<(Arc<Rule>, u64), Problem> {
+fn rule(request: &ThrottleRequest<'_>) -> Result<(Arc<Rule>, u64), Problem> {
     let positive = |value: Units, name: &str| match value.called(name)? {
         0 => Err(Problem::senseless(format!("`{name}` must be more than zero"))),
         value => Ok(value),
     };
-    let quantity = asked.quantity.map_or(Ok(1), |it| it.called("quantity"))?;
+    let quantity = request.quantity.map_or(Ok(1), |it| it.called("quantity"))?;
     let throttle = Throttle {
-        capacity: positive(asked.max_burst, "max_burst")?,
-        count: positive(asked.count_per_period, "count_per_period")?,
-        period: Duration::from_secs(positive(asked.period, "period")?),
+        capacity: positive(request.max_burst, "max_burst")?,
+        count: positive(request.count_per_period, "count_per_period")?,
+        period: Duration::from_secs(positive(request.period, "period")?),
     };
     let rule = THROTTLES.with_borrow_mut(|kept| kept.rule(throttle).cloned());
     rule.map(|rule| (rule, quantity)).map_err(|error| Problem::conflict(error.to_string()))
 }
 
-fn told(throttled: &ThrottleReply) -> Throttled {
+fn view(throttled: &ThrottleReply) -> Throttled {
     let ThrottleReply { allowed, limit, remaining, short_by, reset_after, .. } = *throttled;
     let (reset_after, retry_after) = (reset_after.as_secs(), short_by.as_secs());
     Throttled { allowed, limit, remaining, reset_after, retry_after }

@@ -5,6 +5,7 @@
 //!   the effect of other numbers.
 //! - [`traffic`] generates requests of a given shape; [`simulate`] runs generated traffic, or a log, against several
 //!   algorithms.
+//! - [`overload`] compares protections of a service against overload.
 //! - [`distance`] measures how far a limit is from an exact sliding log with the same numbers.
 //! - [`plot`] draws charts as SVG and for terminals. [`page`] renders the report of a replay as one HTML file.
 //!
@@ -16,7 +17,9 @@
 pub mod distance;
 mod entry;
 mod epoch;
+pub mod faults;
 pub mod log;
+pub mod overload;
 pub mod page;
 pub mod plot;
 pub mod replay;
@@ -24,5 +27,7 @@ mod sample;
 mod sanitize;
 pub mod simulate;
 pub mod traffic;
+mod waits;
 
 pub use entry::Entry;
+pub use waits::Waits;

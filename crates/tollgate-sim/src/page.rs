@@ -19,11 +19,9 @@ mod sheet;
 #[cfg(test)]
 mod tests;
 
-use sheet::Sheet;
-
 use crate::plot::{ink, number};
 use crate::replay::Report;
-use crate::sanitize::shown;
+use crate::sanitize::{markup, shown};
 
 const STYLE: &str = include_str!("page/style.css");
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' \
@@ -32,42 +30,36 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 
 /// Renders a report as one HTML file.
 pub fn html(report: &Report) -> String {
-    let mut sheet = Sheet::new();
     let first = &report.policy;
-    sheet.raw(
+    let refused = number::share(first.refused, first.requests);
+    let title = markup(&format!("{refused} refused: {}", shown(&first.policy, 60)));
+    let compared = report.compared.iter().enumerate();
+    let compared = compared.map(|(index, it)| comparison::panel(it, first, &format!("compared.{index}.")));
+    let main = [
+        headline::panel(report),
+        comparison::table(report),
+        limits::table(first, ""),
+        headline::clients(first, ""),
+        limits::panels(first, ""),
+        compared.collect(),
+    ];
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
          base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-    );
-    let refused = number::share(first.refused, first.requests);
-    sheet.text(&format!("{refused} refused: {}", shown(&first.policy, 60)));
-    sheet.raw("</title>\n<link rel=\"icon\" href=\"");
-    sheet.raw(ICON);
-    sheet.raw("\">\n<style>\n");
-    sheet.raw(STYLE);
-    sheet.raw(&ink::rules_within());
-    sheet.raw("\n</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the findings</a>\n");
-    headline::bar(&mut sheet, report);
-    sheet.raw("<main id=\"main\">\n");
-    headline::panel(&mut sheet, report);
-    comparison::table(&mut sheet, report);
-    limits::table(&mut sheet, first, "");
-    headline::clients(&mut sheet, first, "");
-    limits::panels(&mut sheet, first, "");
-    for (index, compared) in report.compared.iter().enumerate() {
-        comparison::panel(&mut sheet, compared, first, &format!("compared.{index}."));
-    }
-    sheet.raw(
-        "</main>\n<footer class=\"foot\"><p>Made by <code>tollgate replay</code>, which put the log to the policy in virtual time, \
+         <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<link rel=\"icon\" href=\"{ICON}\">\n<style>\n{STYLE}{rules}\n</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#main\">Skip to the findings</a>\n{bar}<main id=\"main\">\n{main}</main>\n\
+         <footer class=\"foot\"><p>Made by <code>tollgate replay</code>, which put the log to the policy in virtual time, \
          through the engine that serves. Times are in UTC. The numbers are in this file as JSON too, in \
          <code>script#report</code>: what <code>tollgate replay --json</code> prints.</p></footer>\n\
-         <script type=\"application/json\" id=\"report\">",
-    );
-    sheet.raw(&embedded(report));
-    sheet.raw("</script>\n</body>\n</html>\n");
-    sheet.finish()
+         <script type=\"application/json\" id=\"report\">{json}</script>\n</body>\n</html>\n",
+        rules = ink::rules_within(),
+        bar = headline::bar(report),
+        main = main.concat(),
+        json = embedded(report),
+    )
 }
 
 /// Returns the JSON with `<` escaped, so that it cannot close its `script` element.

@@ -106,15 +106,13 @@ pub enum Role {
 
 /// A row of cells over time, darker where more requests were refused.
 #[derive(Clone, Debug, Default)]
-pub struct Strip {
-    /// Label before the row.
-    pub label: String,
+pub(crate) struct Strip {
     /// Start of the first cell, in seconds since 1970.
-    pub from: f64,
+    pub(crate) from: f64,
     /// Length of a cell, in seconds.
-    pub step: f64,
+    pub(crate) step: f64,
     /// Requests and refusals of each cell.
-    pub cells: Vec<(u64, u64)>,
+    pub(crate) cells: Vec<(u64, u64)>,
 }
 
 /// Width of charts, in CSS pixels.
@@ -136,18 +134,5 @@ impl Chart {
     /// ASCII.
     pub fn terminal(&self, width: usize, color: bool) -> String {
         terminal::chart(self, width, color)
-    }
-}
-
-impl Strip {
-    /// Renders the row as an SVG file with a transparent background that follows the color scheme of the reader.
-    pub fn svg(&self) -> String {
-        svg::alone(&self.scene(WIDTH))
-    }
-
-    /// Renders the row for a terminal, at most `width` columns wide: the label if there is one, a line of cells and a
-    /// line of times. Cells are red blocks with `color`, else plain ASCII.
-    pub fn terminal(&self, width: usize, color: bool) -> String {
-        terminal::strip(self, width, color)
     }
 }

@@ -12,6 +12,7 @@ mod adjusting;
 pub mod admitted;
 mod batch;
 mod carrying;
+mod leasing;
 mod limits;
 mod queue;
 mod reloading;
@@ -57,6 +58,7 @@ pub async fn run(harness: &impl Harness) {
     suite.adjustments().await;
     suite.slots().await;
     suite.queues().await;
+    suite.leases().await;
     suite.carrying_over().await;
     suite.reloads().await;
     suite.strictness().await;

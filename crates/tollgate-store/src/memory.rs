@@ -33,7 +33,10 @@ mod word;
 use std::fmt;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
+use tollgate_core::{
+    Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp,
+    Verdict,
+};
 
 use self::action::Action;
 use self::hash::KeyHasher;
@@ -252,7 +255,8 @@ impl<C: Clock> MemoryStore<C> {
             if !admits(check, &outcomes[at]) {
                 // Another thread took the units since the check.
                 let met = checks.iter().zip(&*outcomes).take(at);
-                met.for_each(|(check, outcome)| self.give_back(check, outcome, now));
+                // In reverse: a queue takes back only its last place.
+                met.rev().for_each(|(check, outcome)| self.give_back(check, outcome, now));
                 let rest = checks.iter().zip(hashes).skip(at + 1);
                 outcomes.extend(rest.map(|(check, &hash)| self.peek(check, hash, now)));
                 return;
@@ -276,7 +280,7 @@ impl<C: Clock> MemoryStore<C> {
         for at in of_kind(false).chain(of_kind(true)) {
             outcomes[at] = self.acquire(&checks[at], hashes[at], now);
             if !admits(&checks[at], &outcomes[at]) {
-                met.iter().for_each(|&at| self.give_back(&checks[at], &outcomes[at], now));
+                met.iter().rev().for_each(|&at| self.give_back(&checks[at], &outcomes[at], now));
                 return;
             }
             met.push(at);
@@ -286,8 +290,13 @@ impl<C: Clock> MemoryStore<C> {
     fn give_back(&self, check: &Check<'_>, outcome: &Outcome, now: Timestamp) {
         let undo = match check.amount {
             Amount::Slot(owner) => Adjustment::Release { owner },
+            Amount::Lease(LeaseRequest { ttl, .. }) => {
+                // At most the requested units, which fit.
+                let units = u32::try_from(outcome.units()).unwrap_or(u32::MAX);
+                Adjustment::ReturnLease { units, taken_at: now, ttl }
+            }
             Amount::Exactly(_) | Amount::UpTo(_) => {
-                Adjustment::Refund { units: outcome.units(), taken_at: now }
+                Adjustment::Refund { units: outcome.units(), charge: ChargeTimes::of(now, outcome) }
             }
         };
         self.act(check.rule, check.key, self.hash(check), Action::Adjust(undo), now);
@@ -299,7 +308,7 @@ impl<C: Clock> MemoryStore<C> {
         let hash = self.hash(check);
         let units = match check.amount {
             Amount::Exactly(units) | Amount::UpTo(units) => units,
-            Amount::Slot(_) => 0,
+            Amount::Slot(_) | Amount::Lease(_) => 0,
         };
         let charge = Action::Adjust(Adjustment::Charge { units, overdraft: Overdraft::None });
         let charged = self.act(check.rule, check.key, hash, charge, now);
@@ -461,5 +470,9 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn try_adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Option<Outcome> {
         Some(self.adjust_now(rule, key, adjustment))
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 }

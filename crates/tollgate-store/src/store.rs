@@ -73,8 +73,9 @@ pub const ADJUSTMENT_ID_LIFETIME: Span = Span::from_minutes(10);
 pub trait Store: Send + Sync + 'static {
     /// Decides a batch: all checks are charged or none.
     ///
-    /// A caller that drops the future cannot release the slots of the batch, so the store takes back a
-    /// slot that the batch acquires after that. Other charges of the batch may stay.
+    /// A caller that drops the future cannot release the slots of the batch, nor leave the queues in
+    /// which it waits, so the store takes back a slot or a place in a queue that the batch acquires
+    /// after that. Other charges of the batch may stay.
     fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
     /// Decides a batch without waiting, if possible. Appends an outcome per check, and returns
@@ -96,7 +97,8 @@ pub trait Store: Send + Sync + 'static {
         self.decide(checks)
     }
 
-    /// Adjusts one key, and returns its state after that.
+    /// Adjusts one key, and returns its state after that. The outcome of a renewal
+    /// ([`Adjustment::Renew`]) is an admission of one unit if the owner holds its slot, else of zero.
     fn adjust(
         &self,
         rule: &Rule,
@@ -151,6 +153,12 @@ pub trait Store: Send + Sync + 'static {
     fn wall_ahead(&self, at: Timestamp) -> i64 {
         let _ = at;
         0
+    }
+
+    /// Returns whether other processes take and release slots of this store, so that a request that
+    /// waits for a slot has to ask again from time to time.
+    fn is_shared(&self) -> bool {
+        true
     }
 
     /// Returns the last known number of nodes that share this store, including this one.

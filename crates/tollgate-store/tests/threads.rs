@@ -4,8 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog, SlidingParts,
-    SlidingWindow, Span, Timestamp, Window,
+    Adjustment, Amount, Bucket, ChargeTimes, Concurrency, FixedWindow, Owner, Quota, Rate, Rule, SlidingLog,
+    SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_store::{Check, ManualClock, MemoryStore};
 
@@ -94,8 +94,10 @@ fn refunds_and_charges_that_race_cancel_out() {
     let rule = Rule::new("paid back", Bucket::new(Rate::per_hour(100)).unwrap());
     together(|_| {
         for _ in 0..5_000 {
-            if store.take(&Check::new(&rule, b"key", 1), NOW).is_admitted() {
-                store.adjust_now(&rule, b"key", Adjustment::Refund { units: 1, taken_at: NOW });
+            let outcome = store.take(&Check::new(&rule, b"key", 1), NOW);
+            if outcome.is_admitted() {
+                let charge = ChargeTimes::of(NOW, &outcome);
+                store.adjust_now(&rule, b"key", Adjustment::Refund { units: 1, charge });
             }
         }
         0

@@ -1,8 +1,8 @@
 //! Windows that are aligned to the calendar follow the wall clock; other states do not.
 
 use tollgate_core::{
-    Adjustment, Bucket, Calendar, CalendarUnit, FixedWindow, Quota, Rate, Rule, SlidingLog, SlidingParts,
-    SlidingWindow, Span, Timestamp, Window,
+    Adjustment, Bucket, Calendar, CalendarUnit, ChargeTimes, FixedWindow, Quota, Rate, Rule, SlidingLog,
+    SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_store::{Check, Clock as _, ManualClock, MemoryStore};
 
@@ -124,7 +124,8 @@ fn units_taken_before_a_step_are_refunded_after_it() {
         let answer = store.decide_now(&[Check::new(&rule, b"key", 5)]);
         let left = answer.outcomes[0].remaining;
         store.clock().advance(Span::from_hours(1));
-        let refund = Adjustment::Refund { units: 5, taken_at: answer.at };
+        let charge = ChargeTimes::of(answer.at, &answer.outcomes[0]);
+        let refund = Adjustment::Refund { units: 5, charge };
         assert_eq!(store.adjust_now(&rule, b"key", refund).remaining, left + 5, "{name}");
     }
 }

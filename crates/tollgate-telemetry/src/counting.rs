@@ -11,8 +11,9 @@ mod allocation;
 
 use std::sync::Arc;
 
-use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Span};
+use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Shed, ShedCause, Span};
 
+use crate::class_counter::ClassCounter;
 use crate::counts::{Kind, Totals};
 use crate::histogram::{LATENCY, WAIT};
 use crate::limit_counter::{Field, LimitCounter};
@@ -23,6 +24,11 @@ pub(crate) struct PolicyCounters {
     totals: Arc<Striped<Totals>>,
     limits: Box<[Place]>,
     has_candidates: bool,
+    has_queues: bool,
+    /// The counters of the priority classes, by rank.
+    classes: Box<[Arc<ClassCounter>]>,
+    /// Whether a limit of the policy is a shedder.
+    has_shedders: bool,
 }
 
 struct Place {
@@ -49,6 +55,7 @@ impl PolicyCounters {
         totals: Arc<Striped<Totals>>,
         policy: &Policy,
         counters: Vec<Arc<LimitCounter>>,
+        classes: Box<[Arc<ClassCounter>]>,
     ) -> Self {
         let mut limits: Box<[Place]> = policy
             .limits()
@@ -67,7 +74,9 @@ impl PolicyCounters {
             live.candidate = Some(limit.place());
             has_candidates = true;
         }
-        Self { totals, limits, has_candidates }
+        let has_queues = limits.iter().any(|it| it.counter.queue().is_some());
+        let has_shedders = policy.limits().iter().any(Limit::is_shed);
+        Self { totals, limits, has_candidates, has_queues, classes, has_shedders }
     }
 
     /// Counts a decision.
@@ -76,11 +85,10 @@ impl PolicyCounters {
         let (decision, totals) = (event.decision, self.totals.mine());
         totals.latency.put(&LATENCY, Span::from(event.took).as_micros());
         let is_degraded = decision.is_degraded();
-        let (mut applied, mut in_shadow) = (is_degraded, false);
+        let (applied, mut in_shadow) = (decision.is_limited(), false);
 
         let mut open: Option<Part<'_>> = None;
         for limit in decision.limits() {
-            applied = true;
             // Windows of one limit are adjacent.
             match &mut open {
                 Some(part) if part.limit.place() == limit.limit().place() => part.add(&limit),
@@ -95,12 +103,20 @@ impl PolicyCounters {
             in_shadow |= self.count_part(part, is_degraded);
         }
         for block in decision.shadowed() {
-            applied = true;
             in_shadow |= block.limit.candidate_of().is_none();
             self.count_one(block.limit, Field::ShadowLimited);
         }
 
-        totals.count(self.kind(decision, applied));
+        if let Fate::Shed(Shed { cause: ShedCause::Adaptive(shed), .. }) = decision.fate() {
+            self.count_one(shed.limit, Field::Limited);
+        }
+        let kind = self.kind(decision, applied);
+        totals.count(kind);
+        if let Some(class) = decision.priority()
+            && let Some(counter) = self.classes.get(usize::from(class.rank()))
+        {
+            counter.count(kind);
+        }
         if is_degraded {
             totals.count(Kind::Degraded);
         }
@@ -113,6 +129,63 @@ impl PolicyCounters {
         if self.has_candidates {
             self.compare(event);
         }
+        if self.has_queues && decision.is_allowed() {
+            self.count_waits(event);
+        }
+    }
+
+    /// Records the wait of an admitted request in the queue of each limit that delays it.
+    #[cold]
+    fn count_waits(&self, event: &Event<'_, '_>) {
+        let Some(at) = event.decision.at() else { return };
+        for it in event.decision.limits().filter(LimitOutcome::is_binding) {
+            let wait = it.outcome().wait();
+            if !wait.is_zero()
+                && let Some(queue) = self.limits.get(it.limit().place()).and_then(|it| it.counter.queue())
+            {
+                queue.enter(at, wait, event.at);
+            }
+        }
+    }
+
+    /// Corrects the counts of a request that was counted as admitted, and refused because it could not
+    /// be held for its wait. The limits that delay it have refused it.
+    pub(crate) fn withdraw(&self, decision: &Decision<'_>) {
+        let mut last = None;
+        let refused = decision.limits().filter(|it| it.is_binding() && !it.outcome().is_admitted());
+        for limit in refused.map(|it| it.limit().place()) {
+            // Windows of one limit are adjacent.
+            if last.replace(limit) != Some(limit)
+                && let Some(Place { counter, .. }) = self.limits.get(limit)
+            {
+                counter.count(Field::Limited);
+                counter.uncount(Field::Allowed);
+            }
+        }
+        self.recount(decision, Kind::Allowed, Kind::Limited);
+    }
+
+    /// Corrects the counts of a request that was counted as admitted, and refused by the throttle of its
+    /// upstream. Its limits had room.
+    pub(crate) fn throttle(&self, decision: &Decision<'_>, was_limited: bool) {
+        let before = if was_limited { Kind::Allowed } else { Kind::Unlimited };
+        self.recount(decision, before, Kind::Shed);
+    }
+
+    /// Counts a decision as `after` that was counted as `before`.
+    fn recount(&self, decision: &Decision<'_>, before: Kind, after: Kind) {
+        let totals = self.totals.mine();
+        totals.count(after);
+        totals.uncount(before);
+        if let Some(class) = decision.priority()
+            && let Some(counter) = self.classes.get(usize::from(class.rank()))
+        {
+            counter.count(after);
+            counter.uncount(before);
+        }
+        if let Some(wait) = decision.advised_wait() {
+            totals.wait.put(&WAIT, Span::from(wait).as_micros());
+        }
     }
 
     /// Classifies a decision, and counts the limits that refused it without counting.
@@ -121,7 +194,9 @@ impl PolicyCounters {
         match decision.fate() {
             Fate::Admitted if applied => Kind::Allowed,
             Fate::Admitted | Fate::AllowListed(_) => Kind::Unlimited,
+            Fate::Refused if self.has_shedders && decision.is_shed() => Kind::Shed,
             Fate::Refused => Kind::Limited,
+            Fate::Shed(_) => Kind::Shed,
             Fate::Blocked(block) => {
                 self.count_one(block.limit, Field::Blocked);
                 Kind::Blocked

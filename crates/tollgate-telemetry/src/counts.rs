@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::{HashMap, HashMapExt as _};
-use tollgate::{Limit, Policy, Span};
+use tollgate::{Limit, Policy, Quota, Span};
 
+use crate::class_counter::{ClassCounters, ClassCounts};
 use crate::counting::PolicyCounters;
 use crate::histogram::{Histogram, LATENCY, Spread};
 use crate::limit_counter::LimitCounter;
@@ -41,6 +42,15 @@ pub struct Counts {
     pub shadow_limited: u64,
     /// Decided without the store.
     pub degraded: u64,
+    /// Refused because of overload, by a shedder.
+    pub shed: u64,
+}
+
+impl Counts {
+    /// Returns the number of refused requests.
+    pub const fn refused(&self) -> u64 {
+        self.limited + self.blocked + self.uncountable + self.shed
+    }
 }
 
 /// The kinds of decisions; the discriminant is the index of the counter.
@@ -53,9 +63,10 @@ pub(crate) enum Kind {
     Uncountable,
     ShadowLimited,
     Degraded,
+    Shed,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// The counters of all decisions, one stripe.
 pub(crate) struct Totals {
@@ -83,6 +94,11 @@ impl Totals {
     pub(crate) fn count(&self, kind: Kind) {
         self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
+
+    /// Takes back one count, which may be that of another stripe: their sum is right.
+    pub(crate) fn uncount(&self, kind: Kind) {
+        self.counts[kind as usize].fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// All counters, for the lifetime of the process.
@@ -90,6 +106,7 @@ pub(crate) struct Counters {
     totals: Arc<Striped<Totals>>,
     names: Mutex<Names>,
     other: Arc<LimitCounter>,
+    classes: ClassCounters,
     /// Hashes the rules of a candidate and its live limit, to notice a change.
     hasher: foldhash::quality::RandomState,
 }
@@ -113,6 +130,7 @@ impl Counters {
             totals: Arc::new(Striped::new()),
             names: Mutex::new(Names { known: HashMap::new(), policies: 0 }),
             other: Arc::new(LimitCounter::new(OTHER)),
+            classes: ClassCounters::default(),
             hasher: foldhash::quality::RandomState::default(),
         }
     }
@@ -132,9 +150,13 @@ impl Counters {
                 };
                 counter.is_candidate(self.hasher.hash_one((ids(live), ids(limit))));
             }
+            if limit.every_rule().any(|rule| is_queue(&rule.quota)) {
+                counter.has_queue();
+            }
             counter
         });
-        Arc::new(PolicyCounters::new(Arc::clone(&self.totals), policy, counters.collect()))
+        let classes = self.classes.of(policy);
+        Arc::new(PolicyCounters::new(Arc::clone(&self.totals), policy, counters.collect(), classes))
     }
 
     /// Returns the counts of all decisions since the start.
@@ -145,8 +167,13 @@ impl Counters {
                 *sum = sum.wrapping_add(cell.load(Ordering::Relaxed));
             }
         }
-        let [allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded] = sums;
-        Counts { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded }
+        let [allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded, shed] = sums;
+        Counts { allowed, unlimited, limited, blocked, uncountable, shadow_limited, degraded, shed }
+    }
+
+    /// Returns the counts of each priority class since the start.
+    pub(crate) fn classes(&self) -> Vec<ClassCounts> {
+        self.classes.counts()
     }
 
     /// Returns the distribution of decision latencies.
@@ -182,7 +209,7 @@ impl Counters {
     }
 
     /// Records one call to the store.
-    pub(crate) fn asked(&self, took: Span, answered: bool) {
+    pub(crate) fn record_call(&self, took: Span, answered: bool) {
         let mine = self.totals.mine();
         let histogram = if answered { &mine.answered } else { &mine.unanswered };
         histogram.put(&LATENCY, took.as_micros());
@@ -191,6 +218,11 @@ impl Counters {
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether requests above the rate wait.
+fn is_queue(quota: &Quota) -> bool {
+    matches!(quota, Quota::Bucket(bucket) if bucket.queue().is_some())
 }
 
 impl Names {

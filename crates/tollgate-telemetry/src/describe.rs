@@ -3,6 +3,8 @@
 //! Text from callers is truncated here, and keys and addresses are redacted as the policy's `privacy`
 //! says, so that later stages need to do neither.
 
+mod shed;
+
 use std::borrow::Cow;
 use std::hash::RandomState;
 use std::net::IpAddr;
@@ -10,8 +12,8 @@ use std::sync::Arc;
 
 use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy};
 use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Rule, Span, Subject, Timestamp,
-    Verdict,
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Rule, Shed, ShedCause,
+    Span, Subject, Timestamp, Verdict,
 };
 
 use crate::record::{LimitRecord, Record, RecordFate, ShadowBlock};
@@ -27,6 +29,9 @@ const MAX_KEY_BYTES: usize = 160;
 
 /// The value of `granted_by` for a quota that the call sets and no policy contains.
 pub(crate) const CALL: &str = "call";
+
+/// The beginning of `granted_by` for the maximum of a priority class. The name of the class follows.
+pub(crate) const CLASS: &str = "priority ";
 
 /// The context that a record needs besides the decision.
 pub(crate) struct Describer<'a> {
@@ -55,6 +60,7 @@ impl Describer<'_> {
         let limit = match decision.fate() {
             Fate::Blocked(block) => Some(self.name(block.limit)),
             Fate::Uncountable => decision.uncountable().next().map(|limit| self.name(limit)),
+            Fate::Shed(shed) => Some(shed.name().into()),
             _ => limiting.map(|limiting| self.name_of(&limiting)),
         };
         Record {
@@ -66,6 +72,7 @@ impl Describer<'_> {
             allowed: decision.is_allowed(),
             fate: fate(decision.fate()),
             reason: reason(decision).map(Into::into),
+            priority: decision.priority().map(|class| class.name().into()),
             policy_version: self.version,
             degraded: decision.is_degraded(),
             method: subject.map_or_else(Box::default, |it| shortened(method_of(it), MAX_METHOD_BYTES)),
@@ -85,6 +92,10 @@ impl Describer<'_> {
             limiting: place,
             retry_after: decision.advised_wait().map(Span::from),
             limits: decision.limits().map(|it| self.limit(&it, decision, key_hash(&it))).collect(),
+            node_shed: match decision.fate() {
+                Fate::Shed(Shed { cause: ShedCause::Node(node), .. }) => Some(Box::new(node)),
+                _ => None,
+            },
             shadowed: decision.shadowed().iter().map(|block| self.shadowed(block)).collect(),
             switched_off: is_off(self.policy),
             trace: subject.and_then(trace_of),
@@ -143,6 +154,10 @@ impl Describer<'_> {
         if among(limit.rules()) {
             return None;
         }
+        if let Some(rank) = limit.class_rules().iter().position(|known| std::ptr::eq(known, rule)) {
+            let class = self.policy.priorities().get(rank)?;
+            return Some(format!("{CLASS}{}", class.name()));
+        }
         let mut plans = limit.plans();
         let plan = plans.find(|(_, granted)| matches!(granted, Allowance::Rules(rules) if among(rules)));
         Some(plan.map_or_else(|| "override".to_owned(), |(name, _)| format!("plan {name}")))
@@ -190,6 +205,7 @@ const fn fate(fate: Fate<'_>) -> RecordFate {
         Fate::AmbiguousPath => RecordFate::AmbiguousPath,
         Fate::Blocked(_) => RecordFate::Blocked,
         Fate::Uncountable => RecordFate::Uncountable,
+        Fate::Shed(_) => RecordFate::Shed,
         _ => RecordFate::Refused,
     }
 }
@@ -254,6 +270,14 @@ pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> S
     }
 }
 
+/// Returns the reason why an admitted request was refused instead of being held for its wait.
+pub(crate) const fn not_held(reason: NotHeld) -> &'static str {
+    match reason {
+        NotHeld::NoPlace => "it was not held, because as many requests wait here as may be held",
+        _ => "it was not held, because its caller does not wait for that long",
+    }
+}
+
 /// Returns the reason of a decision in words; `None` if the numbers of the decision explain it.
 pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
     match decision.fate() {
@@ -270,6 +294,9 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
         ),
         Fate::Refused => {
             let limiting = decision.limiting()?;
+            if limiting.limit().is_shed() {
+                return Some(fleet_reason(decision, &limiting).into());
+            }
             let never = limiting.outcome().verdict == Verdict::Never;
             let slots = matches!(limiting.rule().quota, Quota::Concurrency(_));
             (never && !slots)
@@ -282,7 +309,22 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
         Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
         Fate::AmbiguousPath => Some("servers may take the path for different places".into()),
         Fate::Blocked(block) => Some(blocked(block.limit, block.reason).into()),
+        Fate::Shed(shed) => Some(shed::reason(&shed).into()),
         _ => None,
+    }
+}
+
+/// Returns the reason in words why the fleet shedder refuses.
+fn fleet_reason(decision: &Decision<'_>, limiting: &LimitOutcome<'_>) -> String {
+    let whole = limiting.limit().rules().first().map_or(0, |rule| rule.quota.capacity());
+    let maximum = limiting.policy_rule().quota.capacity();
+    let class = decision.priority().map(|class| format!("priority `{}`", class.name()));
+    let class = class.as_deref().unwrap_or("the fleet");
+    match limiting.rule().quota {
+        Quota::Concurrency(_) => {
+            format!("overload: {class} may use {maximum} of {whole} slots, and {maximum} or more are in use")
+        }
+        _ => format!("overload: {class} may use {maximum} of {whole} requests at once, and all are spent"),
     }
 }
 

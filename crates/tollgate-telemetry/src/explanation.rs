@@ -103,6 +103,16 @@ fn queued(limit: &LimitRecord) -> Option<String> {
     Some(format!("waits {} in the queue (place {place} of {length})", span(wait)))
 }
 
+/// Whether the queue of the limit had room, and the request could not be held for its wait. The queue
+/// itself refuses only if it has too few places.
+fn is_not_held(limit: &LimitRecord) -> bool {
+    queue(&limit.quota).is_some()
+        && limit.cost > 0
+        && limit.outcome.retry_after().is_some()
+        && left(limit) >= limit.cost
+        && !limit.count_denied
+}
+
 /// Whether the request was charged although it was refused. Slots are never charged on refusal.
 fn is_charged(limit: &LimitRecord) -> bool {
     limit.count_denied
@@ -169,6 +179,9 @@ fn amount(limit: &LimitRecord) -> String {
             };
             format!("{cost} asked for: {after} left after it")
         }
+        Verdict::Refused { .. } if is_not_held(limit) => {
+            format!("{cost} asked for: there is room, but it would have to wait, and it was not held")
+        }
         Verdict::Refused { .. } if cost == 0 => {
             format!("0 asked for: more than {} counted already", outcome.limit)
         }
@@ -194,6 +207,9 @@ fn amount(limit: &LimitRecord) -> String {
 fn waiting(limit: &LimitRecord, at: Timestamp) -> Option<String> {
     let outcome = &limit.outcome;
     match outcome.verdict {
+        Verdict::Refused { retry_after } if is_not_held(limit) => {
+            Some(format!("it passes in {}, if no other request comes before", span(retry_after)))
+        }
         Verdict::Refused { retry_after } => Some(coming_back(&limit.quota, retry_after, at)),
         Verdict::Never => Some("waiting does not help".to_owned()),
         Verdict::Admitted { .. } if !outcome.wait().is_zero() => queued(limit),

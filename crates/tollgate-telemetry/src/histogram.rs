@@ -45,6 +45,29 @@ pub(crate) static WAIT: Scale<12> = Scale {
     per_one: 1_000_000,
 };
 
+/// Waits in queues in microseconds, from a millisecond to an hour.
+pub(crate) static QUEUE_WAIT: Scale<16> = Scale {
+    bounds: [
+        1_000,
+        5_000,
+        10_000,
+        25_000,
+        50_000,
+        100_000,
+        250_000,
+        500_000,
+        1_000_000,
+        2_500_000,
+        5_000_000,
+        10_000_000,
+        60_000_000,
+        300_000_000,
+        3_600_000_000,
+        UNBOUNDED,
+    ],
+    per_one: 1_000_000,
+};
+
 /// The remaining share of an allowance, in per mille.
 pub(crate) static SHARE: Scale<7> = Scale { bounds: [0, 100, 250, 500, 750, 900, 1000], per_one: 1000 };
 

@@ -32,8 +32,7 @@
 //! Invariant: the settings and the number of limits bound the memory; traffic does not.
 //! `tests/bounded.rs` checks this.
 
-#[cfg(test)]
-mod allocations;
+mod class_counter;
 mod counting;
 mod counts;
 mod describe;
@@ -45,6 +44,7 @@ mod history;
 mod limit_counter;
 mod metrics;
 mod policy_watch;
+mod queue_counter;
 mod record;
 mod redact;
 mod reservations;
@@ -53,6 +53,7 @@ mod sampler;
 mod samples;
 mod series;
 mod settings;
+mod shed_alerts;
 mod sketch;
 mod spenders;
 mod stripes;
@@ -62,12 +63,19 @@ mod watcher;
 mod window;
 mod windowed_topk;
 
+/// The tests count allocations.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: tollgate_testkit::CountingAllocator = tollgate_testkit::CountingAllocator;
+
+pub use class_counter::ClassCounts;
 pub use counts::{Counts, MAX_NAMED_LIMITS};
 pub use describe::{blocked, reason, show_address};
 pub use exhausted::ExhaustedKey;
 pub use exposition::{Exposition, Family, MetricKind};
 pub use history::{LimitSeries, LimitWindow};
 pub use limit_counter::LimitCounts;
+pub use queue_counter::QueueView;
 pub use record::{LimitRecord, Record, RecordFate, ShadowBlock};
 pub use redact::PathRedactor;
 pub use ring::RetentionCounts;

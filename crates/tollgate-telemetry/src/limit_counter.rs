@@ -10,6 +10,7 @@ use tollgate::Timestamp;
 
 use crate::histogram::{Histogram, SHARE, Spread};
 use crate::history::{LimitHistory, LimitSeries, LimitWindow};
+use crate::queue_counter::QueueCounter;
 use crate::stripes::Striped;
 
 /// Counts of the decisions in which one limit took part.
@@ -64,6 +65,8 @@ pub(crate) struct LimitCounter {
     cells: Striped<Cells>,
     /// Present only if the limit is or was a candidate.
     agreement: OnceLock<Striped<[AtomicU64; 4]>>,
+    /// Present only if the limit has or had a queue.
+    queue: OnceLock<QueueCounter>,
     /// The time of the first comparison, in microseconds; zero if there was none.
     agreement_since: AtomicU64,
     /// A hash of the rules of the candidate and of its live limit.
@@ -100,6 +103,7 @@ impl LimitCounter {
             name: name.into(),
             cells: Striped::new(),
             agreement: OnceLock::new(),
+            queue: OnceLock::new(),
             agreement_since: AtomicU64::new(0),
             compared: Mutex::default(),
             past: Mutex::new(LimitHistory::default()),
@@ -117,6 +121,16 @@ impl LimitCounter {
         }
     }
 
+    /// Marks the limit as one with a queue.
+    pub(crate) fn has_queue(&self) {
+        self.queue.get_or_init(QueueCounter::default);
+    }
+
+    /// Returns the counters of its queues, if it has or had any.
+    pub(crate) fn queue(&self) -> Option<&QueueCounter> {
+        self.queue.get()
+    }
+
     /// Returns the time of the first comparison under the current rules.
     pub(crate) fn agreement_since(&self) -> Option<Timestamp> {
         let since = self.agreement_since.load(Ordering::Relaxed);
@@ -126,6 +140,11 @@ impl LimitCounter {
     #[inline]
     pub(crate) fn count(&self, field: Field) {
         self.cells.mine().counts[field as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back one count, which may be that of another stripe: their sum is right.
+    pub(crate) fn uncount(&self, field: Field) {
+        self.cells.mine().counts[field as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Records the remaining share of an allowance, in per mille.
@@ -188,6 +207,9 @@ impl LimitCounter {
     pub(crate) fn step(&self, steps: u64) {
         let taken = self.cells.iter().map(|stripe| stripe.least.swap(NO_SHARE, Ordering::Relaxed)).min();
         self.past().step(steps, self.numbers(), taken.unwrap_or(NO_SHARE));
+        if let Some(queue) = self.queue() {
+            queue.end_step(steps);
+        }
     }
 
     /// Returns the counts of the last `steps` finished steps and of the current one.

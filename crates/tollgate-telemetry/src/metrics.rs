@@ -2,19 +2,26 @@
 //!
 //! `docs/metrics.md` describes each metric; a test compares the two.
 //!
-//! Invariant: labels are names of limits and constants of this module. `tests/metrics.rs` checks this.
+//! Invariant: labels are names of limits, names of priority classes and constants of this module. `tests/metrics.rs` checks this.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tollgate::Timestamp;
+
 use crate::counts::{Counters, OTHER};
 use crate::exhausted::ExhaustedKey;
 use crate::exposition::{Exposition, MetricKind};
-use crate::histogram::{LATENCY, SHARE, WAIT};
+use crate::histogram::{LATENCY, QUEUE_WAIT, SHARE, WAIT};
 use crate::limit_counter::{LimitCounter, LimitCounts};
 
-/// Writes all counters and the number of exhausted keys.
-pub(crate) fn write(counters: &Counters, alerts: &[ExhaustedKey], out: &mut String) {
+/// Writes all counters, the number of exhausted keys and the classes that are shed.
+pub(crate) fn write(
+    counters: &Counters,
+    (alerts, shed_alerts): (&[ExhaustedKey], &[ExhaustedKey]),
+    now: Timestamp,
+    out: &mut String,
+) {
     let mut to = Exposition::new(out);
     write_all(&mut to, counters);
     let mut limits = counters.limits();
@@ -23,8 +30,10 @@ pub(crate) fn write(counters: &Counters, alerts: &[ExhaustedKey], out: &mut Stri
     // `_other` is listed only if it has counts.
     limits.retain(|(limit, counts)| &*limit.name != OTHER || *counts != LimitCounts::default());
     write_limits(&mut to, &limits);
+    write_queues(&mut to, &limits, now);
     write_candidates(&mut to, &limits);
     write_exhausted(&mut to, &limits, alerts);
+    write_shed_classes(&mut to, shed_alerts);
 }
 
 fn write_all(to: &mut Exposition<'_>, counters: &Counters) {
@@ -34,7 +43,19 @@ fn write_all(to: &mut Exposition<'_>, counters: &Counters) {
         .value(&[("outcome", "unlimited")], total.unlimited)
         .value(&[("outcome", "limited")], total.limited)
         .value(&[("outcome", "blocked")], total.blocked)
-        .value(&[("outcome", "uncountable")], total.uncountable);
+        .value(&[("outcome", "uncountable")], total.uncountable)
+        .value(&[("outcome", "shed")], total.shed);
+    let mut family = to.family(
+        "tollgate_priority_decisions_total",
+        MetricKind::Counter,
+        "Decisions by priority class and outcome.",
+    );
+    for class in counters.classes() {
+        for (outcome, count) in [("allowed", class.allowed), ("refused", class.refused), ("shed", class.shed)]
+        {
+            family.value(&[("priority", &class.name), ("outcome", outcome)], count);
+        }
+    }
     to.one(
         "tollgate_shadow_limited_decisions_total",
         MetricKind::Counter,
@@ -101,6 +122,20 @@ fn write_limits(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
     }
 }
 
+fn write_queues(to: &mut Exposition<'_>, limits: &[LimitCount<'_>], now: Timestamp) {
+    let queues = || limits.iter().filter_map(|(limit, _)| Some((limit, limit.queue()?)));
+    let help = "Requests that wait in the queues of a limit.";
+    let mut family = to.family("tollgate_limit_waiting", MetricKind::Gauge, help);
+    for (limit, queue) in queues() {
+        family.value(&[("limit", &limit.name)], queue.view(now).waiting);
+    }
+    let help = "Waits of admitted requests in the queues of a limit, without those that start immediately.";
+    let mut family = to.histogram("tollgate_limit_wait_seconds", help);
+    for (limit, queue) in queues() {
+        family.spread(&[("limit", &limit.name)], &QUEUE_WAIT, &queue.spread());
+    }
+}
+
 fn write_candidates(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
     let mut family = to.family(
         "tollgate_candidate_decisions_total",
@@ -115,6 +150,18 @@ fn write_candidates(to: &mut Exposition<'_>, limits: &[LimitCount<'_>]) {
         {
             family.value(&[("limit", &limit.name), ("live", live), ("candidate", candidate)], count);
         }
+    }
+}
+
+/// Writes the classes that are shed although they are not the least important one.
+fn write_shed_classes(to: &mut Exposition<'_>, shed_alerts: &[ExhaustedKey]) {
+    let mut family = to.family(
+        "tollgate_important_class_shed",
+        MetricKind::Gauge,
+        "Priority classes, except the least important one, of which a shedder refused requests in the last minute.",
+    );
+    for alert in shed_alerts {
+        family.value(&[("shedder", &alert.limit), ("priority", &alert.key)], 1);
     }
 }
 

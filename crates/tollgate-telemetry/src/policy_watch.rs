@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
-    Event, Fate, Limit, LimitOutcome, Mode, Policy, Quota, Request, Rule, RuleId, Settlement, Span, Subject,
-    Verdict, Watch,
+    Event, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Request, Rule, RuleId, Settlement, Span,
+    Subject, Verdict, Watch,
 };
 
 use crate::counting::PolicyCounters;
-use crate::describe::{Describer, method_of, path_of, show_address};
+use crate::describe::{self, Describer, method_of, path_of, show_address};
 use crate::record::Record;
 use crate::redact::PathRedactor;
 use crate::spenders::Asker;
@@ -128,9 +128,26 @@ impl PolicyWatch {
         }
     }
 
+    /// Raises an alert if a request is shed whose class is not the least important one.
+    fn look_at_class(&self, event: &Event<'_, '_>) {
+        let Some(class) = event.decision.priority() else { return };
+        if usize::from(class.rank()) + 1 >= self.policy.priorities().len() || !event.decision.is_shed() {
+            return;
+        }
+        match event.decision.fate() {
+            Fate::Shed(shed) => self.all.shed_alerts.shed(shed.name(), class.name(), event.at),
+            _ => {
+                if let Some(limiting) = event.decision.limiting() {
+                    self.all.shed_alerts.shed(limiting.name(), class.name(), event.at);
+                }
+            }
+        }
+    }
+
     /// Counts a refusal, and returns the hash of the key or client that was refused.
     fn refuse(&self, event: &Event<'_, '_>) -> u64 {
         let (all, describer) = (&self.all, self.describer());
+        self.look_at_class(event);
         match event.decision.fate() {
             Fate::Refused => {
                 let Some(limiting) = event.decision.limiting() else { return 0 };
@@ -158,9 +175,13 @@ impl PolicyWatch {
 
     #[cold]
     fn remember(&self, event: &Event<'_, '_>, caller: u64) {
+        self.all.ring.keep(self.record(event), caller);
+    }
+
+    fn record(&self, event: &Event<'_, '_>) -> Record {
         let key_hash = |it: &LimitOutcome<'_>| self.all.key_hash(it.policy_rule(), it.key());
         let record = self.describer().describe(event.subject, event.decision, event.at, key_hash);
-        self.all.ring.keep(Record { id: event.id, took: event.took.into(), ..record }, caller);
+        Record { id: event.id, took: event.took.into(), ..record }
     }
 }
 
@@ -187,12 +208,31 @@ impl Watch for PolicyWatch {
         }
     }
 
+    fn not_held(&self, event: &Event<'_, '_>, reason: NotHeld) {
+        self.counters.withdraw(event.decision);
+        let caller = self.refuse(event);
+        let record = self.record(event);
+        self.all.ring.keep(Record { reason: Some(describe::not_held(reason).into()), ..record }, caller);
+    }
+
+    fn throttled(&self, event: &Event<'_, '_>, was_limited: bool) {
+        self.counters.throttle(event.decision, was_limited);
+        let caller = self.refuse(event);
+        self.remember(event, caller);
+    }
+
     fn store_called(&self, took: Duration, answered: bool) {
-        self.all.counters.asked(took.into(), answered);
+        self.all.counters.record_call(took.into(), answered);
     }
 
     fn settled(&self, settlement: &Settlement<'_>) {
         let Settlement { id, rule, key, reserved, cost, .. } = *settlement;
+        if let Some((at, wait)) = settlement.queued.filter(|_| cost == 0)
+            && let Some(counter) = self.all.counters.limit(settlement.limit)
+            && let Some(queue) = counter.queue()
+        {
+            queue.leave(at, wait);
+        }
         let key_hash = self.all.allowance_hash(rule, key);
         if let Some(caller) = self.all.reservations.take(key_hash, id) {
             self.all.spenders.settle(key_hash, caller, reserved, cost);

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use tollgate::{DecisionId, Mode, Outcome, Quota, Span, Timestamp};
+use tollgate::{DecisionId, Mode, NodeShed, Outcome, Quota, Span, Timestamp};
 
 use crate::explanation;
 use crate::traceparent::TraceParent;
@@ -34,6 +34,8 @@ pub struct Record {
     pub fate: RecordFate,
     /// The reason in words, if the numbers do not explain the decision.
     pub reason: Option<Box<str>>,
+    /// The name of the priority class, if the policy has classes.
+    pub priority: Option<Box<str>>,
     /// The version of the policy that decided.
     pub policy_version: u64,
     /// Whether the store did not answer.
@@ -62,6 +64,8 @@ pub struct Record {
     pub shadowed: Vec<ShadowBlock>,
     /// Whether every limit of the policy was switched off.
     pub switched_off: bool,
+    /// The state of the shedder of the node, if it refused the request.
+    pub node_shed: Option<Box<NodeShed>>,
     /// The trace context that the request carried.
     pub trace: Option<TraceParent>,
 }
@@ -94,6 +98,8 @@ pub enum RecordFate {
     Blocked,
     /// The store did not answer, and a limit refuses during an outage.
     Uncountable,
+    /// This node refused because of overload, without asking the store.
+    Shed,
 }
 
 /// The outcome of one limit in a record.
@@ -113,7 +119,7 @@ pub struct LimitRecord {
     pub quota: Quota,
     /// The quota of the policy, if `quota` is this node's share of it.
     pub whole: Option<Quota>,
-    /// The source of the quota, if it is not the limit: `plan pro`, or `override`.
+    /// The source of the quota, if it is not the limit: `plan pro`, `override`, or `priority bulk`.
     pub granted_by: Option<Box<str>>,
     /// The mode, which says whether the limit could refuse.
     pub mode: Mode,
@@ -154,6 +160,7 @@ impl RecordFate {
             Self::AmbiguousPath => "ambiguous_path",
             Self::Blocked => "blocked",
             Self::Uncountable => "uncountable",
+            Self::Shed => "shed",
         }
     }
 }

@@ -155,7 +155,7 @@ fn passed(last: u64, now: u64) -> u64 {
 /// Selects the counts that the series shows.
 fn series_of(counts: &Counts) -> [u64; 4] {
     let allowed = counts.allowed + counts.unlimited;
-    let refused = counts.limited + counts.blocked + counts.uncountable;
+    let refused = counts.refused();
     [allowed, refused, counts.shadow_limited, counts.degraded]
 }
 

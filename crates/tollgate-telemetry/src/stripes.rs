@@ -28,6 +28,12 @@ impl<T: Default> Striped<T> {
     }
 }
 
+impl<T: Default> Default for Striped<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Striped<T> {
     /// Returns the stripe of the current thread.
     #[inline]

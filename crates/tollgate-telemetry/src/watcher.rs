@@ -15,6 +15,7 @@ use tollgate::{
     Decision, DecisionId, Limit, LimitOutcome, Observer, Policy, Span, Subject, Timestamp, Watch,
 };
 
+use crate::class_counter::ClassCounts;
 use crate::counts::{Counters, Counts};
 use crate::describe::{Describer, show_address};
 use crate::exhausted::{ExhaustedKey, ExhaustedKeys};
@@ -22,6 +23,7 @@ use crate::history::{LimitSeries, LimitWindow};
 use crate::limit_counter::LimitCounts;
 use crate::metrics;
 use crate::policy_watch::PolicyWatch;
+use crate::queue_counter::QueueView;
 use crate::record::{LimitRecord, Record};
 use crate::redact::PathRedactor;
 use crate::reservations::Reservations;
@@ -29,6 +31,7 @@ use crate::ring::{RetentionCounts, Ring};
 use crate::samples::Samples;
 use crate::series::{History, Series};
 use crate::settings::WatchSettings;
+use crate::shed_alerts::ShedAlerts;
 use crate::spenders::{Spender, Spenders};
 use crate::top::{Top, TopList};
 
@@ -45,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) spenders: Spenders,
     pub(crate) top: Top,
     pub(crate) zero: ExhaustedKeys,
+    pub(crate) shed_alerts: ShedAlerts,
     /// The display settings by which stored keys were rendered.
     pub(crate) shows: Mutex<Option<(KeyDisplay, Option<PathRedactor>)>>,
     /// The key of the hashes that are shown.
@@ -65,6 +69,7 @@ impl Watcher {
             spenders: Spenders::new(),
             top: Top::new(),
             zero: ExhaustedKeys::new(settings.at_zero_for),
+            shed_alerts: ShedAlerts::default(),
             shows: Mutex::default(),
             secret: RandomState::new(),
             key_hashes: foldhash::quality::RandomState::default(),
@@ -83,6 +88,11 @@ impl Watcher {
         self.0.counters.total()
     }
 
+    /// Returns the counts of each priority class since the start.
+    pub fn classes(&self) -> Vec<ClassCounts> {
+        self.0.counters.classes()
+    }
+
     /// Returns the counts of one limit since the start. `None` if the name is unknown, or if it is
     /// counted as `_other` because there are too many names.
     pub fn limit_totals(&self, name: &str) -> Option<LimitCounts> {
@@ -92,6 +102,11 @@ impl Watcher {
     /// Returns the counts of one limit in the last five minutes.
     pub fn limit_window(&self, name: &str) -> Option<LimitWindow> {
         self.0.history.limit_window(name, &self.0.counters)
+    }
+
+    /// Returns the requests that wait in the queues of one limit. `None` if it has no queue.
+    pub fn queue(&self, name: &str, now: Timestamp) -> Option<QueueView> {
+        Some(self.0.counters.limit(name)?.queue()?.view(now))
     }
 
     /// Returns the last five minutes of one limit in 60 steps.
@@ -112,7 +127,8 @@ impl Watcher {
 
     /// Writes all counters in the Prometheus text format.
     pub fn metrics(&self, now: Timestamp, out: &mut String) {
-        metrics::write(&self.0.counters, &self.alerts(now), out);
+        let alerts = (&*self.0.zero.alerts(now), &*self.0.shed_alerts.alerts(now));
+        metrics::write(&self.0.counters, alerts, now, out);
     }
 
     /// Returns the record of a decision, while it is stored.
@@ -190,9 +206,13 @@ impl Watcher {
         self.0.zero.after()
     }
 
-    /// Returns the keys that have been exhausted for long enough, the longest first.
+    /// Returns the alerts: the priority classes that are shed although they are not the least important
+    /// one, with the class as the key of the shedder, then the keys that have been exhausted for long
+    /// enough, the longest first.
     pub fn alerts(&self, now: Timestamp) -> Vec<ExhaustedKey> {
-        self.0.zero.alerts(now)
+        let mut alerts = self.0.shed_alerts.alerts(now);
+        alerts.extend(self.0.zero.alerts(now));
+        alerts
     }
 }
 

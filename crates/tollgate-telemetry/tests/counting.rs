@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use tollgate::{Call, Limiter, ManualClock, MemoryStore, Policy, Timestamp};
-use tollgate_telemetry::{Counts, LimitCounts, WatchSettings, Watcher};
+use tollgate::{Call, Clock as _, Limiter, ManualClock, MemoryStore, NotHeld, Policy, Span, Timestamp};
+use tollgate_telemetry::{Counts, LimitCounts, QueueView, WatchSettings, Watcher};
 
 use crate::gone::UnreachableStore;
 
@@ -244,4 +245,89 @@ fn concurrent_threads_lose_no_counts() {
     let api = limit(&watcher, "api");
     assert_eq!((api.allowed, api.limited, api.exhausted), (700, 300, 1));
     assert_eq!(watcher.limit_window("api").unwrap().counts, api);
+}
+
+const QUEUE: &str =
+    "limits: [{name: reports, by: user, algorithm: leaky-queue, rate: 10/second, queue: {length: 4}}]";
+
+#[test]
+fn a_request_that_is_not_held_is_counted_and_explained_as_refused() {
+    let (limiter, watcher) = watched(QUEUE);
+    ask(&limiter, 1, &ann());
+    let mut second = limiter.check(&ann());
+    let (id, place) = (limiter.id_of(&second), limiter.queue_place(&second));
+    limiter.refuse_wait(Some(&ann()), &mut second, Duration::ZERO, NotHeld::NoPlace);
+    drop(place);
+    assert_eq!(watcher.totals(), Counts { allowed: 1, limited: 1, ..Counts::default() });
+    let counts = limit(&watcher, "reports");
+    assert_eq!((counts.allowed, counts.limited), (1, 1));
+    let record = watcher.record(id).expect("every refusal is recorded");
+    assert_eq!((record.allowed, record.wait()), (false, None));
+    assert_eq!(
+        record.summary(),
+        "Refused by `reports`: 4 of 5 places were left and 1 was asked for, so it would have to wait in the queue, \
+         and it was not held, because as many requests wait here as may be held; it passes in 100 ms."
+    );
+    let lines = record.limits[0].arithmetic(record.counted_at);
+    assert!(lines[2].ends_with("there is room, but it would have to wait, and it was not held"), "{lines:?}");
+    assert_eq!(watcher.queue("reports", clock().now()).unwrap().waiting, 0);
+}
+
+#[test]
+fn a_throttled_request_is_counted_explained_and_alerted_as_shed() {
+    for (limits, was_limited) in [("[]", false), ("[{name: api, by: user, bucket: 9/hour}]", true)] {
+        let classes = "[{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]";
+        let (limiter, watcher) = watched(&format!("priorities: {classes}\nlimits: {limits}"));
+        let admitted = limiter.check(&ann());
+        let id = limiter.id_of(&admitted);
+        assert_eq!(admitted.is_limited(), was_limited);
+        let shed = tollgate::ThrottleShed::new(300.0, 12.0, 0.916);
+        let refused = limiter.refuse_throttled(&ann(), Some((id, was_limited)), admitted.priority(), shed);
+        assert!(refused.is_shed() && refused.advised_wait().is_some());
+        assert_eq!(watcher.totals(), Counts { shed: 1, ..Counts::default() });
+        let normal = watcher.classes().into_iter().find(|it| &*it.name == "normal").unwrap();
+        assert_eq!((normal.allowed, normal.refused, normal.shed), (0, 0, 1));
+        let record = watcher.record(id).expect("every refusal is recorded");
+        assert_eq!((record.allowed, record.limit.as_deref()), (false, Some("shed.throttle")));
+        let summary = record.summary();
+        assert!(
+            summary.contains(
+                "accepted 12 of the last 300 requests, and 91.6 % of the requests of priority `normal`"
+            ),
+            "{summary}"
+        );
+        let alerts = watcher.alerts(clock().now());
+        assert_eq!((&*alerts[0].limit, &*alerts[0].key), ("shed.throttle", "normal"));
+        let mut metrics = String::new();
+        watcher.metrics(clock().now(), &mut metrics);
+        let line = "tollgate_important_class_shed{shedder=\"shed.throttle\",priority=\"normal\"} 1";
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[test]
+fn waits_and_waiting_requests_of_a_queue_are_counted() {
+    let (limiter, watcher) = watched(QUEUE);
+    let now = clock().now();
+    assert_eq!(watcher.queue("reports", now), Some(QueueView::default()));
+    let decisions: Vec<_> = (0..5).map(|_| limiter.check(&ann())).collect();
+    assert_eq!(watcher.queue("reports", now).unwrap().waiting, 4);
+    drop(limiter.queue_place(&decisions[2]));
+    drop(limiter.queue_place(&decisions[4]));
+    let view = watcher.queue("reports", now).unwrap();
+    assert_eq!(view.waiting, 2, "two have left");
+    assert_eq!(view.waits.map(|waits| waits.map(Span::as_micros)), Some([250_000, 500_000]));
+    assert_eq!(watcher.queue("reports", now + Span::from_millis(200)).unwrap().waiting, 1);
+    let mut metrics = String::new();
+    watcher.metrics(now + Span::from_millis(200), &mut metrics);
+    for line in [
+        "tollgate_limit_waiting{limit=\"reports\"} 1",
+        "tollgate_limit_wait_seconds_count{limit=\"reports\"} 4",
+        "tollgate_limit_wait_seconds_sum{limit=\"reports\"} 1",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line} in\n{metrics}");
+    }
+    let (other, watcher) = watched("limits: [{name: api, by: user, bucket: 5/minute}]");
+    ask(&other, 1, &ann());
+    assert_eq!(watcher.queue("api", now), None, "it has no queue");
 }

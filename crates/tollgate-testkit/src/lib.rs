@@ -5,10 +5,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
+mod certificate;
 mod counting;
 mod netns;
 mod output;
 mod polling;
+mod port;
+mod postgres;
 mod program;
 mod redis;
 mod redis_cluster;
@@ -20,6 +23,7 @@ pub use counting::{CountingAllocator, allocations, retained_bytes};
 pub use netns::Lan;
 pub use output::ProgramOutput;
 pub use polling::poll_once;
+pub use postgres::Postgres;
 pub use program::{Program, free_port, wait_for_port};
 pub use redis::{Redis, wait_until};
 pub use redis_cluster::RedisCluster;

@@ -8,9 +8,7 @@
 
 #![allow(clippy::panic, reason = "a panic fails the test")]
 
-mod certificate;
 mod clock;
-mod port;
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,9 +19,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::certificate::Certificate;
 use self::clock::SteppedClock;
-use self::port::quiet_port;
+use crate::certificate::Certificate;
+use crate::port::quiet_port;
 use crate::{Lan, Program, ProgramOutput, Scratch};
 
 /// The longest wait. Only a failed test reaches it.
@@ -366,7 +364,7 @@ impl Setup {
 }
 
 /// Returns the state letter of a process: `T` is stopped.
-fn state(id: &str) -> Option<char> {
+pub(crate) fn state(id: &str) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The preceding name is in parentheses and may contain any character.
     stat.rsplit_once(')')?.1.trim_start().chars().next()

@@ -8,19 +8,24 @@
 //!
 //! Formatting for HTTP is in `tollgate_http`.
 
+mod limit_outcome;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Outcome, Owner, Quota, Rule, Span, Timestamp, Verdict};
-use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, Mode};
+use tollgate_core::{Outcome, Owner, Span, Timestamp, Verdict};
+use tollgate_policy::{Block, Checks, Limit, ListEntry, Matched, PriorityClass};
 use tollgate_store::Outcomes;
 
+use crate::adaptive::InFlight;
 use crate::id::DecisionId;
-use crate::outage::{FallbackOutcome, LocalDecision, Part, denies};
+use crate::outage::{FallbackOutcome, LocalDecision, denies};
 use crate::receipt::Receipt;
+use crate::shed::Shed;
 
-/// The wait given to callers when the actual wait is unknown.
-const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+use limit_outcome::{DEFAULT_RETRY_AFTER, Limits};
+pub use limit_outcome::{LimitOutcome, advised_wait, expected_wait};
 
 /// The decision of a limiter about a request.
 ///
@@ -44,10 +49,14 @@ pub struct Decision<'l> {
     /// How far the wall clock is ahead of `at`, in microseconds.
     wall_ahead: i64,
     pub(crate) owner: Option<Owner>,
+    /// The request in flight under limits with a learned number of slots.
+    pub(crate) in_flight: Option<Arc<InFlight>>,
     /// The decision made without the store. Boxed, because it is rarely present.
     pub(crate) degraded: Option<Box<LocalDecision>>,
     /// The id, once an observer or a caller has seen it.
     pub(crate) id: Option<DecisionId>,
+    /// The time after which a request that a line has refused may find a slot.
+    line_wait: Option<Duration>,
 }
 
 /// The reason for a decision.
@@ -70,14 +79,9 @@ pub enum Fate<'l> {
     /// The store gave no answer, and at least one limit refuses requests that it cannot count
     /// ([`Decision::uncountable`] names them). Nothing was charged.
     Uncountable,
-}
-
-/// The outcome of one limit in a decision.
-#[derive(Clone, Copy, Debug)]
-pub struct LimitOutcome<'d> {
-    check: &'d Check<'d>,
-    rule: &'d Rule,
-    outcome: &'d Outcome,
+    /// This node refused without asking the store, to protect itself or the service behind it from
+    /// overload. Nothing was charged.
+    Shed(Shed<'l>),
 }
 
 impl<'l> Decision<'l> {
@@ -92,9 +96,39 @@ impl<'l> Decision<'l> {
             at: None,
             wall_ahead: 0,
             owner: None,
+            in_flight: None,
             degraded: None,
             id: None,
+            line_wait: None,
         }
+    }
+
+    /// Returns the rank of the request among those that wait: 0 is the most important.
+    pub(crate) fn rank(&self) -> u8 {
+        self.priority().map_or(0, PriorityClass::rank)
+    }
+
+    /// Removes the outcomes of a refused attempt, which is repeated.
+    pub(crate) fn discard_outcomes(&mut self) {
+        self.outcomes.clear();
+        (self.fate, self.at, self.degraded) = (Fate::Admitted, None, None);
+    }
+
+    /// Refuses because of the line at one check. Other limits were not asked.
+    pub(crate) fn refuse_at(
+        &mut self,
+        at: usize,
+        outcome: Outcome,
+        wait: Duration,
+        (now, wall_ahead): (Timestamp, i64),
+    ) {
+        self.discard_outcomes();
+        let mut index = 0..;
+        self.checks.retain(|_| index.next() == Some(at));
+        self.outcomes.push(outcome);
+        self.owner = None;
+        self.line_wait = Some(wait);
+        self.count(false, now, wall_ahead);
     }
 
     /// Sets the outcomes of the store and derives the result from them.
@@ -126,7 +160,18 @@ impl<'l> Decision<'l> {
             Matched::AmbiguousPath => Fate::AmbiguousPath,
             Matched::Blocked(block) => Fate::Blocked(block),
         };
-        self.checks.clear();
+        self.drop_checks();
+    }
+
+    /// Refuses the request on this node, without the store.
+    pub(crate) fn shed(&mut self, shed: Shed<'l>) {
+        self.fate = Fate::Shed(shed);
+        self.drop_checks();
+    }
+
+    /// Removes the checks of a decision that counts nothing.
+    fn drop_checks(&mut self) {
+        self.checks.remove_checks();
         self.owner = None;
     }
 
@@ -138,6 +183,31 @@ impl<'l> Decision<'l> {
     /// Returns whether the request may proceed.
     pub const fn is_allowed(&self) -> bool {
         matches!(self.fate, Fate::Admitted | Fate::AllowListed(_))
+    }
+
+    /// Whether a limit applied to the request, in any mode.
+    pub fn is_limited(&self) -> bool {
+        self.is_degraded()
+            || self.in_flight.is_some()
+            || !self.outcomes.is_empty()
+            || !self.checks.shadowed().is_empty()
+    }
+
+    /// Returns the priority class of the request, if the policy has `priorities`. For requests that
+    /// were decided together, returns the least important of their classes. A decision by the name
+    /// of a limit has no class.
+    pub const fn priority(&self) -> Option<&'l PriorityClass> {
+        self.checks.priority()
+    }
+
+    /// Returns whether the request was refused to protect the service from overload, and not because
+    /// of its caller's quota: by this node ([`Fate::Shed`]) or by a limit of `shed`.
+    pub fn is_shed(&self) -> bool {
+        match self.fate {
+            Fate::Shed(_) => true,
+            Fate::Refused => self.limiting().is_some_and(|it| it.limit().is_shed()),
+            _ => false,
+        }
     }
 
     /// Returns whether it was made on this node alone, by the limits' `on_outage`, because the
@@ -172,6 +242,12 @@ impl<'l> Decision<'l> {
         self.owner
     }
 
+    /// Returns the request in flight under limits with a learned number of slots (`slots: adaptive`), if it
+    /// was admitted by any. It is in flight until the decision and all clones of the guard are dropped.
+    pub const fn in_flight(&self) -> Option<&Arc<InFlight>> {
+        self.in_flight.as_ref()
+    }
+
     /// Returns a receipt to settle the charge after the decision is dropped, or `None` if nothing
     /// was charged.
     pub fn receipt(&self) -> Option<Receipt> {
@@ -188,6 +264,7 @@ impl<'l> Decision<'l> {
             checks: &self.checks,
             outcomes: self.outcomes.iter(),
             parts: self.degraded.as_ref().map(|degraded| degraded.parts.iter()),
+            line_wait: self.line_wait,
         }
     }
 
@@ -216,7 +293,8 @@ impl<'l> Decision<'l> {
     ///
     /// For a refusal, it is the limit with the longest wait to advise
     /// ([`LimitOutcome::advised_wait`]): a lease that ends late does not outrank a limit with a
-    /// longer actual wait. Otherwise it is the limit with the least remaining, since it refuses first.
+    /// longer actual wait. Limits of `shed` come last: a caller beyond its own quota is told so, even
+    /// during an overload. Otherwise it is the limit with the least remaining, since it refuses first.
     /// Limits in shadow mode are ignored.
     pub fn limiting(&self) -> Option<LimitOutcome<'_>> {
         // Tested once instead of per limit: every answer needs the limiting limit.
@@ -224,16 +302,20 @@ impl<'l> Decision<'l> {
             return self.limiting_among(self.limits());
         }
         let counted = self.checks.iter().zip(&self.outcomes);
-        self.limiting_among(counted.map(|(check, outcome)| LimitOutcome { check, rule: check.rule, outcome }))
+        self.limiting_among(
+            counted.map(|(check, outcome)| LimitOutcome::counted(check, outcome, self.line_wait)),
+        )
     }
 
     #[inline]
     fn limiting_among<'d>(&self, limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
         let binding = limits.filter(LimitOutcome::is_binding);
         if self.fate == Fate::Refused {
-            binding.filter(|it| !it.outcome.is_admitted()).max_by_key(|it| wait_order(it.advised_wait()))
+            binding
+                .filter(|it| !it.is_admitted())
+                .max_by_key(|it| (!it.limit().is_shed(), wait_order(it.advised_wait())))
         } else {
-            binding.min_by_key(LimitOutcome::closeness)
+            binding.min_by_key(|it| (it.limit().is_shed(), it.closeness()))
         }
     }
 
@@ -254,7 +336,7 @@ impl<'l> Decision<'l> {
         if self.fate != Fate::Admitted {
             return Duration::ZERO;
         }
-        let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome.wait());
+        let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome().wait());
         waits.max().unwrap_or_default().into()
     }
 
@@ -319,8 +401,8 @@ impl<'l> Decision<'l> {
     pub fn advised_wait(&self) -> Option<Duration> {
         match self.fate {
             Fate::Refused => self.limiting()?.advised_wait(),
-            // The end of the outage is unknown, but the store is probed every second.
-            Fate::Uncountable => Some(DEFAULT_RETRY_AFTER),
+            // The end is unknown, but the store is probed and the load is sampled every second or sooner.
+            Fate::Uncountable | Fate::Shed(_) => Some(DEFAULT_RETRY_AFTER),
             _ => None,
         }
     }
@@ -331,7 +413,7 @@ impl<'l> Decision<'l> {
         if self.fate != Fate::Refused {
             return None;
         }
-        let refusing = self.limits().filter(|it| it.is_binding() && !it.outcome.is_admitted());
+        let refusing = self.limits().filter(|it| it.is_binding() && !it.is_admitted());
         refusing.map(|it| it.retry_after()).max_by_key(|wait| wait_order(*wait)).flatten()
     }
 }
@@ -339,176 +421,4 @@ impl<'l> Decision<'l> {
 /// The sort key of a wait. A refusal without a wait, which never ends, is the longest.
 fn wait_order(wait: Option<Duration>) -> (bool, Duration) {
     (wait.is_none(), wait.unwrap_or_default())
-}
-
-/// The limits of a decision. A hand-written iterator, because every answer iterates several times
-/// and few decisions are degraded.
-#[derive(Clone)]
-struct Limits<'d> {
-    checks: &'d [Check<'d>],
-    outcomes: std::slice::Iter<'d, Outcome>,
-    /// The checks that the outcomes belong to, if they are not all checks in order.
-    parts: Option<std::slice::Iter<'d, Part>>,
-}
-
-impl<'d> Iterator for Limits<'d> {
-    type Item = LimitOutcome<'d>;
-
-    #[inline]
-    fn next(&mut self) -> Option<LimitOutcome<'d>> {
-        let outcome = self.outcomes.next()?;
-        if let Some(parts) = &mut self.parts {
-            let part = parts.next()?;
-            return Some(LimitOutcome {
-                check: self.checks.get(part.check)?,
-                rule: &part.share.local,
-                outcome,
-            });
-        }
-        let (check, rest) = self.checks.split_first()?;
-        self.checks = rest;
-        Some(LimitOutcome { check, rule: check.rule, outcome })
-    }
-
-    #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.outcomes.size_hint()
-    }
-
-    /// The common case: tests for degradation once, not per limit.
-    #[inline]
-    fn fold<B, F: FnMut(B, LimitOutcome<'d>) -> B>(self, start: B, mut with: F) -> B {
-        if self.parts.is_none() {
-            let each = self.checks.iter().zip(self.outcomes);
-            return each.fold(start, |so_far, (check, outcome)| {
-                with(so_far, LimitOutcome { check, rule: check.rule, outcome })
-            });
-        }
-        let mut so_far = start;
-        for limit in self {
-            so_far = with(so_far, limit);
-        }
-        so_far
-    }
-}
-
-impl ExactSizeIterator for Limits<'_> {}
-
-/// Returns the wait to advise to callers for this outcome of a rule, as
-/// [`LimitOutcome::advised_wait`] does, for callers that only peeked.
-pub fn advised_wait(rule: &Rule, outcome: &Outcome) -> Option<Duration> {
-    let wait = outcome.retry_after()?;
-    Some(if matches!(rule.quota, Quota::Concurrency(_)) { DEFAULT_RETRY_AFTER } else { wait.into() })
-}
-
-/// Returns the time that a request would wait in the queue of a rule if it were admitted now, for
-/// callers that only peeked. Zero for a rule without a queue.
-pub fn expected_wait(rule: &Rule, outcome: &Outcome) -> Duration {
-    match &rule.quota {
-        Quota::Bucket(it) => it.wait_after(outcome.reset_after).into(),
-        _ => Duration::ZERO,
-    }
-}
-
-impl<'d> LimitOutcome<'d> {
-    /// Returns the limit in the policy.
-    pub const fn limit(&self) -> &'d Limit {
-        self.check.limit
-    }
-
-    /// Returns the rule that was applied: that of the limit, of its plan or of its override. For a
-    /// degraded decision, returns this node's share of that rule.
-    pub const fn rule(&self) -> &'d Rule {
-        self.rule
-    }
-
-    /// Returns the rule of the policy: either [`rule`](Self::rule) itself, or the rule it is a
-    /// share of.
-    pub const fn policy_rule(&self) -> &'d Rule {
-        self.check.rule
-    }
-
-    /// Returns the wait to advise to callers for this limit, before jitter; `None` if it has room
-    /// or waiting does not help.
-    ///
-    /// The time at which a slot becomes free is unknown. The end of its lease is the upper bound, a
-    /// minute for most limits, and callers that waited until then would leave free slots unused:
-    /// they are advised to return shortly.
-    pub fn advised_wait(&self) -> Option<Duration> {
-        advised_wait(self.rule, self.outcome)
-    }
-
-    /// Returns the name of the rule: that of the limit, with the window if it has several.
-    pub fn name(&self) -> &'d str {
-        &self.check.rule.name
-    }
-
-    /// Returns the key that was counted.
-    pub const fn key(&self) -> &'d tollgate_policy::Key {
-        &self.check.key
-    }
-
-    /// Returns the index of the request that it belongs to, among the requests decided together.
-    pub const fn part(&self) -> u32 {
-        self.check.part
-    }
-
-    /// Returns the cost of the request.
-    pub const fn cost(&self) -> u64 {
-        self.check.cost
-    }
-
-    /// Returns the answer of the limit, with its exact numbers.
-    pub const fn outcome(&self) -> &'d Outcome {
-        self.outcome
-    }
-
-    /// Returns whether the limit had room for the request.
-    pub const fn is_admitted(&self) -> bool {
-        self.outcome.is_admitted()
-    }
-
-    /// Returns the number of units that the key may still spend at this instant, rounded down.
-    pub const fn remaining(&self) -> u64 {
-        self.outcome.remaining
-    }
-
-    /// Returns the time that the request waits in the queue of this limit before it starts. Zero if
-    /// the limit has no queue or refused.
-    pub fn wait(&self) -> Duration {
-        self.outcome.wait().into()
-    }
-
-    /// Returns the wait after which the limit admits the same request if no other request spends.
-    /// `None` if it has room or waiting does not help.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.outcome.retry_after().map(Duration::from)
-    }
-
-    /// Returns the time until the key is equivalent to a fresh one.
-    pub fn reset_after(&self) -> Duration {
-        self.outcome.reset_after.into()
-    }
-
-    /// Returns whether the used part of the allowance has reached the `soft` threshold of the
-    /// limit. Only admitted requests count: a refusal is beyond the threshold.
-    pub fn is_soft(&self) -> bool {
-        let Outcome { limit, remaining, .. } = *self.outcome;
-        self.check.limit.soft().is_some_and(|soft| {
-            let spent = u128::from(limit.saturating_sub(remaining)) * 100;
-            self.is_binding()
-                && self.outcome.is_admitted()
-                && spent >= u128::from(soft.at) * u128::from(limit)
-        })
-    }
-
-    /// The sort key for how close a limit is to refusing, the closest first.
-    fn closeness(&self) -> (u64, std::cmp::Reverse<Span>) {
-        (self.outcome.remaining, std::cmp::Reverse(self.outcome.reset_after))
-    }
-
-    /// Returns whether its refusal refuses the request.
-    pub fn is_binding(&self) -> bool {
-        self.check.limit.mode() != Mode::Shadow
-    }
 }

@@ -133,10 +133,12 @@ impl<C: Clock> Gate<C> {
     }
 
     /// Acquires a slot of a key, or refuses. The slot is released when the permit is dropped, or
-    /// when its lease ends. A gate that counts units spends one.
+    /// when its lease ends. A gate that counts units spends one. A gate with a queue refuses where the
+    /// caller would have to wait, and [`acquire_when_ready`](Self::acquire_when_ready) waits.
     pub fn acquire(&self, key: impl AsRef<[u8]>) -> Result<GatePermit<C>, Refusal> {
         let (key, amount) = (key.as_ref(), self.slot_or_unit());
-        self.take(key, amount).map(|_| self.permit(key, amount))
+        let admission = self.take(key, amount)?;
+        self.refuse_wait(key, admission, Duration::ZERO).map(|_| self.permit(key, amount))
     }
 
     /// Waits until a key has one unit, and spends it.
@@ -204,9 +206,9 @@ impl<C: Clock> Gate<C> {
     /// ```
     #[allow(clippy::needless_pass_by_value, reason = "an admission is settled once")]
     pub fn settle(&self, key: impl AsRef<[u8]>, admission: Admission, cost: u64) -> Snapshot {
-        let Admission { units, at, .. } = admission;
+        let units = admission.units;
         let adjustment = if cost <= units {
-            Adjustment::Refund { units: units - cost, taken_at: at }
+            Adjustment::Refund { units: units - cost, charge: admission.charge() }
         } else {
             Adjustment::Charge { units: cost - units, overdraft: Overdraft::OneCapacity }
         };
@@ -259,6 +261,21 @@ impl<C: Clock> Gate<C> {
     ) -> Result<Admission, Refusal> {
         let admission = Wait::new(self, key, amount, max_wait).await?;
         Ok(self.hold(key, admission).await)
+    }
+
+    /// Refunds an admission that has to wait for longer than `max_wait`, and refuses it.
+    fn refuse_wait(
+        &self,
+        key: &[u8],
+        admission: Admission,
+        max_wait: Duration,
+    ) -> Result<Admission, Refusal> {
+        let too_long = admission.wait.saturating_sub(max_wait);
+        if too_long.is_zero() {
+            return Ok(admission);
+        }
+        let Snapshot { limit, remaining, reset_after } = self.refund(key, admission);
+        Err(Refusal { retry_after: Some(too_long), limit, remaining, reset_after })
     }
 
     /// Returns the amount that a permit stands for.

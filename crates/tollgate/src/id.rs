@@ -5,9 +5,11 @@
 //! id reveals neither the number of decisions nor the next id.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher as _;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::randomness::Randomness;
 
 /// The id of a decision: sixteen hexadecimal digits.
 ///
@@ -60,11 +62,16 @@ pub(crate) struct DecisionIds {
 
 impl Default for DecisionIds {
     fn default() -> Self {
-        Self { key: RandomState::new().hash_one(0u8), next: AtomicU64::new(0) }
+        Self::new(Randomness::System, 0)
     }
 }
 
 impl DecisionIds {
+    /// Creates a generator for one purpose: with a seed, two purposes have different ids.
+    pub(crate) fn new(randomness: Randomness, purpose: u64) -> Self {
+        Self { key: randomness.hash_keys(purpose).hash_one(0u8), next: AtomicU64::new(0) }
+    }
+
     pub(crate) fn next(&self) -> DecisionId {
         // Relaxed: no other memory access is ordered by this counter.
         let count = self.next.fetch_add(1, Ordering::Relaxed);

@@ -10,6 +10,7 @@
 //!   releases its slots on drop; [`QueuePlace`] is an admitted request that waits in a queue.
 //! - [`Observer`] is notified of every decision.
 //! - [`throttle`] serves callers that pass the numbers of the limit with each call.
+//! - [`NodeShedder`] refuses the least important requests while this node is overloaded.
 //! - [`outage`] defines the behavior while a store gives no answer.
 //!
 //! | feature | adds |
@@ -29,12 +30,18 @@
 #![warn(missing_debug_implementations)]
 
 #[cfg(feature = "policy")]
+mod adaptive;
+#[cfg(feature = "policy")]
 mod decision;
 mod gate;
 #[cfg(feature = "policy")]
 mod id;
 #[cfg(feature = "policy")]
 mod limiter;
+#[cfg(feature = "policy")]
+mod line;
+#[cfg(feature = "policy")]
+mod node_shedder;
 #[cfg(feature = "policy")]
 mod observer;
 #[cfg(feature = "policy")]
@@ -44,14 +51,23 @@ mod owners;
 mod permit;
 #[cfg(feature = "policy")]
 mod queue;
+mod randomness;
 #[cfg(feature = "policy")]
 mod receipt;
 #[cfg(feature = "policy")]
+mod renewals;
+#[cfg(feature = "policy")]
 mod shared;
+#[cfg(feature = "policy")]
+mod shed;
+#[cfg(feature = "policy")]
+mod spawner;
 #[cfg(feature = "policy")]
 pub mod throttle;
 mod timer;
 
+#[cfg(feature = "policy")]
+pub use adaptive::{AdaptiveSummary, AdaptiveView, Exceeded, InFlight, RequestOutcome};
 #[cfg(feature = "policy")]
 pub use decision::{Decision, Fate, LimitOutcome, advised_wait, expected_wait};
 pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
@@ -60,7 +76,9 @@ pub use id::{DecisionId, ParseDecisionIdError};
 #[cfg(feature = "policy")]
 pub use limiter::{DetachedPending, Limiter, Pending};
 #[cfg(feature = "policy")]
-pub use observer::{Event, Observer, Settlement, Watch};
+pub use node_shedder::{InFlightGuard, Measurement, NodeShedder, SignalReading, Signals};
+#[cfg(feature = "policy")]
+pub use observer::{Event, NotHeld, Observer, Settlement, Watch};
 #[cfg(feature = "policy")]
 pub use outage::{BreakerState, DegradedDecisions, Health, OutageSettings};
 #[cfg(feature = "policy")]
@@ -70,17 +88,25 @@ pub use queue::QueuePlace;
 #[cfg(feature = "policy")]
 pub use receipt::Receipt;
 #[cfg(feature = "policy")]
+pub use renewals::SlotRenewal;
+#[cfg(feature = "policy")]
 pub use shared::SharedLimiter;
+#[cfg(feature = "policy")]
+pub use shed::{AdaptiveShed, NodeShed, Shed, ShedCause, ThrottleShed};
+#[cfg(feature = "policy")]
+pub use spawner::Spawner;
 pub use timer::{SleepFuture, Sleeper};
 pub use tollgate_core::{
-    Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow,
-    MAX_UNITS, Outcome, Overdraft, Owner, Queue, Quota, QuotaError, Rate, Rule, RuleId, SlidingLog,
-    SlidingParts, SlidingWindow, Span, State, Timestamp, Verdict, Window,
+    Adjustment, AdvertisedRate, Algorithm, Amount, Bucket, Calendar, CalendarUnit, ChargeTimes, Concurrency,
+    FixedWindow, MAX_UNITS, Outcome, Overdraft, Owner, Queue, Quota, QuotaError, Rate, Rule, RuleId,
+    SlidingLog, SlidingParts, SlidingWindow, Span, State, Timestamp, Verdict, Window,
 };
+#[cfg(feature = "policy")]
+pub use tollgate_overload::shedder::Level;
 #[cfg(feature = "policy")]
 pub use tollgate_policy::{
     BuildError, Call, Descriptor, Diagnostics as PolicyError, Input, KeySource, Limit, LimitBuilder,
-    ListEntry, Missing, Mode, Policy, Request, Subject,
+    ListEntry, Missing, Mode, NodeShedSettings, Policy, PriorityClass, Request, Subject,
 };
 pub use tollgate_store::{Clock, ManualClock, MemoryStore, Store, StoreError, SystemClock};
 

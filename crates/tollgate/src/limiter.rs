@@ -8,34 +8,45 @@
 //!
 //! The path of a decision is in `pending`. Batches, limits by name and ad hoc rules are in
 //! `entry_points`; operations after a request are in `settle`, after an outage in `reconcile`;
-//! decisions without a charge are in `consider`, operations on one key in `keys`, waiting in `wait`.
+//! refusals of this node without the store are in `local`, decisions without a charge in `consider`,
+//! operations on one key in `keys`, waiting in `wait`.
 
 mod candidates;
 mod consider;
 mod entry_points;
 mod keys;
+mod local;
 mod pending;
 mod reconcile;
+mod renew;
 mod settle;
 mod settle_now;
 mod wait;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Amount, Owner, Quota, Timestamp};
-use tollgate_policy::{Checks, Input, Matched, Mode, Policy};
+use tollgate_core::{Amount, Owner, Quota, Rule, Timestamp};
+use tollgate_policy::{Checks, Input, Limit, Matched, Mode, Policy};
 use tollgate_store::memory::Usage;
 use tollgate_store::{Check, Clock, MemoryStore, Store, SystemClock};
 
+use crate::adaptive::AdaptiveLimits;
 use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
+use crate::line::Lines;
+use crate::node_shedder::NodeShedder;
 use crate::observer::{ActiveObserver, Observer};
 use crate::outage::{Health, Outage, OutageSettings};
 use crate::owners::Owners;
+use crate::randomness::Randomness;
+use crate::renewals::Renewals;
+use crate::spawner::Spawner;
 use crate::timer::Sleeper;
 
+use self::pending::Patience;
 pub use pending::{DetachedPending, Pending};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
@@ -61,11 +72,20 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     owners: Arc<Owners>,
     ids: Arc<DecisionIds>,
     outage: Arc<Outage>,
+    /// The requests that wait for slots, under all policies.
+    lines: Arc<Lines>,
+    /// The requests whose slots are renewed, under all policies.
+    pub(crate) renewals: Arc<Renewals<S>>,
     /// The number of policies so far, including this one.
     version: u64,
     watched: Option<ActiveObserver>,
+    /// The limits with a learned number of slots, if the policy has any.
+    pub(crate) adaptive: Option<Arc<AdaptiveLimits>>,
     /// The function that sleeps; `None`: the timer thread.
     sleeper: Option<Sleeper>,
+    /// Runs work in the background, if there is a runtime for it.
+    spawner: Option<Spawner>,
+    shedder: NodeShedder,
 }
 
 impl Limiter {
@@ -93,14 +113,19 @@ impl<S> Limiter<S> {
     /// Creates a limiter on a store that the caller keeps too, such as to read its counters.
     pub fn with_shared_store(policy: Policy, store: Arc<S>) -> Self {
         Self {
+            adaptive: AdaptiveLimits::of(&policy, None, &system_clock),
             policy: Arc::new(policy),
             store,
             owners: Arc::default(),
             ids: Arc::default(),
             outage: Arc::default(),
+            lines: Arc::default(),
+            renewals: Arc::default(),
             version: 1,
             watched: None,
             sleeper: None,
+            spawner: None,
+            shedder: NodeShedder::default(),
         }
     }
 
@@ -114,7 +139,23 @@ impl<S> Limiter<S> {
     /// Sets the rules for outages as [`with_outage`](Self::with_outage) does, on the given clock.
     #[must_use]
     pub fn with_outage_on(self, settings: &OutageSettings, clock: impl Clock) -> Self {
-        Self { outage: Arc::new(Outage::new(settings, clock)), ..self }
+        Self { outage: Arc::new(Outage::new(settings, clock, Randomness::System)), ..self }
+    }
+
+    /// Sets the rules for outages as [`with_outage_on`](Self::with_outage_on) does, and draws every random
+    /// number of the limiter from `seed`: ids, owners of slots, the jitter of probes, the order in which the
+    /// ledger is replayed. The same calls at the same times then have the same results.
+    ///
+    /// For simulations and tests only: with a known seed, a caller can guess the owners of other slots.
+    #[must_use]
+    pub fn with_seeded_outage_on(self, settings: &OutageSettings, clock: impl Clock, seed: u64) -> Self {
+        let randomness = Randomness::Seed(seed);
+        Self {
+            ids: Arc::new(DecisionIds::new(randomness, 0)),
+            owners: Arc::new(Owners::new(randomness)),
+            outage: Arc::new(Outage::new(settings, clock, randomness)),
+            ..self
+        }
     }
 
     /// Sets the observer, which is notified of every decision.
@@ -130,6 +171,14 @@ impl<S> Limiter<S> {
         Self { watched: Some(watched), ..self }
     }
 
+    /// Sets the clock that measures the latency of requests, for limits with a learned number of slots
+    /// (`slots: adaptive`), instead of the system clock.
+    #[must_use]
+    pub fn with_latency_clock(self, clock: impl Clock) -> Self {
+        let adaptive = self.adaptive.as_ref().map(|it| it.on(Arc::new(clock)));
+        Self { adaptive, ..self }
+    }
+
     /// Returns the health of the store and counters of decisions made without it.
     pub fn health(&self) -> Health {
         self.outage.health()
@@ -141,12 +190,40 @@ impl<S> Limiter<S> {
     pub fn with_policy(&self, policy: Policy) -> Self {
         let (policy, version) = (Arc::new(policy.carry_over_from(&self.policy)), self.version + 1);
         let watched = self.watched.as_ref().map(|watched| watched.on(&policy, version));
-        Self { policy, version, watched, ..self.clone() }
+        self.shedder.follow(&self.policy, &policy);
+        let before = self.adaptive.as_deref().map(|it| (it, &*self.policy));
+        let adaptive = AdaptiveLimits::of(&policy, before, &system_clock);
+        Self { policy, version, watched, adaptive, ..self.clone() }
     }
 
     /// Returns the number of the policy in force, which increases by one with each replacement.
     pub const fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Returns the number of requests that wait in line for a slot on this node.
+    pub fn waiting(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Returns the limits whose slots have a queue, each with the number of requests that wait in its lines
+    /// on this node. For metrics and operators, not for requests.
+    pub fn slot_queues(&self) -> impl Iterator<Item = (&Limit, usize)> {
+        let waiting = if self.policy.has_slot_queues() { self.lines.by_rule() } else { HashMap::new() };
+        let limits = self.policy.limits().iter().filter(|limit| limit.slot_queue().is_some());
+        limits.map(move |limit| {
+            let of_rule = |rule: &Rule| waiting.get(&rule.id).copied().unwrap_or(0);
+            (limit, limit.every_rule().map(of_rule).sum())
+        })
+    }
+
+    /// Decides the requests that wait in line with the slots of this policy, and without the limits that
+    /// refuse no more under it.
+    pub(crate) fn update_lines(&self) {
+        self.lines.follow(self.version, &self.policy, |rule| {
+            let mut limits = self.policy.limits().iter().filter(|limit| limit.mode() == Mode::Enforce);
+            limits.any(|limit| limit.every_rule().any(|it| it.id == rule))
+        });
     }
 
     /// Returns the policy in force.
@@ -158,6 +235,11 @@ impl<S> Limiter<S> {
     /// id by default, so that callers that need only yes or no do not pay for it.
     pub fn id_of(&self, decision: &Decision<'_>) -> DecisionId {
         decision.id.unwrap_or_else(|| self.ids.next())
+    }
+
+    /// Returns the observer.
+    pub(crate) const fn watched(&self) -> Option<&ActiveObserver> {
+        self.watched.as_ref()
     }
 
     /// Returns the start time of a decision, if there is an observer.
@@ -194,6 +276,10 @@ impl<S> Limiter<S> {
             decision.owner = Some(self.owners.next());
         }
     }
+}
+
+fn system_clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
 }
 
 /// A batch in the form that a store takes.
@@ -244,7 +330,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let mut decision = Decision::undecided();
         let matching = |it: &mut _| self.match_input(input, it);
         // A store in memory never waits.
-        let _decided = self.decide_into(Some(input), matching, &mut decision);
+        let _decided = self.decide_into(Some(input), matching, &mut decision, Patience::None);
         decision
     }
 }
@@ -280,7 +366,19 @@ impl<S: Store> Limiter<S> {
         input: &I,
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
-        self.try_decide_matched(Some(input), |it| self.match_input(input, it), then)
+        self.try_decide_matched(Some(input), |it| self.match_input(input, it), Patience::None, then)
+    }
+
+    /// Decides about an input as [`try_decide`](Self::try_decide) does, for a caller that can hold the
+    /// request. A request that has to wait for a slot is not refused: the error continues the decision,
+    /// and [`Pending::finish_waiting`] waits in line.
+    #[inline]
+    pub fn try_decide_or_wait<'l, I: Input, T>(
+        &'l self,
+        input: &I,
+        then: impl FnOnce(&Decision<'l>) -> T,
+    ) -> Result<T, Pending<'l, S>> {
+        self.try_decide_matched(Some(input), |it| self.match_input(input, it), Patience::InLine, then)
     }
 
     /// Decides about a request or descriptor.
@@ -314,9 +412,14 @@ impl<S> Clone for Limiter<S> {
             owners: Arc::clone(&self.owners),
             ids: Arc::clone(&self.ids),
             outage: Arc::clone(&self.outage),
+            lines: Arc::clone(&self.lines),
+            renewals: Arc::clone(&self.renewals),
             version: self.version,
             watched: self.watched.clone(),
+            adaptive: self.adaptive.clone(),
             sleeper: self.sleeper.clone(),
+            spawner: self.spawner.clone(),
+            shedder: self.shedder.clone(),
         }
     }
 }

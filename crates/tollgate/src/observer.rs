@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{RuleId, Timestamp};
+use tollgate_core::{RuleId, Span, Timestamp};
 use tollgate_policy::{Key, Policy, Subject};
 use tollgate_store::Clock;
 
@@ -61,6 +61,19 @@ pub trait Watch: Send + Sync + 'static {
     /// Called after a request was decided.
     fn decided(&self, event: &Event<'_, '_>);
 
+    /// Called after a request that [`decided`](Self::decided) reported as admitted was refused, because
+    /// it could not be held for its wait. The decision of the event is the refusal, with the same id.
+    fn not_held(&self, event: &Event<'_, '_>, reason: NotHeld) {
+        let _ = (event, reason);
+    }
+
+    /// Called after a request that [`decided`](Self::decided) reported as admitted was refused, because its
+    /// upstream rejects most requests. The decision of the event is the refusal, with the same id.
+    /// `was_limited`: a limit applied to the admitted request.
+    fn throttled(&self, event: &Event<'_, '_>, was_limited: bool) {
+        let _ = (event, was_limited);
+    }
+
     /// Called after a call to the store, with its duration and whether the store answered.
     fn store_called(&self, took: Duration, answered: bool) {
         let _ = (took, answered);
@@ -70,6 +83,16 @@ pub trait Watch: Send + Sync + 'static {
     fn settled(&self, settlement: &Settlement<'_>) {
         let _ = settlement;
     }
+}
+
+/// The reason why an admitted request was not held until its turn in the queue of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotHeld {
+    /// As many requests waited as the surface may hold.
+    NoPlace,
+    /// The caller does not wait for that long.
+    TooLong,
 }
 
 /// The final cost of one charge.
@@ -86,6 +109,11 @@ pub struct Settlement<'s> {
     pub reserved: u64,
     /// The final cost in units.
     pub cost: u64,
+    /// The name of the limit.
+    pub limit: &'s str,
+    /// The time of the charge by the clock of the store, and the wait of the request in the queue of
+    /// the limit, if it had to wait. A request that leaves the queue has a cost of zero.
+    pub queued: Option<(Timestamp, Span)>,
 }
 
 /// A decision as an observer receives it.
@@ -148,6 +176,30 @@ impl ActiveObserver {
 
     pub(crate) fn settled(&self, settlement: &Settlement<'_>) {
         self.watch.settled(settlement);
+    }
+
+    /// Notifies the watch of an admitted request that was refused because it could not be held.
+    pub(crate) fn not_held(
+        &self,
+        id: DecisionId,
+        subject: Option<Subject<'_>>,
+        decision: &Decision<'_>,
+        reason: NotHeld,
+    ) {
+        let event = Event { id, subject, decision, at: self.clock.now(), took: Duration::ZERO };
+        self.watch.not_held(&event, reason);
+    }
+
+    /// Notifies the watch of an admitted request that the throttle of its upstream refused.
+    pub(crate) fn throttled(
+        &self,
+        id: DecisionId,
+        subject: Subject<'_>,
+        decision: &Decision<'_>,
+        was_limited: bool,
+    ) {
+        let (subject, at) = (Some(subject), self.clock.now());
+        self.watch.throttled(&Event { id, subject, decision, at, took: Duration::ZERO }, was_limited);
     }
 
     /// Notifies the watch of a decision that started at `started_at`.

@@ -6,7 +6,7 @@
 //! | | |
 //! |---|---|
 //! | `local` | counted on this node, by its share of the limit (`share`) |
-//! | `allow` | passes uncounted during the grace period (`grace`); then as `local` |
+//! | `allow` | passes uncounted during the grace period (`grace`); then as `local`. A shedder passes uncounted for the whole outage |
 //! | `deny` | refuses the request regardless of other limits, and nothing is charged |
 //!
 //! Limits that count are charged all or none, as always. Admitted usage is recorded (`ledger`) and
@@ -59,6 +59,7 @@ use self::log::{Log, REMINDER_INTERVAL};
 pub(crate) use self::share::Share;
 use self::share::Shares;
 use crate::id::{DecisionId, DecisionIds};
+use crate::randomness::Randomness;
 
 /// The longest text of an error, in characters.
 const MAX_ERROR_CHARS: usize = 500;
@@ -82,6 +83,7 @@ pub(crate) struct Outage {
     /// The time of the last warning about a full ledger, in microseconds.
     warned_of_loss: AtomicU64,
     keys: usize,
+    randomness: Randomness,
     counts: Counts,
 }
 
@@ -144,7 +146,7 @@ pub(crate) enum ChargeStatus {
 }
 
 impl Outage {
-    pub(crate) fn new(settings: &OutageSettings, clock: impl Clock) -> Self {
+    pub(crate) fn new(settings: &OutageSettings, clock: impl Clock, randomness: Randomness) -> Self {
         let clock = SharedClock(Arc::new(clock));
         let now = clock.now();
         let (first, longest) = (settings.first_probe.into(), settings.longest_probe.into());
@@ -160,13 +162,14 @@ impl Outage {
                 log: Log::default(),
                 warned_of_key: None,
             }),
-            rng: DecisionIds::default(),
+            rng: DecisionIds::new(randomness, 1),
             shares: Shares::new(settings.share, settings.keys),
             local: OnceLock::new(),
-            ledger: Ledger::new(settings.keys),
+            ledger: Ledger::new(settings.keys, randomness),
             corrections: Corrections::new(settings.keys),
             warned_of_loss: AtomicU64::new(0),
             keys: settings.keys,
+            randomness,
             counts: Counts::default(),
             clock,
         }
@@ -401,7 +404,7 @@ impl Drop for Attempt<'_> {
 
 impl Default for Outage {
     fn default() -> Self {
-        Self::new(&OutageSettings::default(), SystemClock::new())
+        Self::new(&OutageSettings::default(), SystemClock::new(), Randomness::System)
     }
 }
 

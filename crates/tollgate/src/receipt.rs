@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Owner, Quota, Rule, RuleId, Timestamp};
+use tollgate_core::{Adjustment, ChargeTimes, Outcome, Owner, Quota, Rule, RuleId, Span, Timestamp};
 use tollgate_policy::{Key, Limit, OnHangup, Policy};
 use tollgate_store::AdjustmentId;
 
@@ -46,6 +46,10 @@ pub(crate) struct Charge {
     rule: RuleId,
     pub(crate) key: Key,
     pub(crate) units: u64,
+    /// The end of the charge by the clock that counted it ([`ChargeTimes::until`]).
+    until: Timestamp,
+    /// The wait in the queue of the limit.
+    wait: Span,
     pub(crate) is_slot: bool,
     /// The local charge, if the store gave no answer. Boxed, because it is rarely present.
     pub(crate) in_outage: Option<Box<OutageCharge>>,
@@ -83,6 +87,8 @@ impl Receipt {
             rule: it.rule().id,
             key: it.key().clone(),
             units: it.outcome().units(),
+            until: ChargeTimes::of(at, it.outcome()).until,
+            wait: it.outcome().wait(),
             is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
             in_outage: None,
         });
@@ -116,6 +122,10 @@ impl Receipt {
                 rule: check.rule.id,
                 key: check.key.clone(),
                 units,
+                until: outcome
+                    .map_or(ChargeTimes::without_end(degraded.at), |it| ChargeTimes::of(degraded.at, it))
+                    .until,
+                wait: outcome.map_or(Span::ZERO, Outcome::wait),
                 is_slot,
                 in_outage: Some(Box::new(in_outage)),
             })
@@ -164,6 +174,16 @@ impl Receipt {
         longest.filter(|_| holds).map(Duration::from)
     }
 
+    /// Returns the shortest `ttl` of the slots.
+    pub(crate) fn shortest_lease(&self, policy: &Policy) -> Option<Duration> {
+        let leases = self.slots_in(policy).filter(|(_, charge, _)| charge.units > 0);
+        let lease = |rule: &Rule| match &rule.quota {
+            Quota::Concurrency(slots) => Some(slots.ttl()),
+            _ => None,
+        };
+        leases.filter_map(|(_, _, rule)| lease(rule)).min().map(Duration::from)
+    }
+
     /// Sets the id of the decision, for a caller that gave out an id of its own
     /// ([`Limiter::id_of`](crate::Limiter::id_of) without an observer). A store recognizes a repeated
     /// settlement by it.
@@ -176,7 +196,7 @@ impl Receipt {
     pub(crate) fn units_in<'r>(
         &'r self,
         policy: &'r Policy,
-    ) -> impl Iterator<Item = (usize, &'r Charge, &'r Rule)> {
+    ) -> impl DoubleEndedIterator<Item = (usize, &'r Charge, &'r Rule)> {
         self.charges_in(policy).filter(|(_, it, _)| !it.is_slot)
     }
 
@@ -188,7 +208,10 @@ impl Receipt {
         self.charges_in(policy).filter(|(_, it, _)| it.is_slot)
     }
 
-    fn charges_in<'r>(&'r self, policy: &'r Policy) -> impl Iterator<Item = (usize, &'r Charge, &'r Rule)> {
+    fn charges_in<'r>(
+        &'r self,
+        policy: &'r Policy,
+    ) -> impl DoubleEndedIterator<Item = (usize, &'r Charge, &'r Rule)> {
         self.charges.iter().enumerate().filter_map(|(at, it)| Some((at, it, it.rule_in(policy)?)))
     }
 }
@@ -202,6 +225,16 @@ impl Charge {
     /// Returns the name of the charged limit.
     pub(crate) fn limit(&self) -> &str {
         &self.limit
+    }
+
+    /// Returns the times of this charge, which was made at this time.
+    pub(crate) const fn times(&self, at: Timestamp) -> ChargeTimes {
+        ChargeTimes { at, until: self.until }
+    }
+
+    /// Returns the time of this charge and its wait in a queue, if it had to wait.
+    pub(crate) fn queued(&self, at: Timestamp) -> Option<(Timestamp, Span)> {
+        (!self.wait.is_zero()).then_some((at, self.wait))
     }
 
     /// Returns a change of this charge, which was made at this time.

@@ -46,6 +46,7 @@ impl<S> SharedLimiter<S> {
         // Of two concurrent replacements, the later must build on the earlier, or usage counted
         // under the earlier policy would be lost.
         self.0.rcu(|current| current.with_policy(policy.clone()));
+        self.load().update_lines();
     }
 }
 

@@ -6,4 +6,4 @@ mod probing;
 mod receipts;
 mod reconciling;
 mod rules;
-mod support;
+pub(crate) mod support;

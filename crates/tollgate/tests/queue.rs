@@ -1,14 +1,15 @@
 //! Limits with a queue: waits of decisions, places that are given back, and waiting.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pollster::block_on;
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Bucket, Call, Gate, Limiter, ManualClock, MemoryStore, Outcome, Policy, Queue, Rate, Rule,
-    Sleeper, Store, StoreError, Timestamp,
+    Adjustment, Bucket, Call, Event, Gate, Limiter, ManualClock, MemoryStore, NotHeld, Observer, Outcome,
+    Policy, Queue, Rate, Rule, Sleeper, Spawner, Store, StoreError, Timestamp, Watch,
 };
 use tollgate_testkit::poll_once;
 
@@ -132,14 +133,15 @@ fn a_dropped_place_is_given_back_once() {
     else {
         panic!("both wait")
     };
-    drop(second);
+    let last = third.wait_time();
+    drop(third);
     let newcomer = limiter.check(&call());
-    assert_eq!(newcomer.wait(), third.wait_time(), "the last place of the queue");
+    assert_eq!(newcomer.wait(), last, "the last place of the queue");
     assert!(!limiter.check(&call()).is_allowed(), "one place, and no more");
-    drop(third.start());
+    drop(second);
+    assert!(!limiter.check(&call()).is_allowed(), "the newcomer behind the second keeps its time");
+    drop(limiter.queue_place(&newcomer).unwrap().start());
     assert!(!limiter.check(&call()).is_allowed(), "a request that has started keeps its charge");
-    block_on(limiter.queue_place(&newcomer).unwrap().leave()).unwrap();
-    assert!(limiter.check(&call()).is_allowed());
 }
 
 #[test]
@@ -195,6 +197,21 @@ limits:
 }
 
 #[test]
+fn acquiring_without_waiting_refuses_a_place_in_the_queue() {
+    let limiter = limiter(&queue("{length: 2}"));
+    let _first = limiter.acquire_now(&call()).unwrap();
+    for refused in [limiter.acquire_now(&call()), block_on(limiter.acquire(&call()))] {
+        assert_eq!(refused.unwrap_err().retry_after(), Some(millis(100)), "nobody is before it");
+    }
+    let bucket = Bucket::new(Rate::per_second(10)).unwrap().with_queue(Queue::new(2)).unwrap();
+    let gate = Gate::with_store("g", bucket, memory());
+    let _first = gate.acquire("ann").unwrap();
+    for _ in 0..2 {
+        assert_eq!(gate.acquire("ann").unwrap_err().retry_after, Some(millis(100)));
+    }
+}
+
+#[test]
 fn until_ready_keeps_its_slots_and_sleeps_out_the_wait() {
     let (sleeper, sleeps) = recording();
     let policy = "
@@ -230,7 +247,7 @@ fn a_reload_keeps_the_order_of_a_queue_and_takes_places_back() {
     let decisions: Vec<_> = (0..10).map(|_| long.check(&call())).collect();
     let short = long.with_policy(Policy::parse(&queue("{length: 4, free: 2}")).unwrap());
     assert_eq!(short.check(&call()).retry_after(), Some(millis(600)), "five more leave before");
-    for decision in &decisions[4..] {
+    for decision in decisions[4..].iter().rev() {
         drop(long.queue_place(decision));
     }
     let newcomer = short.check(&call());
@@ -257,7 +274,7 @@ fn an_outage_grants_a_share_of_the_queue() {
     assert!(allowed.len() < 50 && allowed.len() > 1, "{} of a share", allowed.len());
     assert!(allowed[1].is_degraded() && allowed[1].wait() > millis(100), "spaced by the rate of the share");
     let before = decisions.len();
-    drop(limiter.queue_place(allowed[1]));
+    drop(limiter.queue_place(allowed[allowed.len() - 1]));
     assert!(block_on(limiter.decide(&call())).is_allowed(), "given back on this node, {before} decided");
     assert!(!block_on(limiter.decide(&call())).is_allowed());
 }
@@ -283,4 +300,90 @@ fn a_gate_with_a_queue_says_how_long_to_wait_and_waits() {
     assert!(gate.check("bob").is_err());
     drop(waiting);
     assert!(gate.check("bob").is_ok(), "a canceled wait gives its place back");
+}
+
+/// Work that a limiter wants to run in the background.
+type Background = Arc<Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
+
+#[test]
+fn places_that_are_dropped_on_a_remote_store_are_refunded_in_the_background() {
+    let background = Background::default();
+    let work = Arc::clone(&background);
+    let policy = Policy::parse(&queue("{length: 3}")).unwrap();
+    let limiter = Limiter::with_store(policy, Remote(memory()))
+        .with_spawner(Spawner::new(move |future| work.lock().unwrap().push(future)));
+    let decide = || block_on(limiter.decide(&call()));
+    assert!(decide().is_allowed());
+    let mut decisions: Vec<_> = (0..3).map(|_| decide()).collect();
+    // The last one first: only the last place goes to others.
+    while let Some(decision) = decisions.pop() {
+        drop(limiter.queue_place(&decision));
+    }
+    let mut work: Vec<_> = background.lock().unwrap().drain(..).collect();
+    assert_eq!(work.len(), 3);
+    assert!(!decide().is_allowed(), "no store is awaited in `drop`");
+    block_on(work.remove(0));
+    assert_eq!(block_on(limiter.consider(&call())).unwrap().wait(), millis(300), "the last place");
+    // A runtime that shuts down drops its tasks: the refunds are deferred.
+    drop(work);
+    assert_eq!(block_on(limiter.consider(&call())).unwrap().wait(), millis(300));
+    block_on(limiter.reconcile());
+    assert_eq!(decide().wait(), millis(100));
+}
+
+#[test]
+fn a_request_that_cannot_be_held_is_reported_as_refused() {
+    #[derive(Default)]
+    struct Reports(Mutex<Vec<(bool, Option<NotHeld>)>>);
+
+    impl Watch for Reports {
+        fn decided(&self, event: &Event<'_, '_>) {
+            self.0.lock().unwrap().push((event.decision.is_allowed(), None));
+        }
+
+        fn not_held(&self, event: &Event<'_, '_>, reason: NotHeld) {
+            assert!(event.subject.is_some() && event.decision.retry_after() == Some(millis(100)));
+            self.0.lock().unwrap().push((event.decision.is_allowed(), Some(reason)));
+        }
+    }
+
+    struct Reporter(Arc<Reports>);
+
+    impl Observer for Reporter {
+        fn watch(&self, _: &Arc<Policy>, _: u64) -> Arc<dyn Watch> {
+            self.0.clone()
+        }
+    }
+
+    let reports = Arc::new(Reports::default());
+    let limiter = limiter(&queue("{length: 2}")).with_observer(Reporter(Arc::clone(&reports)));
+    assert!(limiter.check(&call()).is_allowed());
+    let mut second = limiter.check(&call());
+    let place = limiter.queue_place(&second);
+    limiter.refuse_wait(Some(&call()), &mut second, millis(100), NotHeld::TooLong);
+    assert!(second.is_allowed(), "it can be held for that long");
+    limiter.refuse_wait(Some(&call()), &mut second, Duration::ZERO, NotHeld::NoPlace);
+    assert!(!second.is_allowed());
+    drop(place);
+    let expected = [(true, None), (true, None), (false, Some(NotHeld::NoPlace))];
+    assert_eq!(*reports.0.lock().unwrap(), expected);
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a lease of a store on the system clock")]
+fn slots_are_renewed_while_a_request_waits_in_a_queue() {
+    let policy = "
+limits:
+  - {name: work, by: user, slots: 1, ttl: 1500ms}
+  - {name: pace, by: user, algorithm: leaky-queue, rate: 1/minute, queue: {length: 5}}
+";
+    let limiter = Limiter::from_policy(policy).unwrap();
+    let call = Call::new("GET", "/").user("ann");
+    drop(limiter.acquire_now(&call).unwrap());
+    let place = limiter.queue_place(&limiter.check(&call)).expect("it waits");
+    std::thread::sleep(Duration::from_secs(4));
+    let refused = limiter.check(&call);
+    assert_eq!(refused.limiting().map(|it| it.name().to_owned()).as_deref(), Some("work"));
+    drop(place);
+    assert!(limiter.check(&call).is_allowed());
 }

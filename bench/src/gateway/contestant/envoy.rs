@@ -22,29 +22,41 @@ impl Contestant for Envoy {
     }
 
     fn version(&self) -> io::Result<String> {
-        // "PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL"
-        let said = version(&self.program, "--version")?;
-        Ok(said.split_once("version: ").map_or(said.clone(), |(_, version)| version.to_owned()))
+        envoy_version(&self.program)
     }
 
     fn config(&self, duty: Duty, place: &Place) -> (&'static str, String) {
-        ("envoy.json", format!("{:#}\n", bootstrap(duty, place)))
+        ("envoy.json", format!("{:#}\n", bootstrap(place, limit(duty))))
     }
 
     fn command(&self, config: &Path, _: &Place) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg("--config-path").arg(config);
-        command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]);
-        command
+        command(&self.program, config, 1)
     }
 }
 
-fn bootstrap(duty: Duty, place: &Place) -> Value {
+/// Returns the version that Envoy prints.
+pub fn envoy_version(program: &Path) -> io::Result<String> {
+    // "PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL"
+    let said = version(program, "--version")?;
+    Ok(said.split_once("version: ").map_or(said.clone(), |(_, version)| version.to_owned()))
+}
+
+/// Returns the command that starts Envoy with this many workers.
+pub fn command(program: &Path, config: &Path, workers: usize) -> Command {
+    let mut command = Command::new(program);
+    command.arg("--config-path").arg(config);
+    command.arg("--concurrency").arg(workers.to_string());
+    command.args(["--disable-hot-restart", "--log-level", "error"]);
+    command
+}
+
+/// Returns a configuration that forwards every request, behind a filter if one is given.
+pub fn bootstrap(place: &Place, filter: Option<Value>) -> Value {
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": kind("filters.http.router.v3.Router")},
     });
-    let filters: Vec<Value> = limit(duty).into_iter().chain([router]).collect();
+    let filters: Vec<Value> = filter.into_iter().chain([router]).collect();
     let manager = json!({
         "@type": kind("filters.network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "bench",
@@ -80,7 +92,7 @@ fn bootstrap(duty: Duty, place: &Place) -> Value {
 /// Returns the filter, unless limiting is off. It responds with 429 itself.
 fn limit(duty: Duty) -> Option<Value> {
     let bucket = match duty {
-        Duty::Off => return None,
+        Duty::Off | Duty::ShedNode | Duty::ShedAdaptive => return None,
         Duty::Admit => {
             json!({"max_tokens": 10_000_000, "tokens_per_fill": 10_000_000, "fill_interval": "1s"})
         }
@@ -99,10 +111,12 @@ fn limit(duty: Duty) -> Option<Value> {
     }))
 }
 
-fn kind(name: &str) -> String {
+/// Returns the type of an extension.
+pub fn kind(name: &str) -> String {
     format!("type.googleapis.com/envoy.extensions.{name}")
 }
 
-fn socket(address: std::net::SocketAddr) -> Value {
+/// Returns an address.
+pub fn socket(address: std::net::SocketAddr) -> Value {
     json!({"socket_address": {"address": address.ip(), "port_value": address.port()}})
 }

@@ -57,6 +57,22 @@ const SPENT: &str = "limits:
   - {endpoint: /api/v1/posts, by: global, bucket: 1/day}
 ";
 
+/// The limits of [`AMPLE`], behind a node shedder that [`HELD_REQUESTS`](crate::gateway::trial::HELD_REQUESTS)
+/// overload.
+const SHED_NODE: &str = "shed: {node: {inflight: 1}}
+limits:
+  - {endpoint: /api/**, by: ip, bucket: 1000000/second}
+  - {endpoint: /api/v1/**, by: api_key, bucket: 1000000/second}
+  - {endpoint: /api/v1/posts, by: global, bucket: 1000000/second}
+";
+
+/// The first two limits of [`AMPLE`], and an adaptive limit for a single request.
+const SHED_ADAPTIVE: &str = "limits:
+  - {endpoint: /api/**, by: ip, bucket: 1000000/second}
+  - {endpoint: /api/v1/**, by: api_key, bucket: 1000000/second}
+  - {endpoint: /api/v1/posts, by: global, slots: {adaptive: {min: 1, max: 1}}}
+";
+
 /// A policy needs at least one limit; this one applies to no request of the benchmark.
 const NONE: &str = "limits: [{endpoint: /never, by: ip, bucket: 1/minute}]\n";
 
@@ -86,6 +102,8 @@ impl Contestant for Tollgate {
             Duty::Off => NONE,
             Duty::Admit => AMPLE,
             Duty::Refuse => SPENT,
+            Duty::ShedNode => SHED_NODE,
+            Duty::ShedAdaptive => SHED_ADAPTIVE,
         };
         let watch = self.watch.sections(place);
         ("tollgate.yaml", format!("gateway: {{upstream: \"http://{}\"}}\n{watch}{limits}", place.upstream))
@@ -104,7 +122,7 @@ impl Contestant for Tollgate {
 mod tests {
     use tollgate::{Call, Limiter};
 
-    use super::{AMPLE, NONE, SPENT};
+    use super::{AMPLE, NONE, SHED_NODE, SPENT};
     use crate::gateway::{API_KEY, PATH};
 
     #[test]
@@ -112,6 +130,7 @@ mod tests {
         check(NONE, 0, [true, true]);
         check(AMPLE, 3, [true, true]);
         check(SPENT, 3, [true, false]);
+        check(SHED_NODE, 3, [true, true]);
     }
 
     fn check(policy: &str, limits: usize, answers: [bool; 2]) {

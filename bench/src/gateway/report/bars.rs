@@ -12,6 +12,7 @@ pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
     let speed = |duty: Duty, peer| of((duty, "tollgate"), (duty, peer), |it| it.per_second);
     let cost = of((Duty::Admit, "tollgate"), (Duty::Off, "tollgate"), |it| it.cpu_us);
     let watching = of((Duty::Admit, "tollgate-all-on"), (Duty::Admit, "tollgate-unwatched"), |it| it.cpu_us);
+    let shed = |duty| of((duty, "tollgate"), (Duty::Refuse, "tollgate"), |it| it.cpu_us);
     let ours = idle.iter().find(|weight| weight.subject == "tollgate");
     vec![
         Bar::at_least(0.8, "admitted: tollgate / nginx", speed(Duty::Admit, "nginx")),
@@ -20,6 +21,8 @@ pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
         Bar::at_least(1.8, "refused: tollgate / envoy", speed(Duty::Refuse, "envoy")),
         Bar::at_most(1.05, "CPU per request: three limits / limiting off", cost),
         Bar::at_most(1.15, "CPU per admitted request: all on / observe off", watching),
+        Bar::at_most(1.0, "CPU per request: shed by the node / refused", shed(Duty::ShedNode)),
+        Bar::at_most(1.0, "CPU per request: shed by adaptive limit / refused", shed(Duty::ShedAdaptive)),
         Bar::at_most(200.0, "MiB with 10,000 connections that never asked", ours.map(|it| it.silent)),
         Bar::at_most(200.0, "MiB with 10,000 connections that asked once", ours.map(|it| it.asked)),
     ]
@@ -47,7 +50,10 @@ mod tests {
         ];
         let weight = Weight { subject: "tollgate", alone: 10.0, silent: 100.0, asked: 201.0 };
         let met: Vec<_> = all(&rows, &[weight]).iter().map(|bar| bar.met).collect();
-        assert_eq!(met, [None, None, None, None, Some(false), Some(true), Some(true), Some(false)]);
+        assert_eq!(
+            met,
+            [None, None, None, None, Some(false), Some(true), None, None, Some(true), Some(false)]
+        );
     }
 
     fn row(duty: Duty, subject: &'static str, numbers: [f64; 3]) -> Row {

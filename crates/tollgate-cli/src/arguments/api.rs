@@ -101,7 +101,7 @@ if the id is unknown."
 pub(crate) struct Explain {
     /// The id of a decision, or a request: GET unless a method is given
     #[arg(value_name = "ID or PATH", num_args = 1..=2, required = true)]
-    pub(crate) asked: Vec<String>,
+    pub(crate) subject: Vec<String>,
     #[command(flatten)]
     pub(crate) caller: Caller,
     #[command(flatten)]
@@ -133,16 +133,11 @@ pub(crate) struct KeyArguments {
 #[derive(Debug, Args)]
 #[command(after_help = KEY_HELP)]
 pub(crate) struct Amount {
-    /// The limit's name, as `tollgate serve` prints it
-    pub(crate) limit: String,
-    /// The key: one value for each part of the limit's `by`
-    #[arg(value_name = "KEY", id = "parts")]
-    pub(crate) key: Vec<String>,
+    #[command(flatten)]
+    pub(crate) of: KeyArguments,
     /// The number of units
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) cost: u64,
-    #[command(flatten)]
-    pub(crate) api: Api,
 }
 
 /// The mode of a limit.
@@ -154,6 +149,8 @@ pub(crate) enum Switch {
     Shadow,
     /// Neither counts nor refuses
     Off,
+    /// Keeps the level of the node's shedder: only for `shed.node`
+    Frozen,
     /// Follows the policy file: removes the override
     Policy,
 }
@@ -165,6 +162,7 @@ impl Switch {
             Self::Enforce => "enforce",
             Self::Shadow => "shadow",
             Self::Off => "off",
+            Self::Frozen => "frozen",
             Self::Policy => "policy",
         }
     }

@@ -14,6 +14,8 @@ Examples:
   tollgate simulate --traffic steady --load 5 --nodes 4    four nodes that count separately
   tollgate simulate --traffic steady --load 5 --nodes 4 --store outage
   tollgate simulate --log access.log --rate 5/1s --rate 20/60s     the accuracy of each algorithm on your traffic
+  tollgate simulate --overload step                        protections of a service at four times its capacity
+  tollgate simulate --overload retry-storm --protection none,adaptive --svg storm.svg
 
 Shapes of traffic:
   steady       evenly spaced                                         load 1.5
@@ -25,18 +27,59 @@ Shapes of traffic:
   ramp         a slow rise from zero to twice the load
 
 Algorithms: fixed-window, sliding-window (two counters), sliding-parts (`parts: 7` of a policy), sliding-log (exact: the reference for
-the others), token-bucket, gcra, sliding-strict (`strict: true` of a policy: never more than the rate, with some early refusals).
+the others), token-bucket, gcra, sliding-strict (`strict: true` of a policy: never more than the rate, with some early refusals);
+and, if named, leaky-queue (requests above the rate wait; `--burst` is the length of the queue).
+
+Overloads (with the load as a multiple of the capacity, 4 by default; outside of the overload it is 0.7):
+  step                the load rises for half of the time
+  square              the load rises three times
+  retry-storm         a short overload; callers try up to four times
+  retry-storm-budget  the same, with a budget of one retry for ten calls
+  slow-upstream       constant load; every call takes longer for half of the time
+  slow-dependency     constant load; calls of one route of four take longer, limits are for each route
+
+Protections: none, rate (a rate limit at 95 % of the capacity), slots (as many as workers, with a queue), adaptive (`slots: adaptive`),
+adaptive-classes (the same with `priorities`: critical 10 %, normal 30 %, bulk 60 % of the calls). Callers give up after one second.
 
 The engine of the server decides, in virtual time. Redis has its own clock and is not used: `--store shared` is the memory store,
 which decides the same; latency to Redis is not included.";
 
-/// Compares algorithms
+/// The arguments that have no meaning with `--overload`.
+const OF_ALGORITHMS: [&str; 13] = [
+    "traffic",
+    "rates",
+    "algorithm",
+    "burst",
+    "clients",
+    "by",
+    "no_jitter",
+    "ignore_retry_after",
+    "attempts",
+    "nodes",
+    "store",
+    "routing",
+    "logs",
+];
+
+/// Compares algorithms, or protections against overload
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Simulate {
     /// The shape of the traffic, listed below [default: edge]
     #[arg(long, value_name = "SHAPE", conflicts_with = "logs")]
     pub(crate) traffic: Option<String>,
+    /// Compares protections of a service in this overload, listed below, instead of algorithms
+    #[arg(long, value_name = "SHAPE", help_heading = "Overload", conflicts_with_all = OF_ALGORITHMS)]
+    pub(crate) overload: Option<String>,
+    /// The protections, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", help_heading = "Overload", requires = "overload")]
+    pub(crate) protection: Option<String>,
+    /// The workers of the service [default: 32]
+    #[arg(long, value_name = "N", help_heading = "Overload", requires = "overload")]
+    pub(crate) workers: Option<u32>,
+    /// The mean time that a worker needs for a call, up to 500ms [default: 25ms]
+    #[arg(long, value_name = "TIME", help_heading = "Overload", requires = "overload")]
+    pub(crate) service_time: Option<String>,
     /// The rate to try, as in a policy; may be given several times [default: 10/minute]
     #[arg(long = "rate", value_name = "RATE")]
     pub(crate) rates: Vec<String>,
@@ -53,10 +96,10 @@ pub(crate) struct Simulate {
     /// policy's `by` [default: ip]
     #[arg(long, value_name = "KEY")]
     pub(crate) by: Option<String>,
-    /// The offered load, as a multiple of the rate
+    /// The offered load, as a multiple of the rate; with --overload, of the capacity
     #[arg(long, value_name = "FACTOR", conflicts_with = "logs")]
     pub(crate) load: Option<f64>,
-    /// The length of the simulation: 90s, 10m [default: ten windows]
+    /// The length of the simulation: 90s, 10m [default: ten windows; with --overload 60s]
     #[arg(long, value_name = "TIME", conflicts_with = "logs")]
     pub(crate) duration: Option<String>,
     /// The seed of the random numbers; the same seed gives the same traffic
@@ -101,7 +144,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "chart.png", hide = true)]
     pub(crate) png: Option<PathBuf>,
     /// The chart: `window`, the requests admitted in the last window; `arrivals`, the requests over
-    /// time
+    /// time; with --overload `goodput`, `latency` or `critical`
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(crate) chart: Option<Picture>,
 }
@@ -122,4 +165,10 @@ pub(crate) enum Picture {
     Window,
     /// The requests over time
     Arrivals,
+    /// With --overload: the calls answered in time
+    Goodput,
+    /// With --overload: the 99th percentile of the latency
+    Latency,
+    /// With --overload: the share of critical calls that succeeded
+    Critical,
 }

@@ -32,15 +32,18 @@ fn facts(answer: &Explanation) -> Vec<(&'static str, String)> {
         None => facts.push(("at", at)),
     }
     let request = &answer.request;
-    let mut asked = format!("{} {}", printable(&request.method), printable(&request.path));
+    let mut target = format!("{} {}", printable(&request.method), printable(&request.path));
     for (word, value) in [("on", &request.host), ("from", &request.client)] {
         if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
-            let _ = write!(asked, " {word} {}", printable(value));
+            let _ = write!(target, " {word} {}", printable(value));
         }
     }
-    facts.push(("request", asked.trim().to_owned()));
+    facts.push(("request", target.trim().to_owned()));
     if let Some(reason) = &answer.reason {
         facts.push(("reason", printable(reason)));
+    }
+    if let Some(class) = &answer.priority {
+        facts.push(("priority", printable(class)));
     }
     let since = if answer.policy_is_current { "in force" } else { "replaced since" };
     facts.push(("policy", format!("version {}, {since}", answer.policy_version)));
@@ -75,10 +78,10 @@ fn one(limit: &ExplainedLimit) -> Vec<String> {
     if !limit.spenders.is_empty() {
         out.push("    spent from it lately:".to_owned());
         let rows = report::rows(&limit.spenders, |it| {
-            let asked = format!("{} {}", printable(&it.method), printable(&it.path));
+            let target = format!("{} {}", printable(&it.method), printable(&it.path));
             [
                 it.client.as_deref().map(printable).unwrap_or_default(),
-                asked.trim().to_owned(),
+                target.trim().to_owned(),
                 it.units.to_string(),
                 format!("last at {}", printable(&it.last_at)),
             ]

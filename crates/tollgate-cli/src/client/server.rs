@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 use tollgate::Span;
 use tollgate_api::Problem;
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 use tollgate_daemon::{Environment, Failure};
 use tollgate_document::sanitize::printable;
 use tollgate_net::HttpUrl;
@@ -92,9 +92,8 @@ impl Server {
             None
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| {
-            Failure::new(format_args!("cannot connect to {url}: {}", reason(&error, Attempt::Other)))
-        })?;
+        let failed = |error| Failure::io(format_args!("cannot connect to {url}"), &error, Attempt::Other);
+        let runtime = runtime.map_err(failed)?;
         Ok(Self { runtime, url, token: token.map(str::to_owned), tls, patience: EXCHANGE_TIMEOUT })
     }
 

@@ -198,7 +198,8 @@ struct CurrentModes {
 impl CurrentModes {
     fn of(server: &Server) -> Result<Self, Failure> {
         let modes: Modes = server.ask(&Question::get("/v1/mode"))?.value;
-        let Limits { limits } = server.ask(&Question::get("/v1/limits"))?.value;
+        let Limits { mut limits } = server.ask(&Question::get("/v1/limits"))?.value;
+        limits.extend(modes.shedders.into_iter().map(shedder));
         Ok(Self { everything: printable(&modes.mode), limits, switched: modes.limits })
     }
 
@@ -231,7 +232,11 @@ impl CurrentModes {
     }
 
     fn step(&self, limit: &Limit, to: Switch) -> Step {
-        let own = if to == Switch::Policy { limit.policy_mode.as_str() } else { to.word() };
+        let own = match to {
+            // A frozen shedder refuses as the policy says.
+            Switch::Policy | Switch::Frozen => limit.policy_mode.as_str(),
+            _ => to.word(),
+        };
         let weaker = if strength(own) < strength(&self.everything) { own } else { &self.everything };
         Step {
             limit: Some(limit.name.clone()),
@@ -300,6 +305,17 @@ impl CurrentModes {
             );
         }
         String::new()
+    }
+}
+
+/// Returns the modes of a shedder as those of a limit: both are switched in the same way.
+fn shedder(shedder: LimitSwitch) -> Limit {
+    Limit {
+        name: shedder.name,
+        mode: shedder.mode.unwrap_or_default(),
+        policy_mode: shedder.policy_mode.unwrap_or_default(),
+        switched: shedder.switch != Switch::Policy.word(),
+        ..Limit::default()
     }
 }
 
@@ -395,7 +411,11 @@ mod tests {
     #[test]
     fn the_mode_list_shows_dormant_overrides_and_mentions_deny_lists() {
         assert_eq!(
-            standing(&Modes { mode: "off".to_owned(), limits: vec![switch("gone", None, "off")] }),
+            standing(&Modes {
+                mode: "off".to_owned(),
+                limits: vec![switch("gone", None, "off")],
+                shedders: Vec::new(),
+            }),
             "everything: off. No limit counts or refuses; a deny list still does\n  \
              gone  waits: the policy has no such limit  (switched to off)\n"
         );

@@ -1,7 +1,6 @@
 //! The URL of the API: `http://host:port` or `https://…`, optionally with a path before `/v1`.
 
-use std::fmt::Write;
-
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tollgate_daemon::Failure;
 use tollgate_document::sanitize::Printable;
 use tollgate_net::HttpUrl;
@@ -18,18 +17,16 @@ pub(super) fn parse(text: &str) -> Result<HttpUrl, Failure> {
     })
 }
 
+/// The characters that RFC 3986 does not list as unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Encodes text as one path segment (RFC 3986, section 3.3).
 pub(crate) fn segment(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
     // A segment of only dots would be normalized away.
-    if matches!(text, "." | "..") { out.replace('.', "%2E") } else { out }
+    if matches!(text, "." | "..") {
+        return text.replace('.', "%2E");
+    }
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::shown;
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 use tollgate_document::sanitize::printable;
 use tollgate_sim::Entry;
 use tollgate_sim::log::{FieldUsage, Fields, Format, Input, Log, ReadOptions, Requests, SkippedLine, Tally};
@@ -64,9 +64,8 @@ pub(crate) fn open(logs: &[PathBuf], typed: &LogReading) -> Result<OpenLogs, Fai
         inputs.push(input);
         size = size.zip(bytes).map(|(sum, bytes): (u64, u64)| sum.saturating_add(bytes));
     }
-    let log = Log::open(inputs, &reading).map_err(|error| {
-        Failure::new(format_args!("cannot start to read the logs: {}", reason(&error, Attempt::Other)))
-    })?;
+    let log = Log::open(inputs, &reading)
+        .map_err(|error| Failure::io("cannot start to read the logs", &error, Attempt::Other))?;
     let is_shown = !typed.quiet && io::stderr().is_terminal();
     Ok(OpenLogs { log, met: FieldUsage::of(&reading), progress: is_shown.then(|| Progress::new(size)) })
 }
@@ -97,9 +96,7 @@ fn one(path: &Path) -> Result<(Input, Option<Metadata>), Failure> {
         return Ok((Input::new("standard input", io::stdin()), None));
     }
     let name = shown(path);
-    let cannot = |error: io::Error| {
-        Failure::new(format_args!("cannot read {name}: {}", reason(&error, Attempt::Read)))
-    };
+    let cannot = |error| Failure::io(format_args!("cannot read {name}"), &error, Attempt::Read);
     let file = File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if metadata.is_dir() {

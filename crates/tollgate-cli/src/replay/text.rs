@@ -9,8 +9,6 @@ mod comparison;
 mod limit;
 mod numbers;
 
-use std::fmt::Write as _;
-
 use tollgate_document::sanitize::printable;
 use tollgate_sim::replay::{PolicyReport, Report, TopKey};
 
@@ -51,25 +49,20 @@ impl Style {
 
 /// Renders the whole report.
 pub(crate) fn report(report: &Report, style: Style) -> String {
-    let mut out = String::new();
-    headline(&report.policy, style, &mut out);
-    period(report, style, &mut out);
-    for note in &report.notes {
-        let _never =
-            writeln!(out, "{}", style.faint(&folded(&format!("note: {}", printable(note)), 98, "      ")));
-    }
-    all_limits(&report.policy, style, &mut out);
-    for limit in &report.policy.limits {
-        limit::limit(limit, style, &mut out);
-    }
-    for other in &report.compared {
-        comparison::comparison(other, &report.policy.policy, style, &mut out);
-    }
+    let policy = &report.policy;
+    let note =
+        |note: &String| style.faint(&folded(&format!("note: {}", printable(note)), 98, "      ")) + "\n";
+    let limits = policy.limits.iter().map(|it| limit::limit(it, style));
+    let compared = report.compared.iter().map(|it| comparison::comparison(it, &policy.policy, style));
+    let mut out = headline(policy, style) + &period(report, style);
+    out.extend(report.notes.iter().map(note));
+    out.push_str(&all_limits(policy, style));
+    out.extend(limits.chain(compared));
     out
 }
 
 /// Renders the headline.
-fn headline(policy: &PolicyReport, style: Style, out: &mut String) {
+fn headline(policy: &PolicyReport, style: Style) -> String {
     let (refused, requests) = (policy.refused, policy.requests);
     let verdict = match (requests, refused) {
         (0, _) => "the log has no requests".to_owned(),
@@ -89,11 +82,11 @@ fn headline(policy: &PolicyReport, style: Style, out: &mut String) {
         (seen, _) => format!(", {about}{} of {}", number(clients.refused), counted(seen, "client")),
     };
     let verdict = if refused > 0 { style.refused(&verdict) } else { verdict };
-    let _never = writeln!(out, "{}: {verdict}{whom}", style.strong(&printable(&policy.policy)));
+    format!("{}: {verdict}{whom}\n", style.strong(&printable(&policy.policy)))
 }
 
-fn period(report: &Report, style: Style, out: &mut String) {
-    let (Some(from), Some(to)) = (&report.from, &report.to) else { return };
+fn period(report: &Report, style: Style) -> String {
+    let (Some(from), Some(to)) = (&report.from, &report.to) else { return String::new() };
     let mut facts = vec![format!("{from} to {to}")];
     if report.skipped_lines > 0 {
         facts.push(format!("{} skipped", counted(report.skipped_lines, "line")));
@@ -112,53 +105,44 @@ fn period(report: &Report, style: Style, out: &mut String) {
             facts.push(format!("{} {what}", number(count)));
         }
     }
-    let _never = writeln!(out, "{}", style.faint(&folded(&facts.join("; "), 98, "")));
+    style.faint(&folded(&facts.join("; "), 98, "")) + "\n"
 }
 
 /// Renders times and clients of all limits together. Omitted for a single limit, which shows them
 /// itself.
-fn all_limits(policy: &PolicyReport, style: Style, out: &mut String) {
+fn all_limits(policy: &PolicyReport, style: Style) -> String {
     if policy.refused == 0 || policy.limits.len() == 1 {
-        return;
+        return String::new();
     }
-    let _never = writeln!(out);
-    when(&policy.heat, style, out);
-    let whom: Vec<_> =
-        policy.top_clients.iter().take(3).map(|top| cut(&printable(&top.key), MAX_KEY_CHARS)).collect();
-    if !whom.is_empty() {
-        let _never = writeln!(out, "  who    mostly {}", whom.join(", "));
-    }
+    let whom = policy.top_clients.iter().take(3).map(|top| cut(&printable(&top.key), MAX_KEY_CHARS));
+    let whom: Vec<_> = whom.collect();
+    let whom = if whom.is_empty() { String::new() } else { format!("  who    mostly {}\n", whom.join(", ")) };
+    format!("\n{}{whom}", when(&policy.heat, style))
 }
 
 /// Renders a strip with the length of each block.
-fn when(heat: &tollgate_sim::replay::Heat, style: Style, out: &mut String) {
-    let cells = heat.requests.len();
-    let each = heat.step * cells_in_a_block(cells, MAX_STRIP_WIDTH);
-    let row = strip(&heat.requests, &heat.refused, MAX_STRIP_WIDTH);
-    let _never = writeln!(
-        out,
-        "  when   {}  {}",
-        style.refused(&row),
-        style.faint(&format!("{} each", stretch(each)))
-    );
+fn when(heat: &tollgate_sim::replay::Heat, style: Style) -> String {
+    let each = heat.step * cells_in_a_block(heat.requests.len(), MAX_STRIP_WIDTH);
+    let row = style.refused(&strip(&heat.requests, &heat.refused, MAX_STRIP_WIDTH));
+    format!("  when   {row}  {}\n", style.faint(&format!("{} each", stretch(each))))
 }
 
 /// Lists keys, each with the share of its own traffic that was refused.
-fn who(top: &[TopKey], style: Style, out: &mut String) {
+fn who(top: &[TopKey], style: Style) -> String {
     let shown: Vec<_> = top.iter().map(|it| (cut(&printable(&it.key), MAX_KEY_CHARS), it)).collect();
     let widest = shown.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);
-    for (place, (key, it)) in shown.iter().enumerate() {
+    let row = |(place, (key, it)): (usize, &(String, &TopKey))| {
         let label = if place == 0 { "who" } else { "" };
-        let of = match (it.requests, it.estimated) {
-            (0, _) => "at least".to_owned(),
-            (requests, _) => {
+        let of = match it.requests {
+            0 => "at least".to_owned(),
+            requests => {
                 format!("of {} of its own ({})", counted(requests, "request"), share(it.refused, requests))
             }
         };
         let refused = style.refused(&format!("{:>9}", number(it.refused)));
-        let padding = " ".repeat(widest - key.chars().count());
-        let _never = writeln!(out, "  {label:<6} {key}{padding} {refused} {of}");
-    }
+        format!("  {label:<6} {key:<widest$} {refused} {of}\n")
+    };
+    shown.iter().enumerate().map(row).collect()
 }
 
 /// Truncates a text.

@@ -1,5 +1,6 @@
 //! Parses the arguments of `simulate`.
 
+use tollgate::Span;
 use tollgate_daemon::Failure;
 use tollgate_document::nearest;
 use tollgate_document::sanitize::Printable;
@@ -91,11 +92,7 @@ pub(super) fn contestants(
 }
 
 fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {
-    let duration = match arguments.duration.as_deref() {
-        None => usual.duration,
-        Some(text) => length(text)
-            .map_err(|error| Failure::new(format_args!("`--duration {}`: {error}", Printable(text))))?,
-    };
+    let duration = time("--duration", arguments.duration.as_deref(), usual.duration)?;
     Ok(Traffic {
         load: arguments.load.unwrap_or(usual.load),
         clients: arguments.clients.unwrap_or(usual.clients),
@@ -108,6 +105,12 @@ fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {
         },
         ..usual
     })
+}
+
+/// Parses a length of time, if it is given.
+pub(super) fn time(flag: &str, text: Option<&str>, usual: Span) -> Result<Span, Failure> {
+    let Some(text) = text else { return Ok(usual) };
+    length(text).map_err(|error| Failure::new(format_args!("`{flag} {}`: {error}", Printable(text))))
 }
 
 fn network(arguments: &Simulate) -> Result<Network, Failure> {
@@ -134,7 +137,8 @@ fn network(arguments: &Simulate) -> Result<Network, Failure> {
     Ok(Network { nodes, store, routing })
 }
 
-fn unknown(flag: &str, word: &str, what: &str, words: &[&str]) -> Failure {
+/// Returns the failure for a word that is none of these.
+pub(super) fn unknown(flag: &str, word: &str, what: &str, words: &[&str]) -> Failure {
     let meant = nearest(word, words.iter().copied());
     let meant = meant.map(|it| format!("did you mean `{it}`? ")).unwrap_or_default();
     Failure::with_help(

@@ -74,10 +74,10 @@ pub(super) fn round(round: &Round, width: usize) -> String {
     out
 }
 
-/// A column: its heading, and its value for an algorithm.
-type Column<'c> = (&'c str, Box<dyn Fn(&AlgorithmReport) -> String>);
+/// A column: its heading, and its value for a row.
+pub(super) type Column<'c, T> = (&'c str, Box<dyn Fn(&T) -> String>);
 
-fn column(heading: &str, of: impl Fn(&AlgorithmReport) -> String + 'static) -> Column<'_> {
+fn column(heading: &str, of: impl Fn(&AlgorithmReport) -> String + 'static) -> Column<'_, AlgorithmReport> {
     (heading, Box::new(of))
 }
 
@@ -105,7 +105,7 @@ fn of_traffic(round: &Round) -> String {
     }
     columns.push(column("off the log", |it| differs(it.closed_loop.as_ref())));
     columns.push(column("bytes", |it| count(it.state_bytes as u64)));
-    table(&round.algorithms, &columns)
+    table(&round.algorithms, |it| it.algorithm.word(), &columns)
 }
 
 /// Renders the exactness on a log. Closed loop: each algorithm remembers the requests that it admitted.
@@ -119,6 +119,7 @@ fn of_log(round: &Round) -> String {
     };
     table(
         &round.algorithms,
+        |it| it.algorithm.word(),
         &[
             column("refused", |it| count(it.refused)),
             column("in a window", in_a_window),
@@ -133,11 +134,11 @@ fn of_log(round: &Round) -> String {
     )
 }
 
-fn table(algorithms: &[AlgorithmReport], columns: &[Column<'_>]) -> String {
-    let name = |it: &AlgorithmReport| it.algorithm.word();
-    let first = algorithms.iter().map(|it| name(it).len()).max().unwrap_or(0);
+/// Renders a table with a named row for each value.
+pub(super) fn table<T>(rows: &[T], name: impl Fn(&T) -> &'static str, columns: &[Column<'_, T>]) -> String {
+    let first = rows.iter().map(|it| name(it).len()).max().unwrap_or(0);
     let cells: Vec<Vec<String>> =
-        algorithms.iter().map(|it| columns.iter().map(|(_, of)| of(it)).collect()).collect();
+        rows.iter().map(|it| columns.iter().map(|(_, of)| of(it)).collect()).collect();
     let width = |at: usize| {
         let widest = cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
         widest.max(columns[at].0.chars().count())
@@ -148,7 +149,7 @@ fn table(algorithms: &[AlgorithmReport], columns: &[Column<'_>]) -> String {
         let _never = write!(out, "{COLUMN_GAP}{heading:>width$}");
     }
     out.push('\n');
-    for (it, row) in algorithms.iter().zip(&cells) {
+    for (it, row) in rows.iter().zip(&cells) {
         let _never = write!(out, "{:first$}", name(it));
         for (cell, width) in row.iter().zip(&widths) {
             let _never = write!(out, "{COLUMN_GAP}{cell:>width$}");
@@ -189,12 +190,12 @@ fn percent(share: f64) -> u64 {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shorter than four years")]
-fn seconds(seconds: f64) -> String {
+pub(super) fn seconds(seconds: f64) -> String {
     if seconds <= 0.0 { "–".to_owned() } else { in_words((seconds * 1000.0).ceil() as u64) }
 }
 
 /// Wraps text after a heading.
-fn folded(head: &str, text: &str, width: usize) -> String {
+pub(super) fn folded(head: &str, text: &str, width: usize) -> String {
     let indent = head.chars().count();
     let (mut out, mut at) = (head.to_owned(), indent);
     for (number, word) in text.split(' ').enumerate() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_daemon::Failure;
 use tollgate_daemon::configuration::shown;
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 
 /// The suffixes of test files.
 const TEST_SUFFIXES: [&str; 2] = [".test.yaml", ".test.yml"];
@@ -63,9 +63,9 @@ fn find_one(path: &Path) -> Result<Vec<TestFiles>, Failure> {
         }]);
     }
     let mut files = Vec::new();
-    collect(path, MAX_DEPTH, &mut files).map_err(|error| {
-        Failure::new(format_args!("cannot look through {}: {}", shown(path), reason(&error, Attempt::List)))
-    })?;
+    let failed =
+        |error| Failure::io(format_args!("cannot look through {}", shown(path)), &error, Attempt::List);
+    collect(path, MAX_DEPTH, &mut files).map_err(failed)?;
     if files.is_empty() {
         return Err(Failure::with_help(
             format_args!("there is no *.test.yaml in {} or below", shown(path)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 use tollgate_daemon::configuration::LoadPhase;
-use tollgate_daemon::io_error::{Attempt, reason};
+use tollgate_daemon::io_error::Attempt;
 use tollgate_daemon::{Failure, Watch};
 
 use super::files::{self, TestFiles};
@@ -26,18 +26,13 @@ const CLEAR_SCREEN: &str = "\u{1b}[2J\u{1b}[H";
 
 pub(super) fn run(arguments: &Test) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Failure::new(format_args!("cannot wait for changes: {}", reason(&error, Attempt::Other)))
-    })?;
+    let runtime = runtime.map_err(|error| Failure::io("cannot wait for changes", &error, Attempt::Other))?;
     runtime.block_on(watch(arguments))
 }
 
 async fn watch(arguments: &Test) -> Result<ExitCode, Failure> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| {
-            Failure::new(format_args!("cannot listen for signals: {}", reason(&error, Attempt::Other)))
-        })
-    };
+    let failed = |error| Failure::io("cannot listen for signals", &error, Attempt::Other);
+    let listen = |kind| signal(kind).map_err(failed);
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let mut found = files::find(&arguments.paths)?;
     let mut watch = once(arguments, &found)?;

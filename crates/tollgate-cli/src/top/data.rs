@@ -94,7 +94,7 @@ pub(super) fn shown(key: &Text, tag: &Text) -> String {
 }
 
 /// Returns the lower bound of the requests of a route, marked if there may be more.
-pub(super) fn asked(route: &Route) -> String {
+pub(super) fn requests(route: &Route) -> String {
     let least = route.requests_at_least.unwrap_or(route.requests);
     format!("{}{}", if least < route.requests { "~" } else { "" }, number(least))
 }

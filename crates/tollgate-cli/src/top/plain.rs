@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::data::{asked, limit_and_tag, or_empty, refused, reload_error, shown, window};
+use super::data::{limit_and_tag, or_empty, refused, reload_error, requests, shown, window};
 use super::poll::Snapshot;
 use super::state::State;
 use super::{number, percent, words};
@@ -59,7 +59,7 @@ pub(super) fn snapshot(url: String, look: Snapshot) -> String {
         [shown(&it.key, &it.tag), it.limit.to_string(), refused]
     });
     section(&mut out, "hot routes in 5 minutes", &state.routes(), |it| {
-        let counts = format!("{} requests, {} refused", asked(it), number(it.refused));
+        let counts = format!("{} requests, {} refused", requests(it), number(it.refused));
         [it.method.to_string(), it.path.to_string(), counts]
     });
     section(&mut out, "latest decisions", &state.stream(), |it| {

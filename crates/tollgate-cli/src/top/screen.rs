@@ -3,7 +3,6 @@
 //! Besides the drawing thread, there are threads for keys, signals and requests to the server, so that
 //! a slow server does not block keys.
 
-use std::io;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -47,9 +46,7 @@ pub(super) fn show(poll: Poll, first: Snapshot, palette: Palette) -> Result<Exit
     thread::spawn(move || ask(&poll, &wished, &events));
     loop {
         let drawn = screen.0.draw(|frame| draw(frame, &state, palette));
-        drawn.map_err(|error| {
-            Failure::new(format_args!("cannot draw on this terminal: {}", reason(&error, Attempt::Other)))
-        })?;
+        drawn.map_err(|error| Failure::io("cannot draw on this terminal", &error, Attempt::Other))?;
         // All senders are gone, so no further event can occur.
         let Ok(event) = happened.recv() else { return Ok(ExitCode::SUCCESS) };
         match event {
@@ -90,9 +87,9 @@ impl Screen {
                 "`--once` needs none",
             )
         })?;
-        let told = panic::take_hook();
+        let hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            told(info);
+            hook(info);
             // On any thread, because no thread may draw on a restored terminal.
             std::process::exit(101);
         }));
@@ -119,9 +116,7 @@ fn watch_keys(events: Sender<Event>) {
 
 /// Restores the terminal before a signal ends the program.
 fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
-    let failed = |error: io::Error| {
-        Failure::new(format_args!("cannot watch for signals: {}", reason(&error, Attempt::Other)))
-    };
+    let failed = |error| Failure::io("cannot watch for signals", &error, Attempt::Other);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
     let watched = {
         let _inside = runtime.enter();

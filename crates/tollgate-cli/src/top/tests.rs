@@ -394,7 +394,7 @@ fn unknown_numbers_are_not_shown_as_zero() {
 fn a_route_is_shown_with_its_lower_bound() {
     let route = |requests: u64, least: Value| -> String {
         let route = json!({"method": "GET", "path": "/", "requests": requests, "requests_at_least": least});
-        super::data::asked(&serde_json::from_value(route).unwrap())
+        super::data::requests(&serde_json::from_value(route).unwrap())
     };
     assert_eq!(route(252, json!(1)), "~1");
     assert_eq!(route(1_200, json!(1_200)), "1,200");

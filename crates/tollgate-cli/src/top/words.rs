@@ -59,7 +59,9 @@ pub(super) fn store(overview: &Overview) -> String {
 pub(super) fn totals(overview: &Overview) -> String {
     let totals = &overview.totals;
     let allowed = totals.allowed.saturating_add(totals.unlimited);
-    let refused = totals.limited.saturating_add(totals.blocked).saturating_add(totals.uncountable);
+    let refused = [totals.limited, totals.blocked, totals.uncountable, totals.shed]
+        .into_iter()
+        .fold(0, u64::saturating_add);
     format!("since start {} allowed, {} refused", number(allowed), number(refused))
 }
 

@@ -67,6 +67,31 @@ assert.equal(await there.getByLabel("Traffic").inputValue(), "retry-storm");
 await fits(other.page, "the Lab on a phone");
 await other.close();
 
+// Protections against overload: the other half of the Lab, with an address of its own.
+const storm = await open({ hash: "#lab/overload=retry-storm&workers=8&duration=12s&protections=none,adaptive", noise: /status of 422/ });
+await storm.ready();
+const overload = storm.page.locator("dialog.drawer");
+await says(overload, "Lab: protections against overload");
+const protection = (name) => overload.locator("table tbody tr").filter({ has: storm.page.getByRole("rowheader", { name, exact: true }) });
+await says(overload.locator(".lead"), "adaptive answered");
+await says(protection("none"), "not at the end");
+assert.equal(await overload.locator(".lab-picture path").count(), 3, "two protections, and what is possible");
+await says(overload, "tollgate simulate --overload retry-storm --workers 8");
+await overload.getByLabel("Critical calls that succeeded").check();
+assert.equal(await overload.locator(".lab-picture path").count(), 2);
+await overload.getByLabel("slots", { exact: true }).check();
+await until("the address holds it all", () =>
+  /overload=retry-storm&workers=8&duration=12s&chart=critical&protections=none,slots,adaptive$/.test(decodeURIComponent(new URL(storm.page.url()).hash)),
+);
+await says(protection("slots"), "%");
+await overload.getByLabel("Workers").fill("0");
+await says(overload.getByRole("alert"), "1 to 10000 workers");
+await named(overload.locator("button, input, select, [role=slider], fieldset"));
+await fits(storm.page, "the overload Lab");
+await overload.getByRole("button", { name: "Compare algorithms" }).click();
+await says(overload.locator(".lead"), "twice the limit");
+await storm.close();
+
 // A hostile address is inert.
 const hostile = await open({ hash: "#lab/rate=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&traffic=%FF&chart=<", noise: /status of 422/ });
 await hostile.ready();

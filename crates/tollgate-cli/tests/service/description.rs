@@ -28,6 +28,9 @@ const GRAMMAR: &str = "
 [[operations]]
 include-path = '/v1/lab/simulate'
 checks.positive_data_acceptance.enabled = false
+[[operations]]
+include-path = '/v1/lab/overload'
+checks.positive_data_acceptance.enabled = false
 ";
 
 /// Runs all checks of schemathesis on the operations of some paths. A given parameter has this value;

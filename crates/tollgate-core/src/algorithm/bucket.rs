@@ -23,6 +23,7 @@ mod queue;
 
 pub use self::queue::Queue;
 use super::{Algorithm, Overdraft};
+use crate::amount::ChargeTimes;
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate, gcd};
 use crate::time::{Span, Timestamp};
@@ -249,6 +250,11 @@ impl Bucket {
         }
     }
 
+    /// Returns the grains that come back in a span.
+    fn refilled_in(&self, span: Span) -> u128 {
+        u128::from(span.as_micros()) * u128::from(self.den)
+    }
+
     fn cost(&self, units: u64) -> u128 {
         u128::from(units) * u128::from(self.unit)
     }
@@ -292,13 +298,47 @@ impl Algorithm for Bucket {
         }
     }
 
-    fn refund(&self, state: &mut BucketState, units: u64, taken_at: Timestamp, now: Timestamp) {
-        // A step leaves at most a full bucket of debt, and debts are repaid in order. So at most
-        // the part of a full bucket that the time since has not repaid is still owed.
-        let repaid = u128::from(now.since(taken_at).as_micros()) * u128::from(self.den);
-        let owed = self.cost(units).min(self.full.saturating_sub(repaid));
+    fn refund(&self, state: &mut BucketState, units: u64, charge: ChargeTimes, now: Timestamp) {
         let debt = self.debt(state, now);
+        // Debts are repaid in order, so nothing is owed after the end of the charge. Its end is
+        // rounded up to a tick.
+        let mut owed = self.cost(units).min(self.refilled_in(charge.until.since(now)));
+        if self.queue.is_none() {
+            // A step leaves at most a full bucket of debt. This bounds a charge whose end is not
+            // known, or is that of a rule that was replaced.
+            owed = owed.min(self.full.saturating_sub(self.refilled_in(now.since(charge.at))));
+        } else if self.expires_at(state) != charge.until || charge.until <= now {
+            // Requests behind this place keep their times. If the end of the queue moved, newcomers
+            // would start together with them, so the time of the place passes unused.
+            return;
+        }
         *state = self.owing(debt.saturating_sub(owed), now);
+    }
+
+    fn lease(&self, state: &mut BucketState, units: u64, ttl: Span, now: Timestamp) -> Verdict {
+        let debt = self.debt(state, now).max(2 * self.refilled_in(ttl));
+        let units = if self.queue.is_some() { 0 } else { units };
+        let units = self.units(self.full.saturating_sub(debt)).min(units);
+        if units > 0 {
+            *state = self.owing(debt + self.cost(units), now);
+        }
+        Verdict::admitted(units)
+    }
+
+    /// A lease that was taken in the future was taken before the clock stepped back, and its age is
+    /// not known.
+    fn return_lease(
+        &self,
+        state: &mut BucketState,
+        units: u64,
+        taken_at: Timestamp,
+        ttl: Span,
+        now: Timestamp,
+    ) {
+        let debt = self.debt(state, now);
+        if self.queue.is_none() && taken_at <= now && now.since(taken_at) <= ttl {
+            *state = self.owing(debt.saturating_sub(self.cost(units)), now);
+        }
     }
 
     fn grant(&self, state: &mut BucketState, units: u64, now: Timestamp) {

@@ -115,6 +115,31 @@ impl Concurrency {
         leases.held.len() < before
     }
 
+    /// Starts the lease of `owner` again, if it still holds a slot. Returns whether it does: a lease
+    /// that has ended is not restored, because another request may hold the slot by now.
+    ///
+    /// ```
+    /// # use tollgate_core::{Concurrency, Leases, Owner, QuotaError, Span, Timestamp};
+    /// let limit = Concurrency::new(1, Span::from_secs(30))?;
+    /// let (mut leases, start) = (Leases::default(), Timestamp::from_secs(1_000));
+    /// limit.acquire(&mut leases, Owner(1), start);
+    /// assert!(limit.renew(&mut leases, Owner(1), start + Span::from_secs(20)));
+    /// assert!(limit.renew(&mut leases, Owner(1), start + Span::from_secs(40)));
+    /// assert!(!limit.renew(&mut leases, Owner(1), start + Span::from_secs(70)));
+    /// assert!(!limit.renew(&mut leases, Owner(2), start + Span::from_secs(70)));
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    pub fn renew(&self, leases: &mut Leases, owner: Owner, now: Timestamp) -> bool {
+        self.pull_back(leases, now);
+        let lapsed = lapsed(leases, now);
+        let Some(lease) = leases.held[lapsed..].iter_mut().find(|lease| lease.owner == owner) else {
+            return false;
+        };
+        lease.expires = now + self.ttl;
+        leases.held.sort_by_key(|lease| lease.expires);
+        true
+    }
+
     /// Completes a verdict given at `now` with the limit, the free slots and the reset time of the
     /// key.
     pub fn describe(&self, leases: &Leases, verdict: Verdict, now: Timestamp) -> Outcome {

@@ -11,7 +11,8 @@
 //! full if the caller charges refusals (`count_denied`). Its states do not depend on the limit, so
 //! rules that differ only in the limit share them ([`Quota::identity`](crate::Quota::identity)).
 
-use super::{Algorithm, Overdraft, Window};
+use super::{Algorithm, Overdraft, Window, lease_available};
+use crate::amount::ChargeTimes;
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate};
 use crate::time::{Span, Timestamp};
@@ -218,12 +219,32 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn refund(&self, state: &mut FixedWindowState, units: u64, taken_at: Timestamp, now: Timestamp) {
+    fn refund(&self, state: &mut FixedWindowState, units: u64, charge: ChargeTimes, now: Timestamp) {
         let current = self.current(state, now);
         // Units spent in a closed window came back when it closed.
-        if taken_at >= self.window.opened(current.end) {
+        if charge.at >= self.window.opened(current.end) {
             self.grant(state, units, now);
         }
+    }
+
+    fn lease(&self, state: &mut FixedWindowState, units: u64, _ttl: Span, now: Timestamp) -> Verdict {
+        if self.tally {
+            let _read = self.spend(state, 0, now);
+            return Verdict::admitted(0);
+        }
+        lease_available(self, state, units, now)
+    }
+
+    fn return_lease(
+        &self,
+        state: &mut FixedWindowState,
+        units: u64,
+        taken_at: Timestamp,
+        _ttl: Span,
+        now: Timestamp,
+    ) {
+        let units = if self.tally { 0 } else { units };
+        self.refund(state, units, ChargeTimes::without_end(taken_at), now);
     }
 
     fn grant(&self, state: &mut FixedWindowState, units: u64, now: Timestamp) {

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use super::{Algorithm, Overdraft};
+use crate::amount::ChargeTimes;
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
@@ -151,12 +152,12 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn refund(&self, state: &mut SlidingLogState, units: u64, taken_at: Timestamp, now: Timestamp) {
-        if taken_at + self.rate.period <= self.instant(state, now) {
+    fn refund(&self, state: &mut SlidingLogState, units: u64, charge: ChargeTimes, now: Timestamp) {
+        if charge.at + self.rate.period <= self.instant(state, now) {
             return; // The entry has left the window; later entries belong to other requests.
         }
         // A step after the clock stepped back is recorded under the entry that was the newest then.
-        let found = state.entries.partition_point(|&(at, _)| at < taken_at);
+        let found = state.entries.partition_point(|&(at, _)| at < charge.at);
         if let Some((_, count)) = state.entries.get_mut(found) {
             *count = count.saturating_sub(u32::try_from(units).unwrap_or(u32::MAX));
             if *count == 0 {

@@ -38,6 +38,7 @@ pub use state::SlidingPartsState;
 
 use self::state::Spread;
 use super::{Algorithm, Overdraft};
+use crate::amount::ChargeTimes;
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
@@ -255,11 +256,11 @@ impl Algorithm for SlidingParts {
         }
     }
 
-    fn refund(&self, state: &mut SlidingPartsState, units: u64, taken_at: Timestamp, now: Timestamp) {
+    fn refund(&self, state: &mut SlidingPartsState, units: u64, charge: ChargeTimes, now: Timestamp) {
         let view = self.settle(state, now);
         state.forget(view.reach, self.spread);
         // Units that have left the window are not refunded: later units belong to other requests.
-        let taken_at = taken_at.as_micros().div_ceil(self.step);
+        let taken_at = charge.at.as_micros().div_ceil(self.step);
         let age = view.newest.div_ceil(self.step).checked_sub(taken_at);
         if let Some(age) = age.filter(|&age| age < u64::from(view.reach)) {
             let steps = state.give_back(units, u16::try_from(age).unwrap_or(u16::MAX));

@@ -13,7 +13,8 @@
 //! "Wait until the window ends" is wrong in both directions here; the exact wait solves the line
 //! above for `e`, in this window or in the next.
 
-use super::{Algorithm, Overdraft};
+use super::{Algorithm, Overdraft, lease_available};
+use crate::amount::ChargeTimes;
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{QuotaError, Rate};
 use crate::time::{Span, Timestamp};
@@ -197,15 +198,30 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn refund(&self, state: &mut SlidingWindowState, units: u64, taken_at: Timestamp, now: Timestamp) {
+    fn refund(&self, state: &mut SlidingWindowState, units: u64, charge: ChargeTimes, now: Timestamp) {
         let here = self.locate(state, now);
         *state = state.at(here.window);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        match state.newest.saturating_sub(self.position(taken_at).window) {
+        match state.newest.saturating_sub(self.position(charge.at).window) {
             0 => state.current = state.current.saturating_sub(units),
             1 => state.previous = state.previous.saturating_sub(units),
             _ => {}
         }
+    }
+
+    fn lease(&self, state: &mut SlidingWindowState, units: u64, _ttl: Span, now: Timestamp) -> Verdict {
+        lease_available(self, state, units, now)
+    }
+
+    fn return_lease(
+        &self,
+        state: &mut SlidingWindowState,
+        units: u64,
+        taken_at: Timestamp,
+        _ttl: Span,
+        now: Timestamp,
+    ) {
+        self.refund(state, units, ChargeTimes::without_end(taken_at), now);
     }
 
     fn grant(&self, state: &mut SlidingWindowState, units: u64, now: Timestamp) {

@@ -36,6 +36,13 @@ impl Slots {
         self.ends.remove(&owner);
     }
 
+    pub(crate) fn renew(&mut self, owner: u128, now: Timestamp) -> bool {
+        let now = ticks(now);
+        self.ends = self.seen_from(now);
+        let end = self.ends.get_mut(&owner).filter(|end| now < **end);
+        end.map(|end| *end = now + self.ttl).is_some()
+    }
+
     pub(crate) fn peek(&self, now: Timestamp) -> Outcome {
         let now = ticks(now);
         let seen = Self { ends: self.seen_from(now), ..*self };

@@ -4,9 +4,11 @@
 //! A read (`n = 0`) is always allowed, except by a tally, which applies the rule to reads too and
 //! counts up to 2^49.
 
-use tollgate_core::{Algorithm as _, FixedWindow, Outcome, Overdraft, Timestamp, Verdict, Window};
+use tollgate_core::{
+    Algorithm as _, ChargeTimes, FixedWindow, Outcome, Overdraft, Span, Timestamp, Verdict, Window,
+};
 
-use super::{Model, admitted, calendar, span, ticks, whole};
+use super::{Model, admitted, calendar, lease_available, span, ticks, whole};
 
 pub(crate) struct Counter {
     limit: i128,
@@ -101,9 +103,22 @@ impl Model for Counter {
     }
 
     /// Units taken before this window opened came back when their own window closed.
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
-        if ticks(taken_at) >= self.current(ticks(now)).start {
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
+        if ticks(charge.at) >= self.current(ticks(now)).start {
             self.grant(units, now);
+        }
+    }
+
+    fn lease(&mut self, units: u64, _ttl: Span, now: Timestamp) -> Outcome {
+        if self.tally {
+            return Outcome { verdict: admitted(0), ..self.take(0, now) };
+        }
+        lease_available(self, units, now)
+    }
+
+    fn return_lease(&mut self, units: u64, taken_at: Timestamp, _ttl: Span, now: Timestamp) {
+        if !self.tally {
+            self.refund(units, ChargeTimes::without_end(taken_at), now);
         }
     }
 

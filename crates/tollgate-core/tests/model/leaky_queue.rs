@@ -1,7 +1,7 @@
 //! A model of the leaky queue: a vessel that leaks `r` units a tick. A request pours its cost in if
 //! the vessel holds it, and starts when all that was poured in before it, but `free`, has leaked.
 
-use tollgate_core::{Bucket, Outcome, Overdraft, Timestamp, Verdict};
+use tollgate_core::{Bucket, ChargeTimes, Outcome, Overdraft, Timestamp, Verdict};
 
 use super::{Exact, Model, span, ticks, whole};
 
@@ -76,14 +76,14 @@ impl Model for LeakyQueue {
         self.answer(Verdict::Admitted { units, wait: span(self.time_of(ahead)) }, level + cost)
     }
 
-    /// Right after a step the vessel holds at most `holds`, and it leaks in order. So at most the
-    /// part of that which has not leaked since can be the refunded units.
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+    /// The vessel leaks in order, so only what was poured in last can be taken out again: that which
+    /// leaks as the last when the charge ends.
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
         let now = ticks(now);
         let level = self.leak(now);
-        let leaked = self.per_tick * Exact::from_integer((now - ticks(taken_at)).max(0));
-        let still_in = (self.holds - leaked).max(Exact::from_integer(0));
-        self.write(level - Exact::from_integer(units.into()).min(still_in), now);
+        if level > Exact::from_integer(0) && now + self.time_of(level) == ticks(charge.until) {
+            self.write(level - Exact::from_integer(units.into()), now);
+        }
     }
 
     fn grant(&mut self, units: u64, now: Timestamp) {

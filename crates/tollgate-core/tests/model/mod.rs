@@ -17,7 +17,7 @@ mod sliding_window;
 mod token_bucket;
 
 use num_rational::Ratio;
-use tollgate_core::{Outcome, Overdraft, Quota, Span, Timestamp, Verdict};
+use tollgate_core::{ChargeTimes, Outcome, Overdraft, Quota, Span, Timestamp, Verdict};
 
 pub(crate) use concurrency::Slots;
 
@@ -27,7 +27,7 @@ pub(crate) type Exact = Ratio<i128>;
 /// One key under one limit that counts units.
 pub(crate) trait Model {
     fn take(&mut self, units: u64, now: Timestamp) -> Outcome;
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp);
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp);
     fn grant(&mut self, units: u64, now: Timestamp);
     fn charge(&mut self, units: u64, overdraft: Overdraft, now: Timestamp);
     /// Returns the units that are spent and not yet back, rounded up.
@@ -39,6 +39,23 @@ pub(crate) trait Model {
             available => self.take(most.min(available), now),
         }
     }
+
+    /// Spends units in advance. Most limits lease none.
+    fn lease(&mut self, units: u64, ttl: Span, now: Timestamp) -> Outcome {
+        let _ = (units, ttl);
+        Outcome { verdict: admitted(0), ..self.take(0, now) }
+    }
+
+    fn return_lease(&mut self, units: u64, taken_at: Timestamp, ttl: Span, now: Timestamp) {
+        let _ = (units, taken_at, ttl);
+        self.take(0, now);
+    }
+}
+
+/// Leases units of a window, which does not refill while it is open.
+fn lease_available(model: &mut impl Model, units: u64, now: Timestamp) -> Outcome {
+    let available = model.take(0, now).remaining;
+    model.take(units.min(available), now)
 }
 
 /// Returns the model of a quota that counts units.

@@ -1,7 +1,7 @@
 //! A model of the sliding log: every unit has its own time; allow iff the units in `(t - W, t]` and
 //! `n` more are at most `L`.
 
-use tollgate_core::{Outcome, Overdraft, SlidingLog, Timestamp, Verdict};
+use tollgate_core::{ChargeTimes, Outcome, Overdraft, SlidingLog, Timestamp, Verdict};
 
 use super::{Model, admitted, span, ticks};
 
@@ -80,12 +80,12 @@ impl Model for Log {
 
     /// Units in the window are removed. They are recorded under the time they were taken at, or
     /// under a later time if the clock had stepped back.
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
         let instant = self.instant(ticks(now));
-        if ticks(taken_at) <= instant - self.period {
+        if ticks(charge.at) <= instant - self.period {
             return;
         }
-        if let Some(found) = self.stamps.iter().position(|stamp| *stamp >= ticks(taken_at)) {
+        if let Some(found) = self.stamps.iter().position(|stamp| *stamp >= ticks(charge.at)) {
             let stamp = self.stamps[found];
             for _ in 0..units.min(2 * self.limit as u64) {
                 if self.stamps.get(found) == Some(&stamp) {

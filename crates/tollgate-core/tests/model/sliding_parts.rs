@@ -8,7 +8,7 @@
 //!
 //! In a strict window, all units of a piece are at the position of its last one.
 
-use tollgate_core::{Outcome, Overdraft, SlidingParts, Timestamp, Verdict};
+use tollgate_core::{ChargeTimes, Outcome, Overdraft, SlidingParts, Timestamp, Verdict};
 
 use super::{Exact, Model, admitted, first_tick, span, ticks, whole};
 
@@ -209,10 +209,10 @@ impl Model for Pieces {
     }
 
     /// Refunds from the oldest piece that ends at or after the time, unless that time has passed.
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
         let now = ticks(now);
         self.settle(now);
-        let taken_at = self.up(ticks(taken_at));
+        let taken_at = self.up(ticks(charge.at));
         let passed = self.has_passed(taken_at, now);
         self.drop_passed(now);
         let found = self.held.iter().position(|piece| piece.last >= taken_at);

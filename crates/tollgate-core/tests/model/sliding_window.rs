@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Outcome, Overdraft, SlidingWindow, Timestamp, Verdict};
+use tollgate_core::{ChargeTimes, Outcome, Overdraft, SlidingWindow, Span, Timestamp, Verdict};
 
-use super::{Exact, Model, admitted, first_tick, span, ticks, whole};
+use super::{Exact, Model, admitted, first_tick, lease_available, span, ticks, whole};
 
 pub(crate) struct Estimate {
     limit: i128,
@@ -106,9 +106,9 @@ impl Model for Estimate {
         self.answer(admitted(units), now)
     }
 
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
         self.settle(ticks(now));
-        let taken_in = self.window(ticks(taken_at));
+        let taken_in = self.window(ticks(charge.at));
         self.write(ticks(now), |spent, window| {
             if let Some(left) = spent.get_mut(&taken_in.min(window)) {
                 *left -= i128::from(units).min(*left);
@@ -117,6 +117,14 @@ impl Model for Estimate {
     }
 
     /// The newest units weigh most, so they are removed first.
+    fn lease(&mut self, units: u64, _ttl: Span, now: Timestamp) -> Outcome {
+        lease_available(self, units, now)
+    }
+
+    fn return_lease(&mut self, units: u64, taken_at: Timestamp, _ttl: Span, now: Timestamp) {
+        self.refund(units, ChargeTimes::without_end(taken_at), now);
+    }
+
     fn grant(&mut self, units: u64, now: Timestamp) {
         self.settle(ticks(now));
         let mut units = i128::from(units);

@@ -1,6 +1,6 @@
 //! A model of the token bucket: `tokens = min(B, tokens + r·(t - last))`; allow iff `tokens >= n`.
 
-use tollgate_core::{Algorithm as _, Bucket, Outcome, Overdraft, Timestamp, Verdict};
+use tollgate_core::{Algorithm as _, Bucket, ChargeTimes, Outcome, Overdraft, Span, Timestamp, Verdict};
 
 use super::{Exact, Model, admitted, span, ticks, whole};
 
@@ -68,13 +68,15 @@ impl Model for TokenBucket {
     }
 
     /// Debts are repaid in order. Right after a step the bucket lacks at most `burst`, so at most
-    /// `burst` minus the refill since then can still be missing.
-    fn refund(&mut self, units: u64, taken_at: Timestamp, now: Timestamp) {
+    /// `burst` minus the refill since then can still be missing, and nothing after the end of the
+    /// charge.
+    fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
         let now = ticks(now);
         let tokens = self.refill(now);
-        let since = Exact::new((now - ticks(taken_at)).max(0) * self.count, self.period);
+        let since = Exact::new((now - ticks(charge.at)).max(0) * self.count, self.period);
         let still_missing = (self.burst - since).max(Exact::from_integer(0));
-        let back = Exact::from_integer(units.into()).min(still_missing);
+        let to_come = Exact::new((ticks(charge.until) - now).max(0) * self.count, self.period);
+        let back = Exact::from_integer(units.into()).min(still_missing).min(to_come);
         self.write((tokens + back).min(self.burst), now);
     }
 
@@ -93,6 +95,30 @@ impl Model for TokenBucket {
         };
         let after = tokens - Exact::from_integer(units.into());
         self.write(after.max(floor.min(tokens)), now);
+    }
+
+    /// The lease counts as if it were spent when two of its lives have passed: what flows in until
+    /// then is not available to it.
+    fn lease(&mut self, units: u64, ttl: Span, now: Timestamp) -> Outcome {
+        let now = ticks(now);
+        let tokens = self.refill(now);
+        let flows_in = self.per_tick * Exact::from_integer(2 * i128::from(ttl.as_micros()));
+        let padded = tokens.min(self.burst - flows_in);
+        let units = whole(padded.floor().to_integer().clamp(0, units.into()));
+        if units == 0 {
+            return self.answer(admitted(0), tokens);
+        }
+        let left = padded - Exact::from_integer(units.into());
+        self.write(left, now);
+        self.answer(admitted(units), left)
+    }
+
+    fn return_lease(&mut self, units: u64, taken_at: Timestamp, ttl: Span, now: Timestamp) {
+        let age = ticks(now) - ticks(taken_at);
+        self.refill(ticks(now));
+        if (0..=i128::from(ttl.as_micros())).contains(&age) {
+            self.grant(units, now);
+        }
     }
 
     fn used(&mut self, now: Timestamp) -> u64 {

@@ -1,14 +1,15 @@
 //! Refunds, grants, forced charges, and carrying over to another quota.
 
 use proptest::prelude::*;
-use tollgate_core::{Adjustment, Overdraft, Quota, Span, Timestamp};
+use tollgate_core::{Adjustment, Bucket, ChargeTimes, Outcome, Overdraft, Quota, Rate, Span, Timestamp};
 
 use crate::quotas;
 use crate::seed::check;
 use crate::trace::{Key, steady, wild};
 
-fn refund(key: &mut Key<'_>, units: u64, taken_at: Timestamp) {
-    key.adjust(Adjustment::Refund { units, taken_at });
+/// Refunds a take that had this outcome at this time.
+fn refund(key: &mut Key<'_>, outcome: &Outcome, at: Timestamp) {
+    key.adjust(Adjustment::Refund { units: outcome.units(), charge: ChargeTimes::of(at, outcome) });
 }
 
 #[test]
@@ -17,9 +18,9 @@ fn a_refund_right_after_a_take_undoes_it() {
         let mut untouched = Key::after(&quota, &history);
         let mut refunded = untouched.clone();
         let units = (refunded.peek().remaining / share).max(1);
-        let taken = refunded.take(units).units();
+        let taken = refunded.take(units);
         let taken_at = refunded.now;
-        refund(&mut refunded, taken, taken_at);
+        refund(&mut refunded, &taken, taken_at);
         prop_assert_eq!(refunded.peek(), untouched.peek());
         for (by, act) in future {
             untouched.advance(by);
@@ -35,13 +36,13 @@ fn a_refund_right_after_a_take_undoes_it() {
 fn a_refund_of_expired_units_refunds_nothing() {
     check(600, (quotas::any(), steady(), 1..=1_000u64), |(quota, history, share)| {
         let mut key = Key::after(&quota, &history);
-        let taken = key.take((key.peek().remaining / share).max(1)).units();
+        let taken = key.take((key.peek().remaining / share).max(1));
         let taken_at = key.now;
         // Overdrawn keys take longer to recover; the units of a step do not.
         key.now = taken_at + quota.period() + quota.period();
         key.take(key.peek().remaining);
         let before = key.peek();
-        refund(&mut key, taken, taken_at);
+        refund(&mut key, &taken, taken_at);
         prop_assert_eq!(key.peek(), before);
         Ok(())
     });
@@ -51,17 +52,35 @@ fn a_refund_of_expired_units_refunds_nothing() {
 fn a_refund_gives_no_more_than_was_taken() {
     check(600, (quotas::any(), wild(), 1..=1_000u64, 0..=2_000u64), |(quota, history, share, later)| {
         let mut key = Key::after(&quota, &history);
-        let taken = key.take((key.peek().remaining / share).max(1)).units();
+        let taken = key.take((key.peek().remaining / share).max(1));
         let taken_at = key.now;
         let later = u128::from(quota.period().as_micros()) * u128::from(later) / 1_000;
         key.now = taken_at + Span::from_micros(u64::try_from(later).unwrap_or(0));
         let before = key.peek().remaining;
-        refund(&mut key, taken, taken_at);
+        refund(&mut key, &taken, taken_at);
         let after = key.peek().remaining;
-        prop_assert!(before <= after && after <= before + taken);
+        prop_assert!(before <= after && after <= before + taken.units());
         prop_assert!(after <= quota.capacity());
         Ok(())
     });
+}
+
+/// The units of a request that came before are repaid first, so the units of this request may be owed
+/// although as much time has passed as an empty bucket needs for them.
+#[test]
+fn a_bucket_refunds_what_is_owed_and_not_what_time_has_returned() {
+    let bucket = Bucket::new(Rate::per_second(1)).and_then(|it| it.with_burst(10)).unwrap().into();
+    for (seconds, refunded) in [(0, 2), (1, 2), (4, 2), (5, 1), (6, 0), (7, 0)] {
+        let mut key = Key::new(&bucket);
+        key.take(4);
+        let (taken, taken_at) = (key.take(2), key.now);
+        key.now = key.now + Span::from_secs(seconds);
+        // Another request spends, so that there is something that could be refunded wrongly.
+        key.take(3);
+        let before = key.peek().remaining;
+        refund(&mut key, &taken, taken_at);
+        assert_eq!(key.peek().remaining, before + refunded, "after {seconds} s");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
-use tollgate_core::{Adjustment, Amount, Outcome, Quota, Timestamp};
+use tollgate_core::{Adjustment, Amount, LeaseRequest, Outcome, Quota, Timestamp};
 
 use crate::model::{self, Model};
 use crate::quotas;
@@ -28,6 +28,9 @@ fn perform(model: &mut dyn Model, did: AppliedAct, now: Timestamp) -> Option<Out
     match did {
         AppliedAct::Acquired(Amount::Exactly(units)) => Some(model.take(units, now)),
         AppliedAct::Acquired(Amount::UpTo(most)) => Some(model.take_up_to(most, now)),
+        AppliedAct::Acquired(Amount::Lease(LeaseRequest { units, ttl })) => {
+            Some(model.lease(units.into(), ttl, now))
+        }
         AppliedAct::Acquired(Amount::Slot(_)) => unreachable!("traces ask for units"),
         AppliedAct::Adjusted(adjustment) => {
             adjust(model, adjustment, now);
@@ -38,10 +41,15 @@ fn perform(model: &mut dyn Model, did: AppliedAct, now: Timestamp) -> Option<Out
 
 fn adjust(model: &mut dyn Model, adjustment: Adjustment, now: Timestamp) {
     match adjustment {
-        Adjustment::Refund { units, taken_at } => model.refund(units, taken_at, now),
+        Adjustment::Refund { units, charge } => model.refund(units, charge, now),
         Adjustment::Grant { units } => model.grant(units, now),
         Adjustment::Charge { units, overdraft } => model.charge(units, overdraft, now),
-        Adjustment::Reset | Adjustment::Release { .. } => unreachable!("traces deal in units"),
+        Adjustment::ReturnLease { units, taken_at, ttl } => {
+            model.return_lease(units.into(), taken_at, ttl, now);
+        }
+        Adjustment::Reset | Adjustment::Release { .. } | Adjustment::Renew { .. } => {
+            unreachable!("traces deal in units")
+        }
     }
 }
 

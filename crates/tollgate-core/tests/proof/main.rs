@@ -15,6 +15,7 @@ mod calendars;
 mod clocks;
 mod drift;
 mod eviction_bounds;
+mod leases;
 #[path = "../model/mod.rs"]
 mod model;
 mod parts;

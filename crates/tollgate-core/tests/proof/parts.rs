@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Adjustment, Amount, Overdraft, Quota, Rate, SlidingLog, SlidingParts, SlidingPartsState, Span, State,
-    Timestamp,
+    Adjustment, Amount, ChargeTimes, Overdraft, Quota, Rate, SlidingLog, SlidingParts, SlidingPartsState,
+    Span, State, Timestamp,
 };
 
 use crate::quotas;
@@ -134,9 +134,9 @@ fn a_refund_right_after_a_take_restores_remaining() {
     check(600, (quotas::sliding_parts(), steady(), 1..=1_000u64), |(quota, history, share)| {
         let untouched = Key::after(&quota, &history);
         let mut refunded = untouched.clone();
-        let units = refunded.take((refunded.peek().remaining / share).max(1)).units();
-        let taken_at = refunded.now;
-        refunded.adjust(Adjustment::Refund { units, taken_at });
+        let outcome = refunded.take((refunded.peek().remaining / share).max(1));
+        let charge = ChargeTimes::of(refunded.now, &outcome);
+        refunded.adjust(Adjustment::Refund { units: outcome.units(), charge });
         // Two parts may have been merged, so the state differs from the original. But as many units
         // may pass, and no unit leaves earlier than it would have without the refunded units.
         prop_assert_eq!(refunded.peek().remaining, untouched.peek().remaining);

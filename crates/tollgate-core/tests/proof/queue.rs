@@ -2,13 +2,14 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Adjustment, Algorithm as _, Amount, Bucket, Queue, Quota, QuotaError, Rate, Rule, Span, Timestamp,
+    Adjustment, Algorithm as _, Amount, Bucket, ChargeTimes, Outcome, Queue, Quota, QuotaError, Rate, Rule,
+    Span, Timestamp,
 };
 
 use crate::model::Exact;
 use crate::quotas;
 use crate::seed::check;
-use crate::trace::{Key, takes, wild};
+use crate::trace::{Key, START, takes, wild};
 
 fn queue(rate: Rate, queue: Queue) -> Quota {
     Bucket::new(rate).and_then(|it| it.with_queue(queue)).expect("a valid queue").into()
@@ -131,52 +132,124 @@ fn a_refused_request_passes_at_retry_after_and_not_one_tick_before() {
     });
 }
 
-#[test]
-fn a_caller_that_leaves_gives_its_place_to_the_next_and_moves_no_other() {
-    let quota = of_ten(5);
-    let mut key = Key::new(&quota);
-    let waits: Vec<_> = (0..6).map(|_| key.take(1).wait()).collect();
-    assert!(!key.take(1).is_admitted());
-    // The second leaves while it waits; the time that has passed since counts for all.
-    let taken_at = key.now;
-    key.now = key.now + Span::from_millis(50);
-    assert!(!key.take(1).is_admitted());
-    key.adjust(Adjustment::Refund { units: 1, taken_at });
-    let newcomer = key.take(1);
-    assert_eq!(newcomer.wait() + Span::from_millis(50), waits[5], "no later than the last of those who wait");
-    assert!(!key.take(1).is_admitted(), "one place, and no more");
+/// The charge of the last take of a key.
+fn charge(key: &Key<'_>, outcome: &Outcome) -> ChargeTimes {
+    ChargeTimes::of(key.now, outcome)
 }
 
-/// A place that is given back is given once, whatever the time at which its caller leaves. Those who
-/// wait keep their times, so newcomers may start at the same time as one of them.
+fn leave(key: &mut Key<'_>, charge: ChargeTimes) {
+    key.adjust(Adjustment::Refund { units: 1, charge });
+}
+
 #[test]
-fn places_that_are_given_back_admit_no_more_than_as_many_others() {
-    let inputs = (0..12u64, prop::collection::vec((0..2u8, 0..200_000u64), 1..60));
-    check(600, inputs, |(length, steps)| {
-        let quota = of_ten(length);
+fn the_last_places_that_are_left_go_to_newcomers() {
+    let quota = of_ten(5);
+    let mut key = Key::new(&quota);
+    let taken: Vec<_> = (0..6).map(|_| key.take(1)).collect();
+    let charges: Vec<_> = taken.iter().map(|it| charge(&key, it)).collect();
+    assert!(!key.take(1).is_admitted());
+    let passed = Span::from_millis(50);
+    key.now = key.now + passed;
+    leave(&mut key, charges[5]);
+    let newcomer = key.take(1);
+    assert_eq!(newcomer.wait() + passed, taken[5].wait(), "the place of the last");
+    assert!(!key.take(1).is_admitted(), "one place, and no more");
+    // The last three leave, one after the other, and the next requests take their places.
+    for leaving in [charge(&key, &newcomer), charges[4], charges[3]] {
+        leave(&mut key, leaving);
+    }
+    for expected in &taken[3..] {
+        assert_eq!(key.take(1).wait() + passed, expected.wait());
+    }
+    assert!(!key.take(1).is_admitted());
+}
+
+#[test]
+fn a_place_in_the_middle_that_is_left_passes_unused() {
+    let quota = of_ten(5);
+    let mut key = Key::new(&quota);
+    let charges: Vec<_> = (0..6).map(|_| key.take(1)).map(|it| ChargeTimes::of(START, &it)).collect();
+    assert_eq!(key.now, START);
+    for &middle in &charges[1..5] {
+        leave(&mut key, middle);
+        assert!(!key.take(1).is_admitted(), "those behind it keep their times");
+    }
+    leave(&mut key, charges[5]);
+    assert_eq!(key.take(1).wait(), Span::from_millis(500), "no earlier than the places before it");
+}
+
+/// The case of the review: callers that leave just before their turn, again and again, and are
+/// replaced by others.
+#[test]
+fn callers_that_cancel_again_and_again_do_not_make_the_others_start_together() {
+    let quota = of_ten(10);
+    let mut key = Key::new(&quota);
+    let (mut waiting, mut starts) = (Vec::new(), Vec::new());
+    for _ in 0..56 {
+        let outcome = key.take(1);
+        if outcome.is_admitted() {
+            waiting.push((key.now + outcome.wait(), charge(&key, &outcome)));
+        } else {
+            let (_, leaving) = waiting.remove(0);
+            leave(&mut key, leaving);
+            key.now = key.now + Span::from_millis(99);
+        }
+        starts = waiting.iter().map(|&(start, _)| start).collect();
+    }
+    starts.sort_unstable();
+    for pair in starts.windows(2) {
+        assert!(pair[1].since(pair[0]) >= Span::from_millis(100), "{pair:?}");
+    }
+}
+
+/// Random arrivals and leavers, at any rate: those who stay start in order, and spaced by the rate
+/// beyond the free places. Rounding of the wait to a microsecond moves a start by less than that.
+#[test]
+fn requests_that_stay_start_spaced_by_the_rate_whoever_leaves() {
+    let steps = prop::collection::vec((0..3u8, any::<u16>()), 1..80);
+    check(1_500, (quotas::queues(), steps), |(quota, steps)| {
+        let Quota::Bucket(bucket) = &quota else { unreachable!("the strategy yields only queues") };
+        let free = i128::from(bucket.queue().map_or(0, |it| it.free.min(1 << 50)));
+        let rate = Exact::new(bucket.rate().count.into(), bucket.rate().period.as_micros().into());
         let mut key = Key::new(&quota);
-        // The start and the admission of each request that waits; the number that were not refunded.
-        let (mut waiting, mut kept) = (Vec::new(), 0u64);
-        let start = key.now;
-        for (act, micros) in steps {
-            key.now = key.now + Span::from_micros(micros);
-            waiting.retain(|&(starts, _)| starts > key.now);
-            if act == 0 && !waiting.is_empty() {
-                let (_, taken_at) = waiting.remove(usize::try_from(micros).unwrap_or(0) % waiting.len());
-                key.adjust(Adjustment::Refund { units: 1, taken_at });
-                kept -= 1;
-            } else {
-                let outcome = key.take(1);
-                if outcome.is_admitted() {
-                    kept += 1;
-                    waiting.push((key.now + outcome.wait(), key.now));
+        // The start, and the charge of a request that has not left.
+        let mut requests: Vec<(Timestamp, ChargeTimes)> = Vec::new();
+        for (act, random) in steps {
+            let waiting: Vec<_> = (0..requests.len()).filter(|&at| requests[at].0 > key.now).collect();
+            match act {
+                0 => key.now = key.now + quarters_of_a_unit(bucket, random),
+                1 if !waiting.is_empty() => {
+                    // The last one as often as all others together.
+                    let at =
+                        if random % 2 == 0 { waiting.len() - 1 } else { usize::from(random) % waiting.len() };
+                    let (_, leaving) = requests.remove(waiting[at]);
+                    leave(&mut key, leaving);
+                }
+                _ => {
+                    let outcome = key.take(1);
+                    if outcome.is_admitted() {
+                        requests.push((key.now + outcome.wait(), charge(&key, &outcome)));
+                    }
                 }
             }
-            let flowed_out = key.now.since(start).as_micros() / 100_000;
-            prop_assert!(kept <= length + 1 + flowed_out, "{} of {} and {}", kept, length + 1, flowed_out);
+        }
+        for (first, &(from, _)) in requests.iter().enumerate() {
+            for (nth, &(to, _)) in requests[first..].iter().enumerate() {
+                prop_assert!(to >= from, "it starts before another");
+                let passed = Exact::from_integer(i128::from(to.since(from).as_micros()) + 1);
+                let bound = rate * passed + Exact::from_integer(free + 1);
+                let started = Exact::from_integer(nth as i128 + 1);
+                prop_assert!(started <= bound, "{} start in {}", started, to.since(from));
+            }
         }
         Ok(())
     });
+}
+
+/// Up to two units of time.
+fn quarters_of_a_unit(bucket: &Bucket, random: u16) -> Span {
+    let unit = bucket.grains_per_unit() / u64::from(bucket.grains_per_tick());
+    Span::from_micros(unit / 4 * u64::from(random % 9) + u64::from(random % 7))
 }
 
 /// nginx counts in thousandths of a request and in milliseconds (`ngx_http_limit_req_module.c`).

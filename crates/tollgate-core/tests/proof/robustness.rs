@@ -4,8 +4,8 @@
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use tollgate_core::{
-    Adjustment, Amount, BucketState, Concurrency, FixedWindowState, Lease, Leases, Overdraft, Owner, Quota,
-    SlidingLogState, SlidingPartsState, SlidingWindowState, Span, State, Timestamp, Verdict,
+    Adjustment, Amount, BucketState, ChargeTimes, Concurrency, FixedWindowState, Lease, Leases, Overdraft,
+    Owner, Quota, SlidingLogState, SlidingPartsState, SlidingWindowState, Span, State, Timestamp, Verdict,
 };
 
 use crate::quotas;
@@ -99,11 +99,16 @@ fn survives(quota: &Quota, mut state: State, extremes: &[u64]) -> Holds {
         for adjustment in [
             Adjustment::Charge { units, overdraft: Overdraft::OneCapacity },
             Adjustment::Charge { units, overdraft: Overdraft::None },
-            Adjustment::Refund { units, taken_at: Timestamp::from_micros(units) },
-            Adjustment::Refund { units, taken_at: now },
+            Adjustment::Refund {
+                units,
+                charge: ChargeTimes { at: Timestamp::from_micros(units), until: now },
+            },
+            Adjustment::Refund { units, charge: ChargeTimes { at: now, until: quota.expires_at(&state) } },
+            Adjustment::Refund { units, charge: ChargeTimes::without_end(now) },
             Adjustment::Charge { units: u64::MAX, overdraft: Overdraft::OneCapacity },
             Adjustment::Grant { units },
             Adjustment::Release { owner: Owner(units.into()) },
+            Adjustment::Renew { owner: Owner(units.into()) },
         ] {
             quota.adjust(&mut state, adjustment, now);
             quota.used(&state, now);

@@ -1,7 +1,9 @@
 //! Slots: concurrent holders, lease duration, and late or lost releases.
 
 use proptest::prelude::*;
-use tollgate_core::{Adjustment, Amount, Concurrency, Overdraft, Owner, Quota, Span, State, Timestamp};
+use tollgate_core::{
+    Adjustment, Amount, ChargeTimes, Concurrency, Overdraft, Owner, Quota, Span, State, Timestamp, Verdict,
+};
 
 use crate::model::Slots;
 use crate::seed::{Holds, check};
@@ -11,6 +13,7 @@ use crate::trace::START;
 enum Act {
     Acquire(u128),
     Release(u128),
+    Renew(u128),
     Look,
 }
 
@@ -34,6 +37,7 @@ fn traces() -> impl Strategy<Value = Trace> {
     let act = prop_oneof![
         6 => (0..8u128).prop_map(Act::Acquire),
         2 => (0..8u128).prop_map(Act::Release),
+        2 => (0..8u128).prop_map(Act::Renew),
         1 => Just(Act::Look),
     ];
     prop::collection::vec((moves, act), 1..40)
@@ -58,6 +62,16 @@ fn agrees((limit, trace): (Concurrency, Trace)) -> Holds {
                 quota.adjust(&mut state, Adjustment::Release { owner: Owner(owner) }, now);
                 model.release(owner);
             }
+            Act::Renew(owner) => {
+                let ours = quota.adjust(&mut state, Adjustment::Renew { owner: Owner(owner) }, now);
+                prop_assert_eq!(
+                    ours == Verdict::admitted(1),
+                    model.renew(owner, now),
+                    "{:?} at {:?}",
+                    act,
+                    now
+                );
+            }
             Act::Look => {}
         }
         let looked = quota.step(&mut state, Amount::Exactly(0), now);
@@ -79,6 +93,9 @@ fn held(limit: Concurrency, trace: &Trace) -> (State, Timestamp) {
             }
             Act::Release(owner) => {
                 quota.adjust(&mut state, Adjustment::Release { owner: Owner(owner) }, now);
+            }
+            Act::Renew(owner) => {
+                quota.adjust(&mut state, Adjustment::Renew { owner: Owner(owner) }, now);
             }
             Act::Look => {}
         }
@@ -134,7 +151,7 @@ fn units_and_slots_do_not_mix() {
         assert_eq!(quota.step(&mut state, amount, START).verdict, tollgate_core::Verdict::Never);
     }
     for adjustment in [
-        Adjustment::Refund { units: 1, taken_at: START },
+        Adjustment::Refund { units: 1, charge: ChargeTimes::without_end(START) },
         Adjustment::Grant { units: 1 },
         Adjustment::Charge { units: 1, overdraft: Overdraft::OneCapacity },
     ] {

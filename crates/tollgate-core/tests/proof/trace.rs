@@ -4,7 +4,9 @@
 //! left"), so that one trace is relevant for all quotas.
 
 use proptest::prelude::*;
-use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Span, State, Timestamp};
+use tollgate_core::{
+    Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Overdraft, Quota, Span, State, Timestamp,
+};
 
 /// May 17, 2026, 12:34:56.789012: not an edge of any window.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_779_021_296_789_012);
@@ -48,6 +50,10 @@ pub(crate) enum Act {
     Refund(usize),
     Grant(UnitCount),
     Charge(UnitCount, Overdraft),
+    /// A lease for this many thousandths of the quota's period.
+    Lease(UnitCount, u64),
+    /// A return of the lease this many before the last one.
+    ReturnLease(usize),
 }
 
 pub(crate) type Trace = Vec<(Move, Act)>;
@@ -93,6 +99,8 @@ fn act() -> BoxedStrategy<Act> {
         2 => (0..4usize).prop_map(Act::Refund),
         1 => unit_count().prop_map(Act::Grant),
         2 => (unit_count(), overdraft).prop_map(|(unit_count, overdraft)| Act::Charge(unit_count, overdraft)),
+        2 => (unit_count(), 0..=600u64).prop_map(|(unit_count, part)| Act::Lease(unit_count, part)),
+        1 => (0..3usize).prop_map(Act::ReturnLease),
     ]
     .boxed()
 }
@@ -119,7 +127,9 @@ pub(crate) struct Key<'a> {
     pub(crate) state: State,
     pub(crate) now: Timestamp,
     retry: Timestamp,
-    taken: Vec<(Timestamp, u64)>,
+    taken: Vec<(ChargeTimes, u64)>,
+    /// Units, time and life of each lease.
+    leased: Vec<(u32, Timestamp, Span)>,
 }
 
 /// An act with its numbers.
@@ -131,7 +141,7 @@ pub(crate) enum AppliedAct {
 
 impl<'a> Key<'a> {
     pub(crate) fn new(quota: &'a Quota) -> Self {
-        Self { quota, state: quota.fresh(), now: START, retry: START, taken: Vec::new() }
+        Self { quota, state: quota.fresh(), now: START, retry: START, taken: Vec::new(), leased: Vec::new() }
     }
 
     /// Returns the state after a whole trace.
@@ -145,8 +155,7 @@ impl<'a> Key<'a> {
     }
 
     pub(crate) fn advance(&mut self, by: Move) {
-        let period = self.quota.period().as_micros();
-        let thousandths = |n| Span::from_micros(u64::try_from(u128::from(period) * n / 1_000).unwrap_or(0));
+        let thousandths = |n| self.part_of_period(n);
         self.now = match by {
             Move::Stay => self.now,
             Move::Ticks(n) => self.now + Span::from_micros(n),
@@ -157,6 +166,12 @@ impl<'a> Key<'a> {
             Move::Back(n) => self.now.before(thousandths(n.into())).max(EARLIEST),
             Move::BackPeriods(n) => self.now.before(thousandths(u128::from(n) * 1_000)).max(EARLIEST),
         };
+    }
+
+    /// Returns thousandths of the quota's period.
+    fn part_of_period(&self, thousandths: u128) -> Span {
+        let period = u128::from(self.quota.period().as_micros());
+        Span::from_micros(u64::try_from(period * thousandths / 1_000).unwrap_or(0))
     }
 
     /// Performs an act, and returns it with its numbers and the answer.
@@ -175,8 +190,10 @@ impl<'a> Key<'a> {
         };
         let outcome = self.ask(amount);
         self.retry = outcome.retry_after().map_or(self.retry, |wait| self.now + wait);
-        if outcome.units() > 0 {
-            self.taken.push((self.now, outcome.units()));
+        if let Amount::Lease(lease) = amount {
+            self.leased.push((u32::try_from(outcome.units()).unwrap_or(u32::MAX), self.now, lease.ttl));
+        } else if outcome.units() > 0 {
+            self.taken.push((ChargeTimes::of(self.now, &outcome), outcome.units()));
         }
         Some(outcome)
     }
@@ -187,14 +204,24 @@ impl<'a> Key<'a> {
             Act::UpTo(unit_count) => AppliedAct::Acquired(Amount::UpTo(self.units(unit_count))),
             Act::Refund(before) => {
                 let taken = self.taken.iter().rev().nth(before).copied();
-                let (taken_at, units) = taken.unwrap_or((self.now, 1));
-                AppliedAct::Adjusted(Adjustment::Refund { units, taken_at })
+                let (charge, units) = taken.unwrap_or((ChargeTimes::without_end(self.now), 1));
+                AppliedAct::Adjusted(Adjustment::Refund { units, charge })
             }
             Act::Grant(unit_count) => {
                 AppliedAct::Adjusted(Adjustment::Grant { units: self.units(unit_count) })
             }
             Act::Charge(unit_count, overdraft) => {
                 AppliedAct::Adjusted(Adjustment::Charge { units: self.units(unit_count), overdraft })
+            }
+            Act::Lease(unit_count, part) => {
+                let units = u32::try_from(self.units(unit_count)).unwrap_or(u32::MAX);
+                let ttl = self.part_of_period(part.into());
+                AppliedAct::Acquired(Amount::Lease(LeaseRequest { units, ttl }))
+            }
+            Act::ReturnLease(before) => {
+                let leased = self.leased.iter().rev().nth(before).copied();
+                let (units, taken_at, ttl) = leased.unwrap_or((1, self.now, Span::from_secs(1)));
+                AppliedAct::Adjusted(Adjustment::ReturnLease { units, taken_at, ttl })
             }
         }
     }

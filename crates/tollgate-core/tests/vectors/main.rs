@@ -67,6 +67,9 @@ fn every_case_matches_its_file_and_has_a_unique_name() {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), cases.len(), "{name}.json has two cases of one name");
+        if name == "lease" {
+            continue; // leases of all algorithms
+        }
         let mut algorithms = cases.iter().map(|case| case.quota.build().algorithm());
         let in_parts = name.strip_suffix("-in-parts");
         assert!(algorithms.all(|algorithm| algorithm == in_parts.unwrap_or(name)), "{name}.json");

@@ -1,7 +1,7 @@
 //! The subject that answers: the model or the implementation.
 
 use tollgate_core::vectors::{Act, Step, StoreCall, owner};
-use tollgate_core::{Amount, Outcome, Quota, State, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, Outcome, Quota, Span, State, Timestamp, Verdict};
 
 use crate::model::{self, Model, Slots};
 
@@ -45,12 +45,22 @@ impl Subject {
 }
 
 fn units(model: &mut dyn Model, act: &Act, now: Timestamp) -> Outcome {
+    if let StoreCall::Adjust(Adjustment::Refund { units, charge }) = act.store_call() {
+        model.refund(units, charge, now);
+    }
     match act {
         Act::Take(units) => return model.take(*units, now),
         Act::TakeUpTo(most) => return model.take_up_to(*most, now),
-        Act::Refund { units, taken_at_us } => model.refund(*units, Timestamp::from_micros(*taken_at_us), now),
         Act::Grant(units) => model.grant(*units, now),
         Act::Charge { units, overdraft } => model.charge(*units, overdraft.build(), now),
+        Act::Refund { .. } => {}
+        Act::Lease { units, ttl_us } => {
+            return model.lease((*units).into(), Span::from_micros(*ttl_us), now);
+        }
+        Act::ReturnLease { units, taken_at_us, ttl_us } => {
+            let (taken_at, ttl) = (Timestamp::from_micros(*taken_at_us), Span::from_micros(*ttl_us));
+            model.return_lease((*units).into(), taken_at, ttl, now);
+        }
         Act::Acquire(_) | Act::Release(_) => unreachable!("units have no owner"),
     }
     model.take(0, now)
@@ -60,10 +70,15 @@ fn slots(model: &mut Slots, act: &Act, now: Timestamp) -> Outcome {
     match act {
         Act::Acquire(name) => return model.acquire(owner(name).0, now),
         Act::Release(name) => model.release(owner(name).0),
-        Act::Take(1..) | Act::TakeUpTo(1..) => {
+        Act::Take(1..) | Act::TakeUpTo(1..) | Act::Lease { .. } => {
             return Outcome { verdict: Verdict::Never, ..model.peek(now) };
         }
-        Act::Take(0) | Act::TakeUpTo(0) | Act::Refund { .. } | Act::Grant(_) | Act::Charge { .. } => {}
+        Act::Take(0)
+        | Act::TakeUpTo(0)
+        | Act::Refund { .. }
+        | Act::ReturnLease { .. }
+        | Act::Grant(_)
+        | Act::Charge { .. } => {}
     }
     model.peek(now)
 }

@@ -1,12 +1,12 @@
 //! Reads files, with messages for failures.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use super::shown;
 use crate::failure::Failure;
-use crate::io_error::{Attempt, reason};
+use crate::io_error::Attempt;
 
 /// The maximum size of a file; larger than the largest policy, which has its own message.
 const MAX_FILE_BYTES: u64 = 9 << 20;
@@ -31,12 +31,10 @@ pub fn read(path: &Path, reading: LoadPhase) -> Result<String, Failure> {
             "put it into an ordinary file, or restart to read it",
         ));
     }
-    let failed = |error: &io::Error| {
-        Failure::new(format_args!("cannot read {name}: {}", reason(error, Attempt::Read)))
-    };
+    let failed = |error| Failure::io(format_args!("cannot read {name}"), &error, Attempt::Read);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    let file = File::open(path).map_err(failed)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     String::from_utf8(bytes).map_err(|error| {
         let upto = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = upto.split(|byte| *byte == b'\n').count();

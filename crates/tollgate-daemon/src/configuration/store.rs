@@ -42,7 +42,8 @@ pub(crate) struct RedisSection {
 
 const STORE: Words = Words {
     section: "`store`",
-    known: &["url", "password_file", "ca", "deadline", "deny_cache", "prefix", "outage"],
+    // `lease` is read with the limits, which it is a default of.
+    known: &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix", "outage"],
     synonyms: &[
         ("url", &["urls", "uri", "address", "host", "redis", "nodes", "kind", "type"]),
         ("password_file", &["password", "pass", "passwd", "auth"]),
@@ -322,7 +323,7 @@ mod tests {
         ] {
             let (settings, problems, _) = read(text);
             assert!(problems.is_empty(), "{text}: {problems:?}");
-            let told = match settings {
+            let message = match settings {
                 StoreSettings::Memory => String::new(),
                 StoreSettings::Redis(it) => {
                     let (at, out) = (&it.settings, &it.outage);
@@ -331,7 +332,7 @@ mod tests {
                     format!("{at}, {deadline:?}, {deny:?}, {prefix:?}, {failures} {share} {grace:?}")
                 }
             };
-            assert_eq!(told, expected, "{text}");
+            assert_eq!(message, expected, "{text}");
         }
     }
 
@@ -423,9 +424,9 @@ mod tests {
                 "`ca` is for TLS, and this is spoken without | nothing to check",
             ),
         ] {
-            let (_, problems, told) = read(text);
+            let (_, problems, message) = read(text);
             assert_eq!(problems, [expected], "{text}");
-            assert!(!told.contains("hunter"), "{told}");
+            assert!(!message.contains("hunter"), "{message}");
         }
     }
 
@@ -454,8 +455,8 @@ mod tests {
             (format!("ca: {good}"), "good holds no certificate"),
             (format!("ca: {good}.not"), "there is no such file"),
         ] {
-            let told = load(&section);
-            assert!(told.starts_with("error: ") && told.contains(expected), "{section}: {told}");
+            let message = load(&section);
+            assert!(message.starts_with("error: ") && message.contains(expected), "{section}: {message}");
         }
         assert_eq!(StoreSettings::Memory.load(LoadPhase::First), Ok(None));
     }

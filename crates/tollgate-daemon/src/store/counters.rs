@@ -1,6 +1,7 @@
 //! Metrics of the Redis store.
 
 use tollgate::Store;
+use tollgate_lease::LeaseCounters;
 use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
@@ -19,6 +20,24 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     to.one("tollgate_redis_connections_total", Counter, "Connections made.", counted.connections);
     let help = "Nodes that share the store, including this one, as last known.";
     to.one("tollgate_nodes", Gauge, help, redis.nodes());
+    if let Some(leased) = store.leased() {
+        leases(&leased.counters(), &mut to);
+    }
+}
+
+fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {
+    let LeaseCounters { leased, spent, returned, expired, calls, keys, held } = *counted;
+    let help =
+        "Units that this node leased, spent, returned, or did not spend before the end of their lease.";
+    let mut units = to.family("tollgate_lease_units_total", Counter, help);
+    for (event, number) in
+        [("leased", leased), ("spent", spent), ("returned", returned), ("expired", expired)]
+    {
+        units.value(&[("event", event)], number);
+    }
+    to.one("tollgate_lease_calls_total", Counter, "Leases and returns that Redis was asked for.", calls);
+    to.one("tollgate_lease_keys", Gauge, "Keys of which this node holds units.", keys);
+    to.one("tollgate_lease_units_held", Gauge, "Leased units that this node holds.", held);
 }
 
 #[cfg(test)]
@@ -26,6 +45,7 @@ mod tests {
     use std::sync::Arc;
 
     use tollgate::Policy;
+    use tollgate_lease::Leased;
     use tollgate_redis::{RedisSettings, RedisStore};
 
     use super::*;
@@ -36,10 +56,11 @@ mod tests {
         counters(&AnyStore::memory(&Policy::parse("limits: []").unwrap()), &mut out);
         assert_eq!(out, "");
         let settings = RedisSettings::parse(&["redis://localhost"]).unwrap();
-        counters(&AnyStore::Redis(Arc::new(RedisStore::new(settings))), &mut out);
+        counters(&AnyStore::Redis(Arc::new(Leased::new(RedisStore::new(settings)))), &mut out);
         for name in ["redis_decisions_total", "redis_calls_total", "redis_remembered_total"] {
             assert!(out.contains(&format!("\n# TYPE tollgate_{name} counter\ntollgate_{name} 0\n")), "{out}");
         }
+        assert!(out.contains("\ntollgate_lease_units_total{event=\"leased\"} 0\n"), "{out}");
         assert!(out.contains("\n# TYPE tollgate_nodes gauge\ntollgate_nodes 1\n"), "{out}");
     }
 }

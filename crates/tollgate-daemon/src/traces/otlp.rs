@@ -78,6 +78,7 @@ fn attributes(record: &Record) -> Vec<Value> {
         number("tollgate.policy.version", record.policy_version),
     ];
     found.extend(record.limit.as_deref().map(|it| text("tollgate.limit", it)));
+    found.extend(record.priority.as_deref().map(|it| text("tollgate.priority", it)));
     if let Some(limiting) = limiting {
         found.push(text("tollgate.key", &limiting.key));
         found.push(number("tollgate.remaining", limiting.outcome.remaining));

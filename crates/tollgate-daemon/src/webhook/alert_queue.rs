@@ -20,7 +20,7 @@ pub(super) struct AlertQueue {
     entries: HashMap<u64, Entry>,
     /// The alerts that wait to be sent, the oldest first and each once.
     queue: VecDeque<u64>,
-    untold: u64,
+    dropped: u64,
     is_closed: bool,
 }
 
@@ -76,7 +76,7 @@ impl AlertQueue {
                 self.queue.push_back(alert.key_hash);
             }
         }
-        let (queue, untold) = (&mut self.queue, &mut self.untold);
+        let (queue, dropped) = (&mut self.queue, &mut self.dropped);
         self.entries.retain(|key_hash, entry| {
             if lasting.contains(key_hash) || entry.over.is_some() {
                 return true;
@@ -89,7 +89,7 @@ impl AlertQueue {
                 entry.is_queued = true;
                 queue.push_back(*key_hash);
             }
-            *untold += u64::from(entry.stage == Stage::Unsent);
+            *dropped += u64::from(entry.stage == Stage::Unsent);
             entry.stage == Stage::Notified
         });
     }
@@ -117,7 +117,7 @@ impl AlertQueue {
     }
 
     /// Records that a message was sent.
-    pub(super) fn told(&mut self, key_hash: u64, message: &Message) {
+    pub(super) fn sent(&mut self, key_hash: u64, message: &Message) {
         let stage = if message.over.is_some() { Stage::Unsent } else { Stage::Notified };
         self.settle(key_hash, stage, message);
     }
@@ -127,7 +127,7 @@ impl AlertQueue {
         let Some(entry) = self.entries.get_mut(&key_hash) else { return };
         entry.is_under_way = false;
         if entry.stage == Stage::Unsent && entry.over.is_some() {
-            self.untold += 1;
+            self.dropped += 1;
             self.entries.remove(&key_hash);
         } else {
             self.put(key_hash);
@@ -136,14 +136,14 @@ impl AlertQueue {
 
     /// Records that a message is given up.
     pub(super) fn give_up(&mut self, key_hash: u64, message: &Message) {
-        self.untold += 1;
+        self.dropped += 1;
         let stage = if message.over.is_some() { Stage::Unsent } else { Stage::GivenUp };
         self.settle(key_hash, stage, message);
     }
 
     /// Returns the number of alerts whose start or end was not sent, each counted once.
-    pub(super) const fn untold(&self) -> u64 {
-        self.untold
+    pub(super) const fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Closes the queue.
@@ -179,7 +179,7 @@ impl AlertQueue {
         let over = self.queue.iter().position(|it| self.entries.get(it).is_some_and(|it| it.over.is_some()));
         if let Some(key_hash) = over.and_then(|at| self.queue.remove(at)) {
             self.entries.remove(&key_hash);
-            self.untold += 1;
+            self.dropped += 1;
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
     fn send_all(alert_queue: &mut AlertQueue) -> String {
         let mut sent = String::new();
         while let Some((key_hash, message)) = next(alert_queue) {
-            alert_queue.told(key_hash, &message);
+            alert_queue.sent(key_hash, &message);
             let _ = write!(sent, "{}{key_hash} ", if message.over.is_some() { '-' } else { '+' });
         }
         sent
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(send_all(&mut alert_queue), "-7 ");
         alert_queue.see(&[alert(7)], at(5));
         alert_queue.see(&[], at(6));
-        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), ("-8 ".to_owned(), 1));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.dropped()), ("-8 ".to_owned(), 1));
         assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
     }
 
@@ -252,9 +252,9 @@ mod tests {
             let (key_hash, _) = next(&mut alert_queue).unwrap();
             alert_queue.again(key_hash);
         }
-        assert_eq!(alert_queue.untold(), 0, "an attempt is not counted");
+        assert_eq!(alert_queue.dropped(), 0, "an attempt is not counted");
         alert_queue.see(&[], at(1));
-        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.dropped()), (String::new(), 1));
         assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
     }
 
@@ -269,7 +269,7 @@ mod tests {
             assert_eq!(message.over, Some(at(1)));
             alert_queue.again(key_hash);
         }
-        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), ("-7 ".to_owned(), 0));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.dropped()), ("-7 ".to_owned(), 0));
     }
 
     #[test]
@@ -278,12 +278,12 @@ mod tests {
         alert_queue.see(&[alert(7)], at(0));
         let (key_hash, begins) = next(&mut alert_queue).unwrap();
         alert_queue.see(&[], at(1));
-        alert_queue.told(key_hash, &begins);
-        assert_eq!((alert_queue.untold(), alert_queue.queue.len()), (0, 1), "{alert_queue:?}");
+        alert_queue.sent(key_hash, &begins);
+        assert_eq!((alert_queue.dropped(), alert_queue.queue.len()), (0, 1), "{alert_queue:?}");
         let (key_hash, ends) = next(&mut alert_queue).unwrap();
         assert!(ends.over.is_some());
         alert_queue.see(&[alert(7)], at(2));
-        alert_queue.told(key_hash, &ends);
+        alert_queue.sent(key_hash, &ends);
         assert_eq!(send_all(&mut alert_queue), "+7 ");
         alert_queue.see(&[], at(3));
         alert_queue.see(&[alert(7)], at(4));
@@ -296,10 +296,10 @@ mod tests {
         alert_queue.see(&[alert(7)], at(0));
         let (key_hash, _) = next(&mut alert_queue).unwrap();
         alert_queue.see(&[], at(1));
-        assert_eq!(alert_queue.untold(), 0, "the message may still arrive");
+        assert_eq!(alert_queue.dropped(), 0, "the message may still arrive");
         alert_queue.again(key_hash);
         alert_queue.see(&[], at(2));
-        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.dropped()), (String::new(), 1));
         assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
     }
 
@@ -311,7 +311,7 @@ mod tests {
         alert_queue.give_up(key_hash, &message);
         alert_queue.see(&[alert(7)], at(1));
         alert_queue.see(&[], at(2));
-        assert_eq!((send_all(&mut alert_queue), alert_queue.untold()), (String::new(), 1));
+        assert_eq!((send_all(&mut alert_queue), alert_queue.dropped()), (String::new(), 1));
         assert!(alert_queue.entries.is_empty(), "{alert_queue:?}");
     }
 
@@ -324,7 +324,7 @@ mod tests {
             let mut ends = Vec::new();
             while let Some((key_hash, message)) = next(&mut alert_queue) {
                 match message.over {
-                    None => alert_queue.told(key_hash, &message),
+                    None => alert_queue.sent(key_hash, &message),
                     Some(_) => ends.push(key_hash),
                 }
             }
@@ -337,6 +337,6 @@ mod tests {
             "{}",
             alert_queue.entries.len()
         );
-        assert_eq!(alert_queue.untold(), 20_000 - MAX_ALERTS as u64);
+        assert_eq!(alert_queue.dropped(), 20_000 - MAX_ALERTS as u64);
     }
 }

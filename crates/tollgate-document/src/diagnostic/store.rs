@@ -386,12 +386,12 @@ mod tests {
             ("{store: memory, limits: [{by: ipp}]}", "{store: memory, limits: [{by: ipp}]}"),
             ("limits:\n  - {name: store, by: ipp}", "  - {name: store, by: ipp}"),
         ] {
-            let (told, brief) = shown(text);
-            let line = told
+            let (message, brief) = shown(text);
+            let line = message
                 .lines()
                 .find_map(|it| it.trim_start().split_once(" | ").filter(|(n, _)| n.parse::<u32>().is_ok()));
-            assert_eq!(line.map(|it| it.1), Some(expected), "{text}\n{told}");
-            assert!(!told.contains("s3c") && !brief.contains("s3c"), "{text}\n{told}\n{brief}");
+            assert_eq!(line.map(|it| it.1), Some(expected), "{text}\n{message}");
+            assert!(!message.contains("s3c") && !brief.contains("s3c"), "{text}\n{message}\n{brief}");
         }
     }
 
@@ -406,10 +406,10 @@ mod tests {
         ];
         for text in texts {
             for end in (0..=text.len()).filter(|it| text.is_char_boundary(*it)) {
-                let (told, brief) = shown(&text[..end]);
+                let (message, brief) = shown(&text[..end]);
                 assert!(
-                    !told.contains("s3cret") && !brief.contains("s3cret"),
-                    "{}\n{told}\n{brief}",
+                    !message.contains("s3cret") && !brief.contains("s3cret"),
+                    "{}\n{message}\n{brief}",
                     &text[..end]
                 );
             }

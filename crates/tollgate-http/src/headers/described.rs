@@ -4,6 +4,7 @@
 //! | response | limit |
 //! |---|---|
 //! | refused | the limit that refused; among several, the limit with the longest wait |
+//! | shed | as for an admitted response: shedders are no quota of the caller |
 //! | admitted | the first limit of the policy's `headers.describe` that applied, else the rate closest to refusing |
 //!
 //! An admitted response describes slots only if `describe` names them: "4 of 5 left" does not tell
@@ -47,10 +48,13 @@ pub(super) fn described<'d>(
     decision: &'d Decision<'_>,
     settings: &HeaderSettings,
 ) -> Option<LimitOutcome<'d>> {
-    if decision.fate() == Fate::Refused {
-        return decision.limiting();
+    if decision.fate() == Fate::Refused
+        && let Some(limiting) = decision.limiting().filter(|it| !it.limit().is_shed())
+    {
+        return Some(limiting);
     }
-    named(decision, settings).or_else(|| decision.closest_among(|it| Kind::of(it) != Kind::Slots))
+    let is_rate = |it: &LimitOutcome<'_>| Kind::of(it) != Kind::Slots && !it.limit().is_shed();
+    named(decision, settings).or_else(|| decision.closest_among(is_rate))
 }
 
 /// Returns the first limit of `headers.describe` that applied.
@@ -87,5 +91,5 @@ pub(super) fn of_kind<'d>(
     if own == kind || (own == Kind::Slots && kind == Kind::Requests) {
         return Some(described);
     }
-    decision.closest_among(|it| Kind::of(it) == kind)
+    decision.closest_among(|it| Kind::of(it) == kind && !it.limit().is_shed())
 }

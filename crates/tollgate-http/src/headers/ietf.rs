@@ -2,7 +2,8 @@
 //!
 //! Draft 11 lists every limit that applied by name: `RateLimit-Policy` has its quota `q` and window
 //! `w`, `RateLimit` has the remaining units `r` and the time until they change `t`. Draft 6 has
-//! three plain headers (`triple`) and a policy without names. Limits in shadow mode are not listed.
+//! three plain headers (`triple`) and a policy without names. Limits in shadow mode and shedders, which are
+//! no quota of the caller, are not listed.
 //! Each name is listed once.
 //!
 //! `q` over `w` is the sustained rate of the limit, in whole seconds (`Quota::advertised`). For a
@@ -41,11 +42,11 @@ pub(super) fn write_draft_11(writer: &mut HeaderWriter, decision: &Decision<'_>,
     });
 }
 
-/// Iterates over the listed limits, without limits in shadow mode. If a name was counted several
+/// Iterates over the listed limits, without limits in shadow mode and shedders. If a name was counted several
 /// times, the outcome closest to refusing represents it.
 fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
     let repeats = decision.repeats_limits();
-    let binding = || decision.limits().filter(LimitOutcome::is_binding);
+    let binding = || decision.limits().filter(|it| it.is_binding() && !it.limit().is_shed());
     binding().enumerate().filter_map(move |(at, limit)| {
         let order = |at: usize, limit: &LimitOutcome<'_>| {
             let Outcome { remaining, .. } = *limit.outcome();

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use http::{HeaderName, header};
+use tollgate::policy::HeaderSettings;
 use tollgate::{Decision, LimitOutcome, Quota, Span};
 
 use super::HeaderWriter;
@@ -22,6 +23,10 @@ static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 /// The wait if no limit can compute one.
 const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
+
+/// The minimum jitter of a refusal by a shedder, in percent of the wait. Shed callers would otherwise
+/// return together, when the overload is about to end.
+const SHED_JITTER_PERCENT: u8 = 200;
 
 /// The wait after which a refused caller may retry.
 ///
@@ -44,6 +49,19 @@ impl RetryAfter {
     /// number 0, by the full percentage for `u32::MAX`.
     pub fn of(decision: &Decision<'_>, jitter_percent: u8, rng: u32) -> Option<Self> {
         decision.advised_wait().map(|wait| Self::with_jitter(wait, jitter_percent, rng))
+    }
+
+    /// Returns the wait of a refusal, extended as the policy says, and by up to 200 percent for a
+    /// refusal by a shedder. `rng` is called only if there is jitter.
+    pub fn jittered(
+        decision: &Decision<'_>,
+        settings: &HeaderSettings,
+        rng: impl FnOnce() -> u32,
+    ) -> Option<Self> {
+        let wait = decision.advised_wait()?;
+        let written = settings.retry_after_jitter;
+        let jitter = if decision.is_shed() { written.max(SHED_JITTER_PERCENT) } else { written };
+        Some(Self::with_jitter(wait, jitter, if jitter > 0 { rng() } else { 0 }))
     }
 
     /// Returns this wait, extended as by [`of`](Self::of).

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use tollgate::policy::{Block, BlockReason};
-use tollgate::{LimitOutcome, Quota, Rate, Span, Verdict, Window};
+use tollgate::{LimitOutcome, PriorityClass, Quota, Rate, Span, Verdict, Window};
 
 use crate::headers::RetryAfter;
 
@@ -40,6 +40,20 @@ pub(super) fn without_place(limit: Option<&str>, retry_after: RetryAfter) -> Str
     let wait = Span::from_secs(retry_after.seconds()).human();
     let limit = limit.unwrap_or_default();
     format!("limit `{limit}` delays this request, and no more requests can wait here; try again in {wait}")
+}
+
+/// Describes the refusal of a shedder. The numbers of the shedder are for operators.
+pub(super) fn shed(class: Option<&PriorityClass>, retry_after: RetryAfter) -> String {
+    let mut words = String::with_capacity(INITIAL_BYTES);
+    words.push_str("the service is overloaded and refuses ");
+    match class {
+        Some(class) => words.extend(["requests of priority `", class.name(), "`"]),
+        None => words.push_str("some requests"),
+    }
+    let wait = Span::from_secs(retry_after.seconds()).human();
+    // Writing to memory does not fail.
+    let _never = write!(words, "; try again in {wait}");
+    words
 }
 
 pub(super) fn block(block: Block<'_>) -> String {

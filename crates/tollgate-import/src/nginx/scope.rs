@@ -6,6 +6,7 @@
 //! `nginx` writes the policy.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use tollgate_document::{Place, Problems, nearest};
@@ -32,6 +33,20 @@ pub(super) struct Zone {
 pub(super) struct Rate {
     pub(super) count: u64,
     pub(super) per_minute: bool,
+}
+
+impl Rate {
+    /// The rate as nginx counts: in thousandths of a request a second, rounded down.
+    pub(super) const fn thousandths(self) -> u64 {
+        self.count * 1_000 / if self.per_minute { 60 } else { 1 }
+    }
+}
+
+/// Writes the rate with the words of a policy.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, if self.per_minute { "minute" } else { "second" })
+    }
 }
 
 /// A use of a zone, with its numbers.
@@ -138,7 +153,7 @@ pub(super) struct LimitConfig {
     /// The values of `limit_req_status` and `limit_conn_status`, at any level.
     pub(super) statuses: Vec<String>,
     /// Other limiting directives, which are not converted: name and line.
-    pub(super) untold: Vec<(String, u32)>,
+    pub(super) ignored: Vec<(String, u32)>,
 }
 
 /// Collects the limits of a configuration.
@@ -173,9 +188,9 @@ impl LimitConfig {
                     self.statuses.extend(directive.argument(0).map(str::to_owned));
                 }
                 "limit_rate" | "limit_rate_after" | "limit_except" => {
-                    self.untold.push((directive.name.clone(), line));
+                    self.ignored.push((directive.name.clone(), line));
                 }
-                "stream" | "mail" => self.untold.push((format!("{} {{ }}", directive.name), line)),
+                "stream" | "mail" => self.ignored.push((format!("{} {{ }}", directive.name), line)),
                 _ => {}
             }
         }

@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::either::Either;
 
 use super::answer::ConnectionService;
 use super::{Connection, HttpServer, Shared};
@@ -164,7 +165,7 @@ async fn open(
         let shown = stream.get_ref().1.peer_certificates();
         connection.certified = shown.is_some();
         connection.certificate = shown.and_then(<[_]>::first).and_then(|it| subject(it)).map(Into::into);
-        let transport = Transport::Tls(Box::new(stream));
+        let transport = Either::Right(Box::new(stream));
         return Ok(Some(OpenConnection { transport, ahead: Bytes::new(), connection, http2 }));
     }
     let mut ahead = BytesMut::with_capacity(1024);
@@ -174,7 +175,7 @@ async fn open(
         }
     }
     let http2 = ahead.starts_with(PREFACE);
-    Ok(Some(OpenConnection { transport: Transport::Plain(stream), ahead: ahead.freeze(), connection, http2 }))
+    Ok(Some(OpenConnection { transport: Either::Left(stream), ahead: ahead.freeze(), connection, http2 }))
 }
 
 fn http1_builder(server: &HttpServer) -> http1::Builder {

@@ -18,6 +18,7 @@ pub(crate) const WORDS: Words = Words {
         "retry_after",
         "status",
         "headers",
+        "priority",
         "limits",
         "soft",
         "would_refuse",
@@ -30,6 +31,7 @@ pub(crate) const WORDS: Words = Words {
         ("remaining", &["left"]),
         ("retry_after", &["wait", "retry-after"]),
         ("status", &["code"]),
+        ("priority", &["class"]),
         ("would_refuse", &["shadow"]),
     ],
 };
@@ -75,6 +77,10 @@ pub(super) fn read(
             .and_then(|it| it.span("`retry_after`", Span::from_millis(1)..=MAX_DURATION, problems)),
         status: fields.get("status").and_then(|it| status(it, problems)),
         headers: fields.get("headers").map_or_else(Vec::new, |it| headers(it, problems)),
+        priority: fields
+            .get("priority")
+            .and_then(|it| it.word("`priority`", problems))
+            .map(|it| it.map(str::to_owned)),
         limits: names("limits", problems),
         soft: names("soft", problems),
         would_refuse: names("would_refuse", problems),

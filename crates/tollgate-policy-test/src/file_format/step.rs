@@ -70,7 +70,7 @@ pub(super) fn read(
 ) -> Option<Step> {
     let fields = node.fields(&WORDS, problems)?;
     move_clock(&fields, timeline, problems);
-    let asked = asked(&fields, defaults, problems);
+    let request = request(&fields, defaults, problems);
     let times = fields.get("times").and_then(|it| it.whole("`times`", 1..=MAX_TIMES, problems));
     let times = times.map_or(1, |it| it.value);
     let every = fields.get("every").and_then(|it| it.span("`every`", Span::ZERO..=MAX_DURATION, problems));
@@ -88,7 +88,7 @@ pub(super) fn read(
         line: fields.place().line,
         at: timeline.now,
         start: timeline.start,
-        asked: asked?,
+        request: request?,
         times,
         every,
         takes: takes.map_or(Span::ZERO, |it| it.value),
@@ -159,7 +159,7 @@ fn moment(node: &Node, start: Timestamp, problems: &mut Problems) -> Option<Time
 }
 
 /// Parses the request; `None` if there is none or it is invalid.
-fn asked(fields: &Fields<'_>, defaults: &Caller, problems: &mut Problems) -> Option<TestRequest> {
+fn request(fields: &Fields<'_>, defaults: &Caller, problems: &mut Problems) -> Option<TestRequest> {
     match (fields.get("request"), fields.get("descriptor")) {
         (Some(request), Some(descriptor)) => {
             problems

@@ -83,11 +83,11 @@ fn write_coverage(report: &Report, out: &mut String) {
             out,
             "    <testcase name=\"coverage of {policy_name}\" classname=\"{policy_name}\" time=\"0.000000\""
         );
-        let Some((_, told)) = report.uncovered().find(|(uncovered, _)| uncovered == policy) else {
+        let Some((_, message)) = report.uncovered().find(|(uncovered, _)| uncovered == policy) else {
             out.push_str("/>\n");
             continue;
         };
-        let _ = write!(out, ">\n      <failure message=\"{}\" type=\"coverage\">", xml(&told));
+        let _ = write!(out, ">\n      <failure message=\"{}\" type=\"coverage\">", xml(&message));
         let lines: Vec<_> = missing(coverage.limits()).lines().map(xml).collect();
         let _ = writeln!(out, "{}</failure>\n    </testcase>", lines.join("\n"));
     }

@@ -252,3 +252,22 @@ fn all_mismatches_of_an_outcome_are_reported_together() {
         ]
     );
 }
+
+#[test]
+fn priority_classes_and_shed_requests_can_be_expected() {
+    let policy = "
+priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, headers: {x-priority: bulk}}]
+shed: {fleet: {rate: 2/hour, reserve: {critical: 1}}}
+limits: []
+";
+    passes(
+        policy,
+        "
+      - {request: GET /, headers: {x-priority: critical}, expect: {decision: allowed, priority: normal}}
+      - {request: GET /, headers: {x-priority: bulk}, expect: {decision: refused, priority: bulk, limit: shed.fleet, status: 503}}
+      - {request: GET /pay, expect: {decision: allowed, priority: critical}}
+",
+    );
+    let wrong = surprise(policy, "      - {request: GET /pay, expect: {priority: bulk}}\n");
+    assert_eq!(wrong.mismatches[0].came, "priority `critical`");
+}

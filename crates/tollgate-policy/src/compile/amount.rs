@@ -6,7 +6,9 @@ use tollgate_core::{
 };
 use tollgate_document::{Located, Place, Problems, RateText};
 
+use crate::file_format::limit::queue::QueueText;
 use crate::file_format::limit::{Algorithm, Align, AllowanceText, Limit};
+use crate::slot_queue;
 
 /// The default of `ttl`: long enough for a slow response, short enough after a crash.
 const DEFAULT_TTL: Span = Span::from_secs(60);
@@ -36,13 +38,18 @@ impl<'l> Amount<'l> {
         if limit.unreadable || !has_one_amount(limit, problems) {
             return None;
         }
-        let inferred = match (&limit.slots, &limit.queue) {
-            (Some(_), _) => Algorithm::Concurrency,
-            (None, Some(_)) => Algorithm::LeakyQueue,
-            (None, None) => Algorithm::TokenBucket,
+        let inferred = match (limit.slots.is_some() || limit.adaptive.is_some(), &limit.queue) {
+            (true, _) => Algorithm::Concurrency,
+            (false, Some(_)) => Algorithm::LeakyQueue,
+            (false, None) => Algorithm::TokenBucket,
         };
         let algorithm = limit.algorithm.map_or(inferred, |it| it.value);
         if algorithm == Algorithm::Concurrency && runs_unseen(limit, problems) {
+            return None;
+        }
+        if let Some(adaptive) = &limit.adaptive
+            && !super::adaptive::options_belong(limit, adaptive.place, problems)
+        {
             return None;
         }
         if !options_belong(limit, algorithm, problems) || !has_queue(limit, algorithm, problems) {
@@ -52,6 +59,9 @@ impl<'l> Amount<'l> {
         if let Some(slots) = &limit.slots {
             amount.labels.push(String::new());
             amount.base.push(amount.slots(slots.value, slots.place, problems)?);
+            return Some(amount);
+        }
+        if limit.adaptive.is_some() {
             return Some(amount);
         }
         let single = limit.bucket.as_ref().or(limit.rate.as_ref());
@@ -251,8 +261,9 @@ fn has_one_amount(limit: &Limit, problems: &mut Problems) -> bool {
 /// slot would never be released.
 fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
     let Some(descriptor) = &limit.descriptor else { return false };
-    let (word, place) = match (&limit.slots, &limit.algorithm) {
-        (Some(slots), _) => ("slots", slots.place),
+    let slots = limit.slots.map(|it| it.place).or(limit.adaptive.map(|it| it.place));
+    let (word, place) = match (slots, &limit.algorithm) {
+        (Some(place), _) => ("slots", place),
         (None, Some(algorithm)) => ("algorithm: concurrency", algorithm.place),
         (None, None) => return false,
     };
@@ -264,7 +275,7 @@ fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
     true
 }
 
-/// Reports a leaky queue without a queue, and a queue of slots.
+/// Reports a leaky queue without a queue, and numbers that the queue of slots does not have.
 fn has_queue(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bool {
     match (algorithm, &limit.queue, &limit.algorithm) {
         (Algorithm::LeakyQueue, None, Some(chosen)) => {
@@ -273,15 +284,47 @@ fn has_queue(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) -> bo
             );
             false
         }
-        (Algorithm::Concurrency, Some(queue), _) => {
-            problems
-                .error(queue.place, "requests that wait for a slot are not available in this version")
-                .label("remove this")
-                .help("`algorithm: leaky-queue` with a `rate` has a queue");
-            false
-        }
+        (Algorithm::Concurrency, Some(queue), _) => slot_queue_fits(&queue.value, problems),
+        (_, None, _) => fair_by_has_queue(limit, problems),
         _ => true,
     }
+}
+
+/// Reports a `fair_by` without requests that wait.
+fn fair_by_has_queue(limit: &Limit, problems: &mut Problems) -> bool {
+    let Some(fair_by) = &limit.fair_by else { return true };
+    problems
+        .error(fair_by.place, "`fair_by` has no effect without a `queue`")
+        .label("no request waits")
+        .help("a line such as `queue: {length: 200, wait: 1s}` beside `slots` lets requests wait for a slot");
+    false
+}
+
+/// Reports numbers that the queue of slots does not have.
+fn slot_queue_fits(queue: &QueueText, problems: &mut Problems) -> bool {
+    let mut is_valid = true;
+    if let Some(free) = queue.free {
+        problems
+            .error(free.place, "`free` does not belong to the queue of `slots`")
+            .label("remove this")
+            .help("a request waits only if all slots are taken");
+        is_valid = false;
+    }
+    if queue.length.value > slot_queue::MAX_LENGTH {
+        problems
+            .error(queue.length.place, "at most 1000000 requests wait for the slots of one key")
+            .label("this is more")
+            .help("each of them is an open connection");
+        is_valid = false;
+    }
+    if let Some(wait) = queue.wait.filter(|wait| wait.value > slot_queue::MAX_WAIT) {
+        problems
+            .error(wait.place, "a request waits for a slot for at most an hour")
+            .label("this is longer")
+            .help("callers give up after seconds; the place of one that has left serves another");
+        is_valid = false;
+    }
+    is_valid
 }
 
 /// Reports options that belong to other algorithms.
@@ -306,7 +349,11 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
         (
             option(limit.queue.as_ref().map(|it| it.place), "queue")
                 .filter(|_| algorithm != LeakyQueue && !concurrency),
-            "only `algorithm: leaky-queue` delays requests above its rate",
+            "only `algorithm: leaky-queue` delays requests above its rate, and only requests that need `slots` wait for them",
+        ),
+        (
+            option(limit.fair_by.as_ref().map(|it| it.place), "fair_by").filter(|_| !concurrency),
+            "only requests that wait for `slots` are served in turn",
         ),
         (
             option(limit.count_denied.map(|it| it.place), "count_denied").filter(|_| concurrency),

@@ -7,13 +7,16 @@ use tollgate_core::{Quota, Rule, RuleId};
 use tollgate_document::{Located, Place, Problems, short};
 
 use super::amount::{Amount, Grant};
+use crate::adaptive::AdaptiveSlots;
 use crate::cost::Cost;
+use crate::file_format::lease::LeaseText;
 use crate::file_format::limit as file_format;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit};
 use crate::net::Net;
 use crate::pattern::PathPattern;
 use crate::settings::{ClientAddress, PathSettings};
+use crate::slot_queue::{DEFAULT_WAIT, SlotQueue};
 use crate::source::KeySource;
 
 /// A checked limit without a name.
@@ -39,7 +42,7 @@ pub(super) fn draft<'l>(
 ) -> Option<LimitDraft<'l>> {
     if limit.descriptor.is_none() {
         keys_exist(limit, problems);
-        covers_something(limit, problems);
+        covers_something(&limit.endpoint, &limit.except, problems);
     }
     super::descriptor::keys_exist(limit, problems);
     draft_amount(limit, "", settings, problems)
@@ -62,6 +65,7 @@ fn draft_amount<'l>(
 ) -> Option<LimitDraft<'l>> {
     let amount = Amount::of(limit, problems)?;
     cost_fits(limit, &amount.base, whose, problems);
+    super::lease::fits(limit, &amount.base, problems);
     let plans = limit.plans.iter();
     let plans =
         plans.filter_map(|(name, text)| Some((&*name.value, amount.granted(text, problems)?))).collect();
@@ -77,16 +81,16 @@ fn draft_amount<'l>(
 
 /// Reports a `path:NAME` that an endpoint lacks: no request to it has that key.
 fn keys_exist(limit: &file_format::Limit, problems: &mut Problems) {
-    for part in &limit.by {
-        let KeySource::Path(name) = &part.value else { continue };
+    let fair = limit.fair_by.iter().flat_map(|it| it.value.iter().map(|part| (part, it.place)));
+    for (part, at) in limit.by.iter().map(|part| (&part.value, part.place)).chain(fair) {
+        let KeySource::Path(name) = part else { continue };
         let lacking = limit.endpoint.iter().find(|it| it.value.position(name).is_none());
         let (place, endpoint) = match lacking {
             Some(endpoint) => (Some(endpoint.place), endpoint.value.to_string()),
             None if limit.endpoint.is_empty() => (None, "/**".into()),
             None => continue,
         };
-        let problem =
-            problems.error(part.place, format!("no request to `{endpoint}` has the key `path:{name}`"));
+        let problem = problems.error(at, format!("no request to `{endpoint}` has the key `path:{name}`"));
         problem.label(format!("no `{{{name}}}` in the endpoint"));
         if let Some(place) = place {
             problem.related(place, "this endpoint");
@@ -98,12 +102,16 @@ fn keys_exist(limit: &file_format::Limit, problems: &mut Problems) {
 }
 
 /// Reports an exception that covers a whole endpoint.
-fn covers_something(limit: &file_format::Limit, problems: &mut Problems) {
+pub(super) fn covers_something(
+    endpoint: &[Located<PathPattern>],
+    except: &[Located<PathPattern>],
+    problems: &mut Problems,
+) {
     let everything = PathPattern::everything();
-    let endpoints = limit.endpoint.iter().map(|it| (&it.value, Some(it.place)));
-    let endpoints = endpoints.chain(limit.endpoint.is_empty().then_some((&everything, None)));
+    let endpoints = endpoint.iter().map(|it| (&it.value, Some(it.place)));
+    let endpoints = endpoints.chain(endpoint.is_empty().then_some((&everything, None)));
     for (endpoint, place) in endpoints {
-        let Some(except) = limit.except.iter().find(|it| it.value.covers_all_of(endpoint)) else { continue };
+        let Some(except) = except.iter().find(|it| it.value.covers_all_of(endpoint)) else { continue };
         let problem = problems.error(except.place, format!("this exception leaves nothing of `{endpoint}`"));
         problem.label("covers all of it");
         if let Some(place) = place {
@@ -218,10 +226,28 @@ fn key_of(
     Some(key)
 }
 
+/// Returns the queue of a limit with slots.
+fn slot_queue(limit: &file_format::Limit) -> Option<Box<SlotQueue>> {
+    let queue = limit.queue.as_ref().filter(|_| limit.slots.is_some())?.value;
+    let length = usize::try_from(queue.length.value).unwrap_or(usize::MAX);
+    let fair_by = limit.fair_by.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+    let wait = queue.wait.map_or(DEFAULT_WAIT, |it| it.value);
+    Some(Box::new(SlotQueue { fair_by, ..SlotQueue::new(length, wait) }))
+}
+
 impl LimitDraft<'_> {
-    /// Builds the limit. `candidate_of` is the index of the live limit, if this is a candidate.
-    pub(super) fn finish(self, name: &str, candidate_of: Option<usize>) -> Limit {
+    /// Returns the quota of the first window.
+    pub(super) fn quota(&self) -> Option<&Quota> {
+        self.amount.base.first()
+    }
+
+    /// Builds the limit. `candidate_of` is the index of the live limit, if this is a candidate. `lease`
+    /// is that of the store.
+    pub(super) fn finish(self, name: &str, candidate_of: Option<usize>, lease: Option<LeaseText>) -> Limit {
         let Self { limit, amount, plans, overrides } = self;
+        let counts_refusals = limit.count_denied.is_some_and(|it| it.value);
+        let lease = limit.lease.map(|it| it.value).or(lease).filter(|_| !counts_refusals);
+        let lease = if candidate_of.is_some() { None } else { lease };
         let by = limit.by.iter().map(|part| part.value.to_string()).collect::<Vec<_>>().join(",");
         // Each amount keeps its own state: the debt of a day is meaningless to a limit that counts
         // by the minute. The coverage (endpoints, methods) is not part of the id and may change
@@ -231,6 +257,7 @@ impl LimitDraft<'_> {
             let rule = |(label, quota): (&String, Quota)| Rule {
                 name: if several { format!("{name}/{label}").into() } else { name.into() },
                 id: RuleId::of([name, label, &by, variant, &quota.identity()]),
+                lease: lease.and_then(|it| super::lease::ttl(it, &quota)),
                 quota,
                 before: None,
             };
@@ -276,11 +303,18 @@ impl LimitDraft<'_> {
             count_denied: limit.count_denied.is_some_and(|it| it.value),
             on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),
             on_hangup: limit.on_hangup.map(|it| it.value).unwrap_or_default(),
+            // A candidate never refuses, so no request waits for it.
+            slot_queue: if candidate_of.is_none() { slot_queue(limit) } else { None },
             dialects: limit.dialects.clone(),
+            adaptive: limit
+                .adaptive
+                .map(|it| AdaptiveSlots { ttl: limit.ttl.map_or(it.value.ttl, |ttl| ttl.value), ..it.value }),
             rules: rules("", amount.base.clone()),
             plans: plans.into_iter().map(plan).collect(),
             overrides: overrides.into_iter().map(exception).collect(),
             blocks_keys: false,
+            sheds: false,
+            class_rules: Vec::new(),
         }
     }
 }

@@ -21,12 +21,15 @@ mod group;
 mod idle_missing;
 mod idle_queue;
 mod ip_narrower;
+mod lease;
 mod lists;
 mod login;
 mod never_fires;
 mod plans;
+mod priorities;
 mod promise;
 mod same_twice;
+mod slots_while_queued;
 mod unbounded_key;
 mod upstream;
 
@@ -67,6 +70,9 @@ impl LintedLimit<'_> {
 
     /// Describes the limit's amount.
     fn grants(&self) -> String {
+        if self.live.adaptive().is_some() {
+            return "a learned number of slots".to_owned();
+        }
         let rules: Vec<_> = self.live.rules().iter().map(|rule| rule.quota.to_string()).collect();
         rules.join(" and ")
     }
@@ -81,6 +87,7 @@ pub(super) fn find(
     problems: &mut Problems,
 ) {
     client::find_lints(client, problems);
+    priorities::find_lints(&file.priorities, problems);
     lists::find_lints(file, problems);
     plans::find_lints(file, problems);
     for limit in &file.limits {
@@ -98,6 +105,8 @@ pub(super) fn find(
     upstream::find_lints(document, &linted, problems);
     login::find_lints(&linted, problems);
     idle_queue::find_lints(&linted, problems);
+    lease::find_lints(document, &linted, problems);
+    slots_while_queued::find_lints(&linted, problems);
     endpoints::find_lints(&linted, file, problems);
     let is_unknown = |lint| lint == Lint::BurstAboveUpstream && upstream::capacity(document).is_none();
     let found = expect::unexpected(file, problems.take_warnings(), is_unknown);

@@ -1,5 +1,6 @@
 //! One limit as written.
 //!
+//! - `adaptive`: a learned number of slots.
 //! - `candidate`: numbers that are evaluated beside the limit.
 //! - `cost`: the cost of a request, known before it or after.
 //! - `descriptor`: the descriptors of a limit, and words that only such a limit has.
@@ -7,6 +8,7 @@
 //! - `soft`: the threshold below the limit.
 //! - `values`, `words`: the values of a limit, and its words.
 
+mod adaptive;
 pub(crate) mod candidate;
 pub(crate) mod cost;
 mod descriptor;
@@ -22,29 +24,33 @@ use tollgate_document::{Fields, Kind, Located, Node, Place, Problems, RateText, 
 
 use cost::CostText;
 use queue::QueueText;
-pub(super) use values::patterns;
-use values::{algorithm, allowances, by, headers, method, name, parsed, windows};
+use values::{algorithm, allowances, by, windows};
+pub(super) use values::{headers, method, name, parsed, patterns, rate};
 #[cfg(feature = "schema")]
 pub(crate) use words::METHODS;
-pub(crate) use words::WORDS;
-use words::{
-    ALIGNS, AMOUNTS, HANGUP_SYNONYMS, HANGUPS, MISSING, MISSING_SYNONYMS, MODE_SYNONYMS, MODES,
-    OUTAGE_SYNONYMS, OUTAGES,
-};
 #[cfg(feature = "schema")]
-use words::{AlgorithmWord, AlignWord, HangupWord, MissingWord, ModeWord, OutageWord};
+pub(super) use words::ModeWord;
+pub(crate) use words::WORDS;
+use words::{ALIGNS, AMOUNTS, MISSING, MISSING_SYNONYMS};
+#[cfg(feature = "schema")]
+use words::{AlgorithmWord, AlignWord, HangupWord, MissingWord, OutageWord};
+pub(super) use words::{HANGUP_SYNONYMS, HANGUPS, OUTAGE_SYNONYMS, OUTAGES};
+use words::{MODE_SYNONYMS, MODES};
 
 #[cfg(feature = "schema")]
 use super::OneOrMany;
 use super::expect;
+use super::lease::LeaseText;
 #[cfg(feature = "schema")]
 use super::schema::{
     AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
-    HeaderMapSchema, LintSchema, NameSchema, QueueSchema, RateSchema, SoftSchema, SourceSchema, Whole,
+    HeaderMapSchema, LeaseSchema, LintSchema, NameSchema, QueueSchema, RateSchema, SlotsSchema, SoftSchema,
+    SourceSchema, Whole,
 };
 #[cfg(feature = "schema")]
 use super::sections::DialectWord;
 use super::sections::dialects;
+use crate::adaptive::AdaptiveSlots;
 use crate::descriptor::DescriptorPattern;
 use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Soft};
 use crate::lint::Lint;
@@ -109,9 +115,13 @@ pub(crate) struct Limit {
     /// Several rates that must all hold: `[10/second, 1000/hour]`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<RateSchema>>"))]
     pub(crate) windows: Option<Located<Vec<Located<RateText>>>>,
-    /// The number of concurrent requests, for `concurrency`.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<Whole>"))]
+    /// The number of concurrent requests, for `concurrency`: a number, or `adaptive` if it is learned from
+    /// the latency of the service, on each node by itself.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<SlotsSchema>"))]
     pub(crate) slots: Option<Located<u64>>,
+    /// The bounds of a learned number of slots.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub(crate) adaptive: Option<Located<AdaptiveSlots>>,
     /// The time after which a slot that was never released is free again. Default `60s`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     pub(crate) ttl: Option<Located<Span>>,
@@ -119,9 +129,14 @@ pub(crate) struct Limit {
     /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
     #[cfg_attr(feature = "schema", schemars(with = "Option<HangupWord>"))]
     pub(crate) on_hangup: Option<Located<OnHangup>>,
-    /// The queue of requests above the rate, for `leaky-queue`: `{length: 50, wait: 2s, free: 5}`.
+    /// The queue of requests above the rate, for `leaky-queue`: `{length: 50, wait: 2s, free: 5}`; with
+    /// `slots`, the queue of requests that wait for a slot: `{length: 200, wait: 1s}`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<QueueSchema>"))]
     pub(crate) queue: Option<Located<QueueText>>,
+    /// The key whose values get slots in turn, for `slots` with a `queue`: `tenant`. Default: first come,
+    /// first served.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<SourceSchema>>"))]
+    pub(crate) fair_by: Option<Located<Vec<KeySource>>>,
     /// The algorithm. Default `token-bucket`; `concurrency` with `slots`, `leaky-queue` with `queue`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<AlgorithmWord>"))]
     pub(crate) algorithm: Option<Located<Algorithm>>,
@@ -158,6 +173,10 @@ pub(crate) struct Limit {
     /// The behavior while the store does not answer. Default `local`: each node counts on its own.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OutageWord>"))]
     pub(crate) on_outage: Option<Located<OnOutage>>,
+    /// How long a node may hold units that it took in advance and spends without asking the store: `off`,
+    /// `auto`, or `10ms` to `10s`. Default: that of the store.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseSchema>"))]
+    pub(crate) lease: Option<Located<LeaseText>>,
     /// Response formats of other services, for their clients: used when this limit decides.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<DialectWord>>"))]
     pub(crate) dialects: Vec<Dialect>,
@@ -233,7 +252,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         except,
         method,
         host,
-        headers: get("headers").map(|it| headers(it, problems)).unwrap_or_default(),
+        headers: get("headers").map(|it| headers(it, "`headers` of a limit", problems)).unwrap_or_default(),
         by: described.by.unwrap_or_else(|| by(&fields, problems)),
         descriptor: described.pattern,
         domain: described.domains,
@@ -241,11 +260,13 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         missing: get("missing")
             .and_then(|it| it.choice_with_synonyms("`missing`", &MISSING, MISSING_SYNONYMS, problems)),
         cost: get("cost").and_then(|it| cost::read(it, problems)),
-        mode: get("mode").and_then(|it| it.choice_with_synonyms("`mode`", &MODES, MODE_SYNONYMS, problems)),
+        mode: get("mode").and_then(|it| mode(it, problems)),
         on_outage: get("on_outage")
             .and_then(|it| it.choice_with_synonyms("`on_outage`", &OUTAGES, OUTAGE_SYNONYMS, problems)),
         on_hangup: get("on_hangup")
             .and_then(|it| it.choice_with_synonyms("`on_hangup`", &HANGUPS, HANGUP_SYNONYMS, problems)),
+        lease: get("lease").and_then(|it| super::lease::read(it, problems)),
+        fair_by: get("fair_by").and_then(|it| values::fair_by(it, problems)),
         dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
         soft: get("soft").and_then(|it| soft::read(it, problems)),
         expect: get("expect").map(|it| expect::of_limit(it, problems)).unwrap_or_default(),
@@ -255,18 +276,29 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     Some(limit)
 }
 
+/// Reads the mode of a limit or of a shedder.
+pub(super) fn mode(node: &Node, problems: &mut Problems) -> Option<Located<Mode>> {
+    node.choice_with_synonyms("`mode`", &MODES, MODE_SYNONYMS, problems)
+}
+
 /// Reads the words that a candidate also has, into an otherwise empty limit.
 fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
     let get = |word: &str| fields.get(word);
     let amounts = AMOUNTS.iter().filter_map(|word| Some(Located::new(*word, fields.entry(word)?.name.place)));
     let amounts: Vec<_> = amounts.collect();
     let algorithm = get("algorithm").and_then(|it| algorithm(it, problems));
-    let bucket = get("bucket").and_then(|it| values::rate(it, "`bucket`", problems));
-    let rate = get("rate").and_then(|it| values::rate(it, "`rate`", problems));
+    let bucket = get("bucket").and_then(|it| rate(it, "`bucket`", problems));
+    let rate = get("rate").and_then(|it| rate(it, "`rate`", problems));
     let windows = get("windows").and_then(|it| windows(it, problems));
-    let slots = get("slots").and_then(|it| it.whole("`slots`", 1..=65_536, problems));
+    let (learned, counted) = match get("slots") {
+        Some(node) if adaptive::is_adaptive(node) => (Some(node), None),
+        node => (None, node),
+    };
+    let adaptive = learned.and_then(|it| adaptive::read(it, problems));
+    let slots = counted.and_then(|it| it.whole("`slots`", 1..=adaptive::MAX_SLOTS, problems));
     let queue = get("queue").and_then(|it| queue::read(it, problems));
-    let amount_read = bucket.is_some() || rate.is_some() || windows.is_some() || slots.is_some();
+    let amount_read =
+        bucket.is_some() || rate.is_some() || windows.is_some() || slots.is_some() || adaptive.is_some();
     let unreadable = (fields.mentions("algorithm") && algorithm.is_none())
         || (fields.mentions("queue") && queue.is_none())
         || (AMOUNTS.iter().any(|word| fields.mentions(word)) && !amount_read);
@@ -278,6 +310,7 @@ fn how_much(fields: &Fields<'_>, problems: &mut Problems) -> Limit {
         rate,
         windows,
         slots,
+        adaptive,
         queue,
         ttl: get("ttl").and_then(|it| parsed(it, "`ttl`", parse_span, problems)),
         algorithm,

@@ -64,7 +64,8 @@ fn entry(what: &str, node: &Node, problems: &mut Problems) -> Option<Entry> {
     Some(Entry { place: node.place, conditions, meaning })
 }
 
-fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condition> {
+/// Reads one condition, of a list or a priority class.
+pub(super) fn condition(name: &Node, node: &Node, problems: &mut Problems) -> Option<Condition> {
     match name.text() {
         Some("endpoint") => return endpoint(node, problems),
         Some(word @ ("path" | "paths" | "route" | "url" | "uri")) => {

@@ -135,6 +135,7 @@ text_schema! {
         "examples": ["10/minute", "1000/hour, burst 200", "5/2s"],
     };
     DurationSchema: {"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "5m"]};
+    LeaseSchema: {"anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/Duration"}]};
     NameSchema: {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"};
     EndpointSchema: {"type": "string", "pattern": "^/", "examples": ["/login", "/users/{id}", "/files/**"]};
     EntrySchema: {"type": "string", "pattern": "^[^=*]+(=.+)?$", "examples": ["user", "plan=gold", "path=/v1/*"]};
@@ -164,11 +165,69 @@ text_schema! {
         "additionalProperties": false,
         "required": ["length"],
         "properties": {
-            "length": {"description": "The number of requests above the rate that are admitted.", "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+(_[0-9]+)*$"},
-            "wait": {"description": "The longest wait, 1ms to 1d: a request that would wait longer is refused. Default: only the length bounds the wait.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
+            "length": {"description": "The number of requests above the rate that are admitted, or that wait for a slot.", "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+(_[0-9]+)*$"},
+            "wait": {"description": "The longest wait, 1ms to 1d: a request that would wait longer is refused. Default: only the length bounds the wait; for a slot, 1s.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
             "free": {"description": "The number of places that start immediately. Default 0; the length of the queue, if no request is to wait.", "type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+(_[0-9]+)*$"},
         },
         "examples": [{"length": 50, "wait": "2s", "free": 5}],
+    };
+    SlotsSchema: {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 65536},
+            {"type": "string", "pattern": "^(adaptive|[0-9]+(_[0-9]+)*)$"},
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["adaptive"],
+                "properties": {
+                    "adaptive": {
+                        "type": "object",
+                        "additionalProperties": false,
+                        "properties": {
+                            "min": {"description": "The least number of slots. Default 3.", "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+(_[0-9]+)*$"},
+                            "max": {"description": "The largest number of slots. Default 1000.", "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+(_[0-9]+)*$"},
+                            "algorithm": {"description": "The algorithm that learns the number. Default `gradient`.", "enum": ["gradient", "aimd", "vegas"]},
+                        },
+                    },
+                },
+            },
+        ],
+        "examples": [100, "adaptive", {"adaptive": {"min": 10, "max": 1000}}],
+    };
+    PrioritySchema: {
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name"],
+        "properties": {
+            "name": {"description": "The name, in metrics, records and the header `Tollgate-Priority`.", "type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+            "endpoint": {"description": "Paths: `/exact`, `/users/{id}`, `/files/**`.", "type": ["string", "array"]},
+            "except": {"description": "Paths that the class does not match.", "type": ["string", "array"]},
+            "method": {"description": "Methods. `GET` covers `HEAD` too.", "type": ["string", "array"]},
+            "host": {"description": "Hosts: `api.example.com` or `*.example.com`.", "type": ["string", "array"]},
+            "headers": {"description": "Headers that a request must have: a value, or `\"*\"` for any. They only lower the class of a request, unless `trust_headers` says otherwise.", "type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+            "plan": {"description": "Plans of callers.", "type": ["string", "array"]},
+            "ip": {"description": "Client addresses and networks.", "type": ["string", "array"]},
+            "user": {"description": "Users.", "type": ["string", "integer", "array"]},
+            "api_key": {"description": "API keys.", "type": ["string", "integer", "array"]},
+            "tenant": {"description": "Tenants.", "type": ["string", "integer", "array"]},
+            "trust_headers": {"description": "Whether headers, cookies and query parameters may raise a request to this class. Default `false`.", "type": "boolean"},
+        },
+        "patternProperties": {"^(header|cookie|query|claim|descriptor):.+$": {"type": ["string", "integer", "array"]}},
+        "examples": [{"name": "critical", "endpoint": "/payments/**"}],
+    };
+    FleetSchema: {
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "slots": {"description": "The number of concurrent requests.", "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+(_[0-9]+)*$"},
+            "rate": {"description": "The rate of requests, such as `5000/second`.", "type": "string"},
+            "reserve": {"description": "The part that is reserved for a class and all more important ones, by class: `20%` or a number.", "type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+            "ttl": {"description": "The time after which a slot that was never released is free again. Default `60s`.", "type": "string", "pattern": "^[0-9_]+ *[a-z]+$"},
+            "mode": {"description": "Whether the shedder refuses. Default `enforce`; `shadow` only counts, `off` disables it.", "enum": ["enforce", "shadow", "off"]},
+            "on_outage": {"description": "The behavior while the store does not answer. Default `allow`.", "enum": ["local", "allow", "deny"]},
+            "on_hangup": {"description": "The handling of a slot whose caller disconnects. Default `hold`.", "enum": ["hold", "release"]},
+        },
+        "examples": [{"slots": 1000, "reserve": {"critical": "20%"}}],
     };
     LintSchema: {"enum": (codes())};
     CandidateSchema: {"$ref": "#/$defs/Candidate"};
@@ -205,7 +264,7 @@ text_schema! {
 
 #[cfg(test)]
 mod tests {
-    use crate::file_format::{self, limit, paths, privacy, sections};
+    use crate::file_format::{self, limit, paths, priorities, privacy, sections, shed};
     use tollgate_document::Words;
 
     #[test]
@@ -238,7 +297,11 @@ mod tests {
         check("/$defs/Identify", &sections::IDENTIFY);
         check("/$defs/Client", &sections::CLIENT);
         check("/properties/paths/anyOf/1", &paths::WORDS);
+        check("/properties/priorities/items", &priorities::WORDS);
         check("/$defs/Headers", &sections::HEADERS);
+        check("/$defs/Shed", &shed::WORDS);
+        check("/$defs/Shed/properties/fleet", &shed::fleet::WORDS);
+        check("/$defs/NodeShed", &shed::node::WORDS);
         check("/$defs/Privacy", &privacy::PRIVACY);
     }
 }

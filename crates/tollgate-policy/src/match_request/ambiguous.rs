@@ -42,6 +42,9 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         match self.ambiguous_rules(limit, view) {
             Ok(rules) => {
                 let cost = view.cost(limit);
+                if limit.adaptive.is_some() {
+                    return self.out.push(limit, &[], key.clone(), cost);
+                }
                 self.out.repeats_limits |= rules.len() > limit.rules.len();
                 for rule in rules {
                     self.out.push(limit, std::slice::from_ref(rule), key.clone(), cost);
@@ -61,7 +64,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         if has_ambiguous_plan && self.policy.identify.ambiguous == OnAmbiguous::Refuse {
             return Err(BlockReason::Ambiguous);
         }
-        let own: Windows<'p> = limit.rules.iter().collect();
+        let own: Windows<'p> = limit.rules_of(self.class).iter().collect();
         let mut planned = Strictest { rules: own.clone(), blocked: None };
         if let Some(plan) = self.planned(limit, view) {
             planned.add(plan, BlockReason::Plan);

@@ -12,7 +12,7 @@ use std::ptr;
 use smallvec::SmallVec;
 use tollgate_core::Rule;
 
-use super::{Block, BlockReason, Check, Checks, Matched};
+use super::{Block, BlockReason, Check, Checks, FairNumbers, Matched};
 use crate::key::Key;
 use crate::limit::{Allowance, Limit};
 use crate::lists::{List, ListEntry};
@@ -35,8 +35,11 @@ use crate::policy::Policy;
 pub struct DetachedChecks {
     checks: SmallVec<[DetachedCheck; 2]>,
     shadowed: SmallVec<[(LimitPlace, BlockReason); 2]>,
+    /// The rank of the priority class.
+    priority: Option<u8>,
     part: u32,
     repeats_limits: bool,
+    fair: FairNumbers,
     matched: DetachedMatch,
 }
 
@@ -65,6 +68,8 @@ enum RulePlace {
     /// In the override for the key of the check.
     Override(usize),
     Plan(Box<str>, usize),
+    /// Of the priority class with this rank.
+    Class(usize),
     /// The rule of a caller, which is in no policy.
     AdHoc(Box<Rule>),
 }
@@ -92,8 +97,10 @@ impl Policy {
         let shadowed = checks.shadowed.iter().map(|block| (self.place_of(block.limit), block.reason));
         DetachedChecks {
             shadowed: shadowed.collect(),
+            priority: checks.priority.map(|class| class.rank),
             part: checks.part,
             repeats_limits: checks.repeats_limits,
+            fair: checks.fair,
             matched: match matched {
                 Matched::Applies => DetachedMatch::Applies,
                 Matched::Allowed(entry) => DetachedMatch::Allowed(index_of(&self.allow, entry)),
@@ -110,6 +117,8 @@ impl Policy {
     pub fn attach<'p>(&'p self, detached: &'p DetachedChecks, out: &mut Checks<'p>) -> Matched<'p> {
         out.clear();
         (out.part, out.repeats_limits) = (detached.part, detached.repeats_limits);
+        out.fair.clone_from(&detached.fair);
+        out.priority = detached.priority.and_then(|rank| self.priorities.get(usize::from(rank)));
         let block = |(limit, reason)| Block { limit: self.limit_at(limit), reason };
         out.shadowed.extend(detached.shadowed.iter().copied().map(block));
         out.list.extend(detached.checks.iter().map(|check| {
@@ -154,7 +163,9 @@ impl RulePlace {
             let mut plans = check.limit.plans.iter();
             plans.find_map(|(name, plan)| Some(Self::Plan(name.clone(), window(plan.rules())?)))
         };
-        let place = window(&check.limit.rules).map(Self::Own).or_else(of_key).or_else(of_plan);
+        let of_class = || window(&check.limit.class_rules).map(Self::Class);
+        let place = window(&check.limit.rules).map(Self::Own);
+        let place = place.or_else(of_key).or_else(of_plan).or_else(of_class);
         place.unwrap_or_else(|| Self::AdHoc(Box::new(check.rule.clone())))
     }
 
@@ -163,6 +174,7 @@ impl RulePlace {
             Self::Own(window) => limit.rules.get(*window),
             Self::Override(window) => limit.override_for(key).map(Allowance::rules)?.get(*window),
             Self::Plan(name, window) => limit.plans.get(name).map(Allowance::rules)?.get(*window),
+            Self::Class(rank) => limit.class_rules.get(*rank),
             Self::AdHoc(rule) => Some(rule),
         }
     }

@@ -31,6 +31,7 @@ impl Policy {
         {
             return self.match_path(request, path, out);
         }
+        let class = self.add_class(out, || self.classify_readings(request, &readings));
         let view = View { request, path: "", readings: Some(&readings), pattern: None };
         if let Some(entry) = self.deny.find(&self.identify, &view) {
             return Matched::Denied(entry);
@@ -41,7 +42,7 @@ impl Policy {
         if let Some(entry) = self.allow.find(&self.identify, &view) {
             return Matched::Allowed(entry);
         }
-        let mut matcher = RequestMatcher::new(self, out);
+        let mut matcher = RequestMatcher::new(self, out, class);
         matcher.walk_readings(request, &readings);
         matcher.finish()
     }

@@ -106,7 +106,8 @@ impl BatchBuilder {
         let keys = &mut self.batch.keys;
         let last = requested.first().map_or(usize::MAX, |first| keys[first.key].last);
         let may_join = requested.iter().all(|check| {
-            keys[check.key].last == last && !check.count_denied && !matches!(check.amount, Amount::Slot(_))
+            let is_joinable = !matches!(check.amount, Amount::Slot(_) | Amount::Lease(_));
+            keys[check.key].last == last && !check.count_denied && is_joinable
         });
         if may_join
             && let Some(Item::Requests { checks, many }) = self.batch.items.get_mut(last)

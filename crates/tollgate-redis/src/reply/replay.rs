@@ -6,7 +6,7 @@
 //! `tollgate_core`, so that each request gets the state at its turn.
 
 use smallvec::SmallVec;
-use tollgate_core::{Amount, Outcome, Quota, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, Outcome, Quota, Timestamp, Verdict};
 use tollgate_store::{Answer, Outcomes};
 
 use super::{ScriptReply, invalid_reply};
@@ -59,13 +59,19 @@ impl<'b> Replay<'b> {
     }
 
     /// Replays a change.
-    pub(crate) fn change(&mut self, key: usize) -> (Result<Outcome, Failure>, KeyChange<'static>) {
+    pub(crate) fn change(
+        &mut self,
+        key: usize,
+        adjustment: Adjustment,
+    ) -> (Result<Outcome, Failure>, KeyChange<'static>) {
         let quota = self.batch.quota(key);
         let outcome = match KeyState::read(quota, &mut self.numbers) {
             None => Err(invalid_reply()),
             Some(KeyReply::Foreign) => Err(foreign(self.batch, key)),
             Some(KeyReply::Ours(key_state)) => {
-                let outcome = key_state.describe(quota, Verdict::admitted(0), self.now);
+                let is_renewal = matches!(adjustment, Adjustment::Renew { .. });
+                let renewed = if is_renewal { self.numbers.whole().unwrap_or(0).min(1) } else { 0 };
+                let outcome = key_state.describe(quota, Verdict::admitted(renewed), self.now);
                 // The state for later items of this call.
                 self.key_states[key] = Some(key_state);
                 Ok(outcome)

@@ -7,8 +7,9 @@
 //!
 //! Invariant: no error quotes text that may be part of a password.
 
-use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use super::Address;
 
@@ -17,6 +18,9 @@ pub(super) const URL_SHAPE: &str =
     "such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS";
 const SENTINEL_SHAPE: &str = "such as redis-sentinel://HOST:26379,HOST:26379/PRIMARY";
 const CLUSTER_SHAPE: &str = "such as redis-cluster://HOST:6379,HOST:6379";
+
+/// The characters that RFC 3986 does not list as unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The mistake, and the expected format.
 type UrlError = (String, String);
@@ -340,15 +344,6 @@ fn decoded(text: &str) -> Result<String, String> {
 }
 
 /// Percent-encodes a text: `@` is `%40`.
-pub(super) fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to memory does not fail.
-            let _never = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+pub(super) fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, RESERVED)
 }

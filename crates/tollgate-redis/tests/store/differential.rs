@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tollgate_core::{
-    Adjustment, Amount, Bucket, Concurrency, FixedWindow, Overdraft, Owner, Queue, Quota, QuotaError, Rate,
-    Rule, SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Window,
+    Adjustment, Amount, Bucket, ChargeTimes, Concurrency, FixedWindow, LeaseRequest, Overdraft, Owner, Queue,
+    Quota, QuotaError, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span, Timestamp, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Store};
@@ -109,30 +109,68 @@ fn units(quota: &Quota, rng: &mut fastrand::Rng) -> u64 {
     }
 }
 
-fn check<'a>(rules: &'a [Rule], rng: &mut fastrand::Rng) -> Check<'a> {
+/// Which amounts and adjustments a sequence has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acts {
+    /// All but leases.
+    Plain,
+    /// Leases and their returns, too.
+    Leases,
+}
+
+fn check<'a>(rules: &'a [Rule], acts: Acts, rng: &mut fastrand::Rng) -> Check<'a> {
     let rule = &rules[rng.usize(..rules.len())];
     let units = units(&rule.quota, rng);
     let amount = match (&rule.quota, rng.u8(..10)) {
         (Quota::Concurrency(_), 1..) | (_, 0) => Amount::Slot(Owner(rng.u128(..6) << 90)),
         (_, 1 | 2) => Amount::UpTo(units),
+        (_, 3 | 4) if acts == Acts::Leases => {
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            Amount::Lease(LeaseRequest { units, ttl: lease_ttl(rule) })
+        }
         _ => Amount::Exactly(units),
     };
     let key = KEYS[rng.usize(..KEYS.len())];
     Check { rule, key, amount, binding: rng.u8(..6) > 0, count_denied: rng.u8(..8) == 0 }
 }
 
-fn adjustment(rule: &Rule, now: Timestamp, rng: &mut fastrand::Rng) -> Adjustment {
+/// A twentieth of the period, so that a lease and its pad fit.
+fn lease_ttl(rule: &Rule) -> Span {
+    Span::from_micros(rule.quota.period().as_micros() / 20)
+}
+
+fn adjustment(
+    rule: &Rule,
+    acts: Acts,
+    (now, ends): (Timestamp, Timestamp),
+    rng: &mut fastrand::Rng,
+) -> Adjustment {
     let units = units(&rule.quota, rng);
     match rng.u8(..10) {
         0..3 => {
-            let ago = Span::from_micros(rng.u64(..=2 * rule.quota.period().as_micros()));
-            Adjustment::Refund { units, taken_at: if rng.bool() { now } else { now.before(ago) } }
+            let mut random = || Span::from_micros(rng.u64(..=2 * rule.quota.period().as_micros()));
+            let (ago, later) = (random(), random());
+            let at = if rng.bool() { now } else { now.before(ago) };
+            let until = match rng.u8(..3) {
+                0 => ChargeTimes::without_end(at).until,
+                1 => at + later,
+                // Of the last charge.
+                _ => ends,
+            };
+            Adjustment::Refund { units, charge: ChargeTimes { at, until } }
+        }
+        4 if acts == Acts::Leases => {
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            let ago = Span::from_micros(rng.u64(..=2 * lease_ttl(rule).as_micros()));
+            let taken_at = if rng.u8(..8) == 0 { now + ago } else { now.before(ago) };
+            Adjustment::ReturnLease { units, taken_at, ttl: lease_ttl(rule) }
         }
         3 | 4 => Adjustment::Grant { units },
         5 => Adjustment::Charge { units, overdraft: Overdraft::None },
         6 => Adjustment::Charge { units, overdraft: Overdraft::OneCapacity },
         _ if !matches!(rule.quota, Quota::Concurrency(_)) => Adjustment::Reset,
         7 => Adjustment::Reset,
+        8 => Adjustment::Renew { owner: Owner(rng.u128(..6) << 90) },
         _ => Adjustment::Release { owner: Owner(rng.u128(..6) << 90) },
     }
 }
@@ -153,12 +191,15 @@ fn later(now: Timestamp, rules: &[Rule], rng: &mut fastrand::Rng) -> Timestamp {
     }
 }
 
-async fn run_sequence(redis: &Redis, seed: u64) {
+async fn run_sequence(redis: &Redis, acts: Acts, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut rules: Vec<Rule> =
-        (0..rng.usize(1..5)).map(|at| Rule::new(&format!("{seed}/{at}"), quota(&mut rng))).collect();
+    let mut rules: Vec<Rule> = (0..rng.usize(1..5))
+        .map(|at| Rule::new(&format!("{seed}/{at}/{}", acts == Acts::Leases), quota(&mut rng)))
+        .collect();
     let twins: Vec<_> = rules.iter().filter_map(|rule| twin(rule, &mut rng)).collect();
-    rules.extend(twins);
+    if acts == Acts::Plain {
+        rules.extend(twins);
+    }
     let settings = RedisSettings { deny_cache: Duration::ZERO, ..patient(&[redis.url()]) };
     let store = RedisStore::on_test_clock(settings);
     let client = redis::Client::open(redis.url()).unwrap();
@@ -174,7 +215,8 @@ async fn run_sequence(redis: &Redis, seed: u64) {
         let _: Value = command.query_async(&mut connection).await.unwrap();
         if rng.u8(..4) == 0 {
             let rule = &rules[rng.usize(..rules.len())];
-            let (key, adjustment) = (KEYS[rng.usize(..KEYS.len())], adjustment(rule, now, &mut rng));
+            let key = KEYS[rng.usize(..KEYS.len())];
+            let adjustment = adjustment(rule, acts, (now, model.ends(rule, key)), &mut rng);
             let reply = store.adjust(rule, key, adjustment).await.unwrap();
             let expected = model.adjust(rule, key, adjustment, now);
             assert_eq!(
@@ -183,7 +225,7 @@ async fn run_sequence(redis: &Redis, seed: u64) {
                 rule.quota
             );
         } else {
-            let mut checks: Vec<_> = (0..rng.usize(1..4)).map(|_| check(&rules, &mut rng)).collect();
+            let mut checks: Vec<_> = (0..rng.usize(1..4)).map(|_| check(&rules, acts, &mut rng)).collect();
             while !is_for_one_call(&checks) {
                 checks.pop();
             }
@@ -202,6 +244,14 @@ async fn run_sequence(redis: &Redis, seed: u64) {
 async fn redis_and_the_core_give_equal_answers() {
     let redis = Redis::start();
     for seed in 0..150 {
-        run_sequence(&redis, seed).await;
+        run_sequence(&redis, Acts::Plain, seed).await;
+    }
+}
+
+#[tokio::test]
+async fn redis_and_the_core_give_equal_answers_about_leases() {
+    let redis = Redis::start();
+    for seed in 0..150 {
+        run_sequence(&redis, Acts::Leases, seed).await;
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Amount, Bucket, Concurrency, Owner, Rate, Rule, Span};
+use tollgate_core::{Adjustment, Amount, Bucket, ChargeTimes, Concurrency, Owner, Queue, Rate, Rule, Span};
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{Check, Store, StoreError};
 use tollgate_testkit::{Redis, RedisCluster};
@@ -67,6 +67,30 @@ async fn a_canceled_request_leaves_no_charge() {
     }
     eventually("all units are back", async || left(&store, &all, "all").await == 1_000).await;
     eventually("all slots are back", async || left(&store, &slots, "slots").await == 1_000).await;
+}
+
+#[tokio::test]
+async fn a_canceled_request_leaves_no_place_in_a_queue() {
+    let redis = Redis::start();
+    let store = Arc::new(store(&[redis.url()]));
+    store.connect().await.unwrap();
+    let queue = Bucket::new(Rate::per_day(1)).unwrap().with_queue(Queue::new(50)).unwrap();
+    let rule = Arc::new(Rule::new("queue", queue));
+    assert!(store.decide(&[Check::new(&rule, b"key", 1)]).await.unwrap().admitted);
+    for round in 0..300_u64 {
+        let (store_of_task, rule_of_task) = (Arc::clone(&store), Arc::clone(&rule));
+        let task = tokio::spawn(async move {
+            // If the answer arrives, the caller leaves by itself.
+            let answer = store_of_task.decide(&[Check::new(&rule_of_task, b"key", 1)]).await.unwrap();
+            let charge = ChargeTimes::of(answer.at, &answer.outcomes[0]);
+            let refund = Adjustment::Refund { units: 1, charge };
+            let adjusting = async move { store_of_task.adjust(&rule_of_task, b"key", refund).await };
+            let _done = tokio::spawn(adjusting).await;
+        });
+        tokio::time::sleep(Duration::from_micros(round * 4)).await;
+        task.abort();
+        eventually("the place is given back", async || left(&store, &rule, "key").await == 50).await;
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,11 @@ impl Model {
         self.states.entry((rule.id, key.to_vec())).or_insert_with(|| rule.quota.fresh())
     }
 
+    /// Returns the end of the last charge of a key.
+    pub(crate) fn ends(&mut self, rule: &Rule, key: &[u8]) -> Timestamp {
+        rule.quota.expires_at(self.state(rule, key))
+    }
+
     pub(crate) fn decide(&mut self, checks: &[Check<'_>], now: Timestamp) -> Answer {
         // Reading a key pulls back a state that a stepped clock left in the far future; for slots,
         // only acquiring one does.
@@ -56,7 +61,7 @@ impl Model {
             }
         }
         let outcome = quota.describe(state, reply, now);
-        if check.count_denied && !matches!(check.amount, Amount::Slot(_)) {
+        if check.count_denied && !matches!(check.amount, Amount::Slot(_) | Amount::Lease(_)) {
             forget(&check.rule.quota, state, now);
         }
         outcome
@@ -70,8 +75,8 @@ impl Model {
         now: Timestamp,
     ) -> Outcome {
         let state = self.state(rule, key);
-        rule.quota.adjust(state, adjustment, now);
-        let outcome = rule.quota.describe(state, Verdict::admitted(0), now);
+        let verdict = rule.quota.adjust(state, adjustment, now);
+        let outcome = rule.quota.describe(state, verdict, now);
         forget(&rule.quota, state, now);
         outcome
     }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tollgate::{BreakerState, Call, Limiter, OutageSettings, Policy};
 use tollgate_core::{
-    Adjustment, Bucket, FixedWindow, Overdraft, Quota, Rate, Rule, SlidingLog, SlidingParts, SlidingWindow,
-    Span, Window,
+    Adjustment, Bucket, ChargeTimes, FixedWindow, Overdraft, Quota, Rate, Rule, SlidingLog, SlidingParts,
+    SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_store::{AdjustmentId, Check, Store, StoreError};
@@ -42,14 +42,15 @@ async fn repeats_change_nothing(store: &RedisStore) {
         for user in 0..4 {
             let (key, decision) = (format!("user-{user}"), 4 * at as u128 + user);
             let id = |n: u128| AdjustmentId(decision << 64 | n);
-            let taken_at = store.decide(&[Check::new(&rule, key.as_bytes(), 20)]).await.unwrap().at;
+            let answer = store.decide(&[Check::new(&rule, key.as_bytes(), 20)]).await.unwrap();
+            let charge = ChargeTimes::of(answer.at, &answer.outcomes[0]);
             let adjust = |change, n| store.adjust_once(&rule, key.as_bytes(), change, id(n));
             // Together in one call, and one after the other.
             let (one, two) = tokio::join!(adjust(CHARGE, 1), adjust(CHARGE, 1));
             let again = adjust(CHARGE, 1).await.unwrap();
             assert_eq!([one.unwrap(), two.unwrap(), again].map(|it| it.remaining), [50; 3], "{}", rule.name);
             assert_eq!(adjust(CHARGE, 2).await.unwrap().remaining, 20, "{}", rule.name);
-            let refund = Adjustment::Refund { units: 20, taken_at };
+            let refund = Adjustment::Refund { units: 20, charge };
             for _ in 0..2 {
                 assert_eq!(adjust(refund, 3).await.unwrap().remaining, 40, "{}", rule.name);
             }

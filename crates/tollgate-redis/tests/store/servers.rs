@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use tollgate_core::{
-    Adjustment, Amount, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Owner, Quota, Rate, Rule,
-    SlidingLog, SlidingParts, SlidingWindow, Span, Window,
+    Adjustment, Amount, Bucket, Calendar, CalendarUnit, ChargeTimes, Concurrency, FixedWindow, Owner, Quota,
+    Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore, Tls};
 use tollgate_store::{Check, Store, StoreError};
@@ -201,9 +201,10 @@ async fn a_user_needs_no_more_than_the_documented_commands() {
         let slots = matches!(rule.quota, Quota::Concurrency(_));
         let amount = if slots { Amount::Slot(Owner(1)) } else { Amount::Exactly(1) };
         store.decide(&[Check { amount, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
-        let taken_at = store.decide(&[Check { amount, ..Check::new(&rule, b"key", 1) }]).await.unwrap().at;
+        let answer = store.decide(&[Check { amount, ..Check::new(&rule, b"key", 1) }]).await.unwrap();
+        let charge = ChargeTimes::of(answer.at, &answer.outcomes[0]);
         for adjustment in [
-            Adjustment::Refund { units: 1, taken_at },
+            Adjustment::Refund { units: 1, charge },
             Adjustment::Grant { units: 1 },
             Adjustment::Release { owner: Owner(1) },
             Adjustment::Reset,

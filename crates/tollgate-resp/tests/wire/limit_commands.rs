@@ -119,6 +119,28 @@ fn slot_tokens_cannot_be_guessed() {
 }
 
 #[test]
+fn a_slot_is_renewed_by_its_token() {
+    let (limiter, clock) = in_memory(POLICY);
+    let server = Server::start(limiter, RespSettings::default(), None);
+    let mut client = server.connect();
+    client.ask("TG.ACQUIRE exports ann", "*6\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60000\r\n$32\r\n");
+    let token = client.line();
+    for _ in 0..3 {
+        clock.advance(Span::from_secs(50));
+        client.ask(&format!("TG.RENEW exports ann {token}"), ":1\r\n");
+        client.ask_numbers("TG.PEEK exports ann", &[1, 1, 0, 1_000, 60_000]);
+    }
+    client.ask(&format!("TG.RENEW exports bob {token}"), ":0\r\n");
+    client.ask(
+        "TG.RENEW exports ann nonsense",
+        "-ERR the token of a slot is what TG.ACQUIRE answered last\r\n",
+    );
+    clock.advance(Span::from_secs(60));
+    client.ask(&format!("TG.RENEW exports ann {token}"), ":0\r\n");
+    client.ask_numbers("TG.PEEK exports ann", &[0, 1, 1, -1, 0]);
+}
+
+#[test]
 fn slots_are_acquired_and_released() {
     let (limiter, _clock) = in_memory(POLICY);
     let server = Server::start(limiter, RespSettings::default(), None);

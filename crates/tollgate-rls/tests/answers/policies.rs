@@ -1,10 +1,10 @@
 //! Domains of the policy: batches, every algorithm, all fields.
 
 use serde_json::json;
-use tollgate::Policy;
-use tollgate_rls::Headers;
+use tollgate::{Limiter, ManualClock, Measurement, MemoryStore, NodeShedder, Policy, Span, Timestamp};
+use tollgate_rls::{Headers, Rls, RlsSettings};
 
-use crate::support::{of, of_policy};
+use crate::support::{START, Service, of, of_policy};
 
 const EDGE: &str = "
 limits:
@@ -295,6 +295,50 @@ fn the_status_describes_the_limit_closest_to_refusing() {
     service.pass(5);
     assert_eq!(ask(2), "short");
     assert_eq!(ask(2), "long", "both refuse, and this for longer");
+}
+
+#[test]
+fn the_proxy_is_told_the_priority_class_of_a_descriptor() {
+    let text = "
+priorities: [{name: gold, 'descriptor:plan': gold}, {name: rest}]
+shed: {fleet: {slots: 1}}
+limits: [{name: api, descriptor: [user], bucket: 9/minute}]
+";
+    let service = of(Policy::parse(text).unwrap(), None);
+    let mut gold = user("ann");
+    gold["entries"].as_array_mut().unwrap().push(json!({"key": "plan", "value": "gold"}));
+    for (descriptor, class) in [(gold, "gold"), (user("ann"), "rest"), (user("ann"), "rest")] {
+        let told = service.ask(&json!({"domain": "d", "descriptors": [descriptor]}));
+        assert_eq!(told["requestHeadersToAdd"], json!([{"key": "tollgate-priority", "value": class}]));
+        // The end of a request is not reported, so descriptors take no slots of the fleet.
+        assert_eq!(told["overallCode"], "OK");
+    }
+}
+
+#[test]
+fn a_shed_descriptor_is_over_limit_with_the_headers_of_a_shed_request() {
+    let clock = ManualClock::at(Timestamp::from_secs(START));
+    let shedder = NodeShedder::with_clock(clock.clone());
+    let policy = "shed: {node: {inflight: 1}}\nlimits: [{name: api, descriptor: [user], bucket: 9/minute}]";
+    let store = MemoryStore::with_seed(1_000, clock.clone(), 1);
+    let limiter =
+        Limiter::with_store(Policy::parse(policy).unwrap(), store).with_node_shedder(shedder.clone());
+    let service = Service { rls: Rls::new(limiter.into(), RlsSettings::default()) };
+    let request = json!({"domain": "d", "descriptors": [user("ann")]});
+    assert_eq!(service.ask(&request)["overallCode"], "OK");
+    shedder.report(Measurement::InFlight(100));
+    for _ in 0..50 {
+        clock.advance(Span::from_millis(100));
+        service.rls.limiter().load().sample_load();
+    }
+    let told = service.ask(&request);
+    assert_eq!(told["overallCode"], "OVER_LIMIT");
+    let headers = told["responseHeadersToAdd"].as_array().unwrap();
+    let header =
+        |name: &str| headers.iter().find(|it| it["key"] == name).map(|it| it["value"].as_str().unwrap());
+    assert!((1..=3).contains(&header("retry-after").unwrap().parse::<u32>().unwrap()), "{told}");
+    assert_eq!(header("content-type"), Some("application/problem+json"), "{told}");
+    assert!(header("tollgate-decision").is_some(), "{told}");
 }
 
 #[test]

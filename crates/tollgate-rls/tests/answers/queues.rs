@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Sleeper, Timestamp};
+use tollgate::{Descriptor, Limiter, ManualClock, MemoryStore, Policy, Sleeper, Timestamp};
+use tollgate_http::ShuttingDown;
 use tollgate_rls::{Headers, Rls, RlsBody, RlsSettings};
 
 use crate::support::{SHOULD_RATE_LIMIT, START, Store, decode, encode, framed, read};
@@ -163,6 +164,36 @@ fn a_proxy_that_hangs_up_gives_its_place_back() {
     }
     assert_eq!(service.slept(), [100; 10]);
     service.expect_metric("tollgate_rls_waiting 0");
+}
+
+#[test]
+fn an_answer_that_a_shutdown_does_not_let_wait_is_a_refusal_that_takes_no_place() {
+    let service = Queued::new(in_general());
+    let stops = Arc::new(AtomicBool::new(false));
+    let stopping = Arc::clone(&stops);
+    let room = service.rls.waiting_room().sleeping(move |_| {
+        let stops = Arc::clone(&stopping);
+        std::future::poll_fn(move |_| {
+            if stops.load(Ordering::SeqCst) { Poll::Ready(Err(ShuttingDown)) } else { Poll::Pending }
+        })
+    });
+    service.rls.hold_in(room);
+    assert_eq!(service.ask(None).code(), "OK");
+    let mut second = service.ask(None);
+    assert!(second.answer().is_none());
+    service.expect_metric("tollgate_rls_waiting 1");
+    stops.store(true, Ordering::SeqCst);
+    let refused = second.answer().expect("it does not wait any more");
+    assert_eq!(
+        refused["overallCode"], "OVER_LIMIT",
+        "Envoy lets a request pass without an answer: {refused}"
+    );
+    assert_eq!(refused["statuses"][0]["code"], "OVER_LIMIT", "{refused}");
+    service.expect_metric("tollgate_rls_waiting 0");
+    let limiter = service.rls.limiter().load();
+    let entries = [("user", "ann")];
+    let next = pollster::block_on(limiter.consider(&Descriptor::new("edge", &entries))).unwrap();
+    assert_eq!(next.wait(), Duration::from_millis(100), "the place was given back");
 }
 
 #[test]

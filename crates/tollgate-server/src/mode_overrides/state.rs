@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tollgate::{Limit, Mode, Policy};
+use tollgate::policy::{NODE_SHEDDER, THROTTLE};
+use tollgate::{Limit, Mode, NodeShedSettings, Policy};
 
 use super::{SavedOverrides, SwitchError};
 
@@ -27,6 +28,8 @@ pub enum Switch {
     Shadow,
     /// The limit is not checked.
     Off,
+    /// The level of the shedder of the node stays as it is. Other limits have no level.
+    Frozen,
     /// No override: the mode of the policy file.
     #[default]
     Policy,
@@ -67,6 +70,7 @@ impl Switch {
             Self::Enforce => "enforce",
             Self::Shadow => "shadow",
             Self::Off => "off",
+            Self::Frozen => "frozen",
             Self::Policy => "policy",
         }
     }
@@ -76,7 +80,7 @@ impl Switch {
             Self::Enforce => Some(Mode::Enforce),
             Self::Shadow => Some(Mode::Shadow),
             Self::Off => Some(Mode::Off),
-            Self::Policy => None,
+            Self::Frozen | Self::Policy => None,
         }
     }
 }
@@ -96,7 +100,7 @@ impl State {
         self.saved.everything.mode().unwrap_or_default()
     }
 
-    fn switch_of(&self, name: &str) -> Switch {
+    pub(super) fn switch_of(&self, name: &str) -> Switch {
         self.saved.limits.get(name).copied().unwrap_or_default()
     }
 
@@ -111,27 +115,61 @@ impl State {
         weaker(own, self.everything())
     }
 
+    /// Returns the mode in the file of a shedder that is no limit, if the file has it.
+    fn file_mode(&self, shedder: &str) -> Option<Mode> {
+        match shedder {
+            NODE_SHEDDER => self.file.node_shed().map(|it| it.mode),
+            THROTTLE => self.file.throttle_mode(),
+            _ => None,
+        }
+    }
+
+    /// Returns the mode in force of a shedder that is no limit, if the file has it.
+    fn shedder_mode(&self, shedder: &str) -> Option<Mode> {
+        let file = self.file_mode(shedder)?;
+        Some(weaker(self.switch_of(shedder).mode().unwrap_or(file), self.everything()))
+    }
+
     /// Returns the policy of the file with the overrides applied.
     pub(super) fn policy(&self) -> Policy {
-        self.file.with_modes(|limit| self.mode_of(limit))
+        let mut policy = self.file.with_modes(|limit| self.mode_of(limit));
+        if let Some(mode) = self.shedder_mode(THROTTLE) {
+            policy = policy.with_throttle_mode(mode);
+        }
+        match (self.shedder_mode(NODE_SHEDDER), self.file.node_shed()) {
+            (Some(mode), Some(file)) => {
+                let is_frozen = self.switch_of(NODE_SHEDDER) == Switch::Frozen;
+                policy.with_node_shed(NodeShedSettings { mode, is_frozen, ..file.clone() })
+            }
+            _ => policy,
+        }
     }
 
     /// Returns the mode in force of a target.
     pub(super) fn of(&self, target: Target<'_>) -> Option<Mode> {
         match target {
             Target::Everything => Some(self.everything()),
-            Target::Limit(name) => self.file.limit(name).map(|limit| self.mode_of(limit)),
+            Target::Limit(name) => {
+                self.shedder_mode(name).or_else(|| self.file.limit(name).map(|limit| self.mode_of(limit)))
+            }
         }
     }
 }
 
 /// Checks whether a limit accepts this override.
 pub(super) fn admit(state: &State, name: &str, switch: Switch) -> Result<(), SwitchError> {
+    if state.file_mode(name).is_some() {
+        let has_level = name == NODE_SHEDDER;
+        return if switch == Switch::Frozen && !has_level { Err(SwitchError::NoLevel) } else { Ok(()) };
+    }
     let Some(limit) = state.file.limit(name) else {
         // The override of a removed limit may be deleted.
         let waits = switch == Switch::Policy && state.saved.limits.contains_key(name);
         return if waits { Ok(()) } else { Err(SwitchError::Unknown) };
     };
+    if switch == Switch::Frozen {
+        return Err(SwitchError::NoLevel);
+    }
     match limit.candidate_of().and_then(|place| state.file.limits().get(place)) {
         Some(live) if switch == Switch::Enforce => Err(SwitchError::Candidate(live.name().to_owned())),
         _ => Ok(()),
@@ -163,12 +201,26 @@ impl Modes {
 
     /// Returns the mode of a limit in the policy file.
     pub fn policy_mode(&self, name: &str) -> Option<Mode> {
-        self.state.file.limit(name).map(Limit::mode)
+        self.state.file_mode(name).or_else(|| self.state.file.limit(name).map(Limit::mode))
+    }
+
+    /// Returns the override of a limit.
+    pub fn switch_of(&self, name: &str) -> Switch {
+        self.state.switch_of(name)
     }
 
     /// Whether a limit has an override.
     pub fn is_switched(&self, name: &str) -> bool {
         self.state.saved.limits.contains_key(name)
+    }
+
+    /// Returns the shedders that are no limits, with or without an override.
+    pub fn shedders(&self) -> impl Iterator<Item = LimitOverride> {
+        [NODE_SHEDDER, THROTTLE].into_iter().filter_map(|name| {
+            let (policy_mode, switch) = (self.policy_mode(name), self.switch_of(name));
+            let mode = Some(self.state.shedder_mode(name)?);
+            Some(LimitOverride { mode, policy_mode, switch, name: name.to_owned() })
+        })
     }
 
     /// Returns the limits that have an override, by name.

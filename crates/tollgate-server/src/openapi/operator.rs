@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tollgate_api::{MAX_DECISIONS, MAX_UNITS};
 
-use super::{json_of, operation, reference};
+use super::{json_of, operation, read, reference, without_token};
 use crate::stats::{MAX_SERIES_LIMITS, MAX_TOP};
 
 /// Describes the paths.
@@ -37,7 +37,7 @@ pub(super) fn paths() -> Map<String, Value> {
         "Changes the mode of one limit; `policy` removes the override",
         "SwitchLimitRequest",
         "SwitchedLimit",
-        &of_switch,
+        &["400", "401", "403", "404", "408", "409", "413", "415", "422", "503"],
     );
     let of_explain = ["400", "401", "403", "408", "409", "413", "415", "422", "503"];
     [
@@ -80,6 +80,13 @@ pub(super) fn paths() -> Map<String, Value> {
                 "SimulateRequest", "Simulated", &["400", "401", "403", "408", "413", "415", "422", "503"]
             )}),
         ),
+        (
+            "/v1/lab/overload",
+            json!({"post": operation(
+                "simulateOverload", "Compares protections of a service against overload, in virtual time. Charges nothing",
+                "OverloadRequest", "SimulatedOverload", &["400", "401", "403", "408", "413", "415", "422", "503"]
+            )}),
+        ),
         ("/v1/changes", look("changes", "The recorded changes of modes, the newest first", "Changes", &[], &[])),
     ]
     .into_iter()
@@ -88,23 +95,14 @@ pub(super) fn paths() -> Map<String, Value> {
 }
 
 /// Describes a read with parameters.
-fn look(id: &str, summary: &str, told: &str, parameters: &[Value], problems: &[&str]) -> Value {
-    let operation = |id: String, content: Option<Value>| {
-        let mut ok = json!({"description": "The answer."});
-        if let Some(content) = content {
-            ok["content"] = content;
-        }
-        let mut responses = Map::new();
-        responses.insert("200".into(), ok);
+fn look(id: &str, summary: &str, response: &str, parameters: &[Value], problems: &[&str]) -> Value {
+    let mut resource = read(id, summary, &json_of(response), |with_content| {
         let problems = ["400", "401", "403"].iter().chain(problems);
-        responses.extend(problems.map(|status| ((*status).to_owned(), reference(status))));
-        json!({"operationId": id, "summary": summary, "responses": responses})
-    };
-    json!({
-        "parameters": parameters,
-        "get": operation(id.to_owned(), Some(json_of(told))),
-        "head": operation(format!("{id}Head"), None),
-    })
+        let problems = problems.map(|status| ((*status).to_owned(), reference(status)));
+        [("200".to_owned(), with_content("The answer."))].into_iter().chain(problems).collect()
+    });
+    resource["parameters"] = parameters.into();
+    resource
 }
 
 /// Describes a file of the dashboard, which needs no token and contains no data.
@@ -119,19 +117,13 @@ fn page(parameter: &Value) -> Value {
         "application/json",
         "application/octet-stream",
     ];
-    let content: Map<String, Value> = kinds.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect();
-    let operation = |id: &str, content: Value| {
+    let content = kinds.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect();
+    let mut resource = without_token(read("page", "A file of the page", &content, |with_content| {
         json!({
-            "operationId": id, "summary": "A file of the page", "security": [{}],
-            "responses": {
-                "200": content, "304": {"description": "Not modified, by `If-None-Match`."},
-                "403": reference("403"), "404": reference("404"),
-            },
+            "200": with_content("The file."), "304": {"description": "Not modified, by `If-None-Match`."},
+            "403": reference("403"), "404": reference("404"),
         })
-    };
-    json!({
-        "parameters": [parameter],
-        "get": operation("page", json!({"description": "The file.", "content": content})),
-        "head": operation("pageHead", json!({"description": "The file."})),
-    })
+    }));
+    resource["parameters"] = json!([parameter]);
+    resource
 }

@@ -78,6 +78,7 @@ fn a_page_of_another_site_is_refused() {
         "/v1/check/batch",
         "/v1/settle",
         "/v1/release",
+        "/v1/renew",
         "/v1/limits/x/reset",
     ];
     for origin in ["https://evil.test", "null", "http://localhost:7071", "http://localhost", ""] {

@@ -95,6 +95,7 @@ fn batches_and_settlements_are_parsed_as_strictly() {
     check("/v1/settle", r#"{"cost":1}"#, 400, "missing field `id`");
     check("/v1/settle", r#"{"id":"xyz","cost":1}"#, 422, "sixteen hexadecimal digits");
     check("/v1/release", r#"["0123456789abcdef"]"#, 400, "must be a JSON object with `id`");
+    check("/v1/renew", r#"{"id":"xyz"}"#, 422, "sixteen hexadecimal digits");
 }
 
 #[test]
@@ -159,6 +160,7 @@ fn wrong_methods_get_the_allowed_ones() {
         ("/v1/check/batch", "POST"),
         ("/v1/settle", "POST"),
         ("/v1/release", "POST"),
+        ("/v1/renew", "POST"),
         ("/v1/limits/api/peek", "POST"),
     ] {
         let all = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"];

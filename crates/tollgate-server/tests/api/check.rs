@@ -23,7 +23,7 @@ fn a_response_has_every_documented_member() {
         told,
         json!({
             "id": id, "allowed": true, "limit": "search", "retry_after_ms": null, "wait_ms": 0,
-            "degraded": false, "soft": [],
+            "degraded": false, "priority": null, "soft": [],
             "limits": [
                 {"name": "search", "window": null, "key": "203.0.113.9", "algorithm": "token-bucket", "allowed": true,
                  "mode": "enforce", "limit": 2, "remaining": 1, "retry_after_ms": null, "reset_after_ms": 30_000},

@@ -99,3 +99,38 @@ fn a_simulation_yields_and_a_third_one_is_rejected() {
     assert!(second.starts_with(b"{\"rate\":\"1000/minute\""));
     assert_eq!(subject.post(LAB, "{}").status, 200);
 }
+
+const OVERLOAD: &str = "/v1/lab/overload";
+
+#[test]
+fn protections_are_compared_in_an_overload() {
+    let body =
+        r#"{"overload":"step","protections":["none","adaptive"],"workers":8,"duration":"12s","seed":1}"#;
+    let told = subject(POLICY).ask(OVERLOAD, body);
+    let [none, adaptive] = told["protections"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    assert_eq!((&none["protection"], &adaptive["protection"]), (&json!("none"), &json!("adaptive")));
+    assert!(none["goodput"].as_f64() < adaptive["goodput"].as_f64(), "{told}");
+    assert_eq!(told["possible"].as_array().unwrap().len(), 120);
+    assert_eq!(told, subject(POLICY).ask(OVERLOAD, body), "the same seed gives the same result");
+}
+
+#[test]
+fn invalid_or_excessive_overloads_get_a_helpful_error() {
+    let subject = subject(POLICY);
+    for (body, status, expected) in [
+        (r#"{"overload":"flood"}"#, 422, "`retry-storm-budget`"),
+        (r#"{"protections":["hope"]}"#, 422, "`adaptive-classes`"),
+        (r#"{"protections":[]}"#, 422, "name at least one"),
+        (r#"{"workers":0}"#, 422, "1 to 10000 workers"),
+        (r#"{"load":0}"#, 422, "from 1 to 100"),
+        (r#"{"duration":"5s"}"#, 422, "10s to 1h"),
+        (r#"{"service_time":"2s"}"#, 422, "1ms to 500ms"),
+        (r#"{"service_time":"fast"}"#, 422, "not `fast`"),
+        (r#"{"workers":1000}"#, 422, "take fewer workers"),
+        (r#"{"worker":5}"#, 400, "unknown field `worker`"),
+    ] {
+        let answer = subject.post(OVERLOAD, body);
+        assert_eq!(answer.status, status, "{body}: {}", answer.text());
+        assert!(answer.problem().contains(expected), "{body}: {}", answer.text());
+    }
+}

@@ -103,6 +103,7 @@ fn responses_have_the_described_members() {
         "Settled",
         &subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":1}}"#)),
     );
+    check_members(&description, "Renewed", &subject.ask("/v1/renew", &format!(r#"{{"id":"{id}"}}"#)));
     check_members(&description, "Released", &subject.ask("/v1/release", &format!(r#"{{"id":"{id}"}}"#)));
     let throttle = r#"{"key":"a","max_burst":1,"count_per_period":1,"period":1}"#;
     check_members(&description, "Throttled", &subject.ask("/throttle", throttle));
@@ -159,6 +160,10 @@ fn responses_for_operators_have_the_described_members() {
     check_members(&description, "SimulatedTraffic", &simulated["traffic"]);
     check_members(&description, "SimulatedAlgorithm", &simulated["algorithms"][0]);
     check_members(&description, "Disagreement", &simulated["algorithms"][0]["closed_loop"]);
+    let overload =
+        subject.ask("/v1/lab/overload", r#"{"workers":4,"duration":"10s","overload":"slow-dependency"}"#);
+    check_members(&description, "SimulatedOverload", &overload);
+    check_members(&description, "SimulatedProtection", &overload["protections"][0]);
     let changes = subject.get("/v1/changes").json();
     check_members(&description, "Changes", &changes);
     check_members(&description, "Change", &changes["changes"][0]);

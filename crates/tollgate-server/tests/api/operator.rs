@@ -62,7 +62,7 @@ fn the_overview_summarizes_the_server() {
     assert_eq!(
         told["totals"],
         json!({"allowed": 2, "unlimited": 0, "limited": 1, "blocked": 1, "uncountable": 0, "shadow_limited": 0,
-               "degraded": 0})
+               "degraded": 0, "shed": 0})
     );
     let series = &told["series"];
     assert_eq!((&series["step_s"], &series["until"]), (&json!(1), &json!(1_772_366_490)));
@@ -298,7 +298,7 @@ fn the_policy_is_returned_as_parsed() {
     let (subject, _) = watched(POLICY, Access::open());
     assert_eq!(
         subject.get("/v1/policy").json(),
-        json!({"version": 1, "loaded_at": null, "limits": 3, "allow": 1, "deny": 2,
+        json!({"version": 1, "loaded_at": null, "limits": 3, "allow": 1, "deny": 2, "priorities": [],
                "client": {"trusted_proxies": ["10.0.0.0/8", "2001:db8::/32"], "header": "x-forwarded-for",
                           "ipv4_prefix": 32, "ipv6_prefix": 64},
                "identify": {"user": ["header:x-user-id"], "api_key": ["header:x-api-key", "bearer"],

@@ -106,6 +106,7 @@ fn every_path_of_the_index_exists() {
         "/v1/auth/forwarded",
         "/v1/settle",
         "/v1/release",
+        "/v1/renew",
         "/v1/limits",
         "/v1/overview",
         "/v1/stats",

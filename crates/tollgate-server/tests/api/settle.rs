@@ -1,4 +1,4 @@
-//! `/v1/settle` and `/v1/release`.
+//! `/v1/settle`, `/v1/release` and `/v1/renew`.
 
 use tollgate::{Policy, Span};
 use tollgate_server::MAX_RECEIPTS;
@@ -105,6 +105,7 @@ fn refused_and_unknown_decisions_cannot_be_settled() {
         for (path, body, word) in [
             ("/v1/settle", format!(r#"{{"id":"{unknown}","cost":1}}"#), "settle"),
             ("/v1/release", format!(r#"{{"id":"{unknown}"}}"#), "release"),
+            ("/v1/renew", format!(r#"{{"id":"{unknown}"}}"#), "renew"),
         ] {
             let answer = subject.post(path, body);
             assert_eq!(answer.status, 404);
@@ -134,6 +135,53 @@ fn only_the_oldest_receipt_is_evicted() {
     }
     assert_eq!(subject.post("/v1/settle", format!(r#"{{"id":"{first}","cost":1}}"#)).status, 404);
     settle(&subject, &second, 1);
+}
+
+#[test]
+fn a_renewal_starts_the_lease_again_and_never_takes_a_slot() {
+    let subject = subject("limits: [{by: global, slots: 1, ttl: 10s}]");
+    let question = r#"{"path":"/"}"#;
+    let first = id(&subject, question);
+    let renew = |id: &str| subject.ask("/v1/renew", &format!(r#"{{"id":"{id}"}}"#))["slots"].clone();
+    for _ in 0..3 {
+        subject.advance(Span::from_secs(9));
+        assert_eq!(renew(&first), 1);
+        assert_eq!(subject.ask("/v1/check", question)["allowed"], false);
+    }
+    subject.advance(Span::from_secs(10));
+    assert_eq!(renew(&first), 0, "the lease has ended");
+    let second = id(&subject, question);
+    assert_eq!((renew(&first), renew(&second)), (0.into(), 1.into()));
+    subject.ask("/v1/release", &format!(r#"{{"id":"{second}"}}"#));
+    assert_eq!(renew(&second), 0, "it was released");
+    assert_eq!(subject.ask("/v1/check", question)["allowed"], true);
+}
+
+#[test]
+fn a_slot_is_renewed_and_released_after_any_number_of_other_decisions() {
+    let subject = subject(
+        "limits: [{endpoint: /run, by: global, slots: 1}, {endpoint: /, by: global, bucket: 1000000/hour}]",
+    );
+    let slot = id(&subject, r#"{"path":"/run"}"#);
+    let batch = format!("{{\"requests\":[{}]}}", vec!["{\"path\":\"/\"}"; 1_000].join(","));
+    for _ in 0..=MAX_RECEIPTS / 1_000 {
+        subject.ask("/v1/check/batch", &batch);
+    }
+    assert_eq!(subject.ask("/v1/renew", &format!(r#"{{"id":"{slot}"}}"#))["slots"], 1);
+    assert_eq!(subject.ask("/v1/release", &format!(r#"{{"id":"{slot}"}}"#))["slots"], 1);
+    assert_eq!(subject.ask("/v1/check", r#"{"path":"/run"}"#)["allowed"], true);
+}
+
+#[test]
+fn a_check_does_not_wait_for_a_slot_and_a_refusal_names_its_wait() {
+    let subject = subject("limits: [{by: global, slots: 1, queue: {length: 5, wait: 10s}}]");
+    let question = r#"{"path":"/"}"#;
+    let first = id(&subject, question);
+    let refused = subject.ask("/v1/check", question);
+    assert_eq!((&refused["allowed"], &refused["wait_ms"]), (&false.into(), &0.into()));
+    assert_eq!(refused["retry_after_ms"], 1_000);
+    subject.ask("/v1/release", &format!(r#"{{"id":"{first}"}}"#));
+    assert_eq!(subject.ask("/v1/check", question)["allowed"], true);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tollgate_api::{
     BatchDecision, Changes, Decision, Decisions, Explanation, Limits, Modes, Overview, Policy, Problem,
-    Readiness, Refusal, Released, Settled, Stats, Switched, SwitchedLimit, Throttled, Top,
+    Readiness, Refusal, Released, Renewed, Settled, Stats, Switched, SwitchedLimit, Throttled, Top,
 };
 use tollgate_server::Access;
 
@@ -46,6 +46,7 @@ fn a_response_is_the_text_of_its_shape() {
     check::<BatchDecision>(&subject.post("/v1/check/batch", batch));
     check::<Decision>(&subject.post("/v1/limits/api/peek", r#"{"key":"sk-live-0123456789"}"#));
     check::<Settled>(&subject.post("/v1/settle", format!(r#"{{"id":"{id}","cost":2}}"#)));
+    check::<Renewed>(&subject.post("/v1/renew", format!(r#"{{"id":"{id}"}}"#)));
     check::<Released>(&subject.post("/v1/release", format!(r#"{{"id":"{id}"}}"#)));
     let throttle = r#"{"key":"a","max_burst":2,"count_per_period":1,"period":60,"quantity":5}"#;
     check::<Throttled>(&subject.post("/throttle", throttle));

@@ -106,7 +106,7 @@ fn unknown_modes_and_limits_get_a_helpful_error() {
         ("/v1/mode", "{}", 400, "missing field `mode`"),
         ("/v1/mode", r#"{"mode":"off","why":"x"}"#, 400, "unknown field `why`"),
         ("/v1/mode", "", 400, "the body is empty; send a JSON object with `mode`, `reason` and `by`"),
-        ("/v1/limits/api/mode", r#"{"mode":"OFF"}"#, 422, "`off` or `policy`, not `OFF`"),
+        ("/v1/limits/api/mode", r#"{"mode":"OFF"}"#, 422, "`off`, `frozen` or `policy`, not `OFF`"),
         ("/v1/limits/apj/mode", r#"{"mode":"off"}"#, 404, "no limit is called `apj`; did you mean `api`?"),
         (
             "/v1/limits/live.candidate/mode",

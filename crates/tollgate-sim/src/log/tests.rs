@@ -37,7 +37,7 @@ fn one(bytes: impl Into<Vec<u8>>) -> Vec<Input> {
 }
 
 /// Formats all properties of a request in one line.
-fn told(entry: &Entry) -> String {
+fn summary(entry: &Entry) -> String {
     let mut text = format!("{} {} {}", entry.at, entry.method(), entry.path());
     if let Some(query) = entry.query() {
         let _ = write!(text, "?{query}");

@@ -1,128 +1,114 @@
 //! Compares other policies with the first one: the requests that are decided differently.
 
-use super::sheet::{Figure, Sheet};
+use super::sheet::{self, Figure, foreign, time};
 use super::{headline, limits, picture};
-use crate::replay::{ChangedRequests, Comparison, PolicyReport, Report};
-use crate::sanitize::shown;
+use crate::replay::{ChangedRequests, Comparison, Example, PolicyReport, Report};
+use crate::sanitize::{markup, shown};
 
-/// Writes a table of all policies, if there are several.
-pub(super) fn table(sheet: &mut Sheet, report: &Report) {
+/// Returns a table of all policies, if there are several.
+pub(super) fn table(report: &Report) -> String {
     if report.compared.is_empty() {
-        return;
+        return String::new();
     }
-    sheet.raw("<section class=\"panel\"><h2>Policies side by side</h2>\n");
     let columns =
         ["Policy", "#Refused", "#Share", "", "#Clients refused", "#Newly refused", "#Newly admitted"];
-    sheet.table("policies", "Policies side by side", &columns);
-    row(sheet, &report.policy, "", None);
-    for (index, it) in report.compared.iter().enumerate() {
-        row(sheet, &it.policy, &format!("compared.{index}."), Some(it));
-    }
-    sheet.end_table();
-    sheet.raw("</section>\n");
+    let others = report.compared.iter().enumerate();
+    let others = others.map(|(index, it)| row(&it.policy, &format!("compared.{index}."), Some(it)));
+    let rows: String = std::iter::once(row(&report.policy, "", None)).chain(others).collect();
+    let table = sheet::table("policies", "Policies side by side", &columns, &rows);
+    format!("<section class=\"panel\"><h2>Policies side by side</h2>\n{table}</section>\n")
 }
 
-fn row(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str, beside: Option<&Comparison>) {
+fn row(policy: &PolicyReport, prefix: &str, beside: Option<&Comparison>) -> String {
     let figure = |name: &str, value| Figure::new(format!("{prefix}{name}"), value);
     let (refused, requests) = (figure("refused", policy.refused), figure("requests", policy.requests));
-    sheet.raw("<tr><th scope=\"row\">");
-    sheet.foreign(&policy.policy);
-    sheet.raw("</th>");
-    sheet.number_cell(&refused);
-    sheet.share_cells(&refused, &requests);
-    sheet.number_cell(&figure("clients.refused", policy.clients.refused));
-    match beside {
+    let changes = match beside {
         Some(it) => {
-            sheet.number_cell(&figure("newly_refused", it.newly_refused));
-            sheet.number_cell(&figure("newly_admitted", it.newly_admitted));
+            figure("newly_refused", it.newly_refused).cell()
+                + &figure("newly_admitted", it.newly_admitted).cell()
         }
-        None => sheet.raw("<td class=\"number muted\">–</td><td class=\"number muted\">–</td>"),
-    }
-    sheet.raw("</tr>\n");
+        None => "<td class=\"number muted\">–</td><td class=\"number muted\">–</td>".to_owned(),
+    };
+    format!(
+        "<tr><th scope=\"row\">{}</th>{}{}{}{changes}</tr>\n",
+        foreign(&policy.policy),
+        refused.cell(),
+        refused.share_cells(&requests),
+        figure("clients.refused", policy.clients.refused).cell(),
+    )
 }
 
-/// Writes the comparison of one policy with the first.
-pub(super) fn panel(sheet: &mut Sheet, it: &Comparison, first: &PolicyReport, prefix: &str) {
-    sheet.raw("<section class=\"panel\"><div class=\"panel-head\"><h2>");
-    sheet.foreign(&it.policy.policy);
-    sheet.raw("</h2><p class=\"muted\">beside ");
-    sheet.foreign(&first.policy);
-    sheet.raw("</p></div>\n<p class=\"lead\">");
-    headline::verdict(sheet, &it.policy, prefix);
-    sheet.raw(" Beside the first policy, ");
-    sheet.plural(
-        &Figure::new(format!("{prefix}newly_refused"), it.newly_refused),
-        "request is",
-        "requests are",
-    );
-    sheet.raw(" refused that passed, and ");
-    sheet.plural(&Figure::new(format!("{prefix}newly_admitted"), it.newly_admitted), "passes", "pass");
-    sheet.raw(if it.newly_admitted == 1 { " that was refused.</p>\n" } else { " that were refused.</p>\n" });
-    picture::traffic(sheet, &it.policy.heat, &format!("{prefix}heat"));
-    if it.newly_refused == 0 && it.newly_admitted == 0 {
-        sheet.raw("<p class=\"nothing\">No request changes its fate.</p>\n");
+/// Returns the comparison of one policy with the first.
+pub(super) fn panel(it: &Comparison, first: &PolicyReport, prefix: &str) -> String {
+    let figure = |name: &str, value| Figure::new(format!("{prefix}{name}"), value);
+    let refused = figure("newly_refused", it.newly_refused).plural("request is", "requests are");
+    let admitted = figure("newly_admitted", it.newly_admitted).plural("passes", "pass");
+    let was = if it.newly_admitted == 1 { "was" } else { "were" };
+    let (policy, beside) = (foreign(&it.policy.policy), foreign(&first.policy));
+    let (verdict, examples) = (headline::verdict(&it.policy, prefix), examples(&it.examples));
+    let traffic = picture::traffic(&it.policy.heat, &format!("{prefix}heat"));
+    let changes = if it.newly_refused == 0 && it.newly_admitted == 0 {
+        "<p class=\"nothing\">No request changes its fate.</p>\n".to_owned()
     } else {
-        sheet.raw("<div class=\"columns\">\n");
-        for (list, name, title, column) in [
+        let lists: String = [
             (&it.limits_moved, "limits_moved", "By limit", "Limit"),
             (&it.clients_moved, "clients_moved", "By client", "Client"),
             (&it.endpoints_moved, "endpoints_moved", "By endpoint", "Endpoint"),
-        ] {
-            moved(sheet, list, &format!("{prefix}{name}"), (title, column));
-        }
-        sheet.raw("</div>\n");
-    }
-    examples(sheet, it);
-    sheet.raw("</section>\n");
-    limits::table(sheet, &it.policy, prefix);
-    headline::clients(sheet, &it.policy, prefix);
-    limits::panels(sheet, &it.policy, prefix);
+        ]
+        .into_iter()
+        .map(|(list, name, title, column)| moved(list, &format!("{prefix}{name}"), (title, column)))
+        .collect();
+        format!("<div class=\"columns\">\n{lists}</div>\n")
+    };
+    format!(
+        "<section class=\"panel\"><div class=\"panel-head\"><h2>{policy}</h2><p class=\"muted\">beside {beside}</p></div>\n\
+         <p class=\"lead\">{verdict} Beside the first policy, {refused} refused that passed, and {admitted} that {was} refused.</p>\n\
+         {traffic}{changes}{examples}</section>\n{}{}{}",
+        limits::table(&it.policy, prefix),
+        headline::clients(&it.policy, prefix),
+        limits::panels(&it.policy, prefix),
+    )
 }
 
-fn moved(sheet: &mut Sheet, list: &[ChangedRequests], path: &str, (title, column): (&str, &str)) {
+fn moved(list: &[ChangedRequests], path: &str, (title, column): (&str, &str)) -> String {
     if list.is_empty() {
-        return;
+        return String::new();
     }
-    sheet.raw("<div><h3>");
-    sheet.text(title);
-    sheet.raw("</h3>\n");
-    sheet.table("moved", title, &[column, "#Newly refused", "#Newly admitted"]);
-    for (index, it) in list.iter().enumerate() {
-        sheet.raw("<tr><th scope=\"row\">");
-        sheet.foreign(&it.name);
-        sheet.raw(if it.estimated { " <span class=\"badge\">at most</span></th>" } else { "</th>" });
-        sheet.number_cell(&Figure::new(format!("{path}.{index}.newly_refused"), it.newly_refused));
-        sheet.number_cell(&Figure::new(format!("{path}.{index}.newly_admitted"), it.newly_admitted));
-        sheet.raw("</tr>\n");
-    }
-    sheet.end_table();
-    sheet.raw("</div>\n");
+    let row = |(index, it): (usize, &ChangedRequests)| {
+        let cell = |name: &str, value| Figure::new(format!("{path}.{index}.{name}"), value).cell();
+        format!(
+            "<tr><th scope=\"row\">{}{}</th>{}{}</tr>\n",
+            foreign(&it.name),
+            if it.estimated { " <span class=\"badge\">at most</span>" } else { "" },
+            cell("newly_refused", it.newly_refused),
+            cell("newly_admitted", it.newly_admitted),
+        )
+    };
+    let rows: String = list.iter().enumerate().map(row).collect();
+    let table = sheet::table("moved", title, &[column, "#Newly refused", "#Newly admitted"], &rows);
+    format!("<div><h3>{title}</h3>\n{table}</div>\n")
 }
 
-fn examples(sheet: &mut Sheet, it: &Comparison) {
-    if it.examples.is_empty() {
-        return;
+fn examples(examples: &[Example]) -> String {
+    if examples.is_empty() {
+        return String::new();
     }
-    sheet.raw("<h3>For example</h3>\n");
-    sheet.table("examples", "Requests that change fate", &["When", "Client", "Request", "Before", "After"]);
-    for example in &it.examples {
-        sheet.raw("<tr><th scope=\"row\">");
-        sheet.time(&example.at);
-        sheet.raw("</th><td>");
-        sheet.foreign(&example.client);
-        sheet.raw("</td><td><span class=\"method\">");
-        sheet.text(&shown(&example.method, 12));
-        sheet.raw("</span> ");
-        sheet.foreign(&example.path);
-        for fate in [&example.before, &example.after] {
-            sheet.raw(if fate == "admitted" {
-                "</td><td class=\"is-ok\">"
-            } else {
-                "</td><td class=\"is-bad\">"
-            });
-            sheet.foreign(fate);
-        }
-        sheet.raw("</td></tr>\n");
-    }
-    sheet.end_table();
+    let fate = |fate: &String| {
+        let class = if fate == "admitted" { "is-ok" } else { "is-bad" };
+        format!("<td class=\"{class}\">{}</td>", foreign(fate))
+    };
+    let row = |it: &Example| {
+        let (at, client, path) = (time(&it.at), foreign(&it.client), foreign(&it.path));
+        let (method, before, after) = (markup(&shown(&it.method, 12)), fate(&it.before), fate(&it.after));
+        format!(
+            "<tr><th scope=\"row\">{at}</th><td>{client}</td>\
+             <td><span class=\"method\">{method}</span> {path}</td>{before}{after}</tr>\n"
+        )
+    };
+    let columns = ["When", "Client", "Request", "Before", "After"];
+    let rows: String = examples.iter().map(row).collect();
+    format!(
+        "<h3>For example</h3>\n{}",
+        sheet::table("examples", "Requests that change fate", &columns, &rows)
+    )
 }

@@ -1,8 +1,9 @@
 //! A table of all limits of a policy, and a panel for each limit that was checked.
 
 use super::limit;
-use super::sheet::{Figure, Sheet};
+use super::sheet::{self, Figure, foreign};
 use crate::replay::{LimitReport, PolicyReport};
+use crate::sanitize::{markup, shown};
 
 /// The most limits with a panel. Beyond it, the limits with the most refusals have one.
 const MAX_PANELS: usize = 60;
@@ -12,66 +13,55 @@ fn anchor(prefix: &str, index: usize) -> String {
     format!("limit-{}{index}", prefix.replace('.', "-"))
 }
 
-/// Writes a table of all limits.
-pub(super) fn table(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
-    sheet.raw("<section class=\"panel\"><h2>Limits</h2>\n");
+/// Returns a table of all limits.
+pub(super) fn table(policy: &PolicyReport, prefix: &str) -> String {
     if policy.limits.is_empty() {
-        sheet.raw("<p class=\"nothing\">The policy has no limits.</p></section>\n");
-        return;
+        return "<section class=\"panel\"><h2>Limits</h2>\n\
+                <p class=\"nothing\">The policy has no limits.</p></section>\n"
+            .to_owned();
     }
     let chosen = chosen(&policy.limits);
-    sheet.table("limits", "Limits of the policy", &["Limit", "Counts", "#Asked", "#Refused", "#Share", ""]);
-    for (index, it) in policy.limits.iter().enumerate() {
-        let path = format!("{prefix}limits.{index}.");
-        sheet.raw("<tr><th scope=\"row\">");
-        let is_linked = chosen.contains(&index);
-        if is_linked {
-            sheet.raw(&format!("<a href=\"#{}\">", anchor(prefix, index)));
+    let row = |(index, it): (usize, &LimitReport)| {
+        let figure = |name: &str, value| Figure::new(format!("{prefix}limits.{index}.{name}"), value);
+        let (checked, refused) = (figure("checked", it.checked), figure("refused", it.refused));
+        let mut name = foreign(&it.name);
+        if chosen.contains(&index) {
+            name = format!("<a href=\"#{}\">{name}</a>", anchor(prefix, index));
         }
-        sheet.foreign(&it.name);
-        sheet.raw(if is_linked { "</a>" } else { "" });
-        mode(sheet, it);
-        sheet.raw("</th><td class=\"c-what\">");
-        what(sheet, it);
-        sheet.raw("</td>");
-        let (checked, refused) = (
-            Figure::new(format!("{path}checked"), it.checked),
-            Figure::new(format!("{path}refused"), it.refused),
-        );
-        sheet.number_cell(&checked);
-        sheet.number_cell(&refused);
-        sheet.share_cells(&refused, &checked);
-        sheet.raw("</tr>\n");
-    }
-    sheet.end_table();
-    let checked_limits = policy.limits.iter().filter(|it| it.checked > 0).count();
-    if checked_limits > chosen.len() {
-        sheet.raw(&format!(
-            "<p class=\"nothing\">The {} that refused most are shown one by one below.</p>",
-            chosen.len()
-        ));
-    }
-    sheet.raw("</section>\n");
+        format!(
+            "<tr><th scope=\"row\">{name}{}</th><td class=\"c-what\">{}</td>{}{}{}</tr>\n",
+            mode(it),
+            what(it),
+            checked.cell(),
+            refused.cell(),
+            refused.share_cells(&checked),
+        )
+    };
+    let rows: String = policy.limits.iter().enumerate().map(row).collect();
+    let columns = ["Limit", "Counts", "#Asked", "#Refused", "#Share", ""];
+    let table = sheet::table("limits", "Limits of the policy", &columns, &rows);
+    let shown = chosen.len();
+    let more = if policy.limits.iter().filter(|it| it.checked > 0).count() > shown {
+        format!("<p class=\"nothing\">The {shown} that refused most are shown one by one below.</p>")
+    } else {
+        String::new()
+    };
+    format!("<section class=\"panel\"><h2>Limits</h2>\n{table}{more}</section>\n")
 }
 
-/// Writes a panel for each limit that was checked.
-pub(super) fn panels(sheet: &mut Sheet, policy: &PolicyReport, prefix: &str) {
-    for index in chosen(&policy.limits) {
-        let it = &policy.limits[index];
-        let anchor = anchor(prefix, index);
-        sheet.raw(&format!(
-            "<section class=\"panel limit\" id=\"{anchor}\" aria-labelledby=\"{anchor}-name\">\n"
-        ));
-        sheet.raw(&format!("<div class=\"panel-head\"><h2 id=\"{anchor}-name\">"));
-        sheet.foreign(&it.name);
-        sheet.raw("</h2>");
-        mode(sheet, it);
-        sheet.raw("<p class=\"muted\">");
-        what(sheet, it);
-        sheet.raw("</p></div>\n");
-        limit::body(sheet, it, &format!("{prefix}limits.{index}"));
-        sheet.raw("</section>\n");
-    }
+/// Returns a panel for each limit that was checked.
+pub(super) fn panels(policy: &PolicyReport, prefix: &str) -> String {
+    let panel = |index: usize| {
+        let (it, anchor) = (&policy.limits[index], anchor(prefix, index));
+        let (name, mode, what) = (foreign(&it.name), mode(it), what(it));
+        let body = limit::body(it, &format!("{prefix}limits.{index}"));
+        format!(
+            "<section class=\"panel limit\" id=\"{anchor}\" aria-labelledby=\"{anchor}-name\">\n\
+             <div class=\"panel-head\"><h2 id=\"{anchor}-name\">{name}</h2>{mode}<p class=\"muted\">{what}</p></div>\n\
+             {body}</section>\n"
+        )
+    };
+    chosen(&policy.limits).into_iter().map(panel).collect()
 }
 
 /// Returns the indices of the limits with a panel, in the order of the policy.
@@ -85,25 +75,16 @@ fn chosen(limits: &[LimitReport]) -> Vec<usize> {
     checked_limits
 }
 
-fn mode(sheet: &mut Sheet, limit: &LimitReport) {
-    if limit.mode != "enforce" && !limit.mode.is_empty() {
-        sheet.raw(" <span class=\"mode\" data-mode=\"");
-        let word = crate::sanitize::shown(&limit.mode, 20);
-        sheet.text(&word);
-        sheet.raw("\">");
-        sheet.text(&word);
-        sheet.raw("</span>");
+fn mode(limit: &LimitReport) -> String {
+    if limit.mode == "enforce" || limit.mode.is_empty() {
+        return String::new();
     }
+    let word = markup(&shown(&limit.mode, 20));
+    format!(" <span class=\"mode\" data-mode=\"{word}\">{word}</span>")
 }
 
-fn what(sheet: &mut Sheet, limit: &LimitReport) {
-    for (index, part) in [&limit.amount, &limit.algorithm].into_iter().filter(|it| !it.is_empty()).enumerate()
-    {
-        sheet.raw(if index > 0 { " · " } else { "" });
-        sheet.foreign(part);
-    }
-    if !limit.by.is_empty() {
-        sheet.raw(" · by ");
-        sheet.foreign(&limit.by);
-    }
+fn what(limit: &LimitReport) -> String {
+    let parts = [&limit.amount, &limit.algorithm].into_iter().filter(|it| !it.is_empty());
+    let what = parts.map(|it| foreign(it)).collect::<Vec<_>>().join(" · ");
+    if limit.by.is_empty() { what } else { format!("{what} · by {}", foreign(&limit.by)) }
 }

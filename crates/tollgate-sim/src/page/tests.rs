@@ -225,8 +225,7 @@ fn a_time_above_an_hour_is_shown_in_several_units() {
     for (seconds, words) in
         [(0, "0 s"), (90, "90 s"), (1_800, "30 min"), (5_400, "1 h 30 min"), (86_400, "1 d")]
     {
-        let mut sheet = super::sheet::Sheet::new();
-        sheet.seconds(&super::sheet::Figure::new("gap_s", seconds));
-        assert!(sheet.finish().contains(&format!(">{words}<")), "{seconds}");
+        let figure = super::sheet::Figure::new("gap_s", seconds);
+        assert!(figure.seconds().contains(&format!(">{words}<")), "{seconds}");
     }
 }

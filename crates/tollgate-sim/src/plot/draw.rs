@@ -104,7 +104,7 @@ fn legend(frame: &Frame, top: f64, width: f64, shapes: &mut Vec<Shape>) -> f64 {
             },
             Mark::Bars => {
                 let sample = Area { corner: (x + 6.0, y + 2.0), size: (10.0, 10.0), hint: None };
-                Shape::Boxes { boxes: vec![sample], ink: series.ink, opacity: 1.0 }
+                Shape::Boxes { boxes: vec![sample], ink: series.ink }
             }
             Mark::Dots => {
                 Shape::Dots { dots: vec![Dot { at: (x + 11.0, y + 7.0), hint: None }], ink: series.ink }
@@ -202,7 +202,7 @@ fn draw(series: &PlacedSeries, frame: &Frame, room: Room, shapes: &mut Vec<Shape
                 Area { corner, size: (size.0, room.bottom - corner.1), hint: hint(point) }
             };
             let boxes = series.points.iter().filter(|it| it.y > 0.0).map(area).collect();
-            shapes.push(Shape::Boxes { boxes, ink: series.ink, opacity: 1.0 });
+            shapes.push(Shape::Boxes { boxes, ink: series.ink });
         }
         Mark::Dots => {
             let dots = series.points.iter().map(|it| Dot { at: at(it), hint: hint(it) }).collect();

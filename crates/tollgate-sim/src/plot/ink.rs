@@ -27,7 +27,7 @@ pub(super) enum Ink {
 /// Red, green and blue.
 pub(super) type Rgb = (u8, u8, u8);
 
-const CONTESTANTS: [(Rgb, Rgb); 7] = [
+const CONTESTANTS: [(Rgb, Rgb); 8] = [
     ((0x24, 0x57, 0xb8), (0x6c, 0x86, 0xe6)),
     ((0xdd, 0x7a, 0x00), (0xd9, 0x62, 0x2e)),
     ((0x11, 0x9a, 0x72), (0x3f, 0xdb, 0xa6)),
@@ -35,10 +35,19 @@ const CONTESTANTS: [(Rgb, Rgb); 7] = [
     ((0x6e, 0x3a, 0x0c), (0xff, 0xdb, 0x5c)),
     ((0x1f, 0x26, 0x30), (0xd5, 0xe6, 0xf7)),
     ((0x4b, 0x00, 0x69), (0x96, 0x00, 0xff)),
+    ((0xc2, 0x18, 0x5b), (0xff, 0x5c, 0x8a)),
 ];
 
-const DASHES: [&[f32]; 7] =
-    [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[4.0, 2.5], &[12.0, 3.0], &[6.0, 2.0, 1.5, 2.0]];
+const DASHES: [&[f32]; 8] = [
+    &[],
+    &[7.0, 3.0],
+    &[2.0, 2.5],
+    &[9.0, 3.0, 2.0, 3.0],
+    &[4.0, 2.5],
+    &[12.0, 3.0],
+    &[6.0, 2.0, 1.5, 2.0],
+    &[3.0, 1.5],
+];
 
 impl Ink {
     /// Returns the colors for light and dark backgrounds.
@@ -66,7 +75,7 @@ impl Ink {
 
     /// Returns the CSS class that sets the color.
     pub(super) fn class(self) -> &'static str {
-        const NUMBERED: [&str; 7] = ["tg-c0", "tg-c1", "tg-c2", "tg-c3", "tg-c4", "tg-c5", "tg-c6"];
+        const NUMBERED: [&str; 8] = ["tg-c0", "tg-c1", "tg-c2", "tg-c3", "tg-c4", "tg-c5", "tg-c6", "tg-c7"];
         match self {
             Self::Text => "tg-text",
             Self::Soft => "tg-soft",
@@ -81,7 +90,7 @@ impl Ink {
 
     /// Returns one of the 256 terminal colors; all of them are legible on black and on white.
     pub(super) const fn terminal(self) -> u8 {
-        const CONTESTANTS: [u8; 7] = [69, 208, 42, 176, 130, 250, 99];
+        const CONTESTANTS: [u8; 8] = [69, 208, 42, 176, 130, 250, 99, 205];
         match self {
             Self::Text => 7,
             Self::Soft | Self::Grid => 244,

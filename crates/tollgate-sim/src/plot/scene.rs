@@ -19,7 +19,7 @@ pub(super) enum Shape {
     /// A line through points.
     Line { points: Vec<Point>, ink: Ink, thick: f64, is_dashed: bool },
     /// Rectangles of one color.
-    Boxes { boxes: Vec<Area>, ink: Ink, opacity: f64 },
+    Boxes { boxes: Vec<Area>, ink: Ink },
     /// Dots of one color.
     Dots { dots: Vec<Dot>, ink: Ink },
     /// A text. `y` is its baseline.

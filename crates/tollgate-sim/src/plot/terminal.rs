@@ -1,4 +1,4 @@
-//! Draws charts and strips for terminals: colored Braille dots, or plain ASCII without color (a pipe, a file,
+//! Draws charts for terminals: colored Braille dots, or plain ASCII without color (a pipe, a file,
 //! `NO_COLOR`).
 //!
 //! Invariant: a line takes at most the given number of columns. Tested by `tests::drawn`.
@@ -9,11 +9,10 @@ use std::fmt::Write as _;
 
 use canvas::Canvas;
 
-use super::cells::Shade;
 use super::frame::{Frame, PlacedSeries};
 use super::ink::Ink;
 use super::scale::Scale;
-use super::{Chart, Mark, Role, Strip};
+use super::{Chart, Mark};
 use crate::sanitize::{columns, shown};
 
 const HEIGHT: usize = 12;
@@ -90,46 +89,6 @@ fn draw(series: &PlacedSeries, index: usize, canvas: &mut Canvas) {
     if let (Mark::Steps, Some((x, y))) = (series.mark, before) {
         canvas.line((x, y), (1.0, y));
     }
-}
-
-/// Draws a strip: cells, and times below them.
-pub(super) fn strip(strip: &Strip, width: usize, color: bool) -> String {
-    let width = width.min(MAX_WIDTH);
-    let mut out = Page { width, color, text: String::new() };
-    out.line(&[(Ink::Text, &shown(&strip.label, width))]);
-    let length = strip.cells.len();
-    let wide = if length == 0 { 0 } else { width };
-    let part = |column: usize| {
-        let from = column * length / width.max(1);
-        let until = ((column + 1) * length / width.max(1)).max(from + 1).min(length);
-        let cells = strip.cells.get(from..until).unwrap_or_default();
-        cells.iter().fold((0_u64, 0_u64), |sum, it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
-    };
-    let parts: Vec<_> = (0..wide).map(part).collect();
-    let most = parts.iter().map(|it| it.1).max().unwrap_or(0);
-    let mut stretch = (Ink::Soft, String::new());
-    for cell in parts {
-        let (ink, char) = match Shade::of(cell, most) {
-            Shade::Empty => (Ink::Soft, " "),
-            Shade::Calm => (Ink::Soft, if color { "·" } else { "." }),
-            Shade::Refused(level) => {
-                let levels =
-                    if color { ["▁", "▃", "▅", "▆", "█"] } else { [":", "+", "*", "#", "@"] };
-                (Ink::Role(Role::Refused), levels[usize::from(level.clamp(1, 5) - 1)])
-            }
-        };
-        if ink != stretch.0 {
-            out.ink(stretch.0, &stretch.1);
-            stretch = (ink, String::new());
-        }
-        stretch.1.push_str(char);
-    }
-    out.ink(stretch.0, &stretch.1);
-    if wide > 0 {
-        out.end();
-        out.ticks(&strip.scale(width / 12), 0);
-    }
-    out.text
 }
 
 /// The lines of the output.

@@ -4,6 +4,7 @@ mod colors;
 mod drawn;
 pub(crate) mod markup;
 
+use super::cells::Shade;
 use super::*;
 
 pub(super) fn series(name: &str, mark: Mark, role: Role, points: Vec<(f64, f64)>) -> Series {
@@ -49,10 +50,13 @@ admitted
 #[test]
 fn a_strip_is_darkest_at_the_most_refusals() {
     let cells = (0..24).map(|hour| (if hour < 4 { 0 } else { 100 }, u64::saturating_sub(hour, 20))).collect();
-    let strip = Strip { label: "login".to_owned(), from: 1_700_006_400.0, step: 3600.0, cells };
-    let drawn = strip.terminal(24, false);
-    assert_eq!(drawn, "login\n    .................*@@\n15 Nov    12:00   16 Nov\n", "\n{drawn}");
-    assert!(strip.svg().contains("<title>15 Nov 2023 23:00:00: 3 of 100 refused</title>"));
+    let strip = Strip { from: 1_700_006_400.0, step: 3600.0, cells };
+    let shades: Vec<_> = strip.cells.iter().map(|it| Shade::of(*it, strip.most())).collect();
+    assert_eq!((shades[3], shades[20]), (Shade::Empty, Shade::Calm));
+    assert_eq!(shades[21..], [3, Shade::DARKEST, Shade::DARKEST].map(Shade::Refused));
+    assert_eq!(strip.hint(23), "15 Nov 2023 23:00:00: 3 of 100 refused");
+    let times: Vec<_> = strip.times(2).into_iter().map(|it| it.1).collect();
+    assert_eq!(times, ["15 Nov", "12:00", "16 Nov"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! Invariant: the counts equal those of separate limiters with one candidate each. Tested by `tests/replay`, against
 //! independent models.
 
-use tollgate::{Adjustment, Amount, Overdraft, Quota, State, Timestamp};
+use tollgate::{Adjustment, Amount, ChargeTimes, Overdraft, Quota, State, Timestamp};
 
 use super::amount;
 use super::candidates::{Axis, Candidate, Candidates};
@@ -246,24 +246,27 @@ impl Busy {
         for (candidate, refused) in candidates.iter().zip(&mut self.refused) {
             let (states, others) = rest.split_at_mut(candidate.quotas.len());
             rest = others;
-            let adjustment = if spend(&candidate.quotas, states, cost, at) {
-                settled.and_then(|settled| settling(cost, settled, at))
-            } else {
-                *refused += 1;
-                count_denied.then_some(Adjustment::Charge { units: cost, overdraft: Overdraft::None })
-            };
-            if let Some(adjustment) = adjustment {
-                let windows = candidate.quotas.iter().zip(states);
-                windows.for_each(|(quota, state)| quota.adjust(state, adjustment, at));
+            let admitted = spend(&candidate.quotas, states, cost, at);
+            *refused += u64::from(!admitted);
+            for (quota, state) in candidate.quotas.iter().zip(states) {
+                let adjustment = if admitted {
+                    let charge = ChargeTimes { at, until: quota.expires_at(state) };
+                    settled.and_then(|settled| settling(cost, settled, charge))
+                } else {
+                    count_denied.then_some(Adjustment::Charge { units: cost, overdraft: Overdraft::None })
+                };
+                if let Some(adjustment) = adjustment {
+                    quota.adjust(state, adjustment, at);
+                }
             }
         }
     }
 }
 
 /// Returns the adjustment that settles a charge, as the limiter does it.
-fn settling(taken: u64, cost: u64, at: Timestamp) -> Option<Adjustment> {
+fn settling(taken: u64, cost: u64, charge: ChargeTimes) -> Option<Adjustment> {
     if cost < taken {
-        return Some(Adjustment::Refund { units: taken - cost, taken_at: at });
+        return Some(Adjustment::Refund { units: taken - cost, charge });
     }
     (cost > taken).then_some(Adjustment::Charge { units: cost - taken, overdraft: Overdraft::OneCapacity })
 }

@@ -6,7 +6,7 @@ use tollgate::policy::Mode;
 use tollgate::{Limit, Policy};
 
 use super::Settings;
-use super::tally::{Tally, has_slots, is_unreachable, told};
+use super::tally::{Tally, has_slots, is_unreachable, reported_limits};
 
 /// The most limits that a note names.
 const MAX_NAMED_LIMITS: usize = 5;
@@ -42,7 +42,7 @@ impl Facts<'_> {
             ));
         }
         let (mut with_slots, mut unreachable, mut never_checked) = (Vec::new(), Vec::new(), Vec::new());
-        for limit in told(self.policy, self.settings).filter(|limit| limit.mode() != Mode::Off) {
+        for limit in reported_limits(self.policy, self.settings).filter(|limit| limit.mode() != Mode::Off) {
             let Some(tally) = self.tallies.get(limit.place()) else { continue };
             if has_slots(limit) {
                 with_slots.push(limit.name());
@@ -78,15 +78,15 @@ impl Facts<'_> {
     /// Adds notes on limits whose costs come from the log.
     fn costs(&self, notes: &mut Vec<String>) {
         let (mut charged, mut settled) = (Vec::new(), Vec::new());
-        for limit in told(self.policy, self.settings) {
+        for limit in reported_limits(self.policy, self.settings) {
             let Some(tally) = self.tallies.get(limit.place()) else { continue };
-            if tally.told > 0 {
+            if tally.cost_known > 0 {
                 charged.push(limit.name());
             }
             if tally.settled > 0 {
                 settled.push(limit.name());
             }
-            let unknown = tally.checked.saturating_sub(tally.told + tally.settled + tally.blocked);
+            let unknown = tally.checked.saturating_sub(tally.cost_known + tally.settled + tally.blocked);
             if limit.settle().is_some() && unknown > 0 {
                 notes.push(format!(
                     "limit `{}` settles costs after the response, and {unknown} of {} requests have no cost in the \

@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::distance::Disagreement;
+use crate::waits::Waits;
 
 /// The report of a replay.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -93,6 +94,9 @@ pub struct LimitReport {
     /// Proposed numbers, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<Suggestion>,
+    /// The waits of admitted requests, if the limit has a queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
 }
 
 /// Distinct keys, and those that were refused at least once.

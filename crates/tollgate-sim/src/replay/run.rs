@@ -143,8 +143,8 @@ impl Run {
         let Self { limiter, tallies, shown, policy, counts, .. } = self;
         let reserved = reserved(limiter.policy(), entry);
         let costs = match &reserved {
-            Some(_) => Costs { told: false, settled: entry.cost },
-            None => Costs { told: entry.cost.is_some(), settled: None },
+            Some(_) => Costs { known: false, settled: entry.cost },
+            None => Costs { known: entry.cost.is_some(), settled: None },
         };
         let mut then = |decision: &Decision<'_>| {
             let verdict = note(decision, (at, costs), tallies, counts, policy, &shown.secret);
@@ -229,7 +229,7 @@ fn reserved(policy: &Policy, entry: &Entry) -> Option<Entry> {
 #[derive(Clone, Copy)]
 struct Costs {
     /// Whether all limits charge it.
-    told: bool,
+    known: bool,
     /// The actual cost, charged by limits that settle.
     settled: Option<u64>,
 }
@@ -263,8 +263,9 @@ fn note(
             refused: !first.outcome().is_admitted(),
             without_key: first.key().has_stand_in(),
             cost: first.cost(),
+            wait: first.outcome().wait(),
             settled: costs.settled.filter(|_| first.limit().settle().is_some()),
-            told: costs.told,
+            cost_known: costs.known,
             on_own: window.is_some(),
         };
         let compare = |tally: &mut Tally, it: &LimitOutcome<'_>, window: Option<usize>| {
@@ -276,13 +277,15 @@ fn note(
         // Windows of one limit are adjacent.
         while let Some(next) = limits.next_if(|next| next.limit().place() == place) {
             meeting.refused |= !next.outcome().is_admitted();
+            meeting.wait = meeting.wait.max(next.outcome().wait());
             let window = tally.window(next.policy_rule().id);
             compare(tally, &next, window);
         }
         tally.observe(&meeting, || policy.show_key(first.limit(), first.key(), secret));
     }
     match decision.fate() {
-        Fate::Admitted | Fate::Uncountable => Verdict::Admitted,
+        // A replay has no node whose load is measured, so it sheds nothing.
+        Fate::Admitted | Fate::Uncountable | Fate::Shed(_) => Verdict::Admitted,
         Fate::AllowListed(_) => {
             counts.allow_listed += 1;
             Verdict::Admitted

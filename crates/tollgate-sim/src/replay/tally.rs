@@ -3,7 +3,7 @@
 //! Not here: deciding (`run`), rendering (`report`).
 
 use tollgate::policy::Mode;
-use tollgate::{Limit, LimitOutcome, Policy, Quota, RuleId, Timestamp};
+use tollgate::{Limit, LimitOutcome, Policy, Quota, RuleId, Span, Timestamp};
 
 use super::curve::Trial;
 use super::heat::Heat;
@@ -11,6 +11,7 @@ use super::population::Population;
 use super::report::{Exactness, LimitReport};
 use super::{Settings, amount};
 use crate::distance::{Disagreement, Distance};
+use crate::waits::WaitCounter;
 
 /// The results of one limit.
 pub(super) struct Tally {
@@ -24,9 +25,11 @@ pub(super) struct Tally {
     /// The limit's own rules. Plans and overrides have other numbers, for which no curve is computed.
     own: Vec<RuleId>,
     trial: Option<Trial>,
+    /// The waits of admitted requests, if the limit has a queue.
+    waits: Option<WaitCounter>,
     distances: Vec<Option<Distance>>,
     /// Requests whose cost the log states: charged from the start, or settled.
-    pub(super) told: u64,
+    pub(super) cost_known: u64,
     pub(super) settled: u64,
 }
 
@@ -56,7 +59,7 @@ impl Room {
         let (mut limits, mut curves, mut windows) = (0, 0, 0);
         for policy in policies {
             limits += policy.limits().len();
-            for limit in told(policy, settings) {
+            for limit in reported_limits(policy, settings) {
                 curves += 1;
                 windows += limit.rules().len();
             }
@@ -80,10 +83,12 @@ pub(super) struct LimitObservation {
     pub(super) refused: bool,
     pub(super) without_key: bool,
     pub(super) cost: u64,
+    /// The wait of an admitted request in the queue of the limit.
+    pub(super) wait: Span,
     /// The actual cost, if the limit settles and the log states it.
     pub(super) settled: Option<u64>,
     /// Whether the cost comes from the log.
-    pub(super) told: bool,
+    pub(super) cost_known: bool,
     /// Whether the limit's own numbers applied.
     pub(super) on_own: bool,
 }
@@ -109,11 +114,12 @@ impl Tally {
             heat: Heat::starting(first),
             own: limit.rules().iter().map(|rule| rule.id).collect(),
             trial,
+            waits: limit.every_rule().any(|rule| is_queue(&rule.quota)).then(WaitCounter::default),
             distances: quotas
                 .iter()
                 .map(|quota| is_compared.then(|| Distance::within(quota, room.exactness)).flatten())
                 .collect(),
-            told: 0,
+            cost_known: 0,
             settled: 0,
         }
     }
@@ -123,10 +129,13 @@ impl Tally {
         self.checked += 1;
         self.refused += u64::from(it.refused);
         self.without_key += u64::from(it.without_key);
-        self.told += u64::from(it.told);
+        self.cost_known += u64::from(it.cost_known);
         self.settled += u64::from(it.settled.is_some());
         self.keys.met(it.key_hash, it.refused, name);
         self.heat.note(it.at, it.refused);
+        if let Some(waits) = &mut self.waits {
+            waits.put(it.wait);
+        }
         if let Some(trial) = self.trial.as_mut().filter(|_| it.on_own) {
             trial.request(it.key_hash, it.cost, it.settled, it.at);
         }
@@ -205,8 +214,14 @@ impl Tally {
                 .as_ref()
                 .filter(|_| settings.suggest.is_asked())
                 .map(|results| settings.suggest.propose(results)),
+            waits: self.waits.as_ref().map(WaitCounter::waits),
         }
     }
+}
+
+/// Whether requests above the rate wait.
+fn is_queue(quota: &Quota) -> bool {
+    matches!(quota, Quota::Bucket(bucket) if bucket.queue().is_some())
 }
 
 /// Whether a limit has slots. It cannot be replayed, because a log does not state when a request ended.
@@ -220,7 +235,10 @@ pub(super) fn is_unreachable(limit: &Limit) -> bool {
 }
 
 /// Returns the limits that are reported.
-pub(super) fn told<'p>(policy: &'p Policy, settings: &'p Settings) -> impl Iterator<Item = &'p Limit> {
+pub(super) fn reported_limits<'p>(
+    policy: &'p Policy,
+    settings: &'p Settings,
+) -> impl Iterator<Item = &'p Limit> {
     policy.limits().iter().filter(|limit| settings.is_about(limit.name()))
 }
 

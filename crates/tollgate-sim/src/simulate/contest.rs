@@ -1,11 +1,12 @@
 //! Runs one algorithm and counts its results.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 use tollgate::{Request, Span, Timestamp};
 
 use super::busiest::Busiest;
-use super::contestant::{Contestant, ContestantError};
+use super::contestant::{Choice, Contestant, ContestantError};
 use super::nodes::{Network, NodeDecision, Nodes};
 use super::report::{AlgorithmReport, SeriesReport};
 use super::series::Series;
@@ -13,6 +14,7 @@ use super::size::Sizes;
 use super::words;
 use crate::distance::Distance;
 use crate::traffic::Next;
+use crate::waits::WaitCounter;
 
 /// The most clients whose admissions are counted separately.
 const MAX_CLIENTS: usize = 1 << 16;
@@ -43,6 +45,9 @@ pub(super) struct Contest {
     next_cell: Option<usize>,
     distance: Option<Distance>,
     sizes: Sizes,
+    /// Admitted requests that wait in a queue: their start, key and cost.
+    queued: BinaryHeap<Reverse<(Timestamp, u64, u64)>>,
+    waits: WaitCounter,
 }
 
 #[derive(Default)]
@@ -103,8 +108,22 @@ impl Contest {
             next_cell,
             distance: Distance::new(&contestant.quota),
             sizes: Sizes::default(),
+            queued: BinaryHeap::new(),
+            waits: WaitCounter::default(),
             contestant,
         })
+    }
+
+    /// Gives each node its part of the limit.
+    pub(super) fn split_limit(&mut self, network: Network, keys: usize) -> Result<(), ContestantError> {
+        let part = self.contestant.split(network.nodes)?;
+        self.nodes = Nodes::new(&part, network, keys, self.begin)?;
+        Ok(())
+    }
+
+    /// Returns the calls to a shared store.
+    pub(super) const fn calls(&self) -> u64 {
+        self.nodes.calls()
     }
 
     /// Continues with a new store: all state of the old one has expired. Only for logs, which run on one node.
@@ -122,6 +141,7 @@ impl Contest {
     ) -> Option<NodeDecision> {
         let RequestSource { at, client, is_first, first } = asking;
         let decided = self.nodes.decide(request, client, at)?;
+        self.start_until(at);
         self.stand_until(at);
         let counts = &mut self.counts;
         counts.offered += 1;
@@ -135,11 +155,14 @@ impl Contest {
         }
         if decided.admitted {
             counts.admitted += 1;
-            counts.longest_wait = counts.longest_wait.max(at.since(first));
-            let lately = self.busiest.admit(decided.key, decided.cost, at);
-            let cell = self.series.cell(at);
-            cell.admitted += 1;
-            cell.window = cell.window.max(lately);
+            counts.longest_wait = counts.longest_wait.max((at + decided.wait).since(first));
+            self.waits.put(decided.wait);
+            self.series.cell(at).admitted += 1;
+            if decided.wait.is_zero() {
+                self.start(at, decided.key, decided.cost);
+            } else {
+                self.queued.push(Reverse((at + decided.wait, decided.key, decided.cost)));
+            }
         } else {
             counts.longest_told = counts.longest_told.max(decided.retry_after.unwrap_or_default());
         }
@@ -149,6 +172,22 @@ impl Contest {
         }
         self.sizes.request(&self.contestant.quota, decided.key, decided.cost, at);
         Some(decided)
+    }
+
+    /// Starts the requests whose turn in a queue has come.
+    fn start_until(&mut self, now: Timestamp) {
+        while let Some(&Reverse((at, key, cost))) = self.queued.peek().filter(|it| it.0.0 <= now) {
+            self.queued.pop();
+            self.stand_until(at);
+            self.start(at, key, cost);
+        }
+    }
+
+    /// Counts a request in the windows of its key when it starts.
+    fn start(&mut self, at: Timestamp, key: u64, cost: u64) {
+        let lately = self.busiest.admit(key, cost, at);
+        let cell = self.series.cell(at);
+        cell.window = cell.window.max(lately);
     }
 
     /// Counts the reaction of the client.
@@ -171,6 +210,7 @@ impl Contest {
 
     /// Ends the run at this time.
     pub(super) fn end(&mut self, at: Timestamp) {
+        self.start_until(at);
         self.stand_until(Timestamp::from_micros(at.as_micros().saturating_sub(1)));
     }
 
@@ -211,6 +251,7 @@ impl Contest {
             closed_loop: self.distance.as_ref().map(Distance::closed),
             open_loop: self.distance.as_ref().and_then(Distance::open),
             state_bytes: self.sizes.largest(),
+            waits: (contestant.choice == Choice::LeakyQueue).then(|| self.waits.waits()),
             words: String::new(),
             series: SeriesReport::of(self.series.cells(), self.next_cell.is_some()),
         };

@@ -33,11 +33,13 @@ pub enum Choice {
     TokenBucket,
     /// Evenly spaced requests, unless a burst is given.
     Gcra,
+    /// Requests above the rate wait in a queue of the size of the rate's count, or of the burst.
+    LeakyQueue,
 }
 
 impl Choice {
     /// All algorithms. The position determines the color in charts: append, do not insert.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::FixedWindow,
         Self::SlidingWindow,
         Self::SlidingParts,
@@ -45,6 +47,7 @@ impl Choice {
         Self::TokenBucket,
         Self::Gcra,
         Self::SlidingStrict,
+        Self::LeakyQueue,
     ];
 
     /// Returns the name on the command line and in JSON.
@@ -57,6 +60,7 @@ impl Choice {
             Self::SlidingLog => "sliding-log",
             Self::TokenBucket => "token-bucket",
             Self::Gcra => "gcra",
+            Self::LeakyQueue => "leaky-queue",
         }
     }
 
@@ -177,7 +181,9 @@ impl Contestant {
             let mut limit = json!({"name": "simulated", "by": by, "algorithm": algorithm, "rate": rate});
             let parts = parts.map(|parts| ("parts", parts.into()));
             let strict = strict.then_some(("strict", true.into()));
-            for (word, value) in parts.into_iter().chain(strict) {
+            let queue = (choice == Choice::LeakyQueue)
+                .then(|| ("queue", json!({"length": queue_length(&rate, own, burst)})));
+            for (word, value) in parts.into_iter().chain(strict).chain(queue) {
                 limit[word] = value;
             }
             // JSON is YAML, and quoting keeps any input a single value.
@@ -206,6 +212,14 @@ impl Contestant {
         &self.quota
     }
 
+    /// Returns the same algorithm with the part of its numbers that each of `nodes` nodes has: at least one unit.
+    pub(super) fn split(&self, nodes: u32) -> Result<Self, ContestantError> {
+        let part = |number: u64| (number / u64::from(nodes.max(1))).max(1);
+        let rate = Rate::new(part(self.rate.count), self.rate.period);
+        let burst = self.choice.takes_burst().then(|| part(self.quota.capacity()));
+        Self::new(self.choice, &rate.to_string(), burst, &self.by)
+    }
+
     /// Returns a policy with this limit. Its text was parsed before.
     pub(super) fn policy(&self) -> Result<Policy, ContestantError> {
         parsed(&self.text, About::Rate)
@@ -219,7 +233,8 @@ impl Contestant {
         by: &str,
     ) -> Result<(Vec<Self>, Vec<String>), ContestantError> {
         let (mut made, mut left_out) = (Vec::new(), Vec::new());
-        for choice in Choice::ALL {
+        // A queue is compared with the others only on request: it delays requests, which they do not.
+        for choice in Choice::ALL.into_iter().filter(|it| *it != Choice::LeakyQueue) {
             match Self::new(choice, rate, burst, by) {
                 Ok(contestant) => made.push(contestant),
                 Err(error) => left_out.push((choice, error)),
@@ -233,6 +248,13 @@ impl Contestant {
         };
         Ok((made, left_out.into_iter().map(described).collect()))
     }
+}
+
+/// Returns the length of the queue: the burst in the rate (`10/minute, burst 20`), or the burst, or the count of the rate.
+fn queue_length(rate: &str, own: Option<&str>, burst: Option<u64>) -> u64 {
+    let own = own.and_then(|it| it.strip_prefix("burst")).and_then(|it| it.trim().parse().ok());
+    let count = || rate.split('/').next().and_then(|it| it.trim().replace('_', "").parse().ok());
+    own.or(burst).or_else(count).unwrap_or(1)
 }
 
 fn parsed(text: &str, about: About) -> Result<Policy, ContestantError> {

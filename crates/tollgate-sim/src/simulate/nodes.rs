@@ -3,6 +3,7 @@
 //! Redis uses its own clock, so it cannot run in virtual time. A shared store is simulated by the in-memory store,
 //! which decides as Redis does, to the microsecond (`tollgate-redis/tests/store`). Network delays are not simulated.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use schemars::JsonSchema;
@@ -61,10 +62,15 @@ impl Default for Network {
     }
 }
 
+/// How long a node repeats a refusal of a shared store without a call (`deny_cache`).
+const DENY_CACHE: Span = Span::from_secs(1);
+
 /// The part of a decision that is counted.
 pub(super) struct NodeDecision {
     pub(super) admitted: bool,
     pub(super) retry_after: Option<Span>,
+    /// The time until an admitted request starts.
+    pub(super) wait: Span,
     /// Hash of the key, and the cost.
     pub(super) key: u64,
     pub(super) cost: u64,
@@ -76,6 +82,11 @@ pub(super) struct Nodes {
     limiters: Limiters,
     routing: Routing,
     next: usize,
+    /// Calls to a shared store.
+    calls: u64,
+    /// Until when each node refuses a key without a call. `None`: the store is not shared.
+    refused_until: Option<HashMap<(usize, u64), Timestamp>>,
+    count: usize,
 }
 
 enum Limiters {
@@ -109,7 +120,15 @@ impl Nodes {
             });
             Limiters::Answering(answering.collect::<Result<_, _>>()?)
         };
-        Ok(Self { clock, limiters, routing: network.routing, next: 0 })
+        Ok(Self {
+            clock,
+            limiters,
+            routing: network.routing,
+            next: 0,
+            calls: 0,
+            refused_until: (network.store == Stores::Shared).then(HashMap::new),
+            count: count as usize,
+        })
     }
 
     /// Decides a request of a client at a time. `None` if the limit does not apply to it.
@@ -120,21 +139,32 @@ impl Nodes {
         at: Timestamp,
     ) -> Option<NodeDecision> {
         self.clock.set(at);
-        let count = match &self.limiters {
-            Limiters::Answering(all) => all.len(),
-            Limiters::Cut(all) => all.len(),
-        };
         let node = match self.routing {
             Routing::RoundRobin => {
-                self.next = (self.next + 1) % count;
+                self.next = (self.next + 1) % self.count;
                 self.next
             }
-            Routing::Sticky => usize::try_from(client % count as u64).unwrap_or(0),
+            Routing::Sticky => usize::try_from(client % self.count as u64).unwrap_or(0),
         };
-        match &self.limiters {
-            Limiters::Answering(all) => ask(&all[node], request),
-            Limiters::Cut(all) => ask(&all[node], request),
+        // All nodes share one limiter on a shared store.
+        let decided = match &self.limiters {
+            Limiters::Answering(all) => ask(&all[node % all.len()], request),
+            Limiters::Cut(all) => ask(&all[node % all.len()], request),
+        };
+        if let (Some(refused_until), Some(decided)) = (&mut self.refused_until, &decided) {
+            let name = (node, decided.key);
+            if refused_until.get(&name).is_none_or(|until| at >= *until) {
+                self.calls += 1;
+                let wait = decided.retry_after.filter(|_| !decided.admitted).unwrap_or(Span::ZERO);
+                refused_until.insert(name, at + wait.min(DENY_CACHE));
+            }
         }
+        decided
+    }
+
+    /// Returns the calls to a shared store. A node repeats a refusal without a call until its wait is over.
+    pub(super) const fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Returns the number of evicted keys.
@@ -147,18 +177,19 @@ impl Nodes {
 }
 
 fn ask<S: Store, R: Request + Sync>(limiter: &Limiter<S>, request: &R) -> Option<NodeDecision> {
-    match limiter.try_decide(request, told) {
+    match limiter.try_decide(request, node_decision) {
         Ok(decided) => decided,
         // The unreachable store fails without waiting, so this does not block.
-        Err(pending) => told(&pollster::block_on(pending.finish(Some(request)))),
+        Err(pending) => node_decision(&pollster::block_on(pending.finish(Some(request)))),
     }
 }
 
-fn told(decision: &Decision<'_>) -> Option<NodeDecision> {
+fn node_decision(decision: &Decision<'_>) -> Option<NodeDecision> {
     let limit = decision.limits().next()?;
     Some(NodeDecision {
         admitted: decision.is_allowed(),
         retry_after: decision.advised_wait().map(Span::from),
+        wait: decision.wait().into(),
         key: hash(limit.key().as_bytes()),
         cost: limit.cost(),
     })

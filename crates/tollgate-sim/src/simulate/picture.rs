@@ -83,8 +83,23 @@ fn title(round: &Round) -> String {
     }
 }
 
+/// Returns the points of a series of requests, over a time in `unit` seconds.
+pub(super) fn points_of(values: &[u64], step: f64, unit: f64) -> Vec<(f64, f64)> {
+    scaled_points(values, step, unit, 1.0)
+}
+
+/// Returns the unit of the time of this many cells, in seconds, and its name.
+pub(super) fn window_time(cells: usize, step: f64) -> (f64, String) {
+    let time = Time::over(cells, step);
+    (time.unit, time.label())
+}
+
 fn points(values: &[u64], step: f64, time: &Time, per: f64) -> Vec<(f64, f64)> {
-    let at = |number: usize| as_number(number as u64) * step / time.unit;
+    scaled_points(values, step, time.unit, per)
+}
+
+fn scaled_points(values: &[u64], step: f64, unit: f64, per: f64) -> Vec<(f64, f64)> {
+    let at = |number: usize| as_number(number as u64) * step / unit;
     let mut points: Vec<_> =
         values.iter().enumerate().map(|(number, &it)| (at(number), as_number(it) * per)).collect();
     // A step keeps its value until the next point, so the last cell needs an end.
@@ -120,7 +135,11 @@ struct Time {
 impl Time {
     fn of(round: &Round) -> Self {
         let cells = round.algorithms.iter().map(|it| it.series.offered.len()).max().unwrap_or(0);
-        let length = as_number(cells as u64) * round.step_s;
+        Self::over(cells, round.step_s)
+    }
+
+    fn over(cells: usize, step: f64) -> Self {
+        let length = as_number(cells as u64) * step;
         let (unit, word) = match length {
             it if it <= 180.0 => (1.0, "seconds"),
             it if it <= 3.0 * 3600.0 => (60.0, "minutes"),

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::distance::Disagreement;
 use crate::traffic::{By, Retry, Shape};
+use crate::waits::Waits;
 
 use super::contestant::Choice;
 use super::nodes::{Routing, Stores};
@@ -119,6 +120,10 @@ pub struct AlgorithmReport {
     pub open_loop: Option<Disagreement>,
     /// The most bytes of a key's encoded state.
     pub state_bytes: usize,
+    /// The waits of admitted requests; only of `leaky-queue`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Waits")]
+    pub waits: Option<Waits>,
     /// Summary in words.
     pub words: String,
     /// Series over time.

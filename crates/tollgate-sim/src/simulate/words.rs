@@ -8,6 +8,7 @@ use super::contestant::Contestant;
 use super::report::AlgorithmReport;
 use crate::distance::Disagreement;
 use crate::plot::number::count;
+use crate::waits::Waits;
 
 /// Describes how an algorithm kept its limit, and how far it is from the exact log.
 pub(super) fn of(report: &AlgorithmReport, contestant: &Contestant) -> String {
@@ -26,7 +27,17 @@ pub(super) fn of(report: &AlgorithmReport, contestant: &Contestant) -> String {
         let most = count(most);
         format!("Never admitted more than {most} in any {any}.")
     };
-    if let (Quota::Bucket(bucket), true) = (&contestant.quota, most > limit) {
+    if let Some(Waits { delayed, p50_ms, p99_ms, max_ms, .. }) = report.waits {
+        let (delayed, admitted) = (count(delayed), count(report.admitted));
+        let _never = write!(
+            words,
+            " {delayed} of {admitted} admitted requests had to wait: half of them for at most {} ms, 99 % for at most {} ms, \
+             and none for longer than {} ms.",
+            count(p50_ms),
+            count(p99_ms),
+            count(max_ms)
+        );
+    } else if let (Quota::Bucket(bucket), true) = (&contestant.quota, most > limit) {
         let _never = write!(
             words,
             " A bucket of {} allows that: the saved tokens, and those that are refilled meanwhile.",

@@ -29,7 +29,7 @@ pub(super) struct Client {
     /// Requests per burst.
     burst: u64,
     /// Number of requests so far.
-    told: u64,
+    sent: u64,
     /// Time of the last request, for shapes whose next time depends on it.
     last: f64,
     rng: Rng,
@@ -70,7 +70,7 @@ impl Client {
             duration: traffic.duration.as_micros() as f64,
             phase: rng.f64(),
             burst,
-            told: 0,
+            sent: 0,
             last: 0.0,
             rng,
         }
@@ -101,7 +101,7 @@ impl Client {
                 })?,
                 Shape::Ramp => ((self.number() + self.phase) * self.gap * self.duration).sqrt(),
             };
-            self.told += 1;
+            self.sent += 1;
             if at >= self.duration {
                 return None;
             }
@@ -112,9 +112,9 @@ impl Client {
         }
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "nobody is told 2^52 requests")]
+    #[allow(clippy::cast_precision_loss, reason = "a client sends fewer than 2^52 requests")]
     const fn number(&self) -> f64 {
-        self.told as f64
+        self.sent as f64
     }
 
     /// Returns the time of a request within a burst, whose start and length `place` returns for its index.
@@ -123,7 +123,7 @@ impl Client {
         if self.burst == 0 {
             return None;
         }
-        let (burst, within) = (self.told / self.burst, self.told % self.burst);
+        let (burst, within) = (self.sent / self.burst, self.sent % self.burst);
         let (from, length) = place(self, burst as f64);
         Some(from + length * (within as f64 + self.rng.f64()) / self.burst as f64)
     }

@@ -11,13 +11,13 @@ fn arrivals(traffic: &Traffic) -> Vec<Arrival> {
 }
 
 /// Returns the arrivals of a flow that refuses every request before a time after the start.
-fn refused_until(traffic: &Traffic, open_after: Span, told: Span) -> Vec<Arrival> {
+fn refused_until(traffic: &Traffic, open_after: Span, retry_after: Span) -> Vec<Arrival> {
     let mut flow = traffic.start();
     let open_at = flow.begin() + open_after;
     let mut seen = Vec::new();
     while let Some(arrival) = flow.next() {
         let admitted = arrival.at >= open_at;
-        let next = flow.after_reply(&arrival, admitted, Some(told));
+        let next = flow.after_reply(&arrival, admitted, Some(retry_after));
         assert_eq!(admitted, next == Next::Done);
         seen.push(arrival);
     }

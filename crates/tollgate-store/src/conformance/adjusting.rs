@@ -1,6 +1,6 @@
 //! Adjustments: changes without a request.
 
-use tollgate_core::{Adjustment, Overdraft};
+use tollgate_core::{Adjustment, ChargeTimes, Overdraft};
 
 use super::{Harness, Suite, hourly};
 use crate::store::Check;
@@ -15,10 +15,11 @@ impl<H: Harness> Suite<'_, H> {
 
     async fn refund_undoes_a_charge(&self) {
         let rule = hourly("refund", 10);
-        let taken_at = self.decide(&[Check::new(&rule, b"key", 7)]).await.at;
-        let refunded = self.adjust(&rule, "key", Adjustment::Refund { units: 7, taken_at }).await;
+        let answer = self.decide(&[Check::new(&rule, b"key", 7)]).await;
+        let charge = ChargeTimes::of(answer.at, &answer.outcomes[0]);
+        let refunded = self.adjust(&rule, "key", Adjustment::Refund { units: 7, charge }).await;
         assert_eq!(refunded.remaining, 10);
-        let again = self.adjust(&rule, "key", Adjustment::Refund { units: 7, taken_at }).await;
+        let again = self.adjust(&rule, "key", Adjustment::Refund { units: 7, charge }).await;
         assert_eq!(again.remaining, 10, "a grant stops at the capacity");
     }
 

@@ -3,7 +3,7 @@
 //! The start of a request is the time of the answer plus its wait. It does not depend on the time
 //! that passes between two calls, so it is exact on a store with its own clock, too.
 
-use tollgate_core::{Adjustment, Amount, Bucket, Queue, Rate, Rule, Span, Timestamp};
+use tollgate_core::{Adjustment, Amount, Bucket, ChargeTimes, Queue, Rate, Rule, Span, Timestamp};
 
 use super::{Harness, Suite, hourly, rule};
 use crate::store::Check;
@@ -25,6 +25,7 @@ fn short(case: &str, queue: Queue) -> Rule {
 struct Admission {
     at: Timestamp,
     starts: Timestamp,
+    charge: ChargeTimes,
 }
 
 impl<H: Harness> Suite<'_, H> {
@@ -36,7 +37,9 @@ impl<H: Harness> Suite<'_, H> {
         self.a_cost_takes_as_many_places().await;
         self.a_refused_batch_takes_no_place().await;
         self.one_key_twice_in_a_batch_waits_twice().await;
-        self.a_caller_that_leaves_gives_back_one_place().await;
+        self.the_last_places_that_are_left_go_to_newcomers().await;
+        self.a_place_in_the_middle_that_is_left_passes_unused().await;
+        self.requests_that_stay_are_spaced_by_the_rate_whoever_leaves().await;
         self.a_reload_of_a_queue_keeps_its_order().await;
         self.usage_carries_over_between_a_queue_and_a_bucket().await;
     }
@@ -50,7 +53,11 @@ impl<H: Harness> Suite<'_, H> {
         let answer = self.decide(&[Check::new(rule, key.as_bytes(), cost)]).await;
         let outcome = answer.outcomes[0];
         assert_eq!(outcome.is_admitted(), answer.admitted);
-        outcome.is_admitted().then(|| Admission { at: answer.at, starts: answer.at + outcome.wait() })
+        outcome.is_admitted().then(|| Admission {
+            at: answer.at,
+            starts: answer.at + outcome.wait(),
+            charge: ChargeTimes::of(answer.at, &outcome),
+        })
     }
 
     async fn requests_start_in_order_spaced_by_the_rate(&self) {
@@ -150,32 +157,87 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!([0, 1].map(|at| answer.outcomes[at].wait()), [Span::ZERO, UNIT]);
     }
 
-    async fn a_caller_that_leaves_gives_back_one_place(&self) {
-        let rule = queue("leave", Queue::new(5));
+    /// Fills the queue of a key.
+    async fn fill(&self, rule: &Rule, key: &str) -> Vec<Admission> {
         let mut waiting = Vec::new();
-        while let Some(admission) = self.enqueue(&rule, "key").await {
+        while let Some(admission) = self.enqueue(rule, key).await {
             waiting.push(admission);
         }
+        waiting
+    }
+
+    async fn leave(&self, rule: &Rule, key: &str, admission: &Admission) {
+        let charge = admission.charge;
+        self.adjust(rule, key, Adjustment::Refund { units: 1, charge }).await;
+    }
+
+    async fn the_last_places_that_are_left_go_to_newcomers(&self) {
+        let rule = queue("leave", Queue::new(5));
+        let waiting = self.fill(&rule, "key").await;
         assert_eq!(waiting.len(), 6);
-        let last = waiting[5].starts;
-        for leaving in [2, 5] {
-            let taken_at = waiting[leaving].at;
-            self.adjust(&rule, "key", Adjustment::Refund { units: 1, taken_at }).await;
-            let newcomer = self.enqueue(&rule, "key").await.expect("the place of the caller that left");
-            assert_eq!(newcomer.starts, last, "the last place of the queue");
-            assert!(self.enqueue(&rule, "key").await.is_none(), "one place, and no more");
+        for leaving in [3, 5] {
+            // From the last one down.
+            for admission in waiting[leaving..].iter().rev() {
+                self.leave(&rule, "key", admission).await;
+            }
+            for expected in &waiting[leaving..] {
+                let newcomer = self.enqueue(&rule, "key").await.expect("a place that was left");
+                assert_eq!(newcomer.starts, expected.starts);
+            }
+            assert!(self.enqueue(&rule, "key").await.is_none(), "as many places, and no more");
         }
         // All leave: the next request starts immediately, and the queue is as long as before.
-        for Admission { at: taken_at, .. } in waiting {
-            self.adjust(&rule, "key", Adjustment::Refund { units: 1, taken_at }).await;
+        for admission in waiting.iter().rev() {
+            self.leave(&rule, "key", admission).await;
         }
         let first = self.enqueue(&rule, "key").await.expect("an empty queue");
         assert_eq!(first.starts, first.at);
-        let mut places = 1;
-        while self.enqueue(&rule, "key").await.is_some() {
-            places += 1;
+        assert_eq!(self.fill(&rule, "key").await.len(), 5, "no more than a full queue comes back");
+    }
+
+    async fn a_place_in_the_middle_that_is_left_passes_unused(&self) {
+        let rule = queue("middle", Queue::new(5));
+        let waiting = self.fill(&rule, "key").await;
+        for admission in &waiting[1..5] {
+            self.leave(&rule, "key", admission).await;
+            assert!(self.enqueue(&rule, "key").await.is_none(), "those behind it keep their times");
         }
-        assert_eq!(places, 6, "no more than a full queue comes back");
+        self.leave(&rule, "key", &waiting[5]).await;
+        let newcomer = self.enqueue(&rule, "key").await.expect("the last place");
+        assert_eq!(newcomer.starts, waiting[5].starts);
+    }
+
+    /// Requests come and leave in an order that is the same in each run. Those who stay start in their
+    /// order, and never closer than the rate beyond the free places.
+    async fn requests_that_stay_are_spaced_by_the_rate_whoever_leaves(&self) {
+        for (case, free) in [("stay", 0), ("stay free", 2)] {
+            let rule = queue(case, Queue::new(8).with_free(free));
+            let (mut requests, mut random) = (Vec::<Admission>::new(), 7u64);
+            for _ in 0..150 {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let (leaves, which) = (random >> 62 == 0, usize::try_from(random >> 40 & 0xff).unwrap_or(0));
+                if leaves && requests.len() > 1 {
+                    let leaving = 1 + which % (requests.len() - 1);
+                    // Only those who wait leave, and the last one as often as all others.
+                    let leaving = if which.is_multiple_of(2) { requests.len() - 1 } else { leaving };
+                    if requests[leaving].starts > requests[leaving].at {
+                        let leaving = requests.remove(leaving);
+                        self.leave(&rule, "key", &leaving).await;
+                    }
+                } else if let Some(admission) = self.enqueue(&rule, "key").await {
+                    requests.push(admission);
+                }
+            }
+            let spaced = usize::try_from(free).unwrap_or(0) + 1;
+            assert!(requests.len() > spaced);
+            for (first, last) in requests.iter().zip(&requests[spaced..]) {
+                let between = last.starts.since(first.starts);
+                // The first ones start at the times of their calls.
+                let late = Span::from_minutes(if first.starts == first.at { 10 } else { 0 });
+                assert!(between + late >= UNIT, "{case}: {between}");
+            }
+        }
     }
 
     async fn a_reload_of_a_queue_keeps_its_order(&self) {

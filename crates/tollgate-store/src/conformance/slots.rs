@@ -13,6 +13,8 @@ impl<H: Harness> Suite<'_, H> {
     pub(super) async fn slots(&self) {
         self.holders_never_exceed_the_slots().await;
         self.leases_expire().await;
+        self.a_renewed_lease_starts_again().await;
+        self.a_renewal_never_takes_a_slot().await;
         self.slots_and_units_are_taken_together().await;
         self.a_refused_batch_keeps_the_slot_its_owner_held().await;
         self.an_amount_of_the_wrong_kind_is_never_admitted().await;
@@ -43,6 +45,38 @@ impl<H: Harness> Suite<'_, H> {
         assert!(self.decide(&[slot(&rule, "key", 1)]).await.admitted);
         self.harness.pass(Span::from_millis(200)).await;
         assert!(self.decide(&[slot(&rule, "key", 2)]).await.admitted, "the lease of a crashed owner expired");
+    }
+
+    async fn a_renewed_lease_starts_again(&self) {
+        let rule = rule("slots/renewed", Concurrency::new(1, Span::from_secs(1)));
+        let renew = Adjustment::Renew { owner: Owner(1) };
+        assert!(self.decide(&[slot(&rule, "key", 1)]).await.admitted);
+        for _ in 0..3 {
+            self.harness.pass(Span::from_millis(600)).await;
+            let renewed = self.adjust(&rule, "key", renew).await;
+            assert_eq!(
+                (renewed.units(), renewed.remaining),
+                (1, 0),
+                "1.8 s after a lease of one second began"
+            );
+            assert!(!self.decide(&[slot(&rule, "key", 2)]).await.admitted);
+        }
+        self.harness.pass(Span::from_secs(1)).await;
+        assert_eq!(self.adjust(&rule, "key", renew).await.units(), 0, "the lease has ended");
+        assert!(self.decide(&[slot(&rule, "key", 2)]).await.admitted);
+    }
+
+    async fn a_renewal_never_takes_a_slot(&self) {
+        let rule = rule("slots/not renewed", Concurrency::new(2, Span::from_minutes(10)));
+        let renew = |owner| Adjustment::Renew { owner: Owner(owner) };
+        let unknown = self.adjust(&rule, "key", renew(1)).await;
+        assert_eq!((unknown.units(), unknown.remaining), (0, 2));
+        assert!(self.decide(&[slot(&rule, "key", 1)]).await.admitted);
+        self.adjust(&rule, "key", Adjustment::Release { owner: Owner(1) }).await;
+        assert_eq!(self.adjust(&rule, "key", renew(1)).await.units(), 0, "it was released");
+        assert_eq!(self.take(&rule, "key", 0).await.remaining, 2);
+        let units = hourly("slots/renewed units", 2);
+        assert_eq!(self.adjust(&units, "key", renew(1)).await.units(), 0);
     }
 
     async fn slots_and_units_are_taken_together(&self) {

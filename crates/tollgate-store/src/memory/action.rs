@@ -27,8 +27,11 @@ impl Action {
     /// Returns the action for states whose clock is `by` microseconds ahead.
     pub(super) fn shifted(self, by: i64) -> Self {
         match self {
-            Self::Adjust(Adjustment::Refund { units, taken_at }) => {
-                Self::Adjust(Adjustment::Refund { units, taken_at: taken_at.shifted(by) })
+            Self::Adjust(Adjustment::Refund { units, charge }) => {
+                Self::Adjust(Adjustment::Refund { units, charge: charge.shifted(by) })
+            }
+            Self::Adjust(Adjustment::ReturnLease { units, taken_at, ttl }) => {
+                Self::Adjust(Adjustment::ReturnLease { units, taken_at: taken_at.shifted(by), ttl })
             }
             other => other,
         }
@@ -49,10 +52,7 @@ impl Action {
         match self {
             Self::Acquire(amount) => quota.acquire(state, amount, now),
             Self::Peek(amount) => quota.acquire(&mut state.clone(), amount, now),
-            Self::Adjust(adjustment) => {
-                quota.adjust(state, adjustment, now);
-                Verdict::admitted(0)
-            }
+            Self::Adjust(adjustment) => quota.adjust(state, adjustment, now),
         }
     }
 }

@@ -53,7 +53,11 @@ impl<'a, C: Clock> History<'a, C> {
             }
         }
         let change = |quota: &Quota| match act {
-            Action::Peek(_) | Action::Adjust(Adjustment::Release { .. }) => None,
+            // A lease was taken under the present rule: the states before it keep its charge.
+            Action::Peek(_)
+            | Action::Adjust(
+                Adjustment::Release { .. } | Adjustment::Renew { .. } | Adjustment::ReturnLease { .. },
+            ) => None,
             Action::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
             Action::Adjust(adjustment) => Some(adjustment),
             Action::Acquire(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
@@ -170,8 +174,9 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Option<Timestamp> {
         let (hash, at) = (self.hasher.place(id, key), self.table.instant(now));
         let adjustment = match adjustment {
-            Adjustment::Refund { units, taken_at } => {
-                Adjustment::Refund { units, taken_at: taken_at.shifted(at.ahead(ClockKind::of(quota))) }
+            Adjustment::Refund { units, charge } => {
+                let charge = charge.under_predecessor(quota).shifted(at.ahead(ClockKind::of(quota)));
+                Adjustment::Refund { units, charge }
             }
             other => other,
         };

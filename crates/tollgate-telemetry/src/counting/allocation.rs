@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use tollgate::{Call, Event, Limiter, Observer, Policy, Watch};
+use tollgate_testkit::allocations;
 
 use super::PolicyCounters;
-use crate::allocations::ALLOCATIONS;
 use crate::counts::Counters;
 
 /// An observer that only counts, and records the number of allocations.
@@ -30,9 +30,7 @@ struct AllocationNote {
 
 impl Watch for AllocationNote {
     fn decided(&self, event: &Event<'_, '_>) {
-        let before = ALLOCATIONS.get();
-        self.counters.count(event);
-        let made = ALLOCATIONS.get() - before;
+        let made = allocations(|| self.counters.count(event));
         self.allocations.lock().unwrap().push(made);
     }
 }

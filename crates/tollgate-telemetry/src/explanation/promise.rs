@@ -7,7 +7,7 @@ use tollgate::{Queue, Quota, Window};
 
 use super::numbers::{exactly, per, stretch};
 use super::tokens;
-use crate::describe::CALL;
+use crate::describe::{CALL, CLASS};
 use crate::record::LimitRecord;
 
 /// Returns the short description of a quota.
@@ -20,9 +20,10 @@ pub(super) fn promised(limit: &LimitRecord, word: fn(&Quota, &str) -> String) ->
     let by = match limit.granted_by.as_deref() {
         None => String::new(),
         Some(CALL) => ", as the call said".to_owned(),
-        Some(by) => match by.strip_prefix("plan ") {
-            Some(plan) => format!(" by plan `{plan}`"),
-            None => " by an override for this key".to_owned(),
+        Some(by) => match (by.strip_prefix("plan "), by.strip_prefix(CLASS)) {
+            (Some(plan), _) => format!(" by plan `{plan}`"),
+            (None, Some(class)) => format!(" for priority `{class}`"),
+            (None, None) => " by an override for this key".to_owned(),
         },
     };
     match &limit.whole {

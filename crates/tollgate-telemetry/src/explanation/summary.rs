@@ -3,13 +3,14 @@
 use tollgate::{Mode, Quota};
 
 use super::numbers::span;
-use super::{held, is_charged, is_overdrawn, is_tally, left, queued};
+use super::{held, is_charged, is_not_held, is_overdrawn, is_tally, left, queued};
 use crate::record::{LimitRecord, Record, RecordFate};
 
 /// Returns one sentence with the decision and its reason.
 pub(crate) fn summary(record: &Record) -> String {
     let limiting = record.limiting.and_then(|place| record.limits.get(place));
     let mut text = match (record.fate, limiting) {
+        (RecordFate::Refused, Some(limit)) if is_not_held(limit) => not_held(record, limit),
         (RecordFate::Refused, Some(limit)) => refused(limit),
         (RecordFate::Admitted, Some(limit)) => {
             let queued = queued(limit).map_or_else(String::new, |it| format!("; it {it}"));
@@ -59,6 +60,18 @@ fn name(limit: &LimitRecord) -> String {
         Some(window) => format!("{}/{window}", limit.name),
         None => limit.name.to_string(),
     }
+}
+
+/// Describes a request that was refused although the queue of the limit had room for it.
+fn not_held(record: &Record, limit: &LimitRecord) -> String {
+    let reason = record.reason.as_deref().unwrap_or("it was not held");
+    let passes =
+        limit.outcome.retry_after().map_or_else(String::new, |it| format!("; it passes in {}", span(it)));
+    format!(
+        "Refused by `{}`: {}, so it would have to wait in the queue, and {reason}{passes}.",
+        name(limit),
+        stood_against(limit)
+    )
 }
 
 fn refused(limit: &LimitRecord) -> String {
@@ -137,7 +150,7 @@ fn uncounted(record: &Record, fate: RecordFate) -> String {
         RecordFate::DenyListed => format!("Refused: {}.", reason.unwrap_or("deny-listed")),
         RecordFate::AmbiguousPath => format!("Refused: {}.", reason.unwrap_or("the path is ambiguous")),
         RecordFate::Uncountable => format!("Refused{by}: {}.", reason.unwrap_or("the store gives no answer")),
-        RecordFate::Blocked | RecordFate::Refused => {
+        RecordFate::Blocked | RecordFate::Refused | RecordFate::Shed => {
             let reason = reason.unwrap_or("there is no room");
             format!("Refused{by}: {}.", reason.strip_prefix("blocked: ").unwrap_or(reason))
         }

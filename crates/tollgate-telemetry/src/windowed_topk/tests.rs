@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use tollgate_testkit::retained_bytes;
+
 use super::*;
-use crate::allocations::LIVE;
 
 /// The same number as in `top`.
 const KEYS: usize = 512;
@@ -56,15 +57,16 @@ fn the_top_ten_of_a_million_keys_are_found_within_four_mebibytes() {
     let limit: Arc<str> = "a-limit".into();
     let name = |key: usize| Arc::new((Arc::clone(&limit), format!("{key:0163}").into_boxed_str()));
     let draws = 1_000_000;
-    let before = LIVE.get();
-    let windows = WindowedTopK::new(KEYS);
-    for draw in 0..draws {
-        let key = zipf.draw(&mut state);
-        exact[key] += 1;
-        let at = Timestamp::from_secs(MINUTE * 1_000 + draw * 299 / draws);
-        windows.add(key_hash(key), 1, true, at, || name(key));
-    }
-    let bytes = LIVE.get() - before;
+    let (windows, bytes) = retained_bytes(|| {
+        let windows = WindowedTopK::new(KEYS);
+        for draw in 0..draws {
+            let key = zipf.draw(&mut state);
+            exact[key] += 1;
+            let at = Timestamp::from_secs(MINUTE * 1_000 + draw * 299 / draws);
+            windows.add(key_hash(key), 1, true, at, || name(key));
+        }
+        windows
+    });
     assert!(bytes <= 4 << 20, "{bytes} bytes");
 
     let sum = windows.heaviest(Timestamp::from_secs(MINUTE * 1_000 + 299), 10, By::Most);

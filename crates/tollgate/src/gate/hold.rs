@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Adjustment, Timestamp};
+use tollgate_core::{Adjustment, ChargeTimes};
 use tollgate_store::Clock;
 
 use super::{Admission, Gate};
@@ -13,13 +13,13 @@ struct Queued<'g, C: Clock> {
     gate: &'g Gate<C>,
     key: &'g [u8],
     units: u64,
-    at: Timestamp,
+    charge: ChargeTimes,
 }
 
 impl<C: Clock> Drop for Queued<'_, C> {
     fn drop(&mut self) {
         if self.units > 0 {
-            self.gate.adjust(self.key, Adjustment::Refund { units: self.units, taken_at: self.at });
+            self.gate.adjust(self.key, Adjustment::Refund { units: self.units, charge: self.charge });
         }
     }
 }
@@ -28,7 +28,7 @@ impl<C: Clock> Gate<C> {
     /// Waits until an admitted request may start.
     pub(super) async fn hold(&self, key: &[u8], admission: Admission) -> Admission {
         if !admission.wait.is_zero() {
-            let mut queued = Queued { gate: self, key, units: admission.units, at: admission.at };
+            let mut queued = Queued { gate: self, key, units: admission.units, charge: admission.charge() };
             self.sleeper.sleep(admission.wait).await;
             queued.units = 0;
         }

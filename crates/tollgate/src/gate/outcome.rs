@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::{Outcome, Span, Timestamp, Verdict};
+use tollgate_core::{ChargeTimes, Outcome, Span, Timestamp, Verdict};
 
 /// An admitted request of a [`Gate`](crate::Gate): its charge, and the remaining units of the key.
 ///
@@ -24,6 +24,13 @@ pub struct Admission {
     pub reset_after: Duration,
     /// The time of the charge by the clock of the gate.
     pub(super) at: Timestamp,
+}
+
+impl Admission {
+    /// Returns the times of the charge.
+    pub(super) fn charge(&self) -> ChargeTimes {
+        ChargeTimes { at: self.at, until: self.at + self.reset_after.into() }
+    }
 }
 
 /// A refused request of a [`Gate`](crate::Gate). Nothing was charged.

@@ -9,7 +9,7 @@ use tollgate_core::{Amount, Timestamp};
 use tollgate_store::Clock;
 
 use super::waiters::Place;
-use super::{Admission, Gate, Refusal, Snapshot};
+use super::{Admission, Gate, Refusal};
 use crate::timer::SleepFuture;
 
 /// The number of sleeps that may end within one poll. A sleep that ends early is repeated; a
@@ -43,11 +43,10 @@ impl<'g, C: Clock> Wait<'g, C> {
 
     /// Refunds an admission whose place in the queue of the gate is after the deadline.
     fn within_deadline(&self, admission: Admission, now: Timestamp) -> Result<Admission, Refusal> {
-        let left = self.deadline.map(|deadline| Duration::from(deadline.since(now)));
-        let Some(left) = left.filter(|left| admission.wait > *left) else { return Ok(admission) };
-        let retry_after = Some(admission.wait.saturating_sub(left));
-        let Snapshot { limit, remaining, reset_after } = self.gate.refund(&self.place.key, admission);
-        Err(Refusal { retry_after, limit, remaining, reset_after })
+        match self.deadline {
+            Some(deadline) => self.gate.refuse_wait(&self.place.key, admission, deadline.since(now).into()),
+            None => Ok(admission),
+        }
     }
 
     /// Tries to acquire if it is the turn of this task.

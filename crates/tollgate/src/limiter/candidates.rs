@@ -19,7 +19,7 @@
 //! Tested by `tests/advisory/candidates.rs`: state and answers equal those of a limit in force.
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Overdraft, Quota, Timestamp, Verdict};
+use tollgate_core::{Adjustment, ChargeTimes, Outcome, Overdraft, Quota, Timestamp, Verdict};
 use tollgate_policy::{Check, Limit};
 use tollgate_store::{Outcomes, Store};
 
@@ -113,7 +113,8 @@ impl Compensation {
     /// Returns the refund of one window, if the decision charged it.
     fn refund<'d>(&self, decision: &'d Decision<'_>, place: usize) -> Option<(&'d Check<'d>, Adjustment)> {
         let (check, outcome) = (decision.checks.get(place)?, decision.outcomes.get(place)?);
-        Some((check, Adjustment::Refund { units: outcome.units(), taken_at: self.taken_at }))
+        let charge = ChargeTimes::of(self.taken_at, outcome);
+        Some((check, Adjustment::Refund { units: outcome.units(), charge }))
     }
 
     /// Defers the corrections that are left, because the caller no longer waits for the decision.

@@ -6,7 +6,7 @@ use tollgate_core::Rule;
 use tollgate_policy::{Input, Key, Limit, Matched, RuleCheck};
 use tollgate_store::Store;
 
-use super::{Limiter, Pending};
+use super::{Limiter, Patience, Pending};
 use crate::decision::Decision;
 
 impl<S: Store> Limiter<S> {
@@ -37,7 +37,8 @@ impl<S: Store> Limiter<S> {
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
         let first = inputs.first().map(|it| it as &dyn Input);
-        self.try_decide_matched(first, |it| self.policy.match_batch(inputs, &[], &mut it.checks), then)
+        let matching = |it: &mut Decision<'l>| self.policy.match_batch(inputs, &[], &mut it.checks);
+        self.try_decide_matched(first, matching, Patience::None, then)
     }
 
     /// Decides about a key by one limit, on the given plan or the default one. A limit that is off
@@ -62,7 +63,8 @@ impl<S: Store> Limiter<S> {
         cost: Option<u64>,
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
-        self.try_decide_matched(None, |it| self.match_named(limit, key, plan, cost, it), then)
+        let matching = |it: &mut Decision<'l>| self.match_named(limit, key, plan, cost, it);
+        self.try_decide_matched(None, matching, Patience::None, then)
     }
 
     /// Decides by a rule that is in no policy, whose numbers the caller provides. Rules with one id
@@ -82,7 +84,7 @@ impl<S: Store> Limiter<S> {
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
         let matching = |it: &mut Decision<'l>| self.policy.match_rule(rule, key, cost, &mut it.checks);
-        self.try_decide_matched(None, matching, then)
+        self.try_decide_matched(None, matching, Patience::None, then)
     }
 
     fn match_named<'l>(

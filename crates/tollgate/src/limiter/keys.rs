@@ -29,6 +29,10 @@ impl<S: Store> Limiter<S> {
     /// # });
     /// ```
     pub async fn peek(&self, rules: &[Rule], key: &Key, cost: u64) -> Result<Outcomes, StoreError> {
+        // A limit with a learned number of slots has no rules.
+        if rules.is_empty() {
+            return Ok(Outcomes::new());
+        }
         let checks = rules.iter().map(|rule| {
             let amount = match rule.quota {
                 Quota::Concurrency(_) => Amount::Slot(Owner(0)),
@@ -75,11 +79,23 @@ impl<S: Store> Limiter<S> {
 
     /// Forgets the usage of a key, and returns its state after that. It is never deferred.
     pub async fn reset(&self, rule: &Rule, key: &Key) -> Result<Outcome, StoreError> {
-        if let Some(outcome) = self.store.try_adjust(rule, key.as_bytes(), Adjustment::Reset) {
+        let outcome = self.adjust_now(rule, key, Adjustment::Reset).await?;
+        self.wake_line(rule.id, key, Adjustment::Reset);
+        Ok(outcome)
+    }
+
+    /// Adjusts a key, or fails: the adjustment is not deferred.
+    pub(super) async fn adjust_now(
+        &self,
+        rule: &Rule,
+        key: &Key,
+        adjustment: Adjustment,
+    ) -> Result<Outcome, StoreError> {
+        if let Some(outcome) = self.store.try_adjust(rule, key.as_bytes(), adjustment) {
             return Ok(outcome);
         }
-        let resetting = self.store.adjust(rule, key.as_bytes(), Adjustment::Reset);
-        self.observe_call(resetting).await.map_err(|it| it.error)
+        let adjusting = self.store.adjust(rule, key.as_bytes(), adjustment);
+        self.observe_call(adjusting).await.map_err(|it| it.error)
     }
 
     /// Asks the store about a batch that charges nothing.

@@ -11,20 +11,29 @@
 //! input is not matched again, and the store does not search its cache again.
 //!
 //! A decision that its caller abandons while corrections are awaited has been charged. Its charge
-//! stays, its slots are released, and the missing corrections are made, all by
-//! [`Limiter::reconcile`]. A store takes back the slots of a call that is abandoned before its answer.
+//! stays, unless it waits in a queue and leaves it; its slots are released, and the missing corrections
+//! are made, all by [`Limiter::reconcile`]. A store takes back the slots and the places in queues of a
+//! call that is abandoned before its answer.
+//!
+//! A request that waits in line for a slot is in `in_line`.
 //!
 //! Tested by `tests/pending.rs`, which counts matches, attempts and calls.
 
+mod in_line;
+
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::{Owner, Timestamp};
-use tollgate_policy::{DetachedChecks, Input, Matched};
+use tollgate_policy::{DetachedChecks, Input, Matched, Policy};
 use tollgate_store::{Answer, Check, Outcomes, Store, StoreError};
 
 use super::candidates::Compensation;
 use super::{Batch, Limiter, ask, ask_all, ask_denied};
+use crate::adaptive::InFlight;
 use crate::decision::Decision;
+use crate::node_shedder::InFlightGuard;
 use crate::outage::ChargeStatus;
 
 /// A decision that has to wait for its store.
@@ -44,9 +53,13 @@ pub struct DetachedPending<S> {
     limiter: Limiter<S>,
     checks: DetachedChecks,
     owner: Option<Owner>,
+    in_flight: Option<Arc<InFlight>>,
     outcomes: Outcomes,
     answer: Option<(StoreAnswer, Compensation)>,
     started_at: Timestamp,
+    line: Option<usize>,
+    is_patient: bool,
+    node_guard: Option<InFlightGuard>,
 }
 
 /// A decision that is being made. If dropped with an answer of the store, it is abandoned: its
@@ -63,6 +76,21 @@ pub(super) struct Waiting<'l> {
     /// The answer of the store and the missing corrections, if only these are missing.
     answer: Option<(StoreAnswer, Compensation)>,
     started_at: Timestamp,
+    /// The index of the check whose line the request joins, if it has to wait for a slot.
+    line: Option<usize>,
+    /// Whether the request may wait in line, so that its attempts count no refusals.
+    is_patient: bool,
+    /// Counts a decision that waits for the store as a request in flight of this node.
+    node_guard: Option<InFlightGuard>,
+}
+
+/// Whether the caller can wait in line for a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// The request is refused if it would have to wait.
+    None,
+    /// The request waits ([`Pending::finish_waiting`]).
+    InLine,
 }
 
 /// The answer of the store to a batch, beside the outcomes.
@@ -92,9 +120,36 @@ impl<S: Store> Limiter<S> {
         input: Option<&dyn Input>,
         matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
         decision: &mut Decision<'l>,
+        patience: Patience,
     ) -> Result<(), Box<Waiting<'l>>> {
         let started_at = self.started_at();
         let matched = matching(decision);
+        if matched == Matched::Applies
+            && let Some(shed) = self.shed_locally(input, decision).or_else(|| self.enter_adaptive(decision))
+        {
+            decision.shed(shed);
+            self.notify(input, decision, started_at);
+            return Ok(());
+        }
+        let has_line =
+            self.policy.has_slot_queues() && matched == Matched::Applies && Self::has_line(decision);
+        let is_patient = has_line && patience == Patience::InLine;
+        let waiting = |answer, line: Option<usize>| {
+            // A request in line is not in flight yet: the length of the line is its bound.
+            let node_guard = if line.is_none() { self.track_in_flight() } else { None };
+            Box::new(Waiting { matched, answer, started_at, line, is_patient, node_guard })
+        };
+        if is_patient {
+            decision.checks.ignore_refusals();
+        }
+        if has_line && let Some(at) = self.line_ahead(decision) {
+            if is_patient {
+                return Err(waiting(None, Some(at)));
+            }
+            self.refuse_in_line(decision, at);
+            self.notify(input, decision, started_at);
+            return Ok(());
+        }
         let answer = match matched {
             Matched::Applies if decision.checks.is_empty() => {
                 self.notify(input, decision, started_at);
@@ -123,18 +178,29 @@ impl<S: Store> Limiter<S> {
         match answer {
             Some((admitted, at)) => {
                 let answer = StoreAnswer { admitted, at };
+                if is_patient
+                    && !admitted
+                    && let Some((at, _)) = Self::line_after_refusal(decision)
+                {
+                    return Err(waiting(None, Some(at)));
+                }
                 if matches!(matched, Matched::Applies)
                     && let Err(missing) = self.try_compensate(decision, admitted, at)
                 {
-                    let answer = Some((answer, missing));
-                    return Err(Box::new(Waiting { matched, answer, started_at }));
+                    return Err(waiting(Some((answer, missing)), None));
                 }
                 self.conclude(matched, decision, Ok(answer));
+                if has_line && !admitted {
+                    self.pass_slots_on(decision);
+                    if is_patient {
+                        self.count_refusal(decision);
+                    }
+                }
             }
-            None if self.outage.is_breaker_open() => {
+            None if !is_patient && self.outage.is_breaker_open() => {
                 self.conclude(matched, decision, Err(ChargeStatus::NotCharged));
             }
-            None => return Err(Box::new(Waiting { matched, answer: None, started_at })),
+            None => return Err(waiting(None, None)),
         }
         self.notify(input, decision, started_at);
         Ok(())
@@ -146,10 +212,11 @@ impl<S: Store> Limiter<S> {
         &'l self,
         input: Option<&dyn Input>,
         matching: impl FnOnce(&mut Decision<'l>) -> Matched<'l>,
+        patience: Patience,
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
         let mut decision = Decision::undecided();
-        match self.decide_into(input, matching, &mut decision) {
+        match self.decide_into(input, matching, &mut decision, patience) {
             Ok(()) => Ok(then(&decision)),
             Err(waiting) => Err(Pending::new(self, decision, waiting)),
         }
@@ -163,12 +230,35 @@ impl<S: Store> Limiter<S> {
     ) -> Decision<'l> {
         let pending = {
             let mut decision = Decision::undecided();
-            match self.decide_into(input.map(|it| it as &dyn Input), matching, &mut decision) {
+            let input = input.map(|it| it as &dyn Input);
+            match self.decide_into(input, matching, &mut decision, Patience::None) {
                 Ok(()) => return decision,
                 Err(waiting) => Pending::new(self, decision, waiting),
             }
         };
         pending.finish(input).await
+    }
+
+    /// Makes a decision, and waits for the store and in line if necessary. See
+    /// [`Pending::finish_waiting`].
+    pub(super) async fn decide_in_line<I, F, E>(
+        &self,
+        input: &I,
+        hold: impl FnOnce(Duration) -> Option<F>,
+    ) -> Result<Decision<'_>, E>
+    where
+        I: Input + Sync,
+        F: Future<Output = Result<(), E>>,
+    {
+        let pending = {
+            let mut decision = Decision::undecided();
+            let matching = |it: &mut _| self.match_input(input, it);
+            match self.decide_into(Some(input), matching, &mut decision, Patience::InLine) {
+                Ok(()) => return Ok(decision),
+                Err(waiting) => Pending::new(self, decision, waiting),
+            }
+        };
+        pending.finish_waiting(Some(input), hold).await
     }
 
     /// Applies the answer of the store to a decision, or the outage rules if there is none.
@@ -190,6 +280,9 @@ impl<S: Store> Limiter<S> {
                 }
                 decision.settle_uncounted(matched);
             }
+        }
+        if !decision.is_allowed() {
+            decision.in_flight = None;
         }
     }
 
@@ -246,9 +339,13 @@ impl<'l, S> Pending<'l, S> {
             limiter: limiter.clone(),
             checks: limiter.policy.detach(waiting.matched, checks),
             owner: decision.owner,
+            in_flight: decision.in_flight.take(),
             outcomes: std::mem::take(&mut decision.outcomes),
             answer: waiting.answer.take(),
             started_at: waiting.started_at,
+            line: waiting.line,
+            is_patient: waiting.is_patient,
+            node_guard: waiting.node_guard.take(),
         }
     }
 }
@@ -256,11 +353,31 @@ impl<'l, S> Pending<'l, S> {
 impl<S> DetachedPending<S> {
     /// Moves the decision out, with a borrow of the limiter.
     fn attach(&mut self) -> Pending<'_, S> {
-        let Self { limiter, checks, owner, outcomes, answer, started_at } = self;
+        let Self {
+            limiter,
+            checks,
+            owner,
+            in_flight,
+            outcomes,
+            answer,
+            started_at,
+            line,
+            is_patient,
+            node_guard,
+        } = self;
         let mut decision = Box::new(Decision::undecided());
         let matched = limiter.policy.attach(checks, &mut decision.checks);
         (decision.owner, decision.outcomes) = (*owner, std::mem::take(outcomes));
-        let waiting = Box::new(Waiting { matched, answer: answer.take(), started_at: *started_at });
+        decision.in_flight = in_flight.take();
+        let waiting = Waiting {
+            matched,
+            answer: answer.take(),
+            started_at: *started_at,
+            line: line.take(),
+            is_patient: *is_patient,
+            node_guard: node_guard.take(),
+        };
+        let waiting = Box::new(waiting);
         Pending { unfinished: Unfinished { limiter, decision, waiting } }
     }
 }
@@ -279,8 +396,9 @@ impl<S> Drop for Unfinished<'_, S> {
             let Self { limiter, decision, .. } = self;
             missing.defer(&limiter.outage, decision);
             decision.count(admitted, at, 0);
+            let is_queued = !decision.wait().is_zero();
             if let Some(receipt) = decision.receipt() {
-                limiter.release_later(&receipt);
+                limiter.abandon_later(&receipt, is_queued);
             }
         }
     }
@@ -303,6 +421,13 @@ impl<'l, S: Store> Pending<'l, S> {
     /// `input`, the one that was matched.
     pub async fn finish(self, input: Option<&(dyn Input + Sync)>) -> Decision<'l> {
         let Self { mut unfinished } = self;
+        if let Some(at) = unfinished.waiting.line.take() {
+            // The caller does not wait in line.
+            let Unfinished { limiter, decision, waiting } = &mut unfinished;
+            limiter.refuse_in_line(decision, at);
+            limiter.notify(input.map(|it| it as &dyn Input), decision, waiting.started_at);
+            return std::mem::replace(&mut **decision, Decision::undecided());
+        }
         let answer = unfinished.finish().await;
         let (limiter, matched, started_at) =
             (unfinished.limiter, unfinished.waiting.matched, unfinished.waiting.started_at);
@@ -317,39 +442,48 @@ impl<S: Store> Unfinished<'_, S> {
     /// Sends the checks to the store, unless it has answered, and the corrections that its answer
     /// requires.
     async fn finish(&mut self) -> Result<StoreAnswer, ChargeStatus> {
-        let Self { limiter, decision, waiting } = self;
-        let Waiting { matched, answer, .. } = &mut **waiting;
-        let (store_answer, missing) = if let Some(answer) = answer {
-            answer
-        } else {
-            let store_answer = limiter.ask_store(*matched, decision).await?;
-            let StoreAnswer { admitted, at } = store_answer;
-            if *matched != Matched::Applies {
-                return Ok(store_answer);
-            }
-            match limiter.try_compensate(decision, admitted, at) {
-                Ok(()) => return Ok(store_answer),
-                Err(missing) => answer.insert((store_answer, missing)),
-            }
+        let store_answer = match &self.waiting.answer {
+            Some((answer, _)) => *answer,
+            None => self.limiter.ask_store(self.waiting.matched, &mut self.decision, None).await?,
         };
-        let store_answer = *store_answer;
-        limiter.compensate(decision, missing).await;
-        *answer = None;
+        if self.waiting.matched == Matched::Applies {
+            self.compensate(store_answer).await;
+        }
         Ok(store_answer)
+    }
+
+    /// Makes the corrections that an answer of the store requires.
+    async fn compensate(&mut self, store_answer: StoreAnswer) {
+        let Self { limiter, decision, waiting } = self;
+        let StoreAnswer { admitted, at } = store_answer;
+        let missing = match &mut waiting.answer {
+            Some((_, missing)) => missing,
+            answer => match limiter.try_compensate(decision, admitted, at) {
+                Ok(()) => return,
+                Err(missing) => &mut answer.insert((store_answer, missing)).1,
+            },
+        };
+        limiter.compensate(decision, missing).await;
+        waiting.answer = None;
     }
 }
 
 impl<S: Store> Limiter<S> {
-    /// Sends the checks of a decision to the store.
+    /// Sends the checks of a decision to the store. `newer`: a policy whose numbers of slots replace those
+    /// of the checks.
     async fn ask_store(
         &self,
         matched: Matched<'_>,
         decision: &mut Decision<'_>,
+        newer: Option<&Policy>,
     ) -> Result<StoreAnswer, ChargeStatus> {
         let applies = matched == Matched::Applies;
         let mut batch = Batch::new();
         if applies {
             ask_all(&decision.checks, decision.owner, &mut batch);
+            if let Some(newer) = newer {
+                in_line::renumber(&mut batch, newer);
+            }
         } else {
             batch = ask_denied(&decision.checks);
         }
@@ -381,5 +515,18 @@ impl<S: Store> DetachedPending<S> {
         then: impl FnOnce(&Decision<'_>) -> T,
     ) -> T {
         then(&self.attach().finish(input).await)
+    }
+
+    /// Makes the decision as [`Pending::finish_waiting`] does, and passes it to `then`.
+    pub async fn finish_waiting<F, E, T>(
+        mut self,
+        input: Option<&(dyn Input + Sync)>,
+        hold: impl FnOnce(Duration) -> Option<F>,
+        then: impl FnOnce(&Decision<'_>) -> T,
+    ) -> Result<T, E>
+    where
+        F: Future<Output = Result<(), E>>,
+    {
+        Ok(then(&self.attach().finish_waiting(input, hold).await?))
     }
 }

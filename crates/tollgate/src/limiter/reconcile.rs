@@ -25,7 +25,8 @@ const MAX_CONSECUTIVE_FAILURES: u32 = 8;
 type FailedKeys = HashSet<Name>;
 
 impl<S: Store> Limiter<S> {
-    /// Applies the changes that the store has not taken, released slots before final costs and
+    /// Renews the slots of permits that are due ([`keep_slots`](Self::keep_slots)), then
+    /// applies the changes that the store has not taken, released slots before final costs and
     /// refunds, then charges it with the usage admitted during the outage, as far as it still counts,
     /// one key after the other. Returns the number of charged keys.
     ///
@@ -44,6 +45,7 @@ impl<S: Store> Limiter<S> {
     /// repeated as well, and the charge of a key in progress counts as lost. It is therefore safe to
     /// call at shutdown under a timeout; the remaining keys are in [`Health::ledger_keys`].
     pub async fn reconcile(&self) -> usize {
+        self.renewals.run().await;
         let (mut progress, mut failed_keys) = (Progress::default(), FailedKeys::new());
         // As many as there are now: a failed one goes to the end of its lane and is not retried in
         // this pass.

@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Overdraft, Quota, Rule, Timestamp};
+use tollgate_core::{Adjustment, ChargeTimes, Outcome, Overdraft, Quota, Rule, RuleId, Timestamp};
 use tollgate_policy::Key;
 use tollgate_store::{AdjustmentId, Store, StoreError};
 
@@ -119,11 +119,7 @@ impl<S: Store> Limiter<S> {
     }
 
     fn refunds<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
-        let units = receipt.units_in(&self.policy).map(|(at, charge, rule)| {
-            let adjustment = Adjustment::Refund { units: charge.units, taken_at: receipt.at };
-            Correction { at, charge, rule, adjustment, cost: Some(0) }
-        });
-        units.chain(self.releases(receipt))
+        self.unit_refunds(receipt).chain(self.releases(receipt))
     }
 
     /// The corrections to one cost for all limits, or for the limits that say `settle`.
@@ -216,6 +212,7 @@ impl<S: Store> Limiter<S> {
         let is_here = |it: &&OutageCharge| it.counted || charge.is_slot;
         if let Some(in_outage) = charge.in_outage.as_deref().filter(is_here) {
             self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
+            self.wake_line(charge.rule(), &charge.key, adjustment);
         }
         self.notify_settled(receipt, correction);
     }
@@ -257,6 +254,7 @@ impl<S: Store> Limiter<S> {
             if self.store.try_adjust(rule, charge.key.as_bytes(), adjustment).is_none() {
                 return false;
             }
+            self.wake_line(rule.id, &charge.key, adjustment);
             self.notify_settled(receipt, &correction);
         }
         true
@@ -287,7 +285,8 @@ impl<S: Store> Limiter<S> {
         if let (Some(watched), Some(id), Some(cost)) = (&self.watched, receipt.id, correction.cost) {
             let charge = correction.charge;
             let (rule, key, reserved) = (charge.rule(), &charge.key, charge.units);
-            watched.settled(&Settlement { id, rule, key, reserved, cost });
+            let (limit, queued) = (charge.limit(), charge.queued(receipt.at));
+            watched.settled(&Settlement { id, rule, key, reserved, cost, limit, queued });
         }
     }
 
@@ -323,14 +322,29 @@ impl<S: Store> Limiter<S> {
         adjustment: Adjustment,
         id: AdjustmentId,
     ) -> Result<Outcome, StoreError> {
-        match adjustment {
+        let adjusted = match adjustment {
             Adjustment::Release { .. } => self.store.adjust(rule, key.as_bytes(), adjustment).await,
             _ => self.store.adjust_once(rule, key.as_bytes(), adjustment, id).await,
-        }
+        };
+        // Also after an error: the store may have released the slot.
+        self.wake_line(rule.id, key, adjustment);
+        adjusted
     }
 }
 
 impl<S> Limiter<S> {
+    /// Releases the slots of a request at the next [`reconcile`](Self::reconcile), and refunds all
+    /// charges if the request waits in a queue. The store made the decision.
+    pub(crate) fn abandon_later(&self, receipt: &Receipt, is_queued: bool) {
+        if is_queued {
+            let base = self.base_id(receipt);
+            for Correction { at, charge, rule, adjustment, .. } in self.unit_refunds(receipt) {
+                self.outage.defer_or_lose(&charge.change(receipt.at, rule, (adjustment, nth(base, at))));
+            }
+        }
+        self.release_later(receipt);
+    }
+
     /// Releases as [`release_receipt`](Self::release_receipt) does, at the next
     /// [`reconcile`](Self::reconcile).
     pub(crate) fn release_later(&self, receipt: &Receipt) {
@@ -338,6 +352,7 @@ impl<S> Limiter<S> {
         for Correction { at, charge, rule, adjustment, .. } in self.releases(receipt) {
             if let Some(in_outage) = &charge.in_outage {
                 self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
+                self.wake_line(charge.rule(), &charge.key, adjustment);
                 if in_outage.charge_status == ChargeStatus::NotCharged {
                     continue;
                 }
@@ -345,6 +360,23 @@ impl<S> Limiter<S> {
             // Without room for the release, it counts as lost, and the slot is freed when its lease ends.
             self.outage.defer_or_lose(&charge.change(receipt.at, rule, (adjustment, nth(base, at))));
         }
+    }
+
+    /// Wakes the next request that waits for a slot, after one was released.
+    #[inline]
+    pub(super) fn wake_line(&self, rule: RuleId, key: &Key, adjustment: Adjustment) {
+        if matches!(adjustment, Adjustment::Release { .. } | Adjustment::Reset) {
+            self.lines.released(rule, key);
+        }
+    }
+
+    /// The refunds of all charged units, the last charge first: a queue takes back only its last place,
+    /// and a request may have several places of one key.
+    fn unit_refunds<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
+        receipt.units_in(&self.policy).rev().map(|(at, charge, rule)| {
+            let adjustment = Adjustment::Refund { units: charge.units, charge: charge.times(receipt.at) };
+            Correction { at, charge, rule, adjustment, cost: Some(0) }
+        })
     }
 
     fn releases<'r>(&'r self, receipt: &'r Receipt) -> impl Iterator<Item = Correction<'r>> {
@@ -382,7 +414,9 @@ impl<'r> Correction<'r> {
     ) -> Option<Self> {
         let adjustment = match cost.cmp(&charge.units) {
             Ordering::Equal => return None,
-            Ordering::Less => Adjustment::Refund { units: charge.units - cost, taken_at: receipt.at },
+            Ordering::Less => {
+                Adjustment::Refund { units: charge.units - cost, charge: charge.times(receipt.at) }
+            }
             Ordering::Greater => {
                 Adjustment::Charge { units: cost - charge.units, overdraft: Overdraft::OneCapacity }
             }
@@ -420,13 +454,17 @@ pub(super) const fn nth(base: DecisionId, at: usize) -> AdjustmentId {
 }
 
 /// Converts an adjustment of a replayed charge. The store recorded the charge at the time of the
-/// replay, which the receipt does not know: the newest units that still count are refunded.
+/// replay, which the receipt does not know: the newest units that still count are refunded. Its place
+/// in a queue is not known either and passes unused.
 fn once_replayed(adjustment: Adjustment, rule: &Rule, now: Timestamp) -> Adjustment {
     match (adjustment, &rule.quota) {
         (
-            Adjustment::Refund { units, taken_at },
+            Adjustment::Refund { units, charge },
             Quota::SlidingLog(_) | Quota::SlidingWindow(_) | Quota::SlidingParts(_),
-        ) if taken_at + rule.quota.period() > now => Adjustment::Grant { units },
+        ) if charge.at + rule.quota.period() > now => Adjustment::Grant { units },
+        (Adjustment::Refund { units, charge }, _) => {
+            Adjustment::Refund { units, charge: ChargeTimes::without_end(charge.at) }
+        }
         _ => adjustment,
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! A task decides, sleeps for the wait that the refusal computed, and decides again. Tasks do not
 //! queue: after a sleep, any of them may be the first. The queue of a single key in this process is in
-//! `gate`. A limit with a queue of its own admits a request with a wait, which is the last sleep.
+//! `gate`. A limit with a queue of its own admits a request with a wait, which is the last sleep. Tasks
+//! that wait for a slot of a limit with a `queue` are in its line (`pending::in_line`), for as long as the
+//! caller waits.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use tollgate_core::{Quota, Timestamp};
@@ -13,6 +16,7 @@ use tollgate_store::Store;
 use super::Limiter;
 use crate::decision::Decision;
 use crate::permit::Permit;
+use crate::spawner::Spawner;
 use crate::timer::{SleepFuture, Sleeper};
 
 impl<S> Limiter<S> {
@@ -22,6 +26,19 @@ impl<S> Limiter<S> {
     pub fn with_sleeper(self, sleeper: Sleeper) -> Self {
         Self { sleeper: Some(sleeper), ..self }
     }
+
+    /// Sets the function that runs work in the background, such as `tokio::spawn`. Callers that leave
+    /// the queue of a limit are then refunded immediately on a store that waits, in shared calls.
+    /// Without it, [`reconcile`](Self::reconcile) refunds them one after the other.
+    #[must_use]
+    pub fn with_spawner(self, spawner: Spawner) -> Self {
+        Self { spawner: Some(spawner), ..self }
+    }
+
+    /// Returns the function that runs work in the background.
+    pub(crate) const fn spawner(&self) -> Option<&Spawner> {
+        self.spawner.as_ref()
+    }
 }
 
 impl<S: Store> Limiter<S> {
@@ -29,7 +46,9 @@ impl<S: Store> Limiter<S> {
     ///
     /// The task sleeps for the wait that the refusal computed, and then tries again. Tasks that wait
     /// for the same limit pass in no particular order. A slot may be released at any time, so a task
-    /// that waits for one tries every second. A limit that counts refusals (`count_denied`) is charged
+    /// that waits for one tries every second. If the slots have a `queue`, tasks wait in its line
+    /// instead, as the requests of a server do, and the next is woken when a slot is released; the bound of
+    /// the caller replaces the `wait` of the queue. A limit that counts refusals (`count_denied`) is charged
     /// by each attempt. A request that a limit admits with a wait ([`Decision::wait`]) sleeps for it. A
     /// future that is dropped leaves no slot taken and gives its place in a queue back.
     ///
@@ -93,7 +112,20 @@ impl<S: Store> Limiter<S> {
         let deadline = max_wait.map(|wait| self.outage.now() + wait.into());
         loop {
             let sleep = {
-                let mut decision = self.decide(input).await;
+                let left = deadline.map(|deadline| Duration::from(deadline.since(self.outage.now())));
+                let hold = |_| {
+                    Some(async move {
+                        match left {
+                            Some(left) => self.sleep(left).await,
+                            None => std::future::pending().await,
+                        }
+                        Ok::<(), Infallible>(())
+                    })
+                };
+                let mut decision = match self.decide_in_line(input, hold).await {
+                    Ok(decision) => decision,
+                    Err(never) => match never {},
+                };
                 let Some(sleep) = self.sleep_after(&decision, deadline) else {
                     self.wait_in_queue(&mut decision, deadline).await;
                     return decision;
@@ -119,7 +151,7 @@ impl<S: Store> Limiter<S> {
         place.start().forget();
     }
 
-    fn sleep(&self, time: Duration) -> SleepFuture {
+    pub(super) fn sleep(&self, time: Duration) -> SleepFuture {
         match &self.sleeper {
             Some(sleeper) => sleeper.sleep(time),
             None => Sleeper::default().sleep(time),

@@ -14,6 +14,7 @@ use tollgate_store::{Check, MemoryStore, Outcomes};
 
 use super::{ChargeStatus, Outage, Share, SharedClock};
 use crate::limiter::ask;
+use crate::randomness::Randomness;
 
 /// The wait for requests that exceed only this node's share: the store may be back at any time.
 const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
@@ -66,7 +67,8 @@ impl Outage {
         }
         let has_grace = at.as_micros() < self.grace_ends.load(Ordering::Relaxed);
         let rule_of = |limit: &Limit| match limit.on_outage() {
-            OnOutage::Allow if !has_grace => OnOutage::Local,
+            // An outage of the store must not become an overload: a shedder has no grace to spend.
+            OnOutage::Allow if !has_grace && !limit.is_shed() => OnOutage::Local,
             rule => rule,
         };
         let mut select = |wanted: OnOutage| {
@@ -115,7 +117,8 @@ impl Outage {
             } else {
                 0
             };
-            if units > 0 && !has_slots(&part.share) {
+            // What a shedder admitted during an outage is no load when the store is back.
+            if units > 0 && !has_slots(&part.share) && !check.limit.is_shed() {
                 part.record_id =
                     self.write(&part.share, &check.key, units, degraded.charge_status, degraded.at);
             }
@@ -143,8 +146,8 @@ impl Outage {
     }
 
     /// Adjusts the usage of a key in this node's share.
-    pub(crate) fn adjust_local(&self, share: &Share, key: &Key, adjustment: Adjustment) {
-        self.local().adjust_now(&share.local, key.as_bytes(), adjustment);
+    pub(crate) fn adjust_local(&self, share: &Share, key: &Key, adjustment: Adjustment) -> Outcome {
+        self.local().adjust_now(&share.local, key.as_bytes(), adjustment)
     }
 
     /// Corrects a record in the ledger. Returns whether it was still there: if not, the store has
@@ -184,7 +187,10 @@ impl Outage {
     }
 
     fn local(&self) -> &MemoryStore<SharedClock> {
-        self.local.get_or_init(|| MemoryStore::with_clock(self.keys, self.clock.clone()))
+        self.local.get_or_init(|| match self.randomness {
+            Randomness::System => MemoryStore::with_clock(self.keys, self.clock.clone()),
+            Randomness::Seed(seed) => MemoryStore::with_seed(self.keys, self.clock.clone(), seed),
+        })
     }
 }
 

@@ -24,19 +24,23 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Adjustment, Overdraft, RuleId, Span, State, Timestamp};
+use tollgate_core::{Adjustment, ChargeTimes, Overdraft, Quota, RuleId, Span, State, Timestamp};
 use tollgate_policy::Key;
 
 use super::share::Share;
+use crate::randomness::{HashKeys, Randomness};
 
 /// The number of locks, so that requests rarely contend.
 const SHARDS: usize = 16;
 /// The minimum time between two searches of a full shard for expired entries.
 const SWEEP_INTERVAL: Span = Span::from_secs(1);
+
+/// The purpose of the hash keys of a ledger.
+const LEDGER_KEYS: u64 = 2;
 
 /// The rule and key of an entry.
 pub(crate) type Name = (RuleId, Key);
@@ -45,7 +49,7 @@ pub(crate) type Name = (RuleId, Key);
 #[derive(Debug)]
 pub(crate) struct Ledger {
     shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
+    hasher: HashKeys,
     /// The largest number of entries per shard.
     max_shard_entries: usize,
     keys: AtomicUsize,
@@ -55,9 +59,9 @@ pub(crate) struct Ledger {
     lost: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shard {
-    entries: HashMap<Name, Entry>,
+    entries: HashMap<Name, Entry, HashKeys>,
     swept: Timestamp,
 }
 
@@ -88,15 +92,27 @@ impl Entry {
     /// Adjusts by the numbers of the given share: rules that share states may have different
     /// numbers.
     fn adjust(&mut self, share: &Share, adjustment: Adjustment, now: Timestamp) {
+        let adjustment = match (adjustment, &share.whole.quota) {
+            // The end of a charge is that of the share. No request waits for a place in a ledger.
+            (Adjustment::Refund { units, .. }, Quota::Bucket(it)) if it.queue().is_some() => {
+                Adjustment::Grant { units }
+            }
+            (Adjustment::Refund { units, charge }, _) => {
+                Adjustment::Refund { units, charge: ChargeTimes::without_end(charge.at) }
+            }
+            (other, _) => other,
+        };
         share.whole.quota.adjust(&mut self.state, adjustment, now);
     }
 }
 
 impl Ledger {
-    pub(crate) fn new(max_entries: usize) -> Self {
+    pub(crate) fn new(max_entries: usize, randomness: Randomness) -> Self {
+        let hasher = randomness.hash_keys(LEDGER_KEYS);
+        let shard = || Shard { entries: HashMap::with_hasher(hasher.clone()), swept: Timestamp::EPOCH };
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            hasher,
             max_shard_entries: max_entries.div_ceil(SHARDS).max(1),
             keys: AtomicUsize::new(0),
             next_record_id: AtomicU64::new(0),

@@ -84,7 +84,7 @@ fn local(rule: &Rule, percent: u8, nodes: usize) -> Rule {
     let fraction = Fraction::new(percent, nodes);
     let quota = fraction.of_quota(&rule.quota);
     let id = RuleId::of(["outage", &format!("{:016x}", rule.id.0), &quota.identity()]);
-    Rule { name: rule.name.clone(), id, quota, before: None }
+    Rule { name: rule.name.clone(), id, quota, before: None, lease: None }
 }
 
 /// The fraction `part / whole`.

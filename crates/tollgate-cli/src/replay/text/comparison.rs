@@ -1,60 +1,52 @@
 //! Renders the comparison of a policy with the first one.
 
-use std::fmt::Write as _;
-
 use tollgate_document::sanitize::printable;
-use tollgate_sim::replay::{ChangedRequests, Comparison};
+use tollgate_sim::replay::{ChangedRequests, Comparison, Example};
 
 use super::numbers::{counted, number};
 use super::{MAX_KEY_CHARS, Style, cut, headline, limit};
 
 /// Lists the requests whose decision differs from the first policy.
-pub(super) fn comparison(it: &Comparison, first: &str, style: Style, out: &mut String) {
-    let _never = writeln!(out);
-    headline(&it.policy, style, out);
-    let (more, fewer) = (it.newly_refused, it.newly_admitted);
-    if more + fewer == 0 {
-        let _never = writeln!(out, "  no request changes fate from {}", printable(first));
+pub(super) fn comparison(it: &Comparison, first: &str, style: Style) -> String {
+    let (more, fewer, first) = (it.newly_refused, it.newly_admitted, printable(first));
+    let changes = if more + fewer == 0 {
+        format!("  no request changes fate from {first}\n")
     } else {
-        let _never = writeln!(
-            out,
-            "  from {} to it, {} change fate: {} newly refused, {} newly admitted",
-            printable(first),
+        format!(
+            "  from {first} to it, {} change fate: {} newly refused, {} newly admitted\n",
             counted(more + fewer, "request"),
             number(more),
             number(fewer),
-        );
-    }
-    for (title, moved) in
-        [("limits", &it.limits_moved), ("clients", &it.clients_moved), ("endpoints", &it.endpoints_moved)]
-    {
-        table(title, moved, style, out);
-    }
+        )
+    };
+    let tables =
+        [("limits", &it.limits_moved), ("clients", &it.clients_moved), ("endpoints", &it.endpoints_moved)];
+    let tables: String = tables.iter().map(|(title, moved)| table(title, moved, style)).collect();
+    let mut out = format!("\n{}{changes}{tables}", headline(&it.policy, style));
     if !it.examples.is_empty() {
-        let _never = writeln!(out, "  {}", style.faint("the first of them:"));
+        out.extend(["  ", &style.faint("the first of them:"), "\n"]);
     }
-    for example in &it.examples {
-        let request = cut(&printable(&format!("{} {}", example.method, example.path)), MAX_KEY_CHARS);
-        let client = cut(&printable(&example.client), MAX_KEY_CHARS);
-        let _never = writeln!(out, "  {}  {client}  {request}", example.at);
-        let _never = writeln!(out, "      {}, now {}", example.before, example.after);
-    }
-    for limit in &it.policy.limits {
-        limit::limit(limit, style, out);
-    }
+    out.extend(it.examples.iter().map(example));
+    out.extend(it.policy.limits.iter().map(|it| limit::limit(it, style)));
+    out
 }
 
-fn table(title: &str, moved: &[ChangedRequests], style: Style, out: &mut String) {
+fn example(it: &Example) -> String {
+    let request = cut(&printable(&format!("{} {}", it.method, it.path)), MAX_KEY_CHARS);
+    let client = cut(&printable(&it.client), MAX_KEY_CHARS);
+    format!("  {}  {client}  {request}\n      {}, now {}\n", it.at, it.before, it.after)
+}
+
+fn table(title: &str, moved: &[ChangedRequests], style: Style) -> String {
     if moved.is_empty() {
-        return;
+        return String::new();
     }
     let shown: Vec<_> = moved.iter().map(|it| (cut(&printable(&it.name), MAX_KEY_CHARS), it)).collect();
     let widest = shown.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(title.len());
     let heading = format!("{title:<widest$} {:>14} {:>14}", "newly refused", "newly admitted");
-    let _never = writeln!(out, "  {}", style.faint(&heading));
-    for (name, it) in &shown {
-        let padding = " ".repeat(widest - name.chars().count());
+    let row = |(name, it): &(String, &ChangedRequests)| {
         let (refused, admitted) = (number(it.newly_refused), number(it.newly_admitted));
-        let _never = writeln!(out, "  {name}{padding} {refused:>14} {admitted:>14}");
-    }
+        format!("  {name:<widest$} {refused:>14} {admitted:>14}\n")
+    };
+    format!("  {}\n{}", style.faint(&heading), shown.iter().map(row).collect::<String>())
 }

@@ -1,9 +1,8 @@
 //! Renders one limit of a report.
 
-use std::fmt::Write as _;
-
+use tollgate_sim::Waits;
 use tollgate_sim::distance::Disagreement;
-use tollgate_sim::replay::{Curve, CurvePoint, Exactness, LimitReport, Suggestion};
+use tollgate_sim::replay::{Curve, CurvePoint, Exactness, LimitReport, Proposal, Suggestion};
 
 use super::numbers::{bar, counted, number, share};
 use super::{Style, folded, when, who};
@@ -14,105 +13,94 @@ const BAR_WIDTH: u64 = 24;
 const INDENT: &str = "         ";
 
 /// Renders one limit: refusals, keys, times, other rates, exactness and suggestion.
-pub(super) fn limit(limit: &LimitReport, style: Style, out: &mut String) {
+pub(super) fn limit(limit: &LimitReport, style: Style) -> String {
     let mode = if limit.mode == "enforce" { String::new() } else { format!(", {}", limit.mode) };
-    let _never = writeln!(
-        out,
-        "\n{}  {} by {}, {}{mode}",
-        style.strong(&limit.name),
-        limit.amount,
-        limit.by,
-        limit.algorithm
-    );
+    let LimitReport { amount, by, algorithm, curve, .. } = limit;
+    let head = format!("\n{}  {amount} by {by}, {algorithm}{mode}\n", style.strong(&limit.name));
     if limit.checked == 0 {
         let why = if limit.mode == "off" { "switched off" } else { "asked about no request" };
-        let _never = writeln!(out, "{INDENT}{}", style.faint(why));
-        return;
+        return format!("{head}{INDENT}{}\n", style.faint(why));
     }
-    verdict(limit, style, out);
+    let mut out = head + &verdict(limit, style);
     if limit.refused > 0 {
-        who(&limit.top, style, out);
-        when(&limit.heat, style, out);
+        out += &who(&limit.top, style);
+        out += &when(&limit.heat, style);
     }
-    if let Some(curve) = &limit.curve {
-        curves(curve, style, out);
+    out.extend(limit.waits.iter().map(|it| waited(it, limit.checked - limit.refused)));
+    out.extend(curve.iter().map(|it| curves(it, style)));
+    out.extend(limit.exactness.iter().filter_map(|it| exact(it, algorithm)));
+    out.extend(limit.suggestion.iter().map(|it| suggested(it, curve.as_ref(), style)));
+    out
+}
+
+/// Renders the waits of admitted requests in the queue of the limit.
+fn waited(waits: &Waits, admitted: u64) -> String {
+    let Waits { delayed, p50_ms, p90_ms, p99_ms, max_ms } = *waits;
+    let of = counted(admitted, "admitted request");
+    if delayed == 0 {
+        return format!("  waits  none of {of} had to wait\n");
     }
-    if let Some(exactness) = &limit.exactness {
-        exact(exactness, &limit.algorithm, out);
-    }
-    if let Some(suggestion) = &limit.suggestion {
-        suggested(suggestion, limit.curve.as_ref(), style, out);
+    let [p50, p90, p99, longest] = [p50_ms, p90_ms, p99_ms, max_ms].map(millis);
+    let (number, share) = (number(delayed), share(delayed, admitted));
+    format!("  waits  {number} of {of} ({share}): p50 {p50}, p90 {p90}, p99 {p99}, longest {longest}\n")
+}
+
+/// Renders milliseconds, in seconds from ten seconds on.
+fn millis(millis: u64) -> String {
+    if millis < 10_000 {
+        format!("{} ms", number(millis))
+    } else {
+        format!("{} s", number(millis.div_ceil(1_000)))
     }
 }
 
-fn verdict(limit: &LimitReport, style: Style, out: &mut String) {
+fn verdict(limit: &LimitReport, style: Style) -> String {
     let would = if limit.mode == "shadow" { "would have refused" } else { "refused" };
     let requests = counted(limit.checked, "request");
     let about = if limit.keys.estimated { "about " } else { "" };
     let keys = counted(limit.keys.seen, "key");
     if limit.refused == 0 {
-        let _never = writeln!(out, "{INDENT}{would} none of {requests}, from {about}{keys}");
-        return;
+        return format!("{INDENT}{would} none of {requests}, from {about}{keys}\n");
     }
     let counts =
         format!("{would} {} of {requests} ({})", number(limit.refused), share(limit.refused, limit.checked));
-    let mut rest = format!(", {about}{} of {keys}", number(limit.keys.refused));
-    if limit.mode == "enforce" && limit.decided < limit.refused {
-        let _never =
-            write!(rest, "; others refused {} of them for longer", number(limit.refused - limit.decided));
-    }
-    if limit.blocked > 0 {
-        let _never = write!(rest, "; {} without counting", number(limit.blocked));
-    }
-    let _never = writeln!(out, "{INDENT}{}{rest}", style.refused(&counts));
+    let others = limit.refused.saturating_sub(limit.decided);
+    let others = if limit.mode == "enforce" && others > 0 {
+        format!("; others refused {} of them for longer", number(others))
+    } else {
+        String::new()
+    };
+    let blocked = match limit.blocked {
+        0 => String::new(),
+        blocked => format!("; {} without counting", number(blocked)),
+    };
+    let (counts, hurt) = (style.refused(&counts), number(limit.keys.refused));
+    format!("{INDENT}{counts}, {about}{hurt} of {keys}{others}{blocked}\n")
 }
 
-fn curves(curve: &Curve, style: Style, out: &mut String) {
+fn curves(curve: &Curve, style: Style) -> String {
     let longest = curve.rates.iter().chain(&curve.bursts).map(|point| point.refused).max().unwrap_or(0);
     if longest == 0 {
         let least = curve.rates.first().map_or("", |point| point.amount.as_str());
-        let _never = writeln!(out, "  what   alone, not even {least} would have refused anything");
-        return;
+        return format!("  what   alone, not even {least} would have refused anything\n");
     }
     let about = if curve.estimated { ", about" } else { "" };
-    points(
-        "what",
-        &format!("alone, other rates would have refused{about}"),
-        &curve.rates,
-        curve,
-        longest,
-        style,
-        out,
-    );
-    if curve.bursts.len() > 1 {
-        points("", &format!("and other bursts{about}"), &curve.bursts, curve, longest, style, out);
-    }
+    let points = |label: &str, title: &str, points: &[CurvePoint]| {
+        let title = style.faint(&format!("{title}{about}:"));
+        format!("  {label:<6} {title}\n{}", rows(points, curve, longest, style))
+    };
+    let bursts =
+        if curve.bursts.len() > 1 { points("", "and other bursts", &curve.bursts) } else { String::new() };
+    points("what", "alone, other rates would have refused", &curve.rates) + &bursts
 }
 
-fn points(
-    label: &str,
-    title: &str,
-    points: &[CurvePoint],
-    curve: &Curve,
-    longest: u64,
-    style: Style,
-    out: &mut String,
-) {
-    let _never = writeln!(out, "  {label:<6} {}", style.faint(&format!("{title}:")));
+fn rows(points: &[CurvePoint], curve: &Curve, longest: u64, style: Style) -> String {
     let widest = points.iter().map(|point| point.amount.chars().count()).max().unwrap_or(0);
-    let mut none_before = false;
-    for point in points {
-        let is_own = (point.factor - 1.0).abs() < f64::EPSILON;
-        // After the first rate that refuses nothing, further ones add no information.
-        let is_told = point.refused > 0 || !none_before || is_own;
-        none_before |= point.refused == 0;
-        if !is_told {
-            continue;
-        }
-        let mark = if is_own { ">" } else { " " };
-        let padding = " ".repeat(widest - point.amount.chars().count());
+    let is_own = |point: &CurvePoint| (point.factor - 1.0).abs() < f64::EPSILON;
+    let row = |point: &CurvePoint| {
         let row = format!(
-            "{mark} {}{padding} {:>11} {:>8}  {:>7} {}  {}",
+            "{} {:<widest$} {:>11} {:>8}  {:>7} {}  {}",
+            if is_own(point) { ">" } else { " " },
             point.amount,
             number(point.refused),
             share(point.refused, curve.requests),
@@ -121,16 +109,24 @@ fn points(
             bar(point.refused, longest, BAR_WIDTH),
         );
         let row = row.trim_end();
-        let _never = writeln!(out, "       {}", if is_own { style.strong(row) } else { row.to_owned() });
-    }
+        format!("       {}\n", if is_own(point) { style.strong(row) } else { row.to_owned() })
+    };
+    // After the first rate that refuses nothing, further ones add no information.
+    let mut none_before = false;
+    let is_shown = |point: &&CurvePoint| {
+        let is_new = point.refused > 0 || !none_before;
+        none_before |= point.refused == 0;
+        is_new || is_own(point)
+    };
+    points.iter().filter(is_shown).map(row).collect()
 }
 
-fn exact(exactness: &Exactness, algorithm: &str, out: &mut String) {
+fn exact(exactness: &Exactness, algorithm: &str) -> Option<String> {
     let Exactness { closed, open, sampled } = exactness;
     let differing = |it: &Disagreement| it.too_lax + it.too_strict;
     let of = if *sampled { " of a sample" } else { "" };
     let words = match (differing(closed), algorithm) {
-        (_, "sliding-log") => return,
+        (_, "sliding-log") => return None,
         (0, _) => format!("decides all {}{of} as an exact log would", counted(closed.requests, "request")),
         (differing, _) => format!(
             "decides {} of {}{of} ({}) otherwise than an exact log: {} too lax, {} too strict; \
@@ -145,37 +141,28 @@ fn exact(exactness: &Exactness, algorithm: &str, out: &mut String) {
         ),
     };
     let open = open.as_ref().map_or_else(String::new, |open| {
-        format!(
-            "; shown every request, {} ({})",
-            number(differing(open)),
-            share(differing(open), open.requests)
-        )
+        let (differing, requests) = (differing(open), open.requests);
+        format!("; shown every request, {} ({})", number(differing), share(differing, requests))
     });
-    let _never = writeln!(out, "  exact  {}", folded(&format!("{words}{open}"), 90, INDENT));
+    Some(format!("  exact  {}\n", folded(&format!("{words}{open}"), 90, INDENT)))
 }
 
-fn suggested(suggestion: &Suggestion, curve: Option<&Curve>, style: Style, out: &mut String) {
-    let about = if suggestion.estimated { "about " } else { "" };
-    if suggestion.proposals.is_empty() {
-        let words = format!("nothing up to 64 times its numbers would have refused {}", suggestion.asked);
-        let _never = writeln!(out, "  write  {words}");
-        return;
+fn suggested(suggestion: &Suggestion, curve: Option<&Curve>, style: Style) -> String {
+    let Suggestion { asked: wanted, proposals, estimated } = suggestion;
+    let about = if *estimated { "about " } else { "" };
+    if proposals.is_empty() {
+        return format!("  write  nothing up to 64 times its numbers would have refused {wanted}\n");
     }
-    for (place, proposal) in suggestion.proposals.iter().enumerate() {
-        let (label, asked) = match place {
-            0 => ("write", format!(", for {}", suggestion.asked)),
+    let proposal = |(place, it): (usize, &Proposal)| {
+        let (label, wanted) = match place {
+            0 => ("write", format!(", for {wanted}")),
             _ => ("or", String::new()),
         };
-        let of =
-            curve.map_or_else(String::new, |curve| format!(" ({})", share(proposal.refused, curve.requests)));
-        let refused = counted(proposal.refused, "request");
-        let keys = counted(proposal.keys_refused, "key");
-        let words = format!("{}{asked}: alone, refuses {about}{refused}{of} of {keys}", proposal.amount);
-        let words = folded(&words, 90, INDENT);
-        let _never = writeln!(
-            out,
-            "  {label:<6} {}",
-            words.replacen(&proposal.amount, &style.strong(&proposal.amount), 1)
-        );
-    }
+        let of = curve.map_or_else(String::new, |curve| format!(" ({})", share(it.refused, curve.requests)));
+        let (refused, keys) = (counted(it.refused, "request"), counted(it.keys_refused, "key"));
+        let words = format!("{}{wanted}: alone, refuses {about}{refused}{of} of {keys}", it.amount);
+        let words = folded(&words, 90, INDENT).replacen(&it.amount, &style.strong(&it.amount), 1);
+        format!("  {label:<6} {words}\n")
+    };
+    proposals.iter().enumerate().map(proposal).collect()
 }

@@ -54,7 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, pane: Pane, state: &State,
             let rows = rows.map(|it| {
                 Row::new([
                     Cell::new(format!("{} {}", it.method, it.path)),
-                    right(data::asked(it), Style::new()),
+                    right(data::requests(it), Style::new()),
                     right(number(it.refused), if it.refused > 0 { palette.bad() } else { palette.quiet() }),
                 ])
             });

@@ -20,9 +20,16 @@
 //! the length, a shorter queue would forget the requests that wait in the longer one, and its
 //! newcomers would overtake them.
 //!
+//! A request that leaves gives its place back only while it is the last one: the end of its charge
+//! ([`ChargeTimes::until`](crate::ChargeTimes)) is the end of the queue. The end then moves back to
+//! that of the place before, whose request may leave as well. A place in the middle is not reused.
+//! One number cannot describe a gap, and if the end moved back for it, newcomers would start at the
+//! same time as requests that wait: a caller that cancels again and again could make a whole queue
+//! start at once.
+//!
 //! Invariant: requests start in the order in which they were admitted, and in any stretch `d`, at
-//! most `free + 1 + d/T` units start, if each request costs one unit and none leaves. Tested by
-//! `tests/proof/queue.rs`, against the integer arithmetic of nginx too.
+//! most `free + 1 + d/T` units start, if each request costs one unit, whichever requests leave.
+//! Tested by `tests/proof/queue.rs`, against the integer arithmetic of nginx too.
 
 use core::fmt;
 

@@ -1,12 +1,13 @@
 //! A gateway on its own thread, configured by a file.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 
 use tokio::sync::oneshot;
 use tollgate::{Call, Limiter, Policy, SharedLimiter};
 use tollgate_document::{Document, Problems};
-use tollgate_gateway::{Gateway, GatewaySettings};
+use tollgate_gateway::{Gateway, GatewaySettings, ThrottleCounts};
 use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_net::{Drain, Drainer, Sockets};
 
@@ -52,9 +53,15 @@ impl Behind {
     #[track_caller]
     pub(crate) fn serve(&self) -> ServedGateway {
         let settings = settings(&self.section).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let mut policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
+        if let Some(throttle) = settings.throttle {
+            // As the daemon does.
+            policy = policy.with_throttle_mode(throttle.mode);
+        }
         let limiter = SharedLimiter::from(Limiter::new(policy));
-        let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
+        let gateway = Arc::new(Gateway::new(settings, limiter.clone(), None).unwrap());
+        let counted = Arc::clone(&gateway);
+        let throttle_counts = Box::new(move || counted.throttle_counts());
         let (tarpit, waiting_room) = (gateway.tarpit().clone(), gateway.waiting_room().clone());
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
@@ -71,7 +78,7 @@ impl Behind {
             });
         });
         let (stop, thread) = (Some(stop), Some(thread));
-        ServedGateway { address, drainer, tarpit, waiting_room, limiter, stop, thread }
+        ServedGateway { address, drainer, tarpit, waiting_room, limiter, throttle_counts, stop, thread }
     }
 }
 
@@ -81,7 +88,8 @@ pub(crate) struct ServedGateway {
     pub(crate) drainer: Drainer,
     pub(crate) tarpit: Tarpit,
     pub(crate) waiting_room: WaitingRoom,
-    limiter: SharedLimiter,
+    pub(crate) limiter: SharedLimiter,
+    pub(crate) throttle_counts: Box<dyn Fn() -> Vec<ThrottleCounts> + Send + Sync>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }

@@ -70,6 +70,8 @@ fn is_comparable(limit: &LintedLimit<'_>) -> bool {
         && matches!(limit.live.cost(), Cost::Fixed(_))
         && limit.live.settle().is_none()
         && limit.live.ahead().is_none()
+        // A learned number of slots has no bound in advance.
+        && limit.live.adaptive().is_none()
         // The number of parts of a sliding window affects the proof, not the bound.
         && limit.written.parts.is_none_or(|it| it.value == 1)
         && limit.written.strict.is_none_or(|it| !it.value)

@@ -46,6 +46,7 @@ fn why(word: &str) -> &'static str {
         "cost" => "a request costs the same as under its limit, so that the two can be compared",
         "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
         "on_outage" | "on_hangup" => "it behaves like its limit",
+        "lease" => "it is counted by the store for each request, so that its count is exact",
         "soft" | "dialects" => "it does not affect responses, so it has no threshold and no dialects",
         "quota" => "it does not affect responses, so it grants no quota",
         "candidate" => "a limit has one candidate",
@@ -78,6 +79,13 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
     let own = Node { kind: Kind::Map(own), ..node.clone() };
     let fields = own.fields(&WORDS, problems)?;
     let amount = how_much(&fields, problems);
+    if let Some(adaptive) = amount.adaptive {
+        problems
+            .error(adaptive.place, "a candidate cannot learn its number of slots")
+            .label("write a number")
+            .help("a second limit with `mode: shadow` learns beside this one");
+        return None;
+    }
     let holds_slots = amount.slots.is_some()
         || amount.algorithm.is_some_and(|algorithm| algorithm.value == Algorithm::Concurrency);
     Some(Limit {

@@ -13,7 +13,7 @@ use crate::pattern::PathPattern;
 use crate::source::{KeySource, header_name, is_token};
 
 /// Reads one word with `parse`, and reports its mistake at its place.
-pub(super) fn parsed<T>(
+pub(in super::super) fn parsed<T>(
     node: &Node,
     what: &str,
     parse: impl FnOnce(&str) -> Result<T, Mistake>,
@@ -39,7 +39,7 @@ pub(in super::super) fn patterns(
 }
 
 /// Reads a rate, and finds the place of its burst.
-pub(super) fn rate(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<RateText>> {
+pub(in super::super) fn rate(node: &Node, what: &str, problems: &mut Problems) -> Option<Located<RateText>> {
     if let Kind::List(_) = node.kind {
         problems
             .error(node.place, format!("{what} is one rate, not a list"))
@@ -73,7 +73,7 @@ pub(super) fn windows(node: &Node, problems: &mut Problems) -> Option<Located<Ve
     (rates.len() == items.len()).then(|| Located::new(rates, node.place))
 }
 
-pub(super) fn name(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
+pub(in super::super) fn name(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
     let word = node.word("`name`", problems)?;
     if is_limit_name(word.value) {
         return Some(word.map(str::to_owned));
@@ -90,7 +90,7 @@ pub(super) fn name(node: &Node, problems: &mut Problems) -> Option<Located<Strin
     None
 }
 
-pub(super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
+pub(in super::super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<String>> {
     let word = node.word("`method`", problems)?;
     let upper = word.value.to_ascii_uppercase();
     if !upper.bytes().all(is_token) || matches!(&*upper, "*" | "ALL" | "ANY") {
@@ -113,9 +113,10 @@ pub(super) fn method(node: &Node, problems: &mut Problems) -> Option<Located<Str
     Some(word.map(|_| upper))
 }
 
-pub(super) fn headers(node: &Node, problems: &mut Problems) -> Vec<HeaderMatch> {
+/// Reads the headers that a limit or a class asks for. `what` is their name in messages.
+pub(in super::super) fn headers(node: &Node, what: &str, problems: &mut Problems) -> Vec<HeaderMatch> {
     let mut found = Vec::new();
-    for Entry { name, value } in node.entries("`headers` of a limit", problems).unwrap_or_default() {
+    for Entry { name, value } in node.entries(what, problems).unwrap_or_default() {
         let lower = match header_name(&name.value) {
             Ok(lower) => lower,
             Err(mistake) => {
@@ -143,30 +144,7 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
         }
         return Vec::new();
     };
-    let mut parts: Vec<Located<KeySource>> = Vec::new();
-    for item in node.items() {
-        // YAML reads `header: X-Name` with a blank as a map.
-        if let Kind::Map(entries) = &item.kind
-            && let [Entry { name, value }] = &entries[..]
-            && let Some(value) = value.text()
-        {
-            problems.error(name.place, "a key has no blank behind its colon").label(format!(
-                "did you mean `{}:{}`?",
-                short(&name.value),
-                short(value)
-            ));
-            continue;
-        }
-        let Some(part) = source(item, "`by`", problems) else { continue };
-        if let Some(first) = parts.iter().find(|known| known.value == part.value) {
-            problems
-                .error(part.place, format!("`{}` is listed twice in one key", part.value))
-                .label("again here")
-                .related(first.place, "first here");
-            continue;
-        }
-        parts.push(part);
-    }
+    let parts = parts(node, "`by`", problems);
     match parts.iter().find(|part| part.value == KeySource::Descriptor) {
         Some(part) if parts.len() > 1 => {
             problems
@@ -191,6 +169,59 @@ pub(super) fn by(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Located<Ke
             .label(format!("this holds {}", parts.len()));
     }
     parts
+}
+
+/// Reads the parts of a key.
+fn parts(node: &Node, what: &str, problems: &mut Problems) -> Vec<Located<KeySource>> {
+    let mut parts: Vec<Located<KeySource>> = Vec::new();
+    for item in node.items() {
+        // YAML reads `header: X-Name` with a blank as a map.
+        if let Kind::Map(entries) = &item.kind
+            && let [Entry { name, value }] = &entries[..]
+            && let Some(value) = value.text()
+        {
+            problems.error(name.place, "a key has no blank behind its colon").label(format!(
+                "did you mean `{}:{}`?",
+                short(&name.value),
+                short(value)
+            ));
+            continue;
+        }
+        let Some(part) = source(item, what, problems) else { continue };
+        if let Some(first) = parts.iter().find(|known| known.value == part.value) {
+            problems
+                .error(part.place, format!("`{}` is listed twice in one key", part.value))
+                .label("again here")
+                .related(first.place, "first here");
+            continue;
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+/// Reads the key that shares the slots of a limit fairly.
+pub(super) fn fair_by(node: &Node, problems: &mut Problems) -> Option<Located<Vec<KeySource>>> {
+    let parts = parts(node, "`fair_by`", problems);
+    for part in &parts {
+        if part.value == KeySource::Global || part.value.is_of_descriptor() {
+            problems
+                .error(part.place, format!("`{}` does not tell requests apart", part.value))
+                .label("a property of a request, such as `tenant`")
+                .help("`fair_by` shares the slots between the callers that wait for them");
+            return None;
+        }
+    }
+    if parts.is_empty() || parts.len() > 8 {
+        // A part that is present and invalid has been reported.
+        if node.items().is_empty() || parts.len() > 8 {
+            problems
+                .error(node.place, "`fair_by` holds one to eight parts")
+                .label(format!("this holds {}", parts.len()));
+        }
+        return None;
+    }
+    Some(Located::new(parts.into_iter().map(|part| part.value).collect(), node.place))
 }
 
 pub(super) fn algorithm(node: &Node, problems: &mut Problems) -> Option<Located<Algorithm>> {

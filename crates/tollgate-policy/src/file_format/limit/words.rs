@@ -29,6 +29,7 @@ pub(crate) const WORDS: Words = Words {
         "windows",
         "slots",
         "queue",
+        "fair_by",
         "ttl",
         "on_hangup",
         "algorithm",
@@ -42,6 +43,7 @@ pub(crate) const WORDS: Words = Words {
         "plans",
         "overrides",
         "on_outage",
+        "lease",
         "dialects",
         "soft",
         "candidate",
@@ -95,21 +97,21 @@ pub(super) const ALIGNS: [(&str, Align); 3] =
     [("epoch", Align::Epoch), ("first-request", Align::FirstRequest), ("calendar", Align::Calendar)];
 pub(super) const MISSING: [(&str, Missing); 4] =
     [("ip", Missing::Ip), ("refuse", Missing::Refuse), ("shared", Missing::Shared), ("skip", Missing::Skip)];
-pub(super) const MODES: [(&str, Mode); 3] =
+pub(crate) const MODES: [(&str, Mode); 3] =
     [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
-pub(super) const OUTAGES: [(&str, OnOutage); 3] =
+pub(crate) const OUTAGES: [(&str, OnOutage); 3] =
     [("local", OnOutage::Local), ("allow", OnOutage::Allow), ("deny", OnOutage::Deny)];
-pub(super) const HANGUPS: [(&str, OnHangup); 2] = [("hold", OnHangup::Hold), ("release", OnHangup::Release)];
-pub(super) const HANGUP_SYNONYMS: Synonyms =
+pub(crate) const HANGUPS: [(&str, OnHangup); 2] = [("hold", OnHangup::Hold), ("release", OnHangup::Release)];
+pub(crate) const HANGUP_SYNONYMS: Synonyms =
     &[("hold", &["keep", "wait", "drain"]), ("release", &["free", "cancel", "abort", "stop"])];
 pub(super) const MISSING_SYNONYMS: Synonyms =
     &[("skip", &["ignore", "allow"]), ("refuse", &["deny", "block"]), ("shared", &["global"])];
-pub(super) const MODE_SYNONYMS: Synonyms = &[
+pub(crate) const MODE_SYNONYMS: Synonyms = &[
     ("enforce", &["on", "yes", "true", "enabled", "block"]),
     ("off", &["no", "false", "disabled"]),
     ("shadow", &["dry", "dry-run", "log", "report"]),
 ];
-pub(super) const OUTAGE_SYNONYMS: Synonyms = &[
+pub(crate) const OUTAGE_SYNONYMS: Synonyms = &[
     ("allow", &["open", "fail-open"]),
     ("deny", &["closed", "close", "fail-closed"]),
     ("local", &["memory"]),

@@ -7,7 +7,7 @@ use crate::log::{Fields, Format};
 fn check(reading: &ReadOptions, cases: &[(&str, &str)]) {
     for (line, expected) in cases {
         let seen = read(one(*line), reading).map(|seen| match seen.entries.as_slice() {
-            [entry] => told(entry),
+            [entry] => summary(entry),
             [] => format!("skipped {}", seen.tally.skipped),
             many => format!("{} requests", many.len()),
         });

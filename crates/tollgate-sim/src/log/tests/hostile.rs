@@ -42,7 +42,7 @@ proptest! {
                 prop_assert_eq!(seen.skipped.is_some(), seen.tally.skipped > 0);
                 prop_assert_eq!(seen.tally.bytes, bytes.len() as u64);
                 for entry in &seen.entries {
-                    let _ = told(entry);
+                    let _ = summary(entry);
                 }
             }
             Err(error) => prop_assert!(error.to_string().starts_with("a.log "), "{}", error),

@@ -208,3 +208,21 @@ fn several_gaps_of_years_are_as_exact_as_one() {
     let report = replayed(&[policy], Settings::default(), &log);
     assert_eq!((report.policy.requests, report.policy.refused), (18, 6));
 }
+
+#[test]
+fn the_waits_of_a_queue_are_reported() {
+    let policy = "
+limits:
+  - {name: queue, by: ip, algorithm: leaky-queue, rate: 10/second, queue: {length: 10, free: 2}}
+  - {name: plain, by: ip, bucket: 100/second}
+";
+    // Of twenty at once, three start immediately, eight wait for 100 ms to 800 ms, and nine are refused.
+    let log: Vec<_> = (0..20).map(|_| at(0, 1, "/")).collect();
+    let report = replayed(&[policy], Settings::default(), &log);
+    let [queue, plain] = &report.policy.limits[..] else { panic!("two limits") };
+    assert_eq!((queue.algorithm.as_str(), queue.checked, queue.refused), ("leaky-queue", 20, 9));
+    let waits = queue.waits.expect("it has a queue");
+    assert_eq!((waits.delayed, waits.max_ms), (8, 800));
+    assert!((400..=404).contains(&waits.p50_ms), "one part in 128 too large at most: {waits:?}");
+    assert_eq!(plain.waits, None);
+}

@@ -1,0 +1,262 @@
+//! Decisions that need the inner store.
+//!
+//! The lots cover what they can, and the store is asked for the rest. If a key of the rest is hot
+//! and no lease of it is under way, the same batch asks for a lease, so that a lease costs no call of
+//! its own and a refused batch takes none.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use smallvec::SmallVec;
+use tollgate_core::{Amount, LeaseRequest, Outcome, Quota, Rule, Span, Timestamp, Verdict, Window};
+use tollgate_store::{Answer, Check, Clock, Outcomes, Store, StoreError};
+
+use crate::leased::Leased;
+use crate::lot::{Content, Tick};
+use crate::place::{Granted, Place};
+use crate::plan::{Plan, leasable_units};
+use crate::usage::renewal_threshold;
+
+/// How often a batch is planned: again if a lease arrived while the store refused it.
+const MAX_PLANS: usize = 2;
+
+/// A lease that is being taken. Dropping it ends the attempt.
+pub(crate) struct Asking<'l> {
+    pub(crate) place: &'l Place,
+    tag: u64,
+    pub(crate) request: LeaseRequest,
+}
+
+impl<'l> Asking<'l> {
+    /// Begins the attempt. The caller holds the lock of the place, and has checked that no other lease
+    /// is being taken.
+    pub(crate) fn new(place: &'l Place, tag: u64, request: LeaseRequest) -> Self {
+        Self { place, tag, request }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = &mut *self.place.state()
+            && self.place.tag.load(crate::sync::Ordering::Acquire) == self.tag
+        {
+            state.end_asking();
+        }
+    }
+}
+
+/// The times of a call to the store.
+#[derive(Clone, Copy)]
+pub(crate) struct CallTimes {
+    /// The local time before the call.
+    pub(crate) asked: Timestamp,
+    /// The local time of the answer.
+    pub(crate) answered: Timestamp,
+    /// The time of the store.
+    pub(crate) at: Timestamp,
+}
+
+/// Returns how long units that are leased at `at` may be spent: to the end of the window, and shorter
+/// by a thousandth, because clocks run at different rates.
+fn life(quota: &Quota, ttl: Span, outcome: &Outcome, at: Timestamp) -> Span {
+    let closes_in = match quota {
+        Quota::FixedWindow(_) => outcome.reset_after,
+        Quota::SlidingWindow(it) => Window::Epoch(it.rate().period).closes(at).since(at),
+        _ => ttl,
+    };
+    let life = ttl.min(closes_in).as_micros();
+    Span::from_micros((life - life / 1_000).saturating_sub(1))
+}
+
+impl<S: Store, C: Clock> Leased<S, C> {
+    /// Decides a batch of which the store is asked for a part.
+    pub(crate) async fn decide_leased(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        let mut outcomes = Outcomes::new();
+        for attempt in 1..=MAX_PLANS {
+            let (now, tick) = self.now();
+            let plan = Plan::of(self, checks, (now, tick));
+            if plan.is_covered() {
+                plan.admit(checks, std::iter::empty(), tick, &mut outcomes);
+                return Ok(Answer { admitted: true, at: self.store_time(now), outcomes });
+            }
+            let mut batch = plan.rest(checks);
+            let asked_checks = batch.len();
+            let asking = self.begin_leases(&batch, (now, tick));
+            for (at, asking) in &asking {
+                batch.push(Check { amount: Amount::Lease(asking.request), ..batch[*at] });
+            }
+            if !asking.is_empty() {
+                self.counts.calls.add(1);
+            }
+            let answer = self.inner.decide_uncached(&batch).await;
+            let Answer { admitted, at, outcomes: answered } = match answer {
+                Ok(answer) => answer,
+                Err(error) => {
+                    self.put_off(&asking);
+                    return Err(error);
+                }
+            };
+            let (answered_at, tick) = self.now();
+            let times = CallTimes { asked: now, answered: answered_at, at };
+            self.note_store_time(at, answered_at);
+            self.note_answers(&batch[..asked_checks], &answered, times);
+            for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(asked_checks)) {
+                self.install(asking, outcome, times);
+            }
+            drop(asking);
+            let rest = answered.into_iter().take(asked_checks);
+            if admitted {
+                plan.admit(checks, rest, tick, &mut outcomes);
+                return Ok(Answer { admitted, at, outcomes });
+            }
+            if attempt < MAX_PLANS && self.may_be_covered(checks, &plan).await {
+                continue;
+            }
+            plan.refuse(checks, rest, (answered_at, tick), &mut outcomes);
+            return Ok(Answer { admitted, at, outcomes });
+        }
+        self.inner.decide_uncached(checks).await
+    }
+
+    /// Counts what the store is asked for, and begins to lease keys that are hot.
+    fn begin_leases<'l>(
+        &'l self,
+        batch: &[Check<'_>],
+        now: (Timestamp, Tick),
+    ) -> SmallVec<[(usize, Asking<'l>); 2]> {
+        let mut asking = SmallVec::new();
+        let is_draining = self.is_draining.load(std::sync::atomic::Ordering::Relaxed);
+        for (at, check) in batch.iter().enumerate() {
+            let (Some(units), Some(ttl)) = (leasable_units(check), check.rule.lease) else { continue };
+            let Some(place) = self.table.claim(check.rule, check.key, now) else { continue };
+            let tag = self.table.tag(check.rule.id, check.key);
+            let mut guard = place.state();
+            let Some(state) = guard.as_mut() else { continue };
+            if place.tag.load(crate::sync::Ordering::Acquire) != tag {
+                continue;
+            }
+            state.ask(units, now.0);
+            let size = state.lease_size(place, check.rule, ttl, now, self.inner.nodes(), &self.counts);
+            if let Some(units) = size.filter(|_| !is_draining && check.binding) {
+                state.begin_asking();
+                update_rule(&mut state.rule, check.rule);
+                asking.push((at, Asking::new(place, tag, LeaseRequest { units, ttl })));
+            }
+        }
+        asking
+    }
+
+    /// Postpones leases after a failure.
+    pub(crate) fn put_off(&self, asking: &[(usize, Asking<'_>)]) {
+        let (now, _) = self.now();
+        for (_, asking) in asking {
+            if let Some(state) = &mut *asking.place.state() {
+                state.not_before = now + quarter(asking.request.ttl);
+            }
+        }
+    }
+
+    /// Records what the store answered about the keys of a batch.
+    fn note_answers(&self, batch: &[Check<'_>], answered: &[Outcome], times: CallTimes) {
+        for (check, outcome) in batch.iter().zip(answered) {
+            let (Some(ttl), Some(place)) = (check.rule.lease, self.find(check)) else { continue };
+            place.note(outcome, times.answered);
+            let Verdict::Refused { .. } = outcome.verdict else {
+                place.forget_refusal();
+                continue;
+            };
+            // The store is not asked about a hot key at every request: that could be thousands of
+            // times before the next unit comes back.
+            let mut state = place.state();
+            let is_hot = state.as_mut().is_some_and(|state| {
+                state.usage(place, ttl, times.answered, &self.counts) >= crate::MIN_LEASE_UNITS.into()
+            });
+            if let (true, Some(units)) = (is_hot, leasable_units(check)) {
+                place.note_refusal(units, times.answered + quarter(ttl));
+            }
+        }
+    }
+
+    /// Fills a lot with the units that the store has leased. Returns whether there were any.
+    pub(crate) fn install(&self, asking: &Asking<'_>, outcome: &Outcome, times: CallTimes) -> bool {
+        let Asking { place, tag, request } = asking;
+        let (_, tick) = self.now();
+        let mut guard = place.state();
+        let Some(state) = guard.as_mut() else { return false };
+        if place.tag.load(crate::sync::Ordering::Acquire) != *tag {
+            return false;
+        }
+        place.note(outcome, times.answered);
+        let units = u32::try_from(outcome.units()).unwrap_or(0);
+        if units < request.units {
+            state.not_before = times.answered + quarter(request.ttl);
+        }
+        // The store has no unit left: the requests that the lease does not cover need not ask.
+        if units < request.units && outcome.remaining == 0 {
+            place.note_refusal(1, state.not_before);
+        } else {
+            place.forget_refusal();
+        }
+        if units == 0 {
+            return false;
+        }
+        self.counts.leased.add(units.into());
+        let life = life(&state.rule.quota, request.ttl, outcome, times.at);
+        let content = Content { units, end: self.tick(times.asked + life) };
+        let granted = Granted { content, taken_at: times.at, ttl: request.ttl };
+        if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
+            self.counts.expired.add(units.into());
+            return false;
+        }
+        let usage = state.usage(place, request.ttl, times.answered, &self.counts);
+        place.low.store(renewal_threshold(usage), crate::sync::Ordering::Release);
+        let is_new = !std::mem::replace(&mut state.is_listed, true);
+        drop(guard);
+        if is_new {
+            self.table.list(place);
+            // A caller that waits has to visit the key from now on.
+            self.set_due();
+        }
+        true
+    }
+
+    /// Returns whether the lots of all checks that were asked for have enough units now. Waits for
+    /// leases that are being taken.
+    async fn may_be_covered(&self, checks: &[Check<'_>], plan: &Plan<'_>) -> bool {
+        for (check, part) in checks.iter().zip(&plan.parts) {
+            let Some(Amount::Exactly(missing)) = part.amount else { continue };
+            if missing == 0 || !check.binding {
+                continue;
+            }
+            let Some(place) = leasable_units(check).and_then(|_| self.find(check)) else { return false };
+            self.lease_taken(place, self.table.tag(check.rule.id, check.key)).await;
+            if place.held(self.now().1) < missing {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits until no lease of this key is being taken.
+    async fn lease_taken(&self, place: &Place, tag: u64) {
+        poll_fn(|context| match &mut *place.state() {
+            Some(state) if state.is_asking() && place.tag.load(crate::sync::Ordering::Acquire) == tag => {
+                state.wake_later(context.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
+        .await;
+    }
+}
+
+/// Replaces the rule if its quota has changed: windows keep their id when their limit changes.
+fn update_rule(known: &mut std::sync::Arc<Rule>, rule: &Rule) {
+    if known.quota != rule.quota || known.lease != rule.lease {
+        *known = std::sync::Arc::new(rule.clone());
+    }
+}
+
+pub(crate) fn quarter(ttl: Span) -> Span {
+    Span::from_micros(ttl.as_micros() / 4)
+}

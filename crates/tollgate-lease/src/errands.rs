@@ -1,0 +1,209 @@
+//! The work behind the requests: renewals and returns.
+//!
+//! A key that holds less than five eighths of its usage in one `ttl` is renewed, so that a silence of
+//! the store of half a `ttl` is bridged. Units that will not be spent before the end of their lease are returned.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use smallvec::SmallVec;
+use tollgate_core::{Adjustment, Amount, LeaseRequest, Rule, Span, Timestamp};
+use tollgate_store::{Check, Clock, Store};
+
+use crate::decide::{Asking, CallTimes};
+use crate::leased::Leased;
+use crate::lot::Tick;
+use crate::place::{LOTS, Place, PlaceState};
+use crate::usage::renewal_threshold;
+
+/// The largest number of visits of a key per `ttl`.
+const VISITS_PER_TTL: u64 = 8;
+
+/// The shortest time between two visits.
+const MIN_VISIT_INTERVAL: Span = Span::from_millis(1);
+
+/// A lease to take or units to return. Run it with [`Leased::run`]; if it is dropped, its units end
+/// with their lease.
+pub struct Errand<'l> {
+    rule: Arc<Rule>,
+    key: Arc<[u8]>,
+    lease: Option<Asking<'l>>,
+    back: SmallVec<[Adjustment; LOTS]>,
+}
+
+impl<S: Store, C: Clock> Leased<S, C> {
+    /// Visits the keys that hold leases, and returns the work that is due, with the time until the
+    /// next visit. `None`: no visit is needed until [`due`](Self::due) is ready.
+    pub fn errands(&self) -> (Vec<Errand<'_>>, Option<Span>) {
+        self.due_state().is_due.store(false, Ordering::Release);
+        let now = self.now();
+        let (mut errands, mut next) = (Vec::new(), None::<Span>);
+        // Held throughout: a key that is unlisted here and gets a lease is listed again after that.
+        self.table.listed().retain(|&at| {
+            let place = self.table.at(at);
+            let mut guard = place.state();
+            let Some(state) = guard.as_mut() else { return false };
+            state.is_listed = self.visit(place, state, now, &mut errands);
+            let Some(ttl) = state.rule.lease.filter(|_| state.is_listed) else { return false };
+            let interval = Span::from_micros(ttl.as_micros() / VISITS_PER_TTL).max(MIN_VISIT_INTERVAL);
+            next = Some(next.map_or(interval, |it| it.min(interval)));
+            true
+        });
+        (errands, next)
+    }
+
+    /// Visits a key. Returns whether it has to be visited again.
+    fn visit<'l>(
+        &'l self,
+        place: &'l Place,
+        state: &mut PlaceState,
+        (now, tick): (Timestamp, Tick),
+        errands: &mut Vec<Errand<'l>>,
+    ) -> bool {
+        let Some(ttl) = state.rule.lease else { return false };
+        let usage = state.usage(place, ttl, now, &self.counts);
+        state.expire(place, tick, &self.counts);
+        let is_draining = self.is_draining.load(Ordering::Relaxed);
+        let mut back = SmallVec::new();
+        for lot in 0..LOTS {
+            let surplus = if is_draining { u32::MAX } else { surplus(place, lot, (usage, ttl), tick) };
+            if surplus > 0 {
+                back.extend(state.take_back(place, lot, surplus, tick, &self.counts));
+            }
+        }
+        let mut lease = None;
+        let held = place.held(tick);
+        if !is_draining && !state.is_asking() && held < renewal_threshold(usage) {
+            let rule = Arc::clone(&state.rule);
+            let size = state.lease_size(place, &rule, ttl, (now, tick), self.inner.nodes(), &self.counts);
+            if let Some(units) = size {
+                // All lots are in use: the rest of the oldest makes room.
+                if let Some(oldest) = place.oldest_of_full(tick) {
+                    back.extend(state.take_back(place, oldest, u32::MAX, tick, &self.counts));
+                }
+                state.begin_asking();
+                let tag = place.tag.load(crate::sync::Ordering::Acquire);
+                lease = Some(Asking::new(place, tag, LeaseRequest { units, ttl }));
+            }
+        }
+        let is_hot = usage >= crate::MIN_LEASE_UNITS.into();
+        let stays = held > 0 || state.is_asking() || (is_hot && !is_draining);
+        if lease.is_some() || !back.is_empty() {
+            errands.push(Errand { rule: Arc::clone(&state.rule), key: Arc::clone(&state.key), lease, back });
+        }
+        stays
+    }
+
+    /// Runs an errand.
+    pub async fn run(&self, errand: Errand<'_>) {
+        let Errand { rule, key, lease, back } = errand;
+        let mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = Vec::new();
+        for back in back {
+            calls.push(Box::pin(self.return_units(&rule, &key, back)));
+        }
+        if let Some(asking) = lease {
+            calls.push(Box::pin(self.renew(&rule, &key, asking)));
+        }
+        // In one turn, so that they share a call: the returned units are available to the lease.
+        join_all(calls).await;
+    }
+
+    /// Renews leases that are half spent, and returns units that will not be spent. Returns the time
+    /// until the next visit; `None`: when [`due`](Self::due) is ready.
+    pub async fn tend(&self) -> Option<Span> {
+        let (errands, next) = self.errands();
+        join_all(errands.into_iter().map(|errand| Box::pin(self.run(errand)) as _).collect()).await;
+        next
+    }
+
+    /// Waits until [`tend`](Self::tend) has work before its next visit.
+    pub async fn due(&self) {
+        poll_fn(|context| {
+            let due = self.due_state();
+            *due.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+            if due.is_due.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Returns all units, and takes no more leases.
+    pub async fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.tend().await;
+        // A lease that was being taken is returned, too.
+        self.tend().await;
+    }
+
+    async fn renew(&self, rule: &Rule, key: &[u8], asking: Asking<'_>) {
+        self.counts.calls.add(1);
+        let (asked, _) = self.now();
+        let check = Check { amount: Amount::Lease(asking.request), ..Check::new(rule, key, 0) };
+        match self.inner.decide_uncached(&[check]).await {
+            Ok(answer) => {
+                let (answered, _) = self.now();
+                self.note_store_time(answer.at, answered);
+                let times = CallTimes { asked, answered, at: answer.at };
+                if let Some(outcome) = answer.outcomes.first() {
+                    self.install(&asking, outcome, times);
+                }
+            }
+            Err(_) => self.put_off(&[(0, asking)]),
+        }
+    }
+
+    /// Takes all units of a key out of its lots, to return them.
+    pub(crate) fn take_back_key(&self, rule: &Rule, key: &[u8]) -> SmallVec<[Adjustment; LOTS]> {
+        let (_, tick) = self.now();
+        let Some(place) = self.table.find(self.table.tag(rule.id, key)) else { return SmallVec::new() };
+        let mut guard = place.state();
+        let Some(state) = guard.as_mut() else { return SmallVec::new() };
+        (0..LOTS).filter_map(|lot| state.take_back(place, lot, u32::MAX, tick, &self.counts)).collect()
+    }
+
+    /// Returns units to the store. If it gives no answer, they end with their lease.
+    pub(crate) async fn return_units(&self, rule: &Rule, key: &[u8], back: Adjustment) {
+        let Adjustment::ReturnLease { units, .. } = back else { return };
+        self.counts.calls.add(1);
+        let returned = self.inner.adjust(rule, key, back).await;
+        let count = if returned.is_ok() { &self.counts.returned } else { &self.counts.expired };
+        count.add(units.into());
+        if let (Ok(outcome), Some(place)) = (returned, self.table.find(self.table.tag(rule.id, key))) {
+            place.note(&outcome, self.now().0);
+        }
+    }
+}
+
+/// Returns the units of a lot that will not be spent before it ends. Units are returned in the last
+/// quarter of a lease, when it is known what is left.
+#[allow(clippy::cast_possible_truncation)]
+fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now: Tick) -> u32 {
+    let content = place.lots[lot].content();
+    if !content.is_live(now) {
+        return 0;
+    }
+    let (left, ttl) = (content.end.as_micros() - now.as_micros(), ttl.as_micros().max(1));
+    if left > ttl / 4 {
+        return 0;
+    }
+    if usage < crate::MIN_LEASE_UNITS.into() {
+        return content.units;
+    }
+    // What is spent until the end, and as much again for a sixteenth of the `ttl`.
+    let spent = u128::from(usage) * u128::from(left + ttl / 16) / u128::from(ttl);
+    let surplus = u128::from(content.units).saturating_sub(spent) as u32;
+    // A few units are not worth a call.
+    if surplus >= crate::MIN_LEASE_UNITS { surplus } else { 0 }
+}
+
+/// Runs futures concurrently.
+async fn join_all(mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>>) {
+    poll_fn(|context| {
+        calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
+        if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}

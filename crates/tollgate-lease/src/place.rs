@@ -1,0 +1,327 @@
+//! A place of the table: the lots of one key, and what this node knows about the key.
+//!
+//! Requests read and change only atomics. The lock is for requests that ask the store, and for
+//! `tend`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Adjustment, Algorithm as _, BucketState, Outcome, Quota, Rule, Span, Timestamp, Verdict,
+};
+
+use crate::leased::Counts;
+use crate::lot::{Content, Lot, Tick};
+use crate::sync::{AtomicU64, Ordering};
+use crate::usage::{Situation, UsageRate, lease_size};
+
+/// The number of lots of a key. In steady traffic three are in use: a lease is taken when three
+/// eighths of the usage of one `ttl` are missing.
+pub(crate) const LOTS: usize = 4;
+
+/// The lots of one key, and what this node knows about the key.
+pub(crate) struct Place {
+    /// The hash of the rule and the key; zero if the place is free.
+    pub(crate) tag: AtomicU64,
+    pub(crate) lots: [Lot; LOTS],
+    /// The number of held units below which a renewal is due. Zero: no request has to report it.
+    pub(crate) low: AtomicU64,
+    /// The time by the local clock at which the key is fresh again, by the last answer of the store.
+    fresh_at: AtomicU64,
+    /// The units that the store had left at the last answer, for limits other than buckets.
+    remaining: AtomicU64,
+    /// Until when the store need not be asked for `dry_cost` units or more, by the local clock.
+    dry_until: AtomicU64,
+    dry_cost: AtomicU64,
+    /// The units that were refused here since the last estimate.
+    refused: AtomicU64,
+    state: Mutex<Option<Box<PlaceState>>>,
+}
+
+/// The part of a place behind its lock.
+pub(crate) struct PlaceState {
+    pub(crate) rule: Arc<Rule>,
+    pub(crate) key: Arc<[u8]>,
+    usage: UsageRate,
+    /// The lease of each lot.
+    leases: [LotLease; LOTS],
+    /// Whether a lease is being taken.
+    is_asking: bool,
+    /// The time before which no lease is taken, by the local clock.
+    pub(crate) not_before: Timestamp,
+    pub(crate) last_used: Timestamp,
+    /// Whether the place is in the list of places that `tend` visits.
+    pub(crate) is_listed: bool,
+    waiters: SmallVec<[Waker; 2]>,
+}
+
+/// The lease of a lot.
+#[derive(Clone, Copy, Debug)]
+struct LotLease {
+    /// By the store's clock.
+    taken_at: Timestamp,
+    ttl: Span,
+    /// The units when the lot was last looked at.
+    seen: u32,
+}
+
+/// A lease that the store has granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) content: Content,
+    pub(crate) taken_at: Timestamp,
+    pub(crate) ttl: Span,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            tag: AtomicU64::new(0),
+            lots: std::array::from_fn(|_| Lot::new()),
+            low: AtomicU64::new(0),
+            fresh_at: AtomicU64::new(0),
+            remaining: AtomicU64::new(u64::MAX),
+            dry_until: AtomicU64::new(0),
+            dry_cost: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            state: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, Option<Box<PlaceState>>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the place that of another key. Its lots are empty or have ended.
+    pub(crate) fn assign(&self, tag: u64, rule: &Rule, key: &[u8], now: Timestamp) {
+        let lease = LotLease { taken_at: Timestamp::EPOCH, ttl: Span::ZERO, seen: 0 };
+        let mut state = self.state();
+        for lot in &self.lots {
+            lot.clear();
+        }
+        let is_listed = state.as_ref().is_some_and(|it| it.is_listed);
+        *state = Some(Box::new(PlaceState {
+            rule: Arc::new(rule.clone()),
+            key: key.into(),
+            usage: UsageRate::new(now),
+            leases: [lease; LOTS],
+            is_asking: false,
+            not_before: now,
+            last_used: now,
+            is_listed,
+            waiters: SmallVec::new(),
+        }));
+        for (cell, value) in [
+            (&self.low, 0),
+            (&self.fresh_at, 0),
+            (&self.remaining, u64::MAX),
+            (&self.dry_until, 0),
+            (&self.refused, 0),
+            (&self.tag, tag),
+        ] {
+            cell.store(value, Ordering::Release);
+        }
+    }
+
+    /// Returns whether another key may take the place.
+    pub(crate) fn idle_since(&self, now: Tick) -> Option<Timestamp> {
+        if self.lots.iter().any(|lot| lot.content().is_live(now)) {
+            return None;
+        }
+        match &*self.state() {
+            Some(state) if state.is_asking => None,
+            Some(state) => Some(state.last_used),
+            None => Some(Timestamp::EPOCH),
+        }
+    }
+
+    /// Returns the units that may be spent at `now`.
+    #[inline]
+    pub(crate) fn held(&self, now: Tick) -> u64 {
+        let live = |lot: &Lot| Some(lot.content()).filter(|it| it.is_live(now)).map_or(0, |it| it.units);
+        self.lots.iter().map(|lot| u64::from(live(lot))).sum()
+    }
+
+    /// Takes up to `most` units, and at least `least`, from the lot that ends first among those that
+    /// have `least`. Returns the lot with the taken units and its end.
+    #[inline]
+    pub(crate) fn take(&self, least: u32, most: u32, now: Tick) -> Option<(&Lot, Content)> {
+        loop {
+            let mut first = None::<(&Lot, Tick)>;
+            for lot in &self.lots {
+                let Content { units, end } = lot.content();
+                if units >= least && now < end && first.is_none_or(|(_, it)| end < it) {
+                    first = Some((lot, end));
+                }
+            }
+            let (lot, _) = first?;
+            // Another thread may have taken them since: then the next lot is tried.
+            if let Some((taken, _)) = lot.take(least, most, now) {
+                return Some((lot, taken));
+            }
+        }
+    }
+
+    /// Returns the index of the live lot that ends first, if all lots are live.
+    pub(crate) fn oldest_of_full(&self, now: Tick) -> Option<usize> {
+        if !self.lots.iter().all(|lot| lot.content().is_live(now)) {
+            return None;
+        }
+        (0..LOTS).min_by_key(|&at| self.lots[at].content().end)
+    }
+
+    /// Records what the store answered about the key.
+    pub(crate) fn note(&self, outcome: &Outcome, answered: Timestamp) {
+        // Relaxed, here and below: the numbers inform callers, and decide nothing.
+        let fresh_at = answered + outcome.reset_after;
+        self.fresh_at.store(fresh_at.as_micros(), Ordering::Relaxed);
+        self.remaining.store(outcome.remaining, Ordering::Relaxed);
+    }
+
+    /// Records that the store refused this cost.
+    pub(crate) fn note_refusal(&self, cost: u64, until: Timestamp) {
+        self.dry_cost.store(cost, Ordering::Relaxed);
+        self.dry_until.store(until.as_micros(), Ordering::Relaxed);
+    }
+
+    /// Forgets a refusal: the key has changed.
+    pub(crate) fn forget_refusal(&self) {
+        self.dry_until.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns for how long the store need not be asked for this cost.
+    pub(crate) fn dry_for(&self, cost: u64, now: Timestamp) -> Option<Span> {
+        let until = Timestamp::from_micros(self.dry_until.load(Ordering::Relaxed));
+        let is_dry = until > now && cost >= self.dry_cost.load(Ordering::Relaxed);
+        is_dry.then(|| until.since(now))
+    }
+
+    /// Counts units that were refused here.
+    pub(crate) fn count_refused(&self, units: u64) {
+        self.refused.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Returns the outcome of a key by the last answer of the store, and the units held here.
+    #[inline]
+    pub(crate) fn describe(&self, quota: &Quota, verdict: Verdict, now: Timestamp, held: u64) -> Outcome {
+        let fresh_at = Timestamp::from_micros(self.fresh_at.load(Ordering::Relaxed));
+        let state = BucketState { tat: fresh_at, grains: 0 };
+        let mut outcome = match quota {
+            Quota::Bucket(bucket) => bucket.describe(&state, verdict, now),
+            quota => {
+                let limit = quota.capacity();
+                let known = self.remaining.load(Ordering::Relaxed).min(limit);
+                let remaining = if now < fresh_at { known } else { limit };
+                Outcome { verdict, limit, remaining, reset_after: fresh_at.since(now) }
+            }
+        };
+        outcome.remaining = outcome.remaining.saturating_add(held).min(outcome.limit);
+        outcome
+    }
+}
+
+impl PlaceState {
+    /// Counts units that a request asks the store for.
+    pub(crate) fn ask(&mut self, units: u64, now: Timestamp) {
+        self.usage.add(units);
+        self.last_used = now;
+    }
+
+    /// Returns the expected usage in one `ttl`, after counting what was spent here.
+    pub(crate) fn usage(&mut self, place: &Place, ttl: Span, now: Timestamp, counts: &Counts) -> u64 {
+        let mut spent = 0;
+        for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
+            let units = lot.content().units;
+            spent += u64::from(lease.seen.saturating_sub(units));
+            lease.seen = units;
+        }
+        if spent > 0 {
+            counts.spent.add(spent);
+            self.last_used = now;
+        }
+        self.usage.add(spent + place.refused.swap(0, Ordering::Relaxed));
+        self.usage.per_ttl(ttl, now)
+    }
+
+    /// Returns the units to lease now, if any.
+    pub(crate) fn lease_size(
+        &mut self,
+        place: &Place,
+        rule: &Rule,
+        ttl: Span,
+        (now, tick): (Timestamp, Tick),
+        nodes: usize,
+        counts: &Counts,
+    ) -> Option<u32> {
+        let usage = self.usage(place, ttl, now, counts);
+        if self.is_asking || now < self.not_before {
+            return None;
+        }
+        let left = place.describe(&rule.quota, Verdict::Never, now, 0).remaining;
+        let situation = Situation { usage, held: place.held(tick), left, nodes: nodes as u64 };
+        lease_size(&rule.quota, ttl, situation)
+    }
+
+    /// Fills a lot. Returns false if both lots are in use.
+    pub(crate) fn fill(&mut self, place: &Place, granted: Granted, now: Tick, counts: &Counts) -> bool {
+        for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
+            counts.expired.add(lot.clear_ended(now).into());
+            if lot.fill(granted.content, now) {
+                *lease =
+                    LotLease { taken_at: granted.taken_at, ttl: granted.ttl, seen: granted.content.units };
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Empties the lots that have ended.
+    pub(crate) fn expire(&mut self, place: &Place, now: Tick, counts: &Counts) {
+        for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
+            let ended = lot.clear_ended(now);
+            if ended > 0 {
+                counts.spent.add(lease.seen.saturating_sub(ended).into());
+                counts.expired.add(ended.into());
+                lease.seen = 0;
+            }
+        }
+    }
+
+    /// Takes up to `units` units out of a lot, to return them to the store.
+    pub(crate) fn take_back(
+        &mut self,
+        place: &Place,
+        lot: usize,
+        units: u32,
+        now: Tick,
+        counts: &Counts,
+    ) -> Option<Adjustment> {
+        let (taken, left) = place.lots[lot].take(1, units, now)?;
+        let lease = &mut self.leases[lot];
+        counts.spent.add(lease.seen.saturating_sub(left + taken.units).into());
+        lease.seen = left;
+        Some(Adjustment::ReturnLease { units: taken.units, taken_at: lease.taken_at, ttl: lease.ttl })
+    }
+
+    pub(crate) const fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    pub(crate) const fn begin_asking(&mut self) {
+        self.is_asking = true;
+    }
+
+    /// Ends the attempt to take a lease, and wakes the requests that wait for it.
+    pub(crate) fn end_asking(&mut self) {
+        self.is_asking = false;
+        self.waiters.drain(..).for_each(Waker::wake);
+    }
+
+    /// Wakes a task when the attempt to take a lease has ended.
+    pub(crate) fn wake_later(&mut self, waker: &Waker) {
+        if !self.waiters.iter().any(|it| it.will_wake(waker)) {
+            self.waiters.push(waker.clone());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! How much a node asks for, and how much it leases.
+//!
+//! The numbers here are estimates. A wrong estimate costs calls or leaves units unspent; it never
+//! admits more than the limit.
+
+use tollgate_core::{Quota, Span, Timestamp};
+
+use crate::lot::MAX_LOT_UNITS;
+
+/// The smallest lease, and the number of units per `ttl` from which a key is hot. The last units of
+/// a key are therefore decided by the store, one request at a time.
+pub const MIN_LEASE_UNITS: u32 = 8;
+
+/// The units that a node asks for, as an exponential average.
+#[derive(Debug)]
+pub(crate) struct UsageRate {
+    /// The units since `since`.
+    asked: u64,
+    since: Timestamp,
+    /// Units per microsecond.
+    rate: f64,
+}
+
+impl UsageRate {
+    pub(crate) const fn new(now: Timestamp) -> Self {
+        Self { asked: 0, since: now, rate: 0.0 }
+    }
+
+    pub(crate) fn add(&mut self, units: u64) {
+        self.asked = self.asked.saturating_add(units);
+    }
+
+    /// Returns the expected units in a span of `ttl`.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub(crate) fn per_ttl(&mut self, ttl: Span, now: Timestamp) -> u64 {
+        let (ttl, elapsed) = (ttl.as_micros() as f64, now.since(self.since).as_micros() as f64);
+        if elapsed >= ttl / 4.0 {
+            let latest = self.asked as f64 / elapsed;
+            self.rate += (latest - self.rate) * (2.0 * elapsed / ttl).min(1.0);
+            (self.asked, self.since) = (0, now);
+        }
+        // A burst counts at once, as if it had taken a quarter of the `ttl`.
+        let latest = self.asked as f64 / elapsed.max(ttl / 4.0);
+        (self.rate.max(latest) * ttl).ceil() as u64
+    }
+}
+
+/// Returns the number of held units below which a lease is renewed: enough for half a `ttl` of
+/// silence, and for the time until the next visit.
+pub(crate) const fn renewal_threshold(usage: u64) -> u64 {
+    usage - usage / 8 * 3
+}
+
+/// What a node knows when it decides about the size of a lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation {
+    /// The expected usage of this node in one `ttl`.
+    pub(crate) usage: u64,
+    /// The units that this node holds.
+    pub(crate) held: u64,
+    /// The units that the store had left.
+    pub(crate) left: u64,
+    /// The number of nodes.
+    pub(crate) nodes: u64,
+}
+
+/// Returns the units to lease, if any: what this node spends in one `ttl`, but at most half of what is left over
+/// all nodes, or the part of this node in what comes back in one `ttl`.
+pub(crate) fn lease_size(quota: &Quota, ttl: Span, now: Situation) -> Option<u32> {
+    if now.usage < MIN_LEASE_UNITS.into() {
+        return None;
+    }
+    let nodes = now.nodes.max(1);
+    let period = u128::from(quota.period().as_micros().max(1));
+    let refilled = u128::from(quota.capacity()) * u128::from(ttl.as_micros()) / period;
+    let share = (now.left / (2 * nodes)).max(u64::try_from(refilled).unwrap_or(u64::MAX) / nodes);
+    let units = now.usage.saturating_sub(now.held).min(share).min(MAX_LOT_UNITS.into());
+    u32::try_from(units).ok().filter(|&units| units >= MIN_LEASE_UNITS)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use tollgate_core::{Bucket, Rate};
+
+    use super::*;
+
+    #[test]
+    fn the_estimate_follows_the_requests() {
+        let (start, ttl) = (Timestamp::from_secs(1_000), Span::from_millis(100));
+        let mut usage = UsageRate::new(start);
+        let mut now = start;
+        for _ in 0..20 {
+            usage.add(250);
+            now = now + Span::from_millis(25);
+            usage.per_ttl(ttl, now);
+        }
+        assert!((990..=1_010).contains(&usage.per_ttl(ttl, now)), "{usage:?}");
+        for _ in 0..8 {
+            now = now + Span::from_millis(25);
+            usage.per_ttl(ttl, now);
+        }
+        assert!(usage.per_ttl(ttl, now) < 10, "{usage:?}");
+    }
+
+    #[test]
+    fn leases_shrink_as_the_key_runs_short() {
+        let quota = Quota::from(Bucket::new(Rate::per_hour(100)).unwrap());
+        let size = |usage, held, left, nodes| {
+            lease_size(&quota, Span::from_secs(1), Situation { usage, held, left, nodes })
+        };
+        assert_eq!(size(600, 0, 100, 1), Some(50));
+        assert_eq!(size(600, 0, 100, 4), Some(12));
+        assert_eq!(size(20, 5, 100, 1), Some(15));
+        assert_eq!(size(600, 0, 15, 1), None, "the last units are exact");
+        assert_eq!(size(7, 0, 100, 1), None, "a cold key");
+        assert_eq!(size(20, 15, 100, 1), None);
+    }
+}

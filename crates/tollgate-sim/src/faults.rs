@@ -1,0 +1,63 @@
+//! Tries to break a fleet: real limiters on simulated links, stores and clocks, with faults, in virtual time.
+//!
+//! A seed determines everything: the fleet, its limits, its traffic, its faults and their times ([`simulate_faults`]).
+//! The run is checked against an oracle at every event:
+//!
+//! 1. **bound**: in any stretch of time, a key is admitted at most what its limit allows, plus what the faults allow by
+//!    formula: the shares of the nodes, the calls that a store forgot, the steps of its clock.
+//! 2. **conservation**: each charge in the store belongs to a request that was admitted, or is returned, or was lost to
+//!    a fault that loses it. Usage of an outage is charged once, settlements are applied once.
+//! 3. **all or nothing**: an admitted request has all of its charges, another one has none.
+//! 4. **no refusal with room**: neither the store nor the deny cache refuses a request that fits.
+//! 5. **degraded and in time**: a decision without the store is marked, and none waits longer than the deadline.
+//! 6. **recovery**: two seconds after the last fault, no decision is made without the store, and no node owes it usage.
+//! 7. **tables never grow**, and a seed has one trace.
+//!
+//! A failure is reported with its seed, the smallest set of its faults that still fails, and the last events
+//! ([`FaultReport`]). [`Defect`]s are deliberate: they show that the invariants detect something.
+//!
+//! Not here: real Redis and real processes (`tollgate-cli/tests/faults`, `docs/faults.md`).
+
+mod clock;
+mod defect;
+mod deny_cache;
+mod executor;
+mod fault;
+mod link;
+mod node;
+mod oracle;
+mod plan;
+mod report;
+mod shard;
+mod store;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod wire;
+mod world;
+
+pub use self::defect::Defect;
+pub use self::report::FaultReport;
+pub use self::world::RunSummary;
+
+use self::plan::Plan;
+use self::report::shrink;
+use self::world::World;
+
+/// Runs a fleet with the faults of a seed, and with a deliberate defect if one is given.
+///
+/// ```
+/// use tollgate_sim::faults::simulate_faults;
+///
+/// let run = simulate_faults(1, None).expect("the invariants hold");
+/// assert_eq!(simulate_faults(1, None).expect("they hold again").trace_hash, run.trace_hash);
+/// ```
+pub fn simulate_faults(seed: u64, defect: Option<Defect>) -> Result<RunSummary, Box<FaultReport>> {
+    let plan = Plan::draw(seed);
+    World::run(&plan, defect).map_err(|broken| Box::new(shrink(&plan, defect, broken)))
+}
+
+/// Runs as [`simulate_faults`] does, and returns only whether the invariants hold: a failure is not shrunk.
+pub fn holds(seed: u64, defect: Option<Defect>) -> bool {
+    World::run(&Plan::draw(seed), defect).is_ok()
+}

@@ -1,0 +1,103 @@
+//! A node of the fleet: a real limiter on a simulated store and a clock of its own.
+
+use std::sync::Arc;
+
+use tollgate::store::AdjustmentId;
+use tollgate::{Adjustment, Limiter, OutageSettings, Policy, PolicyError, Receipt, Rule};
+
+use super::clock::SimClock;
+use super::executor::TaskId;
+use super::store::SimStore;
+use super::wire::{Failure, OwnedCheck, RequestId};
+
+/// The store of a limiter. A store that wraps another one, such as a store of leases, is put around the simulated
+/// one in [`wrap`]; the limiter and the invariants need no change.
+pub(super) type NodeStore = SimStore;
+
+/// Wraps the simulated store of a node.
+fn wrap(store: &SimStore) -> NodeStore {
+    store.clone()
+}
+
+/// A node.
+pub(super) struct Node {
+    pub(super) clock: SimClock,
+    pub(super) store: SimStore,
+    pub(super) limiter: Limiter<NodeStore>,
+    /// The number of times that the node was started.
+    pub(super) starts: u64,
+    pub(super) is_up: bool,
+    /// Whether it gets requests.
+    pub(super) is_serving: bool,
+    /// The faults that pause it, and the tasks that were woken meanwhile.
+    pub(super) paused_by: Vec<usize>,
+    pub(super) waiting: Vec<TaskId>,
+    /// The number of pauses so far: the deadline of a paused request is not its own fault.
+    pub(super) pauses: u64,
+    /// Whether a pass of `reconcile` is running.
+    pub(super) is_reconciling: bool,
+}
+
+impl Node {
+    /// Creates a limiter under the policies that were in force so far.
+    ///
+    /// A process that starts with changed numbers does not know the earlier ones, and forgets the usage of keys that
+    /// no other node has carried over. The simulation starts it with all of them: it is about faults.
+    pub(super) fn start(
+        store: &SimStore,
+        clock: &SimClock,
+        policies: &[String],
+        settings: &OutageSettings,
+        seed: u64,
+    ) -> Result<Limiter<NodeStore>, PolicyError> {
+        let mut policies = policies.iter();
+        let first = Policy::parse(policies.next().map_or("", String::as_str))?;
+        let limiter = Limiter::with_store(first, wrap(store));
+        let mut limiter = limiter.with_seeded_outage_on(settings, clock.shown(), seed);
+        for text in policies {
+            limiter = limiter.with_policy(Policy::parse(text)?);
+        }
+        Ok(limiter)
+    }
+
+    /// Returns whether its tasks run.
+    pub(super) fn is_running(&self) -> bool {
+        self.is_up && self.paused_by.is_empty()
+    }
+}
+
+/// The result of a task, or an observation of a store.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// The store answered a request, or failed.
+    Answered { request: RequestId, admitted: Result<bool, Failure> },
+    /// The deny cache refused a request.
+    Recalled { request: RequestId, checks: Vec<OwnedCheck> },
+    /// A request was decided.
+    Decided(Box<Decided>),
+    /// A settlement begins.
+    Settling { request: RequestId, cost: u64 },
+    /// A settlement has ended.
+    Settled { request: RequestId, is_kept: bool },
+    /// A pass of `reconcile` has ended.
+    Reconciled,
+    /// `reconcile` sends an adjustment.
+    Replaying { rule: Rule, key: Vec<u8>, adjustment: Adjustment, id: Option<AdjustmentId> },
+    /// `reconcile` has the reply.
+    Replayed {
+        rule: Rule,
+        key: Vec<u8>,
+        adjustment: Adjustment,
+        id: Option<AdjustmentId>,
+        failure: Option<Failure>,
+    },
+}
+
+/// A decision as its client sees it.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) request: RequestId,
+    pub(super) is_allowed: bool,
+    pub(super) is_degraded: bool,
+    pub(super) receipt: Option<Arc<Receipt>>,
+}

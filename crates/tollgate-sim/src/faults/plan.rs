@@ -1,0 +1,234 @@
+//! The plan of a run: the fleet, its limits, its traffic and its faults, all drawn from one seed.
+//!
+//! Each seed draws a subset of the kinds of faults (swarm testing): a run with every fault at once would mostly show
+//! a store that is out of reach.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tollgate::OutageSettings;
+
+use super::clock::TrueTime;
+use super::fault::{Fault, FaultKind};
+
+const SECOND: TrueTime = 1_000_000;
+
+/// No fault begins before this time.
+const FAULTS_FROM: TrueTime = 2 * SECOND;
+/// No fault lasts longer than this.
+const CALM_FROM: TrueTime = 12 * SECOND;
+/// Requests end here.
+const TRAFFIC_UNTIL: TrueTime = 19 * SECOND;
+/// The run ends here.
+const END: TrueTime = 24 * SECOND;
+
+/// How a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counting {
+    /// A bucket of `burst` units that gains `count` units a second.
+    Bucket { count: u64, burst: u64 },
+    /// A window of `limit` units that opens every `period` seconds.
+    Window { limit: u64, period: u64 },
+    /// `slots` concurrent requests, each with a lease of `ttl` seconds.
+    Slots { slots: u64, ttl: u64 },
+}
+
+/// What a limit does while the store is out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnOutage {
+    Local,
+    Allow,
+    Deny,
+}
+
+/// One limit of the policy.
+#[derive(Clone, Debug)]
+pub(super) struct LimitPlan {
+    pub(super) name: &'static str,
+    pub(super) is_global: bool,
+    pub(super) counting: Counting,
+    pub(super) on_outage: OnOutage,
+}
+
+impl fmt::Display for LimitPlan {
+    /// The limit in the words of a policy file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = if self.is_global { "global" } else { "user" };
+        write!(f, "{{name: {}, by: {by}, ", self.name)?;
+        match self.counting {
+            Counting::Bucket { count, burst } => write!(f, "bucket: \"{count}/second, burst {burst}\"")?,
+            Counting::Window { limit, period } => {
+                write!(f, "algorithm: fixed-window, rate: {limit}/{period}s")?;
+            }
+            Counting::Slots { slots, ttl } => write!(f, "slots: {slots}, ttl: {ttl}s")?,
+        }
+        let on_outage = match self.on_outage {
+            OnOutage::Local => "local",
+            OnOutage::Allow => "allow",
+            OnOutage::Deny => "deny",
+        };
+        write!(f, ", on_outage: {on_outage}}}")
+    }
+}
+
+/// The plan of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) nodes: usize,
+    pub(super) shards: usize,
+    pub(super) users: u64,
+    /// The limits of each policy that is in force, one after the other. All have the same names.
+    pub(super) policies: Vec<Vec<LimitPlan>>,
+    pub(super) outage: OutageSettings,
+    pub(super) deadline: TrueTime,
+    pub(super) deny_cache: TrueTime,
+    pub(super) traffic: Traffic,
+    pub(super) faults: Vec<Fault>,
+    pub(super) calm_from: TrueTime,
+    pub(super) traffic_until: TrueTime,
+    pub(super) end: TrueTime,
+}
+
+/// The requests of the clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// The mean time between two requests of the fleet, in microseconds.
+    pub(super) gap: u64,
+    pub(super) max_cost: u64,
+    /// A user stays on a node for this long; 0: every request goes to a random node.
+    pub(super) stay: TrueTime,
+    /// The part of admitted requests that are settled, in percent, and the longest delay until then.
+    pub(super) settled: u64,
+    pub(super) settle_delay: TrueTime,
+    /// The part of requests whose caller leaves early, in percent.
+    pub(super) leaving: u64,
+    /// The longest time for which a request holds its slot.
+    pub(super) hold: TrueTime,
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let (nodes, shards) = (rng.usize(1..=4), if rng.bool() { 1 } else { rng.usize(2..=3) });
+        let policy = draw_limits(&mut rng);
+        let deadline = 50_000;
+        let outage = OutageSettings {
+            failures: rng.u32(1..=5),
+            share: [1, 20, 20, 50, 100][rng.usize(..5)],
+            grace: Duration::from_millis([0, 500, 2_000, 60_000][rng.usize(..4)]),
+            keys: [4, 64, 4_096][rng.usize(..3)],
+            ..OutageSettings::default()
+        };
+        let traffic = Traffic {
+            gap: rng.u64(4_000..25_000),
+            max_cost: if rng.bool() { 1 } else { rng.u64(2..=4) },
+            stay: [0, 3 * SECOND, END][rng.usize(..3)],
+            settled: [0, 0, 20, 60][rng.usize(..4)],
+            settle_delay: [100_000, 3 * SECOND][rng.usize(..2)],
+            leaving: [0, 0, 0, 5][rng.usize(..4)],
+            hold: [50_000, SECOND, 4 * SECOND][rng.usize(..3)],
+        };
+        let mut plan = Self {
+            seed,
+            nodes,
+            shards,
+            users: rng.u64(1..=6),
+            policies: vec![policy],
+            outage,
+            deadline,
+            deny_cache: [0, SECOND, SECOND][rng.usize(..3)],
+            traffic,
+            faults: Vec::new(),
+            calm_from: CALM_FROM,
+            traffic_until: TRAFFIC_UNTIL,
+            end: END,
+        };
+        plan.draw_faults(&mut rng);
+        plan
+    }
+
+    fn draw_faults(&mut self, rng: &mut Rng) {
+        for draw in FaultKind::DRAWS {
+            if rng.u8(..100) >= 22 {
+                continue;
+            }
+            for _ in 0..rng.usize(1..=3) {
+                let from = rng.u64(FAULTS_FROM..CALM_FROM - 300_000);
+                let longest = [100_000, 600_000, 4 * SECOND][rng.usize(..3)];
+                let until = (from + rng.u64(20_000..longest)).min(CALM_FROM);
+                if let Some(kind) = draw(self, rng) {
+                    self.faults.push(Fault { kind, from, until });
+                }
+            }
+        }
+        self.faults.sort_by_key(|fault| fault.from);
+        // Policies come into force in the order of their numbers.
+        let mut number = 0;
+        for fault in &mut self.faults {
+            if let FaultKind::Reload { policy } = &mut fault.kind {
+                number += 1;
+                *policy = number;
+            }
+        }
+        for _ in 0..number {
+            let before = self.policies[self.policies.len() - 1].clone();
+            self.policies.push(before.iter().map(|limit| with_other_numbers(limit, rng)).collect());
+        }
+    }
+
+    /// Returns whether the plan has a fault of a kind.
+    pub(super) fn has(&self, is_meant: impl Fn(&FaultKind) -> bool) -> bool {
+        self.faults.iter().any(|fault| is_meant(&fault.kind))
+    }
+
+    /// Returns the text of a policy.
+    pub(super) fn policy_text(&self, number: usize) -> String {
+        use fmt::Write as _;
+        let mut text = String::from("limits:\n");
+        for limit in &self.policies[number] {
+            let _never = writeln!(text, "  - {limit}");
+        }
+        text
+    }
+}
+
+fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
+    let on_outage = |rng: &mut Rng| {
+        [OnOutage::Local, OnOutage::Local, OnOutage::Local, OnOutage::Allow, OnOutage::Deny][rng.usize(..5)]
+    };
+    let mut limits = Vec::new();
+    if rng.u8(..4) > 0 {
+        let counting = draw_bucket(rng, 10..60);
+        limits.push(LimitPlan { name: "user", is_global: false, counting, on_outage: on_outage(rng) });
+    }
+    if rng.u8(..3) > 0 {
+        let counting = draw_bucket(rng, 30..150);
+        limits.push(LimitPlan { name: "everybody", is_global: true, counting, on_outage: on_outage(rng) });
+    }
+    if rng.u8(..3) == 0 {
+        let counting = Counting::Window { limit: rng.u64(10..120), period: [1, 2, 5][rng.usize(..3)] };
+        limits.push(LimitPlan { name: "window", is_global: false, counting, on_outage: on_outage(rng) });
+    }
+    if rng.u8(..4) == 0 || limits.is_empty() {
+        let counting = Counting::Slots { slots: rng.u64(2..12), ttl: rng.u64(1..=4) };
+        limits.push(LimitPlan { name: "slots", is_global: rng.bool(), counting, on_outage: on_outage(rng) });
+    }
+    limits
+}
+
+fn draw_bucket(rng: &mut Rng, counts: std::ops::Range<u64>) -> Counting {
+    let count = rng.u64(counts);
+    Counting::Bucket { count, burst: rng.u64((count / 4).max(4)..=4 * count) }
+}
+
+fn with_other_numbers(limit: &LimitPlan, rng: &mut Rng) -> LimitPlan {
+    let mut scale = |number: u64| (number * rng.u64(40..=250) / 100).max(4);
+    let counting = match limit.counting {
+        Counting::Bucket { count, burst } => Counting::Bucket { count: scale(count), burst: scale(burst) },
+        Counting::Window { limit, period } => Counting::Window { limit: scale(limit), period },
+        Counting::Slots { slots, ttl } => Counting::Slots { slots: scale(slots), ttl },
+    };
+    LimitPlan { counting, ..limit.clone() }
+}
