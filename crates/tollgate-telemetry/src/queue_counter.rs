@@ -99,7 +99,7 @@ impl QueueCounter {
     }
 
     pub(crate) fn view(&self, now: Timestamp) -> QueueView {
-        let before = self.past().front().copied().unwrap_or_default();
+        let before = self.before();
         let recent = self.spread().since(&before);
         let quantile = |percent| recent.quantile(&QUEUE_WAIT, percent).map(Span::from_micros);
         let waits = quantile(50).zip(quantile(99)).map(|(median, high)| [median, high]);
@@ -107,6 +107,12 @@ impl QueueCounter {
         let ahead = starts.ahead;
         starts.forget_before(now.shifted(ahead));
         QueueView { waiting: starts.by_time.values().sum(), waits }
+    }
+
+    /// Returns the waits up to five minutes ago. A counter that is younger has none.
+    fn before(&self) -> Spread<16> {
+        let past = self.past();
+        if past.len() < MAX_STEPS { Spread::default() } else { past.front().copied().unwrap_or_default() }
     }
 
     fn starts(&self) -> MutexGuard<'_, Starts> {
@@ -139,6 +145,12 @@ mod tests {
         counter.leave(at, Span::from_millis(400));
         let waits = counter.view(now).waits;
         assert_eq!(waits, Some([Span::from_millis(500), Span::from_minutes(5)]), "bounds of buckets");
+        counter.end_step(1);
+        assert_eq!(counter.view(now).waits, waits, "within the last five minutes");
+        counter.end_step(MAX_STEPS as u64 - 2);
+        assert_eq!(counter.view(now).waits, waits, "within the last five minutes");
+        counter.end_step(1);
+        assert_eq!(counter.view(now).waits, None, "five minutes ago");
         counter.end_step(2 * MAX_STEPS as u64);
         assert_eq!(counter.view(now).waits, None, "five minutes ago");
     }
