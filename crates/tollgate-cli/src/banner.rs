@@ -53,7 +53,7 @@ pub(crate) fn banner(
         }
         None => line("resp", &"off"),
     }
-    if let Some(store) = configuration.redis() {
+    if let Some(store) = configuration.remote_store() {
         line("store", &store);
     }
     if let Some(state) = configuration.state_folder() {

@@ -88,7 +88,7 @@ fn load(arguments: &arguments::Replay) -> Result<(Vec<NamedPolicy>, Vec<String>)
         let inputs = Inputs::default().with_config(path);
         match inputs.load(LoadPhase::First) {
             Ok(configuration) => {
-                if configuration.redis().is_some() {
+                if configuration.remote_store().is_some() {
                     notes.push(format!(
                         "{} keeps its counts in Redis: replayed in memory, as one node",
                         shown(path)

@@ -66,7 +66,7 @@ fn announce(daemon: &Daemon, log: &Log) {
                 rls = shown(addresses.rls),
                 resp = shown(addresses.resp),
                 page = addresses.page_url(),
-                store = configuration.redis(),
+                store = configuration.remote_store(),
                 limits,
                 "serving"
             );

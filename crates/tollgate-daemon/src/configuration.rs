@@ -158,8 +158,8 @@ impl Configuration {
         &self.settings.upstreams
     }
 
-    /// Returns the address and the deadline of Redis, without its password; `None` for memory.
-    pub fn redis(&self) -> Option<String> {
+    /// Returns the address and the deadline of a remote store, without its password; `None` for memory.
+    pub fn remote_store(&self) -> Option<String> {
         self.settings.store.shown()
     }
 

@@ -87,11 +87,11 @@ impl Daemon {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
-        let store = store::open(&configuration.policy, secrets.redis.clone());
+        let store = store::open(&configuration.policy, secrets.store.clone());
         let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
-        if let Some(redis) = store.redis() {
-            status.stored_at(redis.settings().to_string());
+        if let Some(remote) = store.remote() {
+            status.stored_at(remote.to_string());
         }
         let switches = ModeOverrides::new(limiter.clone());
         let restored =

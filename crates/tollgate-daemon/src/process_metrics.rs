@@ -131,7 +131,7 @@ impl ProcessMetrics {
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let tarpit = self.tarpit.get();
         Gauges {
-            store: if self.store.redis().is_some() { "redis" } else { "memory" },
+            store: self.store.kind(),
             keys: used.map(|(keys, _)| count(keys)),
             evictions: used.map(|(_, evictions)| evictions),
             tarpit_waiting: tarpit.map_or(0, |it| count(it.waiting())),

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use tollgate::{Clock, Policy, SystemClock};
 use tollgate_document::Document;
-use tollgate_redis::RedisSettings;
 use tollgate_server::{ModeOverrides, Status};
 
 use changes::Changes;
@@ -27,7 +26,7 @@ pub use watch::Watch;
 use crate::configuration::{Configuration, Inputs, LoadPhase, Settings, Tokens, Variables};
 use crate::failure::Failure;
 use crate::process_metrics::Reloads;
-use crate::store::AnyStore;
+use crate::store::{AnyStore, RemoteSettings};
 
 /// Puts a changed policy into force.
 pub(crate) struct Reloader {
@@ -58,8 +57,8 @@ pub(crate) struct RunningConfig {
 pub(crate) struct Secrets {
     /// The tokens of the API.
     pub(crate) tokens: Tokens,
-    /// The settings of Redis, with password and certificates.
-    pub(crate) redis: Option<RedisSettings>,
+    /// The settings of a remote store, with password and certificates.
+    pub(crate) store: Option<RemoteSettings>,
     /// The password of the Redis protocol.
     pub(crate) resp: Option<String>,
 }
@@ -72,8 +71,8 @@ impl Secrets {
         reading: LoadPhase,
     ) -> Result<Self, Failure> {
         let tokens = Tokens::load(settings, variables, reading)?;
-        let (redis, resp) = (settings.store.load(reading)?, settings.resp.password(reading)?);
-        Ok(Self { tokens, redis, resp })
+        let (store, resp) = (settings.store.load(reading)?, settings.resp.password(reading)?);
+        Ok(Self { tokens, store, resp })
     }
 }
 
@@ -161,7 +160,7 @@ impl Reloader {
         if secrets.resp != running.secrets.resp {
             restart.push("the password of `resp`".to_owned());
         }
-        if secrets.redis != running.secrets.redis && !restart.iter().any(|it| it == "store") {
+        if secrets.store != running.secrets.store && !restart.iter().any(|it| it == "store") {
             restart.push("what the files of `store` hold".to_owned());
         }
         for warning in &new.brief_warnings {

@@ -1,13 +1,17 @@
-//! The store of this process: in memory, or in Redis.
+//! The store of this process: in memory, or in another process such as Redis.
 //!
-//! The start tries Redis for a second, so that a wrong password is reported immediately, but does not
-//! depend on it: without Redis the server runs degraded, by the outage rules. Periodic work (announcing
-//! this node, probing Redis, renewing leases, charging requests that were admitted without it) runs on the main thread,
-//! and once more at the end.
+//! The start tries a remote store for a second, so that a wrong password is reported immediately, but does not
+//! depend on it: without the store the server runs degraded, by the outage rules. Periodic work (announcing
+//! this node, probing the store, renewing leases, charging requests that were admitted without it) runs on the main
+//! thread, and once more at the end.
 //!
-//! The client is in `tollgate_redis`, the outage rules in `tollgate::outage`.
+//! - `remote`: the kinds of remote stores.
+//!
+//! The client of Redis is in `tollgate_redis`, the outage rules in `tollgate::outage`.
 
 mod counters;
+mod delegate;
+mod remote;
 
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,16 +21,18 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
-use tollgate::store::{AdjustmentId, Answer, Check, Outcomes};
+use tollgate::store::Check;
 use tollgate::{
-    Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Outcome, Policy, Rate, Rule, SharedLimiter,
-    Spawner, Store, StoreError, Timestamp,
+    Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Policy, Rate, Rule, SharedLimiter, Spawner,
+    Store, StoreError,
 };
 use tollgate_lease::Leased;
-use tollgate_redis::{RedisSettings, RedisStore};
 use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
+pub(crate) use remote::{RemoteSettings, RemoteStore};
+
+use delegate::delegate_store;
 
 use crate::io_error::without_numbers;
 
@@ -47,78 +53,16 @@ const RECONCILE_INTERVAL: Duration = Duration::from_millis(200);
 /// nodes recover at the same time.
 const MAX_RECONCILE_DELAY: Duration = Duration::from_millis(500);
 
-/// The store, in memory or in Redis.
+/// The store, in memory or in another process.
 #[allow(clippy::large_enum_variant, reason = "there is one, and a box would be on the way of every request")]
 pub(crate) enum AnyStore {
     /// In this process.
     Memory(MemoryStore),
-    /// In Redis. Hot keys of limits with a `lease` are decided by this node.
-    Redis(Arc<Leased<RedisStore>>),
+    /// In another process. Hot keys of limits with a `lease` are decided by this node.
+    Remote(Arc<Leased<RemoteStore>>),
 }
 
-/// Evaluates an expression with the store that is in use.
-macro_rules! with_store {
-    ($any:expr, $store:ident => $expression:expr) => {
-        match $any {
-            AnyStore::Memory($store) => $expression,
-            AnyStore::Redis($store) => $expression,
-        }
-    };
-}
-
-impl Store for AnyStore {
-    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        with_store!(self, store => store.decide(checks).await)
-    }
-
-    #[inline]
-    fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
-        with_store!(self, store => store.try_decide(checks, outcomes))
-    }
-
-    async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        with_store!(self, store => store.decide_uncached(checks).await)
-    }
-
-    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        with_store!(self, store => store.adjust(rule, key, adjustment).await)
-    }
-
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        with_store!(self, store => store.adjust_once(rule, key, adjustment, id).await)
-    }
-
-    fn recognizes_adjustments(&self) -> bool {
-        with_store!(self, store => store.recognizes_adjustments())
-    }
-
-    fn try_adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Option<Outcome> {
-        with_store!(self, store => store.try_adjust(rule, key, adjustment))
-    }
-
-    #[inline]
-    fn wall_ahead(&self, at: Timestamp) -> i64 {
-        with_store!(self, store => store.wall_ahead(at))
-    }
-
-    async fn probe(&self) -> Result<(), StoreError> {
-        with_store!(self, store => store.probe().await)
-    }
-
-    fn is_shared(&self) -> bool {
-        with_store!(self, store => store.is_shared())
-    }
-
-    fn nodes(&self) -> usize {
-        with_store!(self, store => store.nodes())
-    }
-}
+delegate_store!(AnyStore: Memory, Remote);
 
 impl AnyStore {
     /// Creates a memory store for a policy.
@@ -126,25 +70,30 @@ impl AnyStore {
         Self::Memory(MemoryStore::new(usize::try_from(policy.max_keys()).unwrap_or(usize::MAX)))
     }
 
-    /// Returns the Redis store, if there is one.
-    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+    /// Returns the remote store, if there is one.
+    pub(crate) fn remote(&self) -> Option<&RemoteStore> {
         self.leased().map(Leased::inner)
     }
 
-    /// Returns the leases on the Redis store, if there is one.
-    pub(crate) fn leased(&self) -> Option<&Leased<RedisStore>> {
+    /// Returns the leases on the remote store, if there is one.
+    pub(crate) fn leased(&self) -> Option<&Leased<RemoteStore>> {
         match self {
             Self::Memory(_) => None,
-            Self::Redis(store) => Some(store),
+            Self::Remote(store) => Some(store),
         }
+    }
+
+    /// Returns the kind of the store, as the overview names it.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.remote().map_or("memory", RemoteStore::kind)
     }
 }
 
 /// Opens the configured store (`None`: in memory).
-pub(crate) fn open(policy: &Policy, redis: Option<RedisSettings>) -> Arc<AnyStore> {
-    Arc::new(match redis {
+pub(crate) fn open(policy: &Policy, remote: Option<RemoteSettings>) -> Arc<AnyStore> {
+    Arc::new(match remote {
         None => AnyStore::memory(policy),
-        Some(settings) => AnyStore::Redis(Arc::new(Leased::new(RedisStore::new(settings)))),
+        Some(settings) => AnyStore::Remote(Arc::new(Leased::new(RemoteStore::new(settings)))),
     })
 }
 
@@ -178,29 +127,28 @@ fn spawn(work: Pin<Box<dyn Future<Output = ()> + Send>>) {
 
 /// Connects, or returns a warning. Afterwards the limiter knows the state of the store.
 pub(crate) async fn connect(limiter: &Limiter<AnyStore>, store: &AnyStore) -> Result<(), String> {
-    let Some(redis) = store.redis() else { return Ok(()) };
+    let Some(remote) = store.remote() else { return Ok(()) };
     let mut why = format!("no answer within {START_TIMEOUT:?}");
-    let connected = timeout(START_TIMEOUT, try_until_it_works(redis, &mut why)).await.is_ok();
+    let connected = timeout(START_TIMEOUT, try_until_it_works(remote, &mut why)).await.is_ok();
     // A slower probe is left to `maintain`.
     let _late = timeout(START_TIMEOUT, limiter.probe()).await;
     if connected {
         return Ok(());
     }
     Err(format!(
-        "warning: cannot use the store {}: {why}\n  \
+        "warning: cannot use the store {remote}: {why}\n  \
          = help: serving without it until it answers: each limit does as its `on_outage` says. \
-         It is tried again all the time; a changed `store` takes a restart\n",
-        redis.settings()
+         It is tried again all the time; a changed `store` takes a restart\n"
     ))
 }
 
 /// Retries, because a cluster must first discover the owners of its slots.
-async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
+async fn try_until_it_works(store: &RemoteStore, why: &mut String) {
     let mut pause = FIRST_RETRY_DELAY;
     loop {
         let tried = async {
-            redis.connect().await?;
-            warm_up(redis).await
+            store.connect().await?;
+            warm_up(store).await
         };
         let Err(error) = tried.await else { return };
         // No request was sent yet, so the cause is the message.
@@ -212,7 +160,7 @@ async fn try_until_it_works(redis: &RedisStore, why: &mut String) {
 
 /// Sends the commands that requests will send, without charging: a server may accept connections and
 /// reject commands, be a replica, or miss a part of its cluster.
-async fn warm_up(store: &RedisStore) -> Result<(), StoreError> {
+async fn warm_up(store: &RemoteStore) -> Result<(), StoreError> {
     let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
     let rule = Rule::new("tollgate-rehearsal", quota);
     // Enough keys to reach every part of a cluster with high probability.
@@ -229,7 +177,7 @@ pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>, store: Arc<AnySto
 }
 
 /// Renews and returns leases.
-async fn tend(leased: &Leased<RedisStore>) {
+async fn tend(leased: &Leased<RemoteStore>) {
     loop {
         match leased.tend().await {
             Some(span) => _ = timeout(span.into(), leased.due()).await,

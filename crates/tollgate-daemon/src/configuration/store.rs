@@ -18,6 +18,7 @@ use tollgate_redis::{RedisSettings, SettingsError};
 use self::values::{deadline, or_off, prefix, share};
 use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
+use crate::store::RemoteSettings;
 
 /// The store of the counters, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl StoreSettings {
     }
 
     /// Returns the settings with the contents of the files; `None` for memory.
-    pub(crate) fn load(&self, reading: LoadPhase) -> Result<Option<RedisSettings>, Failure> {
+    pub(crate) fn load(&self, reading: LoadPhase) -> Result<Option<RemoteSettings>, Failure> {
         let Self::Redis(section) = self else { return Ok(None) };
         let mut settings = section.settings.clone();
         if let Some(file) = &section.password_file {
@@ -93,7 +94,7 @@ impl StoreSettings {
         if let (Some(file), Some(tls)) = (&section.ca, &mut settings.tls) {
             tls.ca = Some(certificates(file, reading)?);
         }
-        Ok(Some(settings))
+        Ok(Some(RemoteSettings::Redis(settings)))
     }
 
     /// Returns the address and the deadline for messages; `None` for memory.
@@ -439,7 +440,7 @@ mod tests {
             .load(LoadPhase::First)
         {
             Ok(settings) => {
-                let settings = settings.unwrap();
+                let RemoteSettings::Redis(settings) = settings.unwrap();
                 format!("{:?} {:?}", settings.password, settings.tls.unwrap().ca.map(|it| it.len()))
             }
             Err(failure) => failure.to_string(),

@@ -1,7 +1,8 @@
-//! Metrics of the Redis store.
+//! Metrics of the remote store.
 
 use tollgate::Store;
 use tollgate_lease::LeaseCounters;
+use tollgate_redis::Counters;
 use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
@@ -9,20 +10,25 @@ use super::AnyStore;
 
 /// Writes the counters in the Prometheus text format; nothing for the memory store.
 pub(crate) fn counters(store: &AnyStore, out: &mut String) {
-    let Some(redis) = store.redis() else { return };
-    let counted = redis.counters();
+    let Some(remote) = store.remote() else { return };
     let mut to = Exposition::new(out);
+    if let Some(redis) = remote.redis() {
+        calls(&redis.counters(), &mut to);
+    }
+    let help = "Nodes that share the store, including this one, as last known.";
+    to.one("tollgate_nodes", Gauge, help, remote.nodes());
+    if let Some(leased) = store.leased() {
+        leases(&leased.counters(), &mut to);
+    }
+}
+
+fn calls(counted: &Counters, to: &mut Exposition<'_>) {
     to.one("tollgate_redis_decisions_total", Counter, "Decisions made by Redis.", counted.decisions);
     to.one("tollgate_redis_calls_total", Counter, "Calls to Redis for decisions.", counted.calls);
     let help = "Decisions made by the deny cache.";
     to.one("tollgate_redis_remembered_total", Counter, help, counted.remembered);
     to.one("tollgate_redis_failures_total", Counter, "Calls to Redis that failed.", counted.failures);
     to.one("tollgate_redis_connections_total", Counter, "Connections made.", counted.connections);
-    let help = "Nodes that share the store, including this one, as last known.";
-    to.one("tollgate_nodes", Gauge, help, redis.nodes());
-    if let Some(leased) = store.leased() {
-        leases(&leased.counters(), &mut to);
-    }
 }
 
 fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {
@@ -46,9 +52,10 @@ mod tests {
 
     use tollgate::Policy;
     use tollgate_lease::Leased;
-    use tollgate_redis::{RedisSettings, RedisStore};
+    use tollgate_redis::RedisSettings;
 
     use super::*;
+    use crate::store::{RemoteSettings, RemoteStore};
 
     #[tokio::test]
     async fn a_store_in_redis_is_counted_and_one_in_memory_is_not() {
@@ -56,7 +63,8 @@ mod tests {
         counters(&AnyStore::memory(&Policy::parse("limits: []").unwrap()), &mut out);
         assert_eq!(out, "");
         let settings = RedisSettings::parse(&["redis://localhost"]).unwrap();
-        counters(&AnyStore::Redis(Arc::new(Leased::new(RedisStore::new(settings)))), &mut out);
+        let store = RemoteStore::new(RemoteSettings::Redis(settings));
+        counters(&AnyStore::Remote(Arc::new(Leased::new(store))), &mut out);
         for name in ["redis_decisions_total", "redis_calls_total", "redis_remembered_total"] {
             assert!(out.contains(&format!("\n# TYPE tollgate_{name} counter\ntollgate_{name} 0\n")), "{out}");
         }
