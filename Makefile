@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-service faults simulate-faults screenshots pictures generate setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-service faults simulate-faults screenshots pictures generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -95,11 +95,15 @@ FIRST ?= 0
 simulate-faults: setup ## real limiters on simulated links, stores and clocks, with faults (SEEDS=10000; one: SEEDS=1 FIRST=seed)
 	cargo run --quiet --release -p tollgate-sim --example simulate_faults -- $(SEEDS) $(FIRST)
 
-bench: bench-engine bench-policy bench-gateway bench-overload bench-pool bench-queue bench-redis bench-service bench-replay ## every benchmark
+bench: bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-redis bench-service bench-replay ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
 	cargo run --release -p tollgate-bench --bin engine
+
+bench-fleet: setup ## unit leases: hot keys against the in-memory store, nodes and processes on one Redis, a cluster
+	@setup/debian redis-server=redis-server redis-cli=redis-tools taskset=util-linux
+	cargo run --release -p tollgate-bench --bin fleet
 
 bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one load, one core each
 	@setup/debian nginx=nginx wrk=wrk taskset=util-linux prlimit=util-linux

@@ -8,6 +8,7 @@
 //! - [`sample`]: results of loading a server, round by round.
 //! - [`gateway`]: whole proxies, with their own load.
 //! - [`redis`]: decisions in Redis, against one plain call per decision.
+//! - [`fleet`]: unit leases, against the in-memory store and against one call per decision.
 //! - [`queue`]: the delays of a queue, compared with those of nginx.
 //! - [`overload`]: a service at four times its capacity, behind Tollgate and behind Envoy.
 //! - [`pool`]: a service with a database pool under overload, with and without a ceiling before the pool.
@@ -24,6 +25,7 @@ pub mod case;
 pub mod command_line;
 pub mod contest;
 pub mod cores;
+pub mod fleet;
 pub mod gateway;
 pub mod heap;
 pub mod overload;

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use tollgate_bench::command_line;
 use tollgate_bench::cores::Cores;
+use tollgate_bench::redis::exactness::Contention;
 use tollgate_bench::redis::report::{Measured, Pair, Row, Setting};
 use tollgate_bench::redis::{Case, IN_FLIGHT, Instance, RedisReport, exactness, latency};
 use tollgate_bench::report::{self, Machine};
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     command_line::run("redis", USAGE, |arguments| {
         let message = |error: io::Error| error.to_string();
         match arguments {
-            [word, url, key] if word == exactness::WORD => spend(url, key).map_err(message),
+            [word, rest @ ..] if word == exactness::WORD => spend(rest).map_err(message),
             _ => Options::read(arguments).and_then(|options| run(&options).map_err(message)),
         }
     })
@@ -56,8 +57,8 @@ impl Options {
 }
 
 /// Runs one of the processes that share an allowance.
-fn spend(url: &str, key: &str) -> io::Result<()> {
-    runtime()?.block_on(exactness::spend(url, key))
+fn spend(arguments: &[String]) -> io::Result<()> {
+    runtime()?.block_on(exactness::spend(arguments))
 }
 
 /// Creates a single-threaded runtime, like each thread of a server.
@@ -109,7 +110,7 @@ async fn measure(redis: &Instance, options: &Options) -> io::Result<Measured> {
         let latency = latency::measure(redis, time).await?;
         eprintln!("round {round} of {rounds}: one at a time: {:.1} us", latency.one_limit.p50_us);
         latencies.push(latency);
-        spent.push(exactness::measure(redis, round)?);
+        spent.push(exactness::measure(redis, Contention::EXACT, round)?);
     }
     let rows = Case::COMPARED.iter().zip(pairs).map(|(case, pairs)| Row::new(*case, pairs)).collect();
     let round_trips = latency::round_trips(redis).await?;

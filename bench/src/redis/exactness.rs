@@ -1,4 +1,4 @@
-//! Checks that several processes with one allowance admit exactly its size.
+//! Checks that several processes with one allowance admit exactly its size, or with leases at most its size.
 //!
 //! The processes are instances of this program. Each prepares, waits for a start signal, sends all requests at once
 //! and prints the number of admitted ones.
@@ -9,20 +9,31 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tollgate_core::{Bucket, Rate, Rule};
+use tollgate_core::{Bucket, Rate, Rule, Span};
+use tollgate_lease::Leased;
 use tollgate_store::{Check, Store as _};
 
 use super::instance::Instance;
 use super::{io_error, ours};
 
-/// The subcommand of such a process, before URL and key.
+/// The subcommand of such a process, before URL, key, number of requests and lease in milliseconds.
 pub const WORD: &str = "spend";
 
-/// Number of processes.
-pub const PROCESSES: usize = 3;
+/// Processes that consume one allowance.
+#[derive(Clone, Copy, Debug)]
+pub struct Contention {
+    /// Number of processes.
+    pub processes: usize,
+    /// Concurrent requests of each process.
+    pub requests: usize,
+    /// The lease of the rule.
+    pub lease: Option<Span>,
+}
 
-/// Concurrent requests of each process.
-pub const ASKED: usize = 400;
+impl Contention {
+    /// Three processes without leases.
+    pub const EXACT: Self = Self { processes: 3, requests: 400, lease: None };
+}
 
 /// The allowance: one unit refills in 36 seconds, which is longer than the measurement.
 const LIMIT: Rate = Rate::per_hour(100);
@@ -44,10 +55,10 @@ impl Spent {
 }
 
 /// Lets several processes consume an unused allowance.
-pub fn measure(redis: &Instance, round: usize) -> io::Result<Spent> {
+pub fn measure(redis: &Instance, contention: Contention, round: usize) -> io::Result<Spent> {
     let mut processes = Vec::new();
-    for _ in 0..PROCESSES {
-        processes.push(Process::start(&redis.url(), &format!("budget-{round}"))?);
+    for _ in 0..contention.processes {
+        processes.push(Process::start(&redis.url(), &format!("budget-{round}"), contention)?);
     }
     processes.iter_mut().try_for_each(Process::wait_until_ready)?;
     processes.iter_mut().try_for_each(Process::go)?;
@@ -61,9 +72,13 @@ struct Process {
 }
 
 impl Process {
-    fn start(url: &str, key: &str) -> io::Result<Self> {
+    fn start(url: &str, key: &str, contention: Contention) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args([WORD, url, key]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let lease = contention.lease.unwrap_or_default().as_micros() / 1_000;
+        command
+            .args([WORD, url, key, &contention.requests.to_string(), &lease.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let said = child.stdout.take().map(BufReader::new);
         Ok(Self { child, said: said.ok_or_else(|| io::Error::other("a process without an output"))? })
@@ -99,15 +114,21 @@ impl Drop for Process {
     }
 }
 
-/// Runs one of the processes.
-pub async fn spend(url: &str, key: &str) -> io::Result<()> {
-    let store = Arc::new(ours::connected(url).await?);
-    let rule = Arc::new(Rule::new("budget", Bucket::new(LIMIT).map_err(|error| io_error(&error))?));
-    let key: Arc<str> = key.into();
+/// Runs one of the processes, with the arguments after [`WORD`].
+pub async fn spend(arguments: &[String]) -> io::Result<()> {
+    let [url, key, requests, lease] = arguments else {
+        return Err(io::Error::other("a process has four arguments"));
+    };
+    let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
+    let lease = Some(Span::from_millis(number(lease)?)).filter(|it| *it > Span::default());
+    let store = Arc::new(Leased::new(ours::connected(url).await?));
+    let quota = Bucket::new(LIMIT).map_err(|error| io_error(&error))?;
+    let rule = Arc::new(Rule::new("budget", quota).leased_for(lease));
+    let key: Arc<str> = key.as_str().into();
     println!("ready");
     io::stdin().read_line(&mut String::new())?;
     let mut tasks = JoinSet::new();
-    for _ in 0..ASKED {
+    for _ in 0..number(requests)? {
         let (store, rule, key) = (Arc::clone(&store), Arc::clone(&rule), Arc::clone(&key));
         tasks.spawn(async move { store.decide(&[Check::new(&rule, key.as_bytes(), 1)]).await });
     }

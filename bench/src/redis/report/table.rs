@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{RedisReport, Setting};
 use crate::redis::Case;
-use crate::redis::exactness::{ASKED, PROCESSES, Spent};
+use crate::redis::exactness::{Contention, Spent};
 use crate::redis::latency::{Latency, Round};
 use crate::redis::trial::Sample;
 use crate::report::{Machine, median};
@@ -80,10 +80,11 @@ impl RedisReport {
         let Some(Spent { limit, .. }) = self.exactness.first() else { return Ok(()) };
         let sums: Vec<String> =
             self.exactness.iter().map(|it| it.admitted.iter().sum::<u64>().to_string()).collect();
-        let asked = PROCESSES * ASKED;
+        let Contention { processes, requests, .. } = Contention::EXACT;
+        let checks = processes * requests;
         writeln!(
             f,
-            "\n{PROCESSES} processes, {asked} checks at once on {limit} an hour: admitted {}",
+            "\n{processes} processes, {checks} checks at once on {limit} an hour: admitted {}",
             sums.join(", ")
         )
     }

@@ -1,0 +1,121 @@
+//! Requests with three limits on a Redis Cluster: one key of their own, a tenant and a global limit.
+//!
+//! Without leases, such a request spans partitions: it reserves in one and then in the others. With leases, only the
+//! key of its own is asked for.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::timeout;
+use tollgate_core::{Rate, Rule, Span};
+use tollgate_lease::Leased;
+use tollgate_redis::RedisStore;
+use tollgate_store::{Check, Store as _};
+use tollgate_testkit::RedisCluster;
+
+use super::node::tend;
+use super::{KEY, bucket, connect};
+use crate::redis::instance::CALL_TIMEOUT;
+use crate::redis::io_error;
+use crate::stopwatch;
+
+/// Concurrent requests.
+const IN_FLIGHT: u32 = 256;
+
+/// Users; each of them is cold.
+const USERS: u32 = 100_000;
+
+/// The lease of the tenant and of the global limit.
+const LEASE: Span = Span::from_millis(250);
+
+/// The throughput of one client.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Throughput {
+    /// Requests in a second.
+    pub per_second: f64,
+    /// Calls to the cluster for each request.
+    pub calls: f64,
+}
+
+/// Both variants.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ClusterRow {
+    /// Without leases.
+    pub exact: Throughput,
+    /// With leases on the tenant and the global limit.
+    pub leased: Throughput,
+}
+
+/// Measures both variants on a cluster.
+pub fn measure(cluster: &RedisCluster, length: Duration) -> io::Result<ClusterRow> {
+    let urls = cluster.urls();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let run = |lease| runtime.block_on(LocalSet::new().run_until(load(&urls, lease, length)));
+    Ok(ClusterRow { exact: run(None)?, leased: run(Some(LEASE))? })
+}
+
+/// The limits of a request.
+struct Limits {
+    user: Rule,
+    tenant: Rule,
+    global: Rule,
+}
+
+async fn load(urls: &[&str], lease: Option<Span>, length: Duration) -> io::Result<Throughput> {
+    let ample = |name| bucket(name, Rate::per_second(1_000_000), 1_000_000_000, lease);
+    let user = bucket("user", Rate::per_minute(1_000), 1_000, None)?;
+    let limits = Rc::new(Limits { user, tenant: ample("tenant")?, global: ample("global")? });
+    let store = Rc::new(Leased::new(connect(urls, CALL_TIMEOUT).await?));
+    let tended = Rc::clone(&store);
+    let tending = tokio::task::spawn_local(async move { tend(&tended).await });
+    // The first requests connect and take the first leases.
+    send(&store, &limits, Duration::from_millis(500)).await?;
+    let calls = store.inner().counters().calls;
+    let start = stopwatch::mark();
+    let requests = send(&store, &limits, length).await?;
+    let took = start.elapsed();
+    let calls = store.inner().counters().calls - calls;
+    tending.abort();
+    store.drain().await;
+    #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    let [requests, calls] = [requests as f64, calls as f64];
+    Ok(Throughput { per_second: requests / took.as_secs_f64(), calls: calls / requests.max(1.0) })
+}
+
+/// Sends requests for this time, and returns their number.
+async fn send(store: &Rc<Leased<RedisStore>>, limits: &Rc<Limits>, length: Duration) -> io::Result<u64> {
+    let mut tasks = JoinSet::new();
+    for task in 0..IN_FLIGHT {
+        let (store, limits) = (Rc::clone(store), Rc::clone(limits));
+        tasks.spawn_local(async move {
+            let (start, mut requests, mut user) = (stopwatch::mark(), 0_u64, task);
+            while start.elapsed() < length {
+                user = (user + IN_FLIGHT) % USERS;
+                let name = user.to_le_bytes();
+                let checks = [
+                    Check::new(&limits.user, &name, 1),
+                    Check::new(&limits.tenant, b"acme", 1),
+                    Check::new(&limits.global, KEY, 1),
+                ];
+                let answer = timeout(CALL_TIMEOUT, store.decide(&checks)).await.map_err(io::Error::other)?;
+                let answer = answer.map_err(|error| io_error(&error))?;
+                if !answer.admitted {
+                    return Err(io::Error::other(format!("an ample limit refused: {answer:?}")));
+                }
+                requests += 1;
+                // A decision from leases does not wait, and other tasks have to run.
+                tokio::task::yield_now().await;
+            }
+            Ok(requests)
+        });
+    }
+    let mut sum = 0;
+    while let Some(requests) = tasks.join_next().await {
+        sum += requests.map_err(io::Error::other)??;
+    }
+    Ok(sum)
+}

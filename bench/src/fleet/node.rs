@@ -1,0 +1,138 @@
+//! A node of a fleet: a store with leases on its own thread, and requests at a constant rate.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tollgate_core::Rule;
+use tollgate_lease::Leased;
+use tollgate_redis::RedisStore;
+use tollgate_store::{Check, Outcomes, Store as _};
+
+use super::{KEY, connect};
+use crate::stopwatch;
+
+/// Requests of one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Requests in a millisecond.
+    pub per_millisecond: u32,
+    /// The time for which they are sent.
+    pub length: Duration,
+    /// The longest time of a call to Redis.
+    pub deadline: Duration,
+}
+
+/// Answers to the requests of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Admitted requests.
+    pub admitted: u64,
+    /// Refused requests.
+    pub refused: u64,
+    /// Requests that waited for Redis.
+    pub waited: u64,
+    /// Requests that Redis did not answer in time: an outage rule would have decided them.
+    pub failed: u64,
+}
+
+impl Tally {
+    /// Returns the number of requests.
+    pub const fn requests(&self) -> u64 {
+        self.admitted + self.refused + self.failed
+    }
+
+    const fn count(&mut self, admitted: bool) {
+        if admitted { self.admitted += 1 } else { self.refused += 1 }
+    }
+
+    const fn add(&mut self, other: &Self) {
+        self.admitted += other.admitted;
+        self.refused += other.refused;
+        self.waited += other.waited;
+        self.failed += other.failed;
+    }
+}
+
+/// Runs several nodes with the same load, calls `meanwhile`, and returns the sum of their answers, with the time
+/// from the first request to the last answer.
+pub fn run(
+    url: &str,
+    nodes: usize,
+    rule: &Rule,
+    load: Load,
+    meanwhile: impl FnOnce() -> io::Result<()>,
+) -> io::Result<(Tally, Duration)> {
+    let start = stopwatch::mark();
+    thread::scope(|scope| {
+        let nodes: Vec<_> = (0..nodes).map(|_| scope.spawn(|| run_node(url, rule, load))).collect();
+        let done = meanwhile();
+        let mut sum = Tally::default();
+        for node in nodes {
+            let tally = node.join().map_err(|_| io::Error::other("a node panicked"))??;
+            sum.add(&tally);
+        }
+        done.map(|()| (sum, start.elapsed()))
+    })
+}
+
+fn run_node(url: &str, rule: &Rule, load: Load) -> io::Result<Tally> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tasks = LocalSet::new();
+    runtime.block_on(tasks.run_until(async {
+        let store = Rc::new(Leased::new(connect(&[url], load.deadline).await?));
+        let background = tokio::task::spawn_local(maintain(Rc::clone(&store)));
+        let tally = send(&store, rule, load).await;
+        background.abort();
+        store.drain().await;
+        Ok(tally)
+    }))
+}
+
+/// Renews leases and announces the node.
+async fn maintain(store: Rc<Leased<RedisStore>>) {
+    tokio::join!(store.inner().announce(), tend(&store));
+}
+
+/// Renews and returns leases until dropped.
+pub async fn tend(store: &Leased<RedisStore>) {
+    loop {
+        match store.tend().await {
+            Some(span) => _ = timeout(span.into(), store.due()).await,
+            None => store.due().await,
+        }
+    }
+}
+
+async fn send(store: &Rc<Leased<RedisStore>>, rule: &Rule, load: Load) -> Tally {
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let mut waiting = JoinSet::new();
+    let mut ticks = interval(Duration::from_millis(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let rule = Rc::new(rule.clone());
+    for _ in 0..load.length.as_millis() {
+        ticks.tick().await;
+        for _ in 0..load.per_millisecond {
+            let mut outcomes = Outcomes::new();
+            if let Some((admitted, _)) = store.try_decide(&[Check::new(&rule, KEY, 1)], &mut outcomes) {
+                tally.borrow_mut().count(admitted);
+                continue;
+            }
+            tally.borrow_mut().waited += 1;
+            let (store, rule, tally) = (Rc::clone(store), Rc::clone(&rule), Rc::clone(&tally));
+            waiting.spawn_local(async move {
+                match store.decide_uncached(&[Check::new(&rule, KEY, 1)]).await {
+                    Ok(answer) => tally.borrow_mut().count(answer.admitted),
+                    Err(_) => tally.borrow_mut().failed += 1,
+                }
+            });
+        }
+    }
+    while waiting.join_next().await.is_some() {}
+    *tally.borrow()
+}

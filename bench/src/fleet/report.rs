@@ -1,0 +1,204 @@
+//! The report: rows, bars, and the conditions of the measurement.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::cluster::ClusterRow;
+use super::hot::HotKey;
+use super::node::Tally;
+use crate::redis::exactness::Spent;
+use crate::report::{Bar, Machine};
+
+/// Nodes that send requests about one key at a constant rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Name of the case.
+    pub case: &'static str,
+    /// The number of nodes.
+    pub nodes: usize,
+    /// The answers.
+    pub tally: Tally,
+    /// Calls to Redis by all nodes.
+    pub calls: u64,
+    /// Admitted requests of an ideal central bucket in the same time, at most; `None` if the limit is ample.
+    pub ideal: Option<f64>,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+impl Row {
+    /// Decisions for each call to Redis.
+    pub fn decisions_per_call(&self) -> f64 {
+        float(self.tally.requests()) / float(self.calls.max(1))
+    }
+
+    /// The share of requests that waited for Redis.
+    pub fn waited(&self) -> f64 {
+        float(self.tally.waited) / float(self.tally.requests().max(1))
+    }
+
+    /// Admitted requests relative to those of an ideal central bucket.
+    pub fn of_ideal(&self) -> Option<f64> {
+        Some(float(self.tally.admitted) / self.ideal?)
+    }
+
+    /// Admitted requests beyond those of an ideal central bucket.
+    pub fn overshoot(&self) -> Option<f64> {
+        Some((float(self.tally.admitted) - self.ideal?).max(0.0))
+    }
+}
+
+/// The measurements.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// The cost of a decision about a hot key.
+    pub hot: HotKey,
+    /// Nodes that share a key.
+    pub rows: Vec<Row>,
+    /// Three limits on a cluster; `None` if it was not measured.
+    pub cluster: Option<ClusterRow>,
+    /// Eight processes with one allowance and leases: each round.
+    pub contention: Vec<Spent>,
+}
+
+/// The report of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct FleetReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Version of Redis.
+    pub redis: String,
+    /// The measurements.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Targets and results.
+    pub bars: Vec<Bar>,
+    /// Conditions of the run.
+    pub remarks: Vec<String>,
+}
+
+impl FleetReport {
+    /// Creates the report from its measurements.
+    pub fn new(machine: Machine, redis: String, measured: Measured, remarks: Vec<String>) -> Self {
+        Self { bars: bars(&measured), machine, redis, measured, remarks }
+    }
+}
+
+fn bars(measured: &Measured) -> Vec<Bar> {
+    let Measured { hot, rows, cluster, contention } = measured;
+    let row = |case: &str| rows.iter().find(|row| row.case == case);
+    let sums = || contention.iter().map(|it| float(it.admitted.iter().sum()));
+    vec![
+        Bar::at_most(25.0, "hot key, leased, ns per decision of the store", Some(hot.leased_ns)),
+        Bar::at_least(
+            0.95,
+            "hot key through a limiter: memory / leased",
+            Some(hot.limiter_memory_ns / hot.limiter_leased_ns),
+        ),
+        Bar::at_least(
+            3_000.0,
+            "lease 250ms: decisions per call to Redis",
+            row("lease 250ms").map(Row::decisions_per_call),
+        ),
+        Bar::at_least(
+            10_000.0,
+            "lease 1s: decisions per call to Redis",
+            row("lease 1s").map(Row::decisions_per_call),
+        ),
+        Bar::at_most(0.001, "lease 250ms: share of requests that wait", row("lease 250ms").map(Row::waited)),
+        Bar::at_least(0.98, "saturated: admitted / ideal", row("saturated").and_then(Row::of_ideal)),
+        Bar::at_most(0.0, "saturated: admitted beyond the limit", row("saturated").and_then(Row::overshoot)),
+        Bar::at_most(
+            0.0,
+            "Redis stopped for half a lease: decisions without it",
+            row("redis stopped").map(|it| float(it.tally.failed)),
+        ),
+        Bar::at_most(
+            1.1,
+            "cluster, three limits, leased: calls per request",
+            cluster.map(|it| it.leased.calls),
+        ),
+        Bar::at_least(
+            2.0,
+            "cluster, three limits: leased / exact requests/s",
+            cluster.map(|it| it.leased.per_second / it.exact.per_second),
+        ),
+        Bar::at_most(100.0, "8 processes on 100 an hour: the most admitted", sums().reduce(f64::max)),
+        Bar::at_least(98.0, "8 processes on 100 an hour: the fewest admitted", sums().reduce(f64::min)),
+    ]
+}
+
+impl fmt::Display for FleetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { processor, cores, rustc, commit } = &self.machine;
+        writeln!(f, "{processor}, {cores} cores, {rustc}, commit {commit}, Redis {}\n", self.redis)?;
+        let hot = &self.measured.hot;
+        writeln!(f, "{:<24}{:>14}{:>14}{:>18}", "hot key", "memory ns", "leased ns", "memory / leased")?;
+        for (name, memory, leased) in [
+            ("store", hot.memory_ns, hot.leased_ns),
+            ("limiter", hot.limiter_memory_ns, hot.limiter_leased_ns),
+        ] {
+            writeln!(f, "{name:<24}{memory:>14.1}{leased:>14.1}{:>18.2}", memory / leased)?;
+        }
+        writeln!(f, "answered from leases: {:.4} %\n", hot.answered * 100.0)?;
+        writeln!(
+            f,
+            "{:<16}{:>6}{:>11}{:>10}{:>9}{:>8}{:>8}{:>16}{:>11}",
+            "one key",
+            "nodes",
+            "requests",
+            "admitted",
+            "waited",
+            "failed",
+            "calls",
+            "decisions/call",
+            "of ideal"
+        )?;
+        for row in &self.measured.rows {
+            let of_ideal = row.of_ideal().map_or_else(|| "-".to_owned(), |it| format!("{it:.4}"));
+            writeln!(
+                f,
+                "{:<16}{:>6}{:>11}{:>10}{:>8.3}%{:>8}{:>8}{:>16.0}{:>11}",
+                row.case,
+                row.nodes,
+                row.tally.requests(),
+                row.tally.admitted,
+                row.waited() * 100.0,
+                row.tally.failed,
+                row.calls,
+                row.decisions_per_call(),
+                of_ideal
+            )?;
+        }
+        if let Some(ClusterRow { exact, leased }) = &self.measured.cluster {
+            writeln!(f, "\n{:<24}{:>14}{:>14}", "cluster, three limits", "requests/s", "calls/request")?;
+            for (name, it) in [("exact", exact), ("leased", leased)] {
+                writeln!(f, "{name:<24}{:>14.0}{:>14.3}", it.per_second, it.calls)?;
+            }
+        }
+        let sums: Vec<String> =
+            self.measured.contention.iter().map(|it| it.admitted.iter().sum::<u64>().to_string()).collect();
+        writeln!(f, "\n8 processes, 1200 checks at once on 100 an hour: admitted {}\n", sums.join(", "))?;
+        self.bars.iter().try_for_each(|bar| writeln!(f, "{bar}"))?;
+        self.remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_compared_with_an_ideal_bucket() {
+        let tally = Tally { admitted: 990, refused: 1_000, waited: 20, failed: 10 };
+        let row = Row { case: "saturated", nodes: 2, tally, calls: 4, ideal: Some(1_000.0) };
+        assert!((row.decisions_per_call() - 500.0).abs() < 1e-9 && (row.waited() - 0.01).abs() < 1e-9);
+        assert!(row.of_ideal().is_some_and(|it| (it - 0.99).abs() < 1e-9) && row.overshoot() == Some(0.0));
+        let row = Row { ideal: Some(980.0), ..row };
+        assert_eq!(row.overshoot(), Some(10.0));
+    }
+}
