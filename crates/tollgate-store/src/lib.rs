@@ -15,7 +15,9 @@ mod clock;
 pub mod conformance;
 pub mod memory;
 mod store;
+mod undo;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
 pub use store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Outcomes, Store, StoreError};
+pub use undo::undo_check;

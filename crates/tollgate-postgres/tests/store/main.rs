@@ -1,0 +1,7 @@
+//! The store against a real server.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "this is how a test fails")]
+#![allow(clippy::disallowed_methods, reason = "PostgreSQL keeps its own time, and is waited for")]
+
+mod conformance;
+mod support;
