@@ -50,6 +50,7 @@ struct Draft<'c> {
 fn decide_batch(checks: &[OwnedCheck], states: &mut States) -> Result<Decided, Failure> {
     for check in checks {
         states.carry_over(&check.rule, &check.key)?;
+        pull_back(check, states);
     }
     let now = states.now;
     let mut drafts = SmallVec::<[Draft<'_>; 4]>::new();
@@ -88,6 +89,22 @@ fn decide_batch(checks: &[OwnedCheck], states: &mut States) -> Result<Decided, F
         }
     }
     Ok(Decided { answer: Answer { admitted, at: now, outcomes }, renewed })
+}
+
+/// Pulls back a state that a clock has left in the far future. Every read does so, also of a refused
+/// batch.
+fn pull_back(check: &OwnedCheck, states: &mut States) {
+    let before = states.read(&check.rule, &check.key);
+    let mut state = before.clone();
+    // Slots are pulled back only by an attempt to take one.
+    let (attempt, is_slot) = match check.amount {
+        Amount::Slot(_) => (check.amount, true),
+        _ => (Amount::Exactly(0), false),
+    };
+    let verdict = check.rule.quota.acquire(&mut state, attempt, states.now);
+    if state != before && !(is_slot && verdict.is_admitted()) {
+        states.write(&check.rule, &check.key, state);
+    }
 }
 
 /// Returns whether an owner holds a slot.
