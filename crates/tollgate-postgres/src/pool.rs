@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -42,6 +43,8 @@ pub(crate) struct Pool {
     pub(crate) nodes: AtomicUsize,
     pub(crate) clock: DecisionClock,
     queue: Mutex<Queue>,
+    /// One permit for each connection that waits for a late commit.
+    late_commits: Semaphore,
 }
 
 /// The clock of decisions.
@@ -66,6 +69,7 @@ impl Pool {
     pub(crate) fn new(settings: PostgresSettings, clock: DecisionClock) -> Arc<Self> {
         Arc::new(Self {
             tables: Tables::new(&settings),
+            late_commits: Semaphore::new(settings.connections),
             settings,
             counters: Counts::default(),
             nodes: AtomicUsize::new(1),
@@ -120,6 +124,12 @@ impl Pool {
         if !connection.is_closed() {
             self.locked().idle.push(connection);
         }
+    }
+
+    /// Returns the permission to wait for a late commit. `None` if as many connections as there are
+    /// for decisions wait for one: a server whose commits hang is not given ever more of them.
+    pub(crate) fn late_commit(&self) -> Option<SemaphorePermit<'_>> {
+        self.late_commits.try_acquire().ok()
     }
 
     /// Undoes a charge whose caller did not get the answer.

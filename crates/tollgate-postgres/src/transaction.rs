@@ -113,8 +113,9 @@ async fn commit(
     let mut committing = pin!(connection.commit(changes));
     match timeout(pool.settings.deadline + GRACE, &mut committing).await {
         Ok(committed) => (Ok(committed), Some(slot)),
-        Err(_) => {
+        Err(elapsed) => {
             drop(slot);
+            let Some(_late) = pool.late_commit() else { return (Err(elapsed), None) };
             (timeout(MAX_COMMIT_DELAY, committing).await, None)
         }
     }

@@ -4,4 +4,10 @@
 #![allow(clippy::disallowed_methods, reason = "PostgreSQL keeps its own time, and is waited for")]
 
 mod conformance;
+mod differential;
+mod leasing;
+mod once;
+mod outages;
+mod servers;
+mod sharing;
 mod support;
