@@ -103,7 +103,8 @@ async fn set_up_session(client: &Client, settings: &PostgresSettings) -> Result<
     let idle = MAX_IDLE_IN_TRANSACTION.max(2 * settings.deadline).as_millis();
     // Statistics are old while a table grows: without these settings, the plan of a prepared
     // statement may read the whole table.
-    let plans = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
+    let plans =
+        "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
     let statements = format!(
         "SET statement_timeout = {deadline}; SET idle_in_transaction_session_timeout = {idle}; \
          SET synchronous_commit = {commit}; {plans}"

@@ -146,7 +146,8 @@ impl Connection {
             if changes.written.is_empty() {
                 return Ok(0);
             }
-            let mut columns: (Vec<i64>, Vec<&[u8]>, Vec<&[u8]>, Vec<Option<i64>>, Vec<i64>) = Default::default();
+            let mut columns: (Vec<i64>, Vec<&[u8]>, Vec<&[u8]>, Vec<Option<i64>>, Vec<i64>) =
+                Default::default();
             for (row, stored) in &changes.written {
                 columns.0.push(row.column());
                 columns.1.push(&row.key);

@@ -5,9 +5,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Amount, Outcome, Overdraft, Owner, Rule, RuleId, State, Timestamp, Verdict,
-};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Owner, Rule, RuleId, State, Timestamp, Verdict};
 use tollgate_store::{ADJUSTMENT_ID_LIFETIME, Answer, Outcomes};
 
 use crate::failure::Failure;

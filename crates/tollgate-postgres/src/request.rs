@@ -123,7 +123,8 @@ impl Request {
         let ((reply, result), (acknowledge, received)) = (oneshot::channel(), oneshot::channel());
         let status = Arc::<Status>::default();
         let is_change = matches!(work, Work::Change(_));
-        let waiter = Waiter { result, acknowledge: Some(acknowledge), status: Arc::clone(&status), is_change };
+        let waiter =
+            Waiter { result, acknowledge: Some(acknowledge), status: Arc::clone(&status), is_change };
         (Self { work, status, reply, received }, waiter)
     }
 

@@ -186,10 +186,7 @@ mod tests {
         check("postgres://ann@[::1]:1/shop", Ok("postgres://ann@[::1]:1/shop"));
         check("postgres://ann@a,b:1/shop", Ok("postgres://ann@a:5432,b:1/shop"));
         check("postgres://a%40b:hunter%2F2@h/d%20b", Ok("postgres://a%40b:***@h:5432/d%20b"));
-        check(
-            "postgres://ann@%2Frun%2Fpostgresql/shop",
-            Ok("postgres://ann@%2Frun%2Fpostgresql:5432/shop"),
-        );
+        check("postgres://ann@%2Frun%2Fpostgresql/shop", Ok("postgres://ann@%2Frun%2Fpostgresql:5432/shop"));
         check("postgres://ann@h/d?sslmode=disable", Ok("postgres://ann@h:5432/d"));
         for mode in ["require", "verify-ca", "verify-full"] {
             check(
@@ -205,7 +202,9 @@ mod tests {
         let settings = PostgresSettings::parse(url).unwrap();
         assert_eq!((&*settings.username, settings.password.as_deref()), ("a:b", Some("p@/%é:x")));
         assert_eq!((settings.connections, settings.synchronous_commit), (9, true));
-        assert!(!PostgresSettings::parse("postgres://a@h?synchronous_commit=off").unwrap().synchronous_commit);
+        assert!(
+            !PostgresSettings::parse("postgres://a@h?synchronous_commit=off").unwrap().synchronous_commit
+        );
     }
 
     #[test]

@@ -180,7 +180,8 @@ impl States {
             match entry.state.filter(|_| entry.expires > self.now) {
                 Some(state) => {
                     let carried_to = entry.carried_to.map(|id| id.0.cast_signed());
-                    let stored = StoredRow { state: state.encode(), carried_to, expires: column(entry.expires) };
+                    let stored =
+                        StoredRow { state: state.encode(), carried_to, expires: column(entry.expires) };
                     changes.written.push((row, stored));
                 }
                 // The key is as good as new.

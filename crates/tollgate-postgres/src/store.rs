@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tollgate_core::{Adjustment, Bucket, Outcome, Rate, Rule};
-use tollgate_store::{
-    AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, StoreError, SystemClock,
-};
+use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, StoreError, SystemClock};
 
 use crate::counters::Counters;
 use crate::failure::Failure;
@@ -46,10 +44,7 @@ impl PostgresStore {
 
     /// Creates a store for tests that decides at the time in `micros`, in microseconds since 1970.
     #[cfg(feature = "test-clock")]
-    pub fn on_test_clock(
-        settings: PostgresSettings,
-        micros: Arc<std::sync::atomic::AtomicU64>,
-    ) -> Self {
+    pub fn on_test_clock(settings: PostgresSettings, micros: Arc<std::sync::atomic::AtomicU64>) -> Self {
         Self::with_clock(settings, DecisionClock::Test(micros))
     }
 

@@ -137,5 +137,8 @@ pub(crate) fn lock_of(key: &[u8]) -> i32 {
 
 /// FNV-1a. It must never change, because all nodes have to use the same locks.
 fn fnv(words: &[u8], more: &[u8]) -> u32 {
-    words.iter().chain(more).fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    words
+        .iter()
+        .chain(more)
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

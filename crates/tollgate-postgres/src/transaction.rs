@@ -168,9 +168,7 @@ impl DecisionClock {
         match self {
             Self::Server => server,
             #[cfg(feature = "test-clock")]
-            Self::Test(micros) => {
-                Timestamp::from_micros(micros.load(std::sync::atomic::Ordering::Relaxed))
-            }
+            Self::Test(micros) => Timestamp::from_micros(micros.load(std::sync::atomic::Ordering::Relaxed)),
         }
     }
 }

@@ -4,9 +4,10 @@
 //! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
+//! - [`undo_check`]: the change that undoes a charge.
 //!
-//! The Redis store is in `tollgate-redis`, policies in `tollgate-policy`, and the handling of
-//! outages in `tollgate::outage`.
+//! The Redis store is in `tollgate-redis`, the PostgreSQL store in `tollgate-postgres`, policies in
+//! `tollgate-policy`, and the handling of outages in `tollgate::outage`.
 
 #![warn(missing_debug_implementations)]
 

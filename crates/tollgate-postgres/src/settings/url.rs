@@ -12,8 +12,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{Address, PostgresSettings, Tls};
 
-const URL_SHAPE: &str =
-    "such as postgres://USER@HOST:5432/DATABASE, with ?sslmode=verify-full for TLS";
+const URL_SHAPE: &str = "such as postgres://USER@HOST:5432/DATABASE, with ?sslmode=verify-full for TLS";
 const DEFAULT_PORT: u16 = 5432;
 const MAX_CONNECTIONS: usize = 64;
 
@@ -144,7 +143,8 @@ fn read_address(text: &str) -> Result<Address, String> {
 
 /// Percent-decodes a text: `%40` is `@`.
 fn decoded(text: &str) -> Result<String, String> {
-    let is_encoded = |(at, _)| text.get(at + 1..at + 3).is_some_and(|code| u8::from_str_radix(code, 16).is_ok());
+    let is_encoded =
+        |(at, _)| text.get(at + 1..at + 3).is_some_and(|code| u8::from_str_radix(code, 16).is_ok());
     if !text.match_indices('%').all(is_encoded) {
         return Err("a `%` is followed by two hexadecimal digits; a `%` itself is written `%25`".to_owned());
     }

@@ -135,14 +135,18 @@ async fn foreign_bytes_are_never_changed_and_affect_no_other_key() {
         assert!(name.contains("foreign") && !name.contains("evil"), "{name}");
         assert_eq!(good.unwrap().outcomes[0].remaining, 9);
     }
-    assert_eq!(server.sql("SELECT encode(state, 'escape') FROM tollgate_states WHERE key = 'evil'"), "rubbish");
+    assert_eq!(
+        server.sql("SELECT encode(state, 'escape') FROM tollgate_states WHERE key = 'evil'"),
+        "rubbish"
+    );
 }
 
 #[tokio::test]
 async fn expired_rows_are_deleted_and_others_are_kept() {
     let server = Postgres::start();
     let store = store(&server);
-    let (brief, lasting) = (Rule::new("brief", Bucket::new(Rate::per_second(1)).unwrap()), daily("lasting", 9));
+    let (brief, lasting) =
+        (Rule::new("brief", Bucket::new(Rate::per_second(1)).unwrap()), daily("lasting", 9));
     for number in 0..100_u32 {
         let key = number.to_be_bytes();
         store.decide(&[Check::new(&brief, &key, 1), Check::new(&lasting, &key, 1)]).await.unwrap();
