@@ -40,8 +40,9 @@ pub(crate) async fn connect(settings: &PostgresSettings, tables: &Tables) -> Res
 async fn open(settings: &PostgresSettings, tables: &Tables) -> Result<Connection, String> {
     let client = dial(settings).await?;
     check_server(&client).await?;
-    set_up_session(&client, settings).await.map_err(|error| explain(&error))?;
     tables.prepare(&client).await?;
+    // After the creation of tables, which may take longer than a decision.
+    set_up_session(&client, settings).await.map_err(|error| explain(&error))?;
     Connection::new(client, tables).await.map_err(|error| explain(&error))
 }
 

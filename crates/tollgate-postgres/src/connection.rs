@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     delete: Statement,
     write_ids: Statement,
     lock_class: i32,
+    /// Whether it was idle in between, so that the server may have closed it.
+    pub(crate) is_reused: bool,
 }
 
 /// The data that a transaction has locked and read.
@@ -93,8 +95,8 @@ impl Connection {
             client.prepare(&delete),
             client.prepare(&write_ids),
         )?;
-        let lock_class = tables.lock_class;
-        Ok(Self { client, locks, clock, states, known_ids, write, delete, write_ids, lock_class })
+        let (lock_class, is_reused) = (tables.lock_class, false);
+        Ok(Self { client, locks, clock, states, known_ids, write, delete, write_ids, lock_class, is_reused })
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -81,17 +81,27 @@ impl Pool {
     /// Queues a request.
     pub(crate) fn submit(self: &Arc<Self>, work: Work) -> Waiter {
         let (request, waiter) = Request::new(work);
-        let mut queue = self.locked();
-        queue.requests.push_back(request);
-        self.start_worker(&mut queue);
+        let slot = {
+            let mut queue = self.locked();
+            queue.requests.push_back(request);
+            self.take_slot(&mut queue)
+        };
+        start(slot);
         waiter
     }
 
-    fn start_worker(self: &Arc<Self>, queue: &mut Queue) {
-        if queue.workers < self.settings.connections {
-            queue.workers += 1;
-            tokio::spawn(work(WorkerSlot { pool: Arc::clone(self) }));
+    fn take_slot(self: &Arc<Self>, queue: &mut Queue) -> Option<WorkerSlot> {
+        if queue.workers >= self.settings.connections {
+            return None;
         }
+        queue.workers += 1;
+        Some(WorkerSlot { pool: Arc::clone(self), is_running: false })
+    }
+
+    /// Puts requests back to the front of the queue.
+    fn put_back(&self, requests: Vec<Request>) {
+        let mut queue = self.locked();
+        requests.into_iter().rev().for_each(|request| queue.requests.push_front(request));
     }
 
     fn locked(&self) -> MutexGuard<'_, Queue> {
@@ -120,8 +130,9 @@ impl Pool {
     }
 
     /// Keeps a connection for the next transaction.
-    pub(crate) fn keep(&self, connection: Connection) {
+    pub(crate) fn keep(&self, mut connection: Connection) {
         if !connection.is_closed() {
+            connection.is_reused = true;
             self.locked().idle.push(connection);
         }
     }
@@ -141,6 +152,15 @@ impl Pool {
 /// The right to run transactions. Another worker takes over when it is dropped.
 pub(crate) struct WorkerSlot {
     pool: Arc<Pool>,
+    /// Whether the task of the worker has been polled.
+    is_running: bool,
+}
+
+/// Starts a worker. Not under the lock of the queue: a runtime that shuts down drops the task at once.
+fn start(slot: Option<WorkerSlot>) {
+    if let Some(slot) = slot {
+        tokio::spawn(work(slot));
+    }
 }
 
 impl WorkerSlot {
@@ -161,15 +181,26 @@ impl WorkerSlot {
 
 impl Drop for WorkerSlot {
     fn drop(&mut self) {
-        let mut queue = self.pool.locked();
-        queue.workers -= 1;
-        if !queue.requests.is_empty() && tokio::runtime::Handle::try_current().is_ok() {
-            self.pool.start_worker(&mut queue);
-        }
+        let (next, orphans) = {
+            let mut queue = self.pool.locked();
+            queue.workers -= 1;
+            if queue.requests.is_empty() {
+                return;
+            }
+            if self.is_running && tokio::runtime::Handle::try_current().is_ok() {
+                (self.pool.take_slot(&mut queue), VecDeque::new())
+            } else {
+                // The runtime shuts down. The callers learn that by the end of their requests.
+                (None, std::mem::take(&mut queue.requests))
+            }
+        };
+        drop(orphans);
+        start(next);
     }
 }
 
 async fn work(mut slot: WorkerSlot) {
+    slot.is_running = true;
     let pool = Arc::clone(&slot.pool);
     while let Some((next, requests)) = slot.next_batch() {
         slot = next;
@@ -182,6 +213,10 @@ async fn work(mut slot: WorkerSlot) {
         };
         match run(&pool, connection, requests, slot).await {
             TransactionEnd::OnTime(same) => slot = same,
+            TransactionEnd::Stale(same, requests) => {
+                slot = same;
+                pool.put_back(requests);
+            }
             TransactionEnd::Late => return,
         }
         // Lets the receivers of the replies send new requests for the next transaction.

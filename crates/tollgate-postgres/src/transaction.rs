@@ -31,6 +31,8 @@ const MAX_COMMIT_DELAY: Duration = Duration::from_secs(30);
 pub(crate) enum TransactionEnd {
     /// The worker can go on.
     OnTime(WorkerSlot),
+    /// The connection had been closed before, so nothing was done. The requests need another one.
+    Stale(WorkerSlot, Vec<Request>),
     /// Another worker has taken over.
     Late,
 }
@@ -47,6 +49,9 @@ pub(crate) async fn run(
     let wanted = wanted_rows(&requests);
     let failure = match timeout(patience, connection.begin(&wanted)).await {
         Ok(Ok(locked)) => return decide_and_commit(pool, connection, (requests, wanted, locked), slot).await,
+        Ok(Err(error)) if connection.is_reused && error.code().is_none() => {
+            return TransactionEnd::Stale(slot, requests);
+        }
         Ok(Err(error)) => Failure::before_commit(&error, pool.settings.deadline),
         // The connection is dropped, and the server rolls back.
         Err(_) => Failure::TimedOut(pool.settings.deadline),
