@@ -4,6 +4,7 @@
 //! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
+//! - [`NodeBoard`]: what the nodes of a shared store tell each other.
 //!
 //! The Redis store is in `tollgate-redis`, policies in `tollgate-policy`, and the handling of
 //! outages in `tollgate::outage`.
@@ -14,8 +15,12 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
+pub mod node_board;
 mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
-pub use store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Outcomes, Store, StoreError};
+pub use node_board::NodeBoard;
+pub use store::{
+    ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Store, StoreError,
+};

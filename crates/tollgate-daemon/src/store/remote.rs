@@ -4,8 +4,10 @@
 //! rules and periodic work are the same for all kinds.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tollgate::StoreError;
+use tollgate::store::NodeBoard;
 use tollgate_redis::{RedisSettings, RedisStore};
 
 use super::delegate::delegate_store;
@@ -51,6 +53,13 @@ impl RemoteStore {
     pub(crate) async fn announce(&self) {
         match self {
             Self::Redis(store) => store.announce().await,
+        }
+    }
+
+    /// Returns the place where the nodes that share this store leave reports, if it has one.
+    pub(crate) fn node_board(&self) -> Option<Arc<dyn NodeBoard>> {
+        match self {
+            Self::Redis(store) => Some(store.node_board()),
         }
     }
 
