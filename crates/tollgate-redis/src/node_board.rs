@@ -1,14 +1,15 @@
 //! What the nodes that share a Redis tell each other, as in [`tollgate_store::node_board`].
 //!
 //! ```text
-//! tg1:{0}:node-times     sorted set: the time of the record of each node
-//! tg1:{0}:node-records   hash: the record of each node
-//! tg1:{0}:questions      sorted set: open questions, and when they expire
-//! tg1:{0}:answer:…       the answer to a question, for a few seconds
+//! tg1:{0}:node-times   sorted set: the time of the record of each node
+//! tg1:{0}:node:…       the record of a node
+//! tg1:{0}:questions    sorted set: open questions, and when they expire
+//! tg1:{0}:answer:…     the answer to a question, for a few seconds
 //! ```
 //!
 //! Everything is written and read by scripts, on the clock of Redis, and with bounds on numbers and
-//! lengths that apply before anything is sent: other clients of Redis may have written any value.
+//! lengths that apply before anything is sent to a node: other clients of Redis may have written any
+//! value.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::router::ServerReply;
 use crate::shared::Shared;
 use crate::store::dispatcher_of_this_thread;
 
-/// The deadline of a call.
+/// The deadline of a call, unless that of the store is longer.
 const CALL_DEADLINE: Duration = Duration::from_secs(1);
 /// The time that a node waits for an answer. Nodes see a question when they publish, once a second.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(2_500);
@@ -42,6 +43,8 @@ const MAX_QUESTIONS_PER_READ: usize = 16;
 
 const PUBLISH_SCRIPT: &str = include_str!("../lua/publish_node.lua");
 const READ_SCRIPT: &str = include_str!("../lua/read_nodes.lua");
+const WITHDRAW_SCRIPT: &str =
+    "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('DEL', KEYS[2]) return 1";
 const ASK_SCRIPT: &str = include_str!("../lua/ask_nodes.lua");
 const ANSWER_SCRIPT: &str = include_str!("../lua/answer_node.lua");
 const READ_ANSWER_SCRIPT: &str = include_str!("../lua/read_answer.lua");
@@ -74,8 +77,9 @@ impl RedisBoard {
         let dispatcher = dispatcher_of_this_thread(&self.dispatchers);
         let destination = Mutex::default();
         let queue = dispatcher.queue_of(names::NODES_PARTITION);
-        let reply = timeout(CALL_DEADLINE, dispatcher.router().query(queue, &command, &destination)).await;
-        match reply.map_err(|_| Failure::TimedOut(CALL_DEADLINE))?? {
+        let deadline = CALL_DEADLINE.max(self.shared.settings.deadline);
+        let reply = timeout(deadline, dispatcher.router().query(queue, &command, &destination)).await;
+        match reply.map_err(|_| Failure::TimedOut(deadline))?? {
             ServerReply::With(value) => Ok(value),
             // `EVAL` brings its script.
             ServerReply::NoScript => Err(Failure::failed("Redis does not run scripts").into()),
@@ -97,8 +101,8 @@ impl NodeBoard for RedisBoard {
 
     fn publish<'b>(&'b self, record: &'b [u8]) -> BoardFuture<'b, Vec<Question>> {
         Box::pin(async move {
-            let keys = ["node-times", "node-records", "questions"].map(|name| self.key(name));
             let node = self.node().to_string();
+            let keys = ["node-times", &format!("node:{node}"), "questions"].map(|name| self.key(name));
             let (lifetime, most) = (millis(RECORD_LIFETIME), decimal(MAX_QUESTIONS_PER_READ));
             let arguments = [node.as_bytes(), record, lifetime.as_bytes(), most.as_bytes()];
             let reply = self.run(PUBLISH_SCRIPT, &keys, &arguments).await?;
@@ -109,7 +113,7 @@ impl NodeBoard for RedisBoard {
 
     fn read(&self) -> BoardFuture<'_, NodeRecords> {
         Box::pin(async move {
-            let keys = ["node-times", "node-records"].map(|name| self.key(name));
+            let keys = ["node-times", "node:"].map(|name| self.key(name));
             let bounds = [millis(RECORD_LIFETIME), decimal(MAX_NODES), decimal(MAX_RECORD_BYTES)];
             let reply = self.run(READ_SCRIPT, &keys, &bounds.each_ref().map(|it| it.as_bytes())).await?;
             Ok(records(items(reply)))
@@ -118,10 +122,9 @@ impl NodeBoard for RedisBoard {
 
     fn withdraw(&self) -> BoardFuture<'_, ()> {
         Box::pin(async move {
-            let script =
-                "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('HDEL', KEYS[2], ARGV[1]) return 1";
-            let keys = ["node-times", "node-records"].map(|name| self.key(name));
-            self.run(script, &keys, &[self.node().to_string().as_bytes()]).await.map(drop)
+            let node = self.node().to_string();
+            let keys = ["node-times", &format!("node:{node}")].map(|name| self.key(name));
+            self.run(WITHDRAW_SCRIPT, &keys, &[node.as_bytes()]).await.map(drop)
         })
     }
 
