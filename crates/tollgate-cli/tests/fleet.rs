@@ -112,7 +112,8 @@ fn leases_are_shown_where_they_are_held_and_where_they_answer() {
     let (one, other) = (start(&redis), start(&redis));
     let mut explained = Value::Null;
     wait_until("a decision from a lease", || {
-        let ids: Vec<_> = (0..50).map(|_| check(one.api, "/hot")["id"].as_str().unwrap().to_owned()).collect();
+        let ids: Vec<_> =
+            (0..50).map(|_| check(one.api, "/hot")["id"].as_str().unwrap().to_owned()).collect();
         // Of admitted requests, only a sample is recorded.
         let listed = told(one.api, "/v1/decisions?most=1000")["decisions"].clone();
         let listed: Vec<_> = listed.as_array().unwrap().iter().map(|it| it["id"].clone()).collect();

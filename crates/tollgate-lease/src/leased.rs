@@ -7,9 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
 use tollgate_core::{Adjustment, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
-use tollgate_store::{
-    AdjustmentId, Answer, Check, Clock, Holding, Outcomes, Store, StoreError, SystemClock,
-};
+use tollgate_store::{AdjustmentId, Answer, Check, Clock, Holding, Outcomes, Store, StoreError, SystemClock};
 
 use crate::lot::Tick;
 use crate::place::Place;
@@ -406,8 +404,7 @@ impl<S: Store, C: Clock> Store for Leased<S, C> {
 
     fn holdings(&self, max_keys: usize) -> Vec<Holding> {
         let (_, tick) = self.now();
-        let mut all: Vec<_> =
-            self.listed_places().filter_map(|place| Self::held_in(place, tick)).collect();
+        let mut all: Vec<_> = self.listed_places().filter_map(|place| Self::held_in(place, tick)).collect();
         all.sort_by_key(|it| std::cmp::Reverse(it.units));
         all.truncate(max_keys);
         all

@@ -43,8 +43,7 @@ const MAX_QUESTIONS_PER_READ: usize = 16;
 
 const PUBLISH_SCRIPT: &str = include_str!("../lua/publish_node.lua");
 const READ_SCRIPT: &str = include_str!("../lua/read_nodes.lua");
-const WITHDRAW_SCRIPT: &str =
-    "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('DEL', KEYS[2]) return 1";
+const WITHDRAW_SCRIPT: &str = "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('DEL', KEYS[2]) return 1";
 const ASK_SCRIPT: &str = include_str!("../lua/ask_nodes.lua");
 const ANSWER_SCRIPT: &str = include_str!("../lua/answer_node.lua");
 const READ_ANSWER_SCRIPT: &str = include_str!("../lua/read_answer.lua");
@@ -88,8 +87,7 @@ impl RedisBoard {
 
     async fn read_answer(&self, question: Question) -> Result<Option<Vec<u8>>, StoreError> {
         let longest = decimal(MAX_ANSWER_BYTES);
-        let reply =
-            self.run(READ_ANSWER_SCRIPT, &[self.answer_key(question)], &[longest.as_bytes()]).await?;
+        let reply = self.run(READ_ANSWER_SCRIPT, &[self.answer_key(question)], &[longest.as_bytes()]).await?;
         Ok(bytes(reply).filter(|answer| !answer.is_empty() && answer.len() <= MAX_ANSWER_BYTES))
     }
 }

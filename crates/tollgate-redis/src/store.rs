@@ -97,10 +97,7 @@ impl RedisStore {
 
     /// Returns the place where the nodes that share this Redis leave records about themselves.
     pub fn node_board(&self) -> Arc<dyn NodeBoard> {
-        Arc::new(RedisBoard {
-            shared: Arc::clone(&self.shared),
-            dispatchers: Arc::clone(&self.dispatchers),
-        })
+        Arc::new(RedisBoard { shared: Arc::clone(&self.shared), dispatchers: Arc::clone(&self.dispatchers) })
     }
 
     /// Returns the counters of the store.

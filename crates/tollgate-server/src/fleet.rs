@@ -64,8 +64,7 @@ impl<S: Store> Api<S> {
     /// an effect.
     #[must_use]
     pub fn with_node_board(self, board: Arc<dyn NodeBoard>, name: &str) -> Self {
-        let fleet =
-            Fleet { board, name: name.into(), last: Mutex::default(), asking: AtomicUsize::new(0) };
+        let fleet = Fleet { board, name: name.into(), last: Mutex::default(), asking: AtomicUsize::new(0) };
         let _first = self.0.fleet.set(fleet);
         self
     }

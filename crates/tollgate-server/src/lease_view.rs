@@ -7,7 +7,8 @@ use tollgate::policy::Key;
 use tollgate::store::Holding;
 use tollgate::{Limit, Limiter, Policy, Store};
 use tollgate_api::{
-    HeldLease, LeasedLimit, Leases, MAX_FLEET_LEASES, MAX_HELD_LEASES, MAX_LEASED_LIMITS, NodeLease, NodeLeases,
+    HeldLease, LeasedLimit, Leases, MAX_FLEET_LEASES, MAX_HELD_LEASES, MAX_LEASED_LIMITS, NodeLease,
+    NodeLeases,
 };
 
 use crate::status::tag;
@@ -16,7 +17,8 @@ use crate::status::tag;
 pub(crate) fn leases<S: Store>(limiter: &Limiter<S>, secret: &RandomState) -> Leases {
     let policy = limiter.policy();
     let holdings = limiter.holdings(usize::MAX);
-    let mut limits: Vec<_> = policy.limits().iter().filter_map(|it| leased_limit(limiter, it, &holdings)).collect();
+    let mut limits: Vec<_> =
+        policy.limits().iter().filter_map(|it| leased_limit(limiter, it, &holdings)).collect();
     limits.sort_by_key(|it| Reverse(it.units));
     limits.truncate(MAX_LEASED_LIMITS);
     Leases {

@@ -129,10 +129,12 @@ fn node(board: &Board, node: u64, others: Box<dyn Fn() + Send + Sync>) -> Subjec
     let policy = Policy::parse(POLICY).unwrap();
     let key = policy.key(&policy.limits()[0], &["sk-live-4711"]).unwrap();
     let rule = policy.limits()[0].rules()[0].name.clone();
-    let holdings = vec![Holding { rule, key: key.as_bytes().into(), units: 512, expires_in: Span::from_millis(80) }];
+    let holdings =
+        vec![Holding { rule, key: key.as_bytes().into(), units: 512, expires_in: Span::from_millis(80) }];
     let store = LeasingStore { inner: MemoryStore::with_seed(1_000, clock.clone(), 7), holdings };
     let watcher = Watcher::new(&WatchSettings { records: 200, ..WatchSettings::default() });
-    let limiter = Limiter::with_store(policy, store).with_observer_on(Arc::new(watcher.clone()), clock.clone());
+    let limiter =
+        Limiter::with_store(policy, store).with_observer_on(Arc::new(watcher.clone()), clock.clone());
     let (limiter, status) = (SharedLimiter::from(limiter), Arc::new(Status::new()));
     let at = NodeAt { board: board.clone(), node: NodeId(node), others };
     let api = Api::new(limiter.clone(), Arc::clone(&status), Access::open())
@@ -160,6 +162,8 @@ fn a_node_sums_the_reports_of_all_nodes() {
     let [one, other] = [1, 2].map(|id| node(&board, id, alone()));
     let alone = one.get("/v1/fleet").json();
     assert_eq!((&alone["totals"]["nodes"], &alone["silent"]), (&json!(1), &json!(1)), "{alone}");
+    // As in the process, where the first second is ticked before the first request.
+    publish(&other);
     for _ in 0..7 {
         check(&other, "a");
     }
@@ -172,11 +176,20 @@ fn a_node_sums_the_reports_of_all_nodes() {
     let counts = |allowed: u64, refused: u64| json!({"allowed": allowed, "refused": refused, "shadow_limited": 0, "degraded": 0});
     assert_eq!(fleet["totals"]["window"], counts(6, 2), "{fleet}");
     assert_eq!(fleet["totals"]["lately"], counts(6, 2), "{fleet}");
-    assert_eq!((&fleet["totals"]["leased_units"], &fleet["totals"]["oldest_ms"]), (&json!(1024), &json!(700)));
+    assert_eq!(
+        (&fleet["totals"]["leased_units"], &fleet["totals"]["oldest_ms"]),
+        (&json!(1024), &json!(700))
+    );
     assert_eq!((&fleet["silent"], &fleet["ignored"], &fleet["error"]), (&json!(0), &json!(0), &Value::Null));
     let [first, second] = [0, 1].map(|at| fleet["nodes"][at].clone());
-    assert_eq!((&first["this"], &first["name"], &first["age_ms"]), (&json!(true), &json!("host-1:1"), &json!(0)));
-    assert_eq!((&second["this"], &second["name"], &second["age_ms"]), (&json!(false), &json!("host-2:1"), &json!(700)));
+    assert_eq!(
+        (&first["this"], &first["name"], &first["age_ms"]),
+        (&json!(true), &json!("host-1:1"), &json!(0))
+    );
+    assert_eq!(
+        (&second["this"], &second["name"], &second["age_ms"]),
+        (&json!(false), &json!("host-2:1"), &json!(700))
+    );
     assert_eq!(second["window"], counts(5, 2));
     assert_eq!(second["leases"]["limits"], json!([{"limit": "api", "units": 512, "expires_in_ms": 80}]));
     pollster::block_on(other.api.withdraw_node()).unwrap();
@@ -217,7 +230,11 @@ fn a_decision_of_another_node_is_explained_by_that_node() {
     let last = (0..6).map(|_| check(&other, "sk-live-4711")).last().unwrap();
     let id = last["id"].as_str().unwrap();
     let explained = one.get(&format!("/v1/decisions/{id}")).json();
-    assert_eq!((&explained["node"], &explained["allowed"]), (&json!("host-2:1"), &json!(false)), "{explained}");
+    assert_eq!(
+        (&explained["node"], &explained["allowed"]),
+        (&json!("host-2:1"), &json!(false)),
+        "{explained}"
+    );
     let own = other.get(&format!("/v1/decisions/{id}")).json();
     assert_eq!((&own["node"], &own["limits"]), (&Value::Null, &explained["limits"]));
     assert!(!explained.to_string().contains("4711"), "{explained}");
@@ -237,7 +254,10 @@ fn leases_are_in_the_overview_in_explanations_and_in_the_state_of_a_key() {
     let limit = json!({"limit": "api", "lease_ms": 100, "keys": 1, "units": 512, "expires_in_ms": 80});
     assert_eq!(leases["limits"], json!([limit]));
     let held = &leases["held"][0];
-    assert_eq!((&held["limit"], &held["units"], &held["expires_in_ms"]), (&json!("api"), &json!(512), &json!(80)));
+    assert_eq!(
+        (&held["limit"], &held["units"], &held["expires_in_ms"]),
+        (&json!("api"), &json!(512), &json!(80))
+    );
     assert!(held["key"].as_str().unwrap().contains('…'), "{held}");
 
     let id = check(&subject, "sk-live-4711")["id"].as_str().unwrap().to_owned();

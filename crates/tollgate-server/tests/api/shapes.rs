@@ -5,8 +5,8 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tollgate_api::{
-    BatchDecision, Changes, Decision, Decisions, Explanation, Fleet, Limits, Modes, Overview, Policy, Problem,
-    Readiness, Refusal, Released, Renewed, Settled, Stats, Switched, SwitchedLimit, Throttled, Top,
+    BatchDecision, Changes, Decision, Decisions, Explanation, Fleet, Limits, Modes, Overview, Policy,
+    Problem, Readiness, Refusal, Released, Renewed, Settled, Stats, Switched, SwitchedLimit, Throttled, Top,
 };
 use tollgate_server::Access;
 
