@@ -68,6 +68,11 @@ pub struct LimitOutcome<T = String> {
     pub retry_after_ms: Option<u64>,
     /// The time until the key has its full allowance.
     pub reset_after_ms: u64,
+    /// The units of the key that this node holds in leases, which `remaining` includes. Only in responses about a key
+    /// of a limit with a `lease`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub held: Option<u64>,
 }
 
 /// The decisions about the requests of a batch, in order.

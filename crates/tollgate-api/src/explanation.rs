@@ -123,6 +123,9 @@ pub struct Explanation<T: Default = String> {
     pub limits: Vec<ExplainedLimit<T>>,
     /// The state of the shedder of the node, if it refused the request.
     pub shed: Option<ExplainedShed<T>>,
+    /// The name of the node that decided, if it is not the node that was asked; else null.
+    #[serde(default)]
+    pub node: Option<T>,
     /// The trace of the request; null if it has none.
     #[schemars(extend("pattern" = "^[0-9a-f]{32}$"))]
     pub trace_id: Option<T>,
@@ -183,6 +186,8 @@ pub struct ExplainedLimit<T: Default = String> {
     pub retry_after_ms: Option<u64>,
     /// The time until the key has its full allowance.
     pub reset_after_ms: u64,
+    /// Whether the node decided from units that it had leased, without asking the store.
+    pub leased: bool,
     /// The steps of the computation in words.
     pub arithmetic: Vec<T>,
     /// The requests that spent from the key lately.

@@ -23,8 +23,10 @@
 
 mod decision;
 mod explanation;
+mod fleet;
 mod health;
 mod learned_limit;
+mod lease;
 mod mode;
 mod overview;
 mod policy;
@@ -39,8 +41,13 @@ pub use decision::{BatchDecision, Decision, LimitOutcome, Released, Renewed, Set
 pub use explanation::{
     DecisionLine, Decisions, ExplainedLimit, ExplainedRequest, Explanation, MAX_DECISIONS, Spender,
 };
+pub use fleet::{
+    FLEET_LATELY_SECONDS, Fleet, FleetNode, FleetTotals, MAX_FLEET_LEASES, MAX_FLEET_NODES, NodeCounts,
+    NodeLease, NodeLeases,
+};
 pub use health::{Readiness, StoreHealth};
 pub use learned_limit::{ExceededBy, LearnedLimit, MAX_LEARNED_LIMITS};
+pub use lease::{HeldLease, LeasedLimit, Leases, MAX_HELD_LEASES, MAX_LEASED_LIMITS};
 pub use mode::{Change, Changes, LimitSwitch, MAX_CHANGES, Modes, Switched, SwitchedLimit};
 pub use overview::{
     Alert, Latency, LimitQueue, MAX_OUTAGES, MAX_QUEUES, Outage, Overview, PolicyInForce, RefusalLog, Series,

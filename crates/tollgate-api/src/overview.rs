@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::{MODES, PRIVACY, ROLES};
-use crate::{LearnedLimit, MAX_LEARNED_LIMITS, Shedders, StoreHealth};
+use crate::{LearnedLimit, Leases, MAX_LEARNED_LIMITS, Shedders, StoreHealth};
 
 /// The health of the server. `E` is the type of a text of several lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +65,9 @@ pub struct Overview<T: Default = String, E: Default = T> {
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_LEARNED_LIMITS))]
     pub adaptive: Vec<LearnedLimit<T>>,
+    /// The leases of the node.
+    #[serde(default)]
+    pub leases: Leases<T>,
     /// The log of refusals.
     #[serde(default)]
     pub log: RefusalLog,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::words::SWITCHES;
 use crate::{
-    BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, KeyRequest, Limits, Modes,
+    BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, Fleet, KeyRequest, Limits, Modes,
     Overview, Policy, Problem, Readiness, Refusal, ReleaseRequest, Released, RenewRequest, Renewed,
     ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched, SwitchedLimit, ThrottleRequest,
     Throttled, Top,
@@ -23,6 +23,7 @@ pub fn schemas() -> Map<String, Value> {
         add_response::<Decision>,
         add_response::<Decisions>,
         add_response::<Explanation>,
+        add_response::<Fleet>,
         add_response::<Limits>,
         add_response::<Modes>,
         add_response::<Overview>,

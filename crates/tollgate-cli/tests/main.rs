@@ -10,6 +10,7 @@ mod commands;
 mod configuration;
 mod documents;
 mod envoy;
+mod fleet;
 mod import;
 mod integrations;
 mod operator;

@@ -104,6 +104,12 @@ fn run(script: &str, config: &str) {
 /// is done.
 #[track_caller]
 fn run_on(redis: Option<Redis>, script: &str, config: &str) {
+    run_beside(redis, None, script, config);
+}
+
+/// Runs a script against a server, beside another server.
+#[track_caller]
+fn run_beside(redis: Option<Redis>, other: Option<&Tollgate>, script: &str, config: &str) {
     let _alone = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
     let files = Scratch::new();
     let state = files.path().join("state");
@@ -112,6 +118,9 @@ fn run_on(redis: Option<Redis>, script: &str, config: &str) {
     let mut command = node(script, &files);
     command.env("TOLLGATE_API", server.running().api.to_string());
     command.env("TOLLGATE_GATEWAY", server.running().gateway.to_string());
+    if let Some(other) = other {
+        command.env("TOLLGATE_OTHER", other.api.to_string());
+    }
     command.env("ORDERS", files.path());
     let said = files.path().join("said");
     let out = File::create(&said).unwrap();
@@ -177,6 +186,18 @@ fn alerts_reload_errors_and_new_policies_are_shown_live() {
 #[test]
 fn an_outage_of_the_store_is_shown_during_and_after_it() {
     run_on(Some(Redis::start()), "outage.mjs", POLICY);
+}
+
+#[test]
+fn the_fleet_and_its_leases_are_shown_and_decisions_of_other_servers_explained() {
+    let policy = "
+limits:
+  - {name: login, endpoint: /api/v1/login, by: ip, bucket: 3/day}
+  - {name: everybody, endpoint: /hot, by: global, bucket: 360_000/hour, lease: 10s}
+";
+    let redis = Redis::start();
+    let other = Tollgate::start(BINARY, &format!("store: {}\n{policy}", redis.url()));
+    run_beside(Some(redis), Some(&other), "fleet.mjs", policy);
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub enum Verdict {
         /// The time that the request waits in the queue of the limit before it starts, rounded up.
         /// Zero unless the limit has a queue.
         wait: Span,
+        /// Whether a node admitted the request from units that it had leased, without asking the
+        /// store.
+        leased: bool,
     },
     /// The request is refused for now.
     Refused {
@@ -78,6 +81,12 @@ impl Outcome {
         }
     }
 
+    /// Returns whether a node admitted the request from units that it had leased, without asking the
+    /// store.
+    pub const fn is_leased(&self) -> bool {
+        matches!(self.verdict, Verdict::Admitted { leased: true, .. })
+    }
+
     /// Returns the charged units: zero for a refusal.
     pub const fn units(&self) -> u64 {
         match self.verdict {
@@ -95,6 +104,11 @@ impl Verdict {
 
     /// Creates an admission of `units` without a wait.
     pub const fn admitted(units: u64) -> Self {
-        Self::Admitted { units, wait: Span::ZERO }
+        Self::Admitted { units, wait: Span::ZERO, leased: false }
+    }
+
+    /// Creates an admission of `units` that a node had leased.
+    pub const fn admitted_from_lease(units: u64) -> Self {
+        Self::Admitted { units, wait: Span::ZERO, leased: true }
     }
 }

@@ -15,13 +15,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tollgate::{Clock, Policy, SharedLimiter, SystemClock};
-use tollgate_server::{ModeOverrides, Status};
+use tollgate_server::{Api, ModeOverrides, Status};
 use tollgate_telemetry::Watcher;
 
 use crate::addresses::Addresses;
 use crate::api::{access, api};
 use crate::configuration::{Configuration, Inputs};
 use crate::failure::Failure;
+use crate::fleet;
 use crate::load;
 use crate::logging::Log;
 use crate::process_metrics::{ProcessMetrics, Reloads};
@@ -71,6 +72,7 @@ pub struct Daemon {
     watch: Watch,
     file_polls: Interval,
     records: RecordConsumer,
+    api: Api<AnyStore>,
     maintenance: JoinHandle<()>,
 }
 
@@ -107,15 +109,16 @@ impl Daemon {
         let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
         process_metrics.speak(protocols.clone());
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
-        let api = protocols.clone().answer_json(api);
+        let api = fleet::join(protocols.clone().answer_json(api), &store);
         let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
         configuration.warnings.extend(surfaces.warnings().to_vec());
         process_metrics.hold_back_in(surfaces.tarpit());
         process_metrics.wait_in(surfaces.waiting_room());
         process_metrics.throttle_by(surfaces.throttle_counts());
+        let ticking = api.clone();
         let records =
             RecordConsumer::start(watcher, &configuration.settings, &consumer_counts, move |now| {
-                api.tick(now);
+                ticking.tick(now);
             })?;
         let now = SystemClock::new().now();
         status.loaded(now);
@@ -125,7 +128,8 @@ impl Daemon {
         let running = RunningConfig::new(&configuration, secrets);
         let measuring = load::measure(limiter.clone(), surfaces.event_loops());
         let maintaining = store::maintain(limiter.clone(), Arc::clone(&store));
-        let maintenance = tokio::spawn(async { _ = tokio::join!(maintaining, measuring) });
+        let reporting = fleet::report(api.clone());
+        let maintenance = tokio::spawn(async { _ = tokio::join!(maintaining, measuring, reporting) });
         let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,6 +143,7 @@ impl Daemon {
             watch,
             file_polls,
             records,
+            api,
             maintenance,
         })
     }
@@ -229,7 +234,7 @@ impl Daemon {
 
     /// Shuts down; `interrupt` ends the wait.
     async fn end(self, interrupt: impl Future<Output = ()>) {
-        let Self { surfaces, limiter, store, status, records, maintenance, .. } = self;
+        let Self { surfaces, limiter, store, status, records, api, maintenance, .. } = self;
         status.drain();
         let (clock, patience) = (SystemClock::new(), surfaces.patience());
         let started_at = clock.now();
@@ -244,6 +249,7 @@ impl Daemon {
         };
         maintenance.abort();
         let _late = timeout(left, records.end()).await;
+        fleet::leave(&api).await;
         store::return_leases(&store).await;
         store::settle_up(&limiter.load(), left).await;
     }

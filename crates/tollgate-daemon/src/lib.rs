@@ -18,6 +18,7 @@ mod daemon;
 mod environment;
 mod failure;
 mod fd_limit;
+mod fleet;
 mod http_sender;
 pub mod io_error;
 mod load;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
 use tollgate_core::{Adjustment, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
-use tollgate_store::{AdjustmentId, Answer, Check, Clock, Outcomes, Store, StoreError, SystemClock};
+use tollgate_store::{AdjustmentId, Answer, Check, Clock, Holding, Outcomes, Store, StoreError, SystemClock};
 
 use crate::lot::Tick;
 use crate::place::Place;
@@ -97,19 +97,6 @@ pub struct LeaseCounters {
     pub held: u64,
 }
 
-/// The units that a node holds of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// The name of the rule.
-    pub rule: Box<str>,
-    /// The key in canonical bytes.
-    pub key: Box<[u8]>,
-    /// The held units.
-    pub units: u64,
-    /// The time until the last of them expire.
-    pub expires_in: Span,
-}
-
 impl<S: Store> Leased<S> {
     /// Creates a store around `inner`, on the system clock.
     pub fn new(inner: S) -> Self {
@@ -149,25 +136,18 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
     }
 
-    /// Returns what this node holds, the keys with the most units first, at most `max_keys` of them.
-    pub fn holdings(&self, max_keys: usize) -> Vec<Holding> {
-        let (_, tick) = self.now();
-        let holding = |place: &Place| {
-            let ends = place.lots.iter().map(crate::lot::Lot::content).filter(|it| it.is_live(tick));
-            let last = ends.map(|it| it.end.as_micros()).max()?;
-            let state = place.state();
-            let state = state.as_ref()?;
-            Some(Holding {
-                rule: state.rule.name.clone(),
-                key: state.key[..].into(),
-                units: place.held(tick),
-                expires_in: Span::from_micros(last.saturating_sub(tick.as_micros())),
-            })
-        };
-        let mut all: Vec<_> = self.listed_places().filter_map(holding).collect();
-        all.sort_by_key(|it| std::cmp::Reverse(it.units));
-        all.truncate(max_keys);
-        all
+    /// Returns what this node holds in a place, if there is anything.
+    fn held_in(place: &Place, tick: Tick) -> Option<Holding> {
+        let ends = place.lots.iter().map(crate::lot::Lot::content).filter(|it| it.is_live(tick));
+        let last = ends.map(|it| it.end.as_micros()).max()?;
+        let state = place.state();
+        let state = state.as_ref()?;
+        Some(Holding {
+            rule: state.rule.name.clone(),
+            key: state.key[..].into(),
+            units: place.held(tick),
+            expires_in: Span::from_micros(last.saturating_sub(tick.as_micros())),
+        })
     }
 
     fn listed_places(&self) -> impl Iterator<Item = &Place> {
@@ -251,7 +231,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         place.take(cost, cost, tick)?;
         let held = place.held(tick);
         self.report_low(place, held);
-        outcomes.push(place.describe(&check.rule.quota, Verdict::admitted(units), now, held));
+        outcomes.push(place.describe(&check.rule.quota, Verdict::admitted_from_lease(units), now, held));
         Some((true, self.store_time(now)))
     }
 
@@ -412,6 +392,22 @@ impl<S: Store, C: Clock> Store for Leased<S, C> {
 
     fn nodes(&self) -> usize {
         self.inner.nodes()
+    }
+
+    fn holding(&self, rule: &Rule, key: &[u8]) -> Option<Holding> {
+        rule.lease?;
+        let place = self.table.find(self.table.tag(rule.id, key));
+        place.and_then(|place| Self::held_in(place, self.now().1)).or_else(|| {
+            Some(Holding { rule: rule.name.clone(), key: key.into(), units: 0, expires_in: Span::ZERO })
+        })
+    }
+
+    fn holdings(&self, max_keys: usize) -> Vec<Holding> {
+        let (_, tick) = self.now();
+        let mut all: Vec<_> = self.listed_places().filter_map(|place| Self::held_in(place, tick)).collect();
+        all.sort_by_key(|it| std::cmp::Reverse(it.units));
+        all.truncate(max_keys);
+        all
     }
 }
 

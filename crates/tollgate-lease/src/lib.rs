@@ -38,5 +38,5 @@ mod usage;
 mod interleavings;
 
 pub use errands::Errand;
-pub use leased::{Holding, LeaseCounters, Leased};
+pub use leased::{LeaseCounters, Leased};
 pub use usage::MIN_LEASE_UNITS;

@@ -73,7 +73,8 @@ impl<'l> Plan<'l> {
                 other => Some(other),
             };
             let outcome = place.filter(|_| is_covered).map(|place| {
-                place.describe(&check.rule.quota, Verdict::admitted(units), now, place.held(tick))
+                let verdict = Verdict::admitted_from_lease(units);
+                place.describe(&check.rule.quota, verdict, now, place.held(tick))
             });
             plan.parts.push(Part { place, covered, amount, outcome });
         }
@@ -117,8 +118,8 @@ impl<'l> Plan<'l> {
             // A check that does not bind may be refused in an admitted batch.
             refused |= !outcome.is_admitted() && part.covered > 0;
             outcomes.push(match (outcome.verdict, part.outcome) {
-                (Verdict::Admitted { units, wait }, None) => {
-                    let verdict = Verdict::Admitted { units: units + part.covered, wait };
+                (Verdict::Admitted { units, wait, leased }, None) => {
+                    let verdict = Verdict::Admitted { units: units + part.covered, wait, leased };
                     with_held(Outcome { verdict, ..outcome }, part.place, tick)
                 }
                 _ => outcome,

@@ -73,6 +73,21 @@ impl Key {
         &self.0
     }
 
+    /// Reads a key that [`as_bytes`](Self::as_bytes) has returned. `None` if the bytes are no key.
+    ///
+    /// ```
+    /// # use tollgate_policy::Key;
+    /// let key = Key::named(b"ann");
+    /// assert_eq!(Key::from_bytes(key.as_bytes()), Some(key));
+    /// assert_eq!(Key::from_bytes(b"ann"), None);
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let key = Self(SmallVec::from_slice(bytes));
+        let headers = |length: usize| if length < 0x80 { 2 } else { 3 };
+        let read: usize = key.parts().map(|(_, part)| headers(part.len()) + part.len()).sum();
+        (read == bytes.len()).then_some(key)
+    }
+
     /// Formats the key for people: parts joined by `, `, control characters escaped, long keys cut.
     pub fn display(&self) -> impl fmt::Display + '_ {
         KeyDisplay(self)

@@ -12,6 +12,7 @@
 //! - `reply`: the answers and the changes of keys. `key_state`: the state of one key.
 //! - `apply`: notifies the `waiters` and updates the `deny_cache`. `undo`: reverses charges.
 //! - `shared`, `counters`, `redis_clock`, `nodes`: state that all threads share.
+//! - `node_board`: records of the nodes, and questions between them.
 //!
 //! Not here: policies, and the fallback while Redis does not answer (`tollgate::outage`).
 
@@ -27,6 +28,7 @@ mod failure;
 mod key_state;
 mod link;
 mod names;
+mod node_board;
 mod nodes;
 mod queue;
 mod redis_clock;

@@ -110,7 +110,12 @@ pub(crate) const NODES_PARTITION: usize = 0;
 
 /// The key of the node registry.
 pub(crate) fn nodes(prefix: &str) -> String {
-    format!("{prefix}{VERSION}:{{{}}}:nodes", HASH_TAGS[NODES_PARTITION])
+    beside_nodes(prefix, "nodes")
+}
+
+/// The key of other data about nodes, in the partition of the node registry.
+pub(crate) fn beside_nodes(prefix: &str, name: &str) -> String {
+    format!("{prefix}{VERSION}:{{{}}}:{name}", HASH_TAGS[NODES_PARTITION])
 }
 
 fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {

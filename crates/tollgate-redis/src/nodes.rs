@@ -21,8 +21,7 @@ const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(3);
 const ANNOUNCE_SCRIPT: &str = include_str!("../lua/announce.lua");
 
 pub(crate) async fn announce(shared: &Arc<Shared>, dispatcher: &Arc<Dispatcher>) {
-    use std::hash::{BuildHasher, RandomState};
-    let name = format!("{:016x}", RandomState::new().hash_one(0u8));
+    let name = shared.node.to_string();
     let mut command = Cmd::new();
     command.arg("EVAL").arg(ANNOUNCE_SCRIPT).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
     let destination = Mutex::default();

@@ -1,9 +1,11 @@
 //! State that all threads of a store share.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
+use tollgate_store::node_board::NodeId;
 use tollgate_store::{Clock as _, SystemClock};
 
 use crate::counters::Counts;
@@ -20,6 +22,8 @@ pub(crate) struct Shared {
     /// The local clock.
     pub(crate) clock: SystemClock,
     pub(crate) redis_clock: RedisClock,
+    /// The id of this node.
+    pub(crate) node: NodeId,
     /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
 }
@@ -44,6 +48,7 @@ impl Shared {
             counters: Counts::default(),
             clock: SystemClock::new(),
             redis_clock: RedisClock::default(),
+            node: NodeId(RandomState::new().hash_one(0_u8)),
             nodes: AtomicUsize::new(1),
         }
     }

@@ -11,13 +11,14 @@ use std::thread::available_parallelism;
 
 use tokio::time::timeout;
 use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Quota, Rate, Rule, Timestamp};
-use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, StoreError};
+use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Store, StoreError};
 
 use crate::batch::clash;
 use crate::counters::{Counters, Counts};
 use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
 use crate::names::{PARTITIONS, partition};
+use crate::node_board::RedisBoard;
 use crate::nodes::announce;
 use crate::reserve::reserve;
 use crate::script::Scripts;
@@ -44,7 +45,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     /// One dispatcher for each thread, up to a maximum, so that threads do not contend for a
     /// connection.
-    dispatchers: Box<[Arc<Dispatcher>]>,
+    dispatchers: Arc<[Arc<Dispatcher>]>,
 }
 
 /// The maximum number of dispatchers: Redis executes commands on one thread, so more connections do
@@ -94,6 +95,11 @@ impl RedisStore {
         announce(&self.shared, self.dispatcher()).await;
     }
 
+    /// Returns the place where the nodes that share this Redis leave records about themselves.
+    pub fn node_board(&self) -> Arc<dyn NodeBoard> {
+        Arc::new(RedisBoard { shared: Arc::clone(&self.shared), dispatchers: Arc::clone(&self.dispatchers) })
+    }
+
     /// Returns the counters of the store.
     pub fn counters(&self) -> Counters {
         self.shared.counters.read()
@@ -106,9 +112,7 @@ impl RedisStore {
 
     /// The dispatcher of this thread.
     fn dispatcher(&self) -> &Arc<Dispatcher> {
-        thread_local!(static NUMBER: Cell<usize> = Cell::new(NEXT_THREAD.fetch_add(1, Ordering::Relaxed)));
-        static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-        &self.dispatchers[NUMBER.get() % self.dispatchers.len()]
+        dispatcher_of_this_thread(&self.dispatchers)
     }
 
     fn queue(&self, key: &[u8]) -> usize {
@@ -205,6 +209,13 @@ impl Store for RedisStore {
     fn nodes(&self) -> usize {
         self.shared.nodes.load(Ordering::Relaxed)
     }
+}
+
+/// Returns the dispatcher of this thread.
+pub(crate) fn dispatcher_of_this_thread(dispatchers: &[Arc<Dispatcher>]) -> &Arc<Dispatcher> {
+    thread_local!(static NUMBER: Cell<usize> = Cell::new(NEXT_THREAD.fetch_add(1, Ordering::Relaxed)));
+    static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
+    &dispatchers[NUMBER.get() % dispatchers.len()]
 }
 
 /// The runtime of the request has shut down.

@@ -8,6 +8,7 @@ import { Failure, get } from "./api.js";
 import { decisionStream } from "./decisions.js";
 import { $, say, visible } from "./dom.js";
 import { openExplain, openWhatIf } from "./explain.js";
+import { showFleet } from "./fleet.js";
 import { clock, plural, setServerTime } from "./format.js";
 import { announce, drawFresh, drawOverview, drawVerdict, notice } from "./glance.js";
 import { openLab } from "./lab.js";
@@ -33,6 +34,7 @@ const data = {
   limits: [],
   policy: null,
   changes: null,
+  fleet: null,
   causes: {},
   byName: new Map(),
   statsOf: (name) => data.byName.get(name),
@@ -60,7 +62,7 @@ let failing = null;
 let beatTimer = null;
 let beating = false;
 /** The next due time of each kind. */
-const due = { stats: 0, top: 0, changes: 0 };
+const due = { stats: 0, top: 0, changes: 0, fleet: 0 };
 /** The mark of the shown list of limits; "" before the first comparison. */
 let understood = "";
 
@@ -139,6 +141,24 @@ async function askPolicy() {
   if (first || table.names().some((it) => !data.byName.get(it)?.series)) await askStats();
 }
 
+let askingFleet = false;
+
+/** The other nodes. Nothing waits for them, because the store may be slow. */
+async function askFleet() {
+  if (askingFleet || data.overview.store.kind === "memory") return;
+  askingFleet = true;
+  try {
+    data.fleet = await get("v1/fleet");
+  } catch {
+    // The overview reports what is wrong; a server of an earlier version knows no fleet.
+    data.fleet = null;
+  } finally {
+    askingFleet = false;
+  }
+  showFleet(data.fleet);
+  drawFoot();
+}
+
 async function askChanges() {
   data.changes = (await get("v1/changes")).changes;
   showChanges(data.changes);
@@ -171,6 +191,7 @@ async function ask() {
   often("stats", data.limits.length > MANY ? 5000 : 2000, askStats);
   often("top", 2000, askTop);
   often("changes", 10_000, askChanges);
+  often("fleet", 2000, () => void askFleet());
   await all(list);
 }
 
@@ -317,7 +338,9 @@ const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 function drawFoot() {
   const left = data.overview?.log?.suppressed ?? 0;
   const log = left > 0 ? ` The log takes only so many lines a second: ${plural(left, "refusal")} left out.` : "";
-  say($("foot"), `Times are your local time${zone ? ` (${zone})` : ""}. Numbers are of this node.${log}`);
+  say($("foot"), `Times are your local time${zone ? ` (${zone})` : ""}. Numbers are of this node${
+      data.fleet?.nodes.length > 1 ? ", except those of the fleet" : ""
+    }.${log}`);
 }
 drawFoot();
 

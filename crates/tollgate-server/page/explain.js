@@ -109,6 +109,7 @@ function explanation(told) {
   const what = `${asked.method} ${asked.path}`.trim();
   const notes = [];
   if (!told.policy_is_current) notes.push(`Policy ${told.policy_version} decided; another one is in force now.`);
+  if (told.node) notes.push(`Decided by the node ${visible(told.node)}, which explains it.`);
   if (told.degraded) notes.push("The store gave no answer: this was decided by what each limit says for that case.");
   return [
     h(

@@ -3,6 +3,7 @@
 import { trafficChart } from "./chart.js";
 import { $, h, keyOf, refill, say, visible, visibleLines } from "./dom.js";
 import { count, duration, micros, rate, share } from "./format.js";
+import { showLeases } from "./fleet.js";
 import { showOverload } from "./overload.js";
 import { showAlerts, showFacts, showStore } from "./side.js";
 import { pills, verdict } from "./state.js";
@@ -51,6 +52,7 @@ export function drawOverview(data, open) {
   showFacts(overview);
   showStore(overview.store);
   showAlerts(overview, open.key);
+  showLeases(overview.leases);
   showOverload(overview, open.switch);
   drawNotices(overview, data.policy);
 }

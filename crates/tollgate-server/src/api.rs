@@ -25,6 +25,7 @@ use tollgate_telemetry::Watcher;
 use crate::access::{Access, Caller, Role};
 use crate::body::{MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, collect};
 use crate::decision_view::ViewContext;
+use crate::fleet::Fleet;
 use crate::gauges::{Gauges, Outages};
 use crate::lab::Lab;
 use crate::mode_overrides::ModeOverrides;
@@ -51,6 +52,7 @@ Tollgate decides whether requests may pass.
   ANY  /v1/auth/forwarded            forward auth for Caddy and Traefik; /v1/auth/original for nginx and HAProxy
   GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
+  GET  /v1/fleet                     the nodes that share the store, and their sums
   GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
   POST /v1/explain                   what would be decided, and why; charges nothing
   POST /v1/lab/simulate              algorithms side by side, on traffic of a shape; /v1/lab/overload: protections
@@ -88,7 +90,7 @@ Try:
 /// assert_eq!(response["allowed"], false);                   // a refusal is an answer, and so 200
 /// # });
 /// ```
-pub struct Api<S = MemoryStore>(Arc<Inner<S>>);
+pub struct Api<S = MemoryStore>(pub(crate) Arc<Inner<S>>);
 
 /// The state that handlers share.
 pub(crate) struct Inner<S> {
@@ -112,6 +114,8 @@ pub(crate) struct Inner<S> {
     access: Access,
     /// Writers of further lines for `/metrics`.
     metrics: Mutex<Vec<Metrics>>,
+    /// The other nodes that share the store, if there can be any.
+    pub(crate) fleet: OnceLock<Fleet>,
 }
 
 /// The clock, and the start time by that clock.
@@ -158,6 +162,7 @@ impl<S: Store> Api<S> {
             clock: OnceLock::new(),
             access,
             metrics: Mutex::default(),
+            fleet: OnceLock::new(),
         }))
     }
 
@@ -302,10 +307,11 @@ impl<S: Store> Inner<S> {
             Route::Index => Ok(page::index(headers).unwrap_or_else(|| chosen(text(INDEX)))),
             Route::Page(name) => page::file(name, headers),
             Route::Overview => self.overview(parts, role),
+            Route::Fleet => self.fleet(parts).await,
             Route::Stats => self.stats(parts),
             Route::Top => self.top(parts),
             Route::Decisions => self.decisions(parts),
-            Route::Decision(id) => self.explain(parts, id),
+            Route::Decision(id) => self.explain(parts, id).await,
             Route::Explain => self.consider(&collect(headers, body, MAX_BODY_BYTES).await?, role).await,
             Route::Lab => self.experiment(&collect(headers, body, MAX_BODY_BYTES).await?).await,
             Route::LabOverload => self.overload(&collect(headers, body, MAX_BODY_BYTES).await?).await,

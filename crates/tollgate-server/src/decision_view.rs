@@ -108,6 +108,7 @@ impl ViewContext<'_> {
             remaining: outcome.remaining,
             retry_after_ms: None,
             reset_after_ms: outcome.reset_after.as_millis_ceil(),
+            held: None,
         }
     }
 }

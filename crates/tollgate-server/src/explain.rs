@@ -34,9 +34,9 @@ struct ExplanationContext<'a, S> {
 }
 
 impl<S> ExplanationContext<'_, S> {
-    fn explanation(&self, record: &Record) -> Reply {
+    fn explanation<'r>(&self, record: &'r Record) -> Explanation<Cow<'r, str>> {
         let limits = record.limits.iter().enumerate();
-        json_of(&Explanation {
+        Explanation {
             id: (!self.hypothetical).then(|| record.id.to_string().into()),
             hypothetical: self.hypothetical,
             at: date(record.at).into(),
@@ -62,8 +62,9 @@ impl<S> ExplanationContext<'_, S> {
                 .map(|(at, limit)| self.limit(record, limit, record.limiting == Some(at)))
                 .collect(),
             shed: record.node_shed.as_deref().map(shed_view::explained),
+            node: None,
             trace_id: record.trace.map(|trace| format!("{:032x}", trace.trace).into()),
-        })
+        }
     }
 
     fn limit<'r>(
@@ -91,6 +92,7 @@ impl<S> ExplanationContext<'_, S> {
             remaining: outcome.remaining,
             retry_after_ms: outcome.retry_after().map(millis),
             reset_after_ms: outcome.reset_after.as_millis_ceil(),
+            leased: outcome.is_leased(),
             arithmetic: limit.arithmetic(record.counted_at).into_iter().map(Cow::Owned).collect(),
             spenders: spenders.into_iter().map(|spender| self.spender(spender)).collect(),
         }
@@ -113,8 +115,8 @@ impl<S> ExplanationContext<'_, S> {
 }
 
 impl<S: Store> Inner<S> {
-    /// Explains a past decision.
-    pub(crate) fn explain(&self, parts: &Parts, id: &str) -> Result<Reply, Problem> {
+    /// Explains a past decision, also if another node made it.
+    pub(crate) async fn explain(&self, parts: &Parts, id: &str) -> Result<Reply, Problem> {
         Query::none(parts.uri.query())?;
         let watcher = self.watching()?;
         let id: DecisionId = id.parse().map_err(|_| {
@@ -123,11 +125,25 @@ impl<S: Store> Inner<S> {
                 "`{shown}` is not the id of a decision, which has sixteen hexadecimal digits"
             ))
         })?;
-        let record = watcher.record(id).ok_or_else(|| forgotten(id, watcher))?;
         let limiter = self.limiter.load();
+        if let Some(record) = watcher.record(id) {
+            return Ok(json_of(&self.explained(&limiter, watcher, &record)));
+        }
+        match self.ask_other_nodes(&limiter, id).await {
+            Some(explanation) => Ok(json_of(&explanation)),
+            None => Err(forgotten(id, watcher, limiter.nodes())),
+        }
+    }
+
+    /// Returns the explanation of a past decision of this node.
+    pub(crate) fn explained<'r>(
+        &self,
+        limiter: &Limiter<S>,
+        watcher: &Watcher,
+        record: &'r Record,
+    ) -> Explanation<Cow<'r, str>> {
         let (hypothetical, is_hidden, is_tagged) = (false, false, true);
-        Ok(ExplanationContext { limiter: &limiter, watcher, hypothetical, is_hidden, is_tagged }
-            .explanation(&record))
+        ExplanationContext { limiter, watcher, hypothetical, is_hidden, is_tagged }.explanation(record)
     }
 
     /// Explains the decision that a request would get now.
@@ -143,8 +159,9 @@ impl<S: Store> Inner<S> {
         let record = Record { took: now.since(begun), ..record };
         let policy = limiter.policy();
         let (is_hidden, is_tagged) = (hides_named(policy, role), tags_named(policy, role));
-        Ok(ExplanationContext { limiter: &limiter, watcher, hypothetical: true, is_hidden, is_tagged }
-            .explanation(&record))
+        let context =
+            ExplanationContext { limiter: &limiter, watcher, hypothetical: true, is_hidden, is_tagged };
+        Ok(json_of(&context.explanation(&record)))
     }
 
     /// Returns the watcher, if the limiter is observed.
@@ -155,7 +172,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-fn forgotten(id: DecisionId, watcher: &Watcher) -> Problem {
+fn forgotten(id: DecisionId, watcher: &Watcher, nodes: usize) -> Problem {
     let kept = watcher.kept();
     let since = match kept.since.map(date) {
         Some(since) => format!("{} refusals are, with all of them since {since}", kept.refusals),
@@ -163,7 +180,8 @@ fn forgotten(id: DecisionId, watcher: &Watcher) -> Problem {
     };
     Problem::not_found(format!(
         "no decision `{id}` is remembered: {since} (`observe.records` is {}: so many, and a quarter as many \
-         first refusals of keys); of requests that were admitted only a sample is",
-        kept.records
+         first refusals of keys); of requests that were admitted only a sample is{}",
+        kept.records,
+        if nodes > 1 { "; no other node has answered in time either" } else { "" }
     ))
 }

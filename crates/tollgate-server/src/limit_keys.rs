@@ -104,7 +104,7 @@ impl<S: Store> Inner<S> {
             Operation::Grant | Operation::Refund => Problem::changed_in_doubt(&error),
             Operation::Check | Operation::Peek | Operation::Reset => Problem::outage_of_key(&error),
         })? {
-            Some(outcomes) => Ok(self.state_reply(policy, &named, operation, rules, &outcomes)),
+            Some(outcomes) => Ok(self.state_reply(&limiter, &named, operation, rules, &outcomes)),
             // This node keeps the change until the store answers.
             None => Ok(uncounted(true, Some(name), DEFERRED.into(), true)),
         }
@@ -120,13 +120,13 @@ impl<S: Store> Inner<S> {
     /// Returns the state of the key, one entry for each window.
     fn state_reply(
         &self,
-        policy: &Policy,
+        limiter: &Limiter<S>,
         named: &NamedKey<'_>,
         operation: Operation,
         rules: &[Rule],
         outcomes: &[Outcome],
     ) -> Reply {
-        let teller = ViewContext { policy, secret: self.secret() };
+        let teller = ViewContext { policy: limiter.policy(), secret: self.secret() };
         // For a grant or a refund, `cost` is the amount to return and not the cost of the next
         // request.
         let wanted = if operation == Operation::Peek { named.cost.unwrap_or(1) } else { 1 };
@@ -141,6 +141,7 @@ impl<S: Store> Inner<S> {
                     view.key = Cow::Borrowed(HIDDEN_KEY);
                 }
                 view.tag = view.tag.filter(|_| named.is_tagged);
+                view.held = limiter.holding(rule, &named.key).map(|it| it.units);
                 (view, outcome.limit < wanted)
             })
             .collect();

@@ -15,6 +15,7 @@ use crate::decision_view::mode;
 use crate::decisions::millis;
 use crate::gauges::Gauges;
 use crate::learned_limits::learned_limits;
+use crate::lease_view::leases;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
@@ -153,6 +154,7 @@ impl<S: Store> Inner<S> {
             adaptive: learned_limits(&limiter),
             tarpit: Tarpit { waiting: tarpit_waiting, most: tarpit_most },
             queues: queues(&limiter, watcher, now),
+            leases: leases(&limiter, self.secret()),
             log: RefusalLog { suppressed: log_suppressed },
         };
         Ok(json_of(&overview))

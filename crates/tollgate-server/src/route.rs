@@ -43,6 +43,8 @@ pub(crate) enum Route<'p> {
     Page(&'p str),
     /// `/v1/overview`
     Overview,
+    /// `/v1/fleet`
+    Fleet,
     /// `/v1/stats`
     Stats,
     /// `/v1/top`
@@ -119,6 +121,7 @@ impl<'p> Route<'p> {
             "/metrics" => Self::Metrics,
             "/openapi.json" => Self::OpenApi,
             "/v1/overview" => Self::Overview,
+            "/v1/fleet" => Self::Fleet,
             "/v1/stats" => Self::Stats,
             "/v1/top" => Self::Top,
             "/v1/decisions" => Self::Decisions,
@@ -166,6 +169,7 @@ impl<'p> Route<'p> {
             | Self::OpenApi
             | Self::Limits
             | Self::Overview
+            | Self::Fleet
             | Self::Stats
             | Self::Top
             | Self::Decisions

@@ -5,6 +5,7 @@
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
 //! - [`undo_check`]: the change that undoes a charge.
+//! - [`NodeBoard`]: what the nodes of a shared store tell each other.
 //!
 //! The Redis store is in `tollgate-redis`, the PostgreSQL store in `tollgate-postgres`, policies in
 //! `tollgate-policy`, and the handling of outages in `tollgate::outage`.
@@ -15,10 +16,14 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
+pub mod node_board;
 mod store;
 mod undo;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
-pub use store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Outcomes, Store, StoreError};
 pub use undo::undo_check;
+pub use node_board::NodeBoard;
+pub use store::{
+    ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Store, StoreError,
+};

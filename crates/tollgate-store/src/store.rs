@@ -165,6 +165,32 @@ pub trait Store: Send + Sync + 'static {
     fn nodes(&self) -> usize {
         1
     }
+
+    /// Returns the units of a key that this node holds in leases, if it decides from leases.
+    fn holding(&self, rule: &Rule, key: &[u8]) -> Option<Holding> {
+        let _ = (rule, key);
+        None
+    }
+
+    /// Returns the keys of which this node holds units in leases, those with the most units first, at
+    /// most `max_keys` of them.
+    fn holdings(&self, max_keys: usize) -> Vec<Holding> {
+        let _ = max_keys;
+        Vec::new()
+    }
+}
+
+/// The units of one key that a node holds in leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The name of the rule.
+    pub rule: Box<str>,
+    /// The key in canonical bytes.
+    pub key: Box<[u8]>,
+    /// The held units.
+    pub units: u64,
+    /// The time until the last of them expire.
+    pub expires_in: Span,
 }
 
 /// The underlying cause of an error.

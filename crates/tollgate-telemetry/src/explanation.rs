@@ -43,6 +43,13 @@ pub(crate) fn arithmetic(limit: &LimitRecord, at: Timestamp) -> Vec<String> {
     if limit.degraded {
         lines.push("counted on this node alone, by its share, because the store does not answer".to_owned());
     }
+    if limit.outcome.is_leased() {
+        lines.push(
+            "decided by this node from units that it had leased from the store, without asking it; what is \
+             left includes them, and other nodes may have spent since the last answer of the store"
+                .to_owned(),
+        );
+    }
     if limit.is_candidate {
         lines.push("a candidate: evaluated beside the live limit, it does not refuse".to_owned());
     } else if limit.mode == Mode::Shadow {

@@ -372,7 +372,7 @@ impl<'l> Decision<'l> {
         let max_wait = Span::from(max_wait).as_micros();
         let is_binding: SmallVec<[bool; 4]> = self.limits().map(|it| it.is_binding()).collect();
         for (outcome, is_binding) in self.outcomes.iter_mut().zip(is_binding) {
-            let Verdict::Admitted { units, wait } = outcome.verdict else { continue };
+            let Verdict::Admitted { units, wait, .. } = outcome.verdict else { continue };
             outcome.remaining = outcome.remaining.saturating_add(units).min(outcome.limit);
             let excess = Span::from_micros(wait.as_micros().saturating_sub(max_wait));
             outcome.verdict = if is_binding && !excess.is_zero() {

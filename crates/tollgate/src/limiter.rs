@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Rule, Timestamp};
-use tollgate_policy::{Checks, Input, Limit, Matched, Mode, Policy};
+use tollgate_policy::{Checks, Input, Key, Limit, Matched, Mode, Policy};
 use tollgate_store::memory::Usage;
-use tollgate_store::{Check, Clock, MemoryStore, Store, SystemClock};
+use tollgate_store::{Check, Clock, Holding, MemoryStore, Store, SystemClock};
 
 use crate::adaptive::AdaptiveLimits;
 use crate::decision::Decision;
@@ -339,6 +339,17 @@ impl<S: Store> Limiter<S> {
     /// Returns the last known number of nodes that share the store, including this one.
     pub fn nodes(&self) -> usize {
         self.store.nodes()
+    }
+
+    /// Returns the units of a key that this node holds in leases, if its store decides from leases.
+    pub fn holding(&self, rule: &Rule, key: &Key) -> Option<Holding> {
+        self.store.holding(rule, key.as_bytes())
+    }
+
+    /// Returns the keys of which this node holds units in leases, those with the most units first, at
+    /// most `max_keys` of them.
+    pub fn holdings(&self, max_keys: usize) -> Vec<Holding> {
+        self.store.holdings(max_keys)
     }
 
     /// Decides about an input without waiting and passes the decision to `then`, if the store can

@@ -47,6 +47,9 @@ fn facts(answer: &Explanation) -> Vec<(&'static str, String)> {
     }
     let since = if answer.policy_is_current { "in force" } else { "replaced since" };
     facts.push(("policy", format!("version {}, {since}", answer.policy_version)));
+    if let Some(node) = &answer.node {
+        facts.push(("node", printable(node)));
+    }
     if answer.degraded {
         facts.push(("store", "did not answer: decided without it".to_owned()));
     }
@@ -122,7 +125,7 @@ mod tests {
             "id": "00c0ffee00c0ffee", "hypothetical": false, "at": "2026-11-15T12:00:03.2Z", "allowed": false,
             "summary": "Refused by `search`: 0.4 of 10 tokens were left and 1 was asked for; it passes in 3.6 s.",
             "limit": "search", "retry_after_ms": 3600, "policy_version": 3, "policy_is_current": false,
-            "degraded": true, "took_us": 3, "reason": null, "trace_id": null,
+            "degraded": true, "took_us": 3, "reason": null, "trace_id": null, "node": "web-2:\u{7}4711",
             "request": {"method": "GET", "path": "/search\u{1b}[2J", "host": null, "client": "203.0.113.9"},
             "limits": [{
                 "name": "search", "window": null, "key": "203.0.113.9", "algorithm": "token-bucket",
@@ -142,6 +145,7 @@ mod tests {
   decision  00c0ffee00c0ffee at 2026-11-15T12:00:03.2Z
   request   GET /search\\u{1b}[2J from 203.0.113.9
   policy    version 3, replaced since
+  node      web-2:\\u{7}4711
   store     did not answer: decided without it
   took      3 µs to decide
 

@@ -111,7 +111,10 @@ fn verdict(limit: &LimitOutcome) -> String {
 
 /// Describes the remaining units, and when the key is full again.
 fn left(limit: &LimitOutcome) -> String {
-    let left = format!("{} of {} left", limit.remaining, limit.limit);
+    let mut left = format!("{} of {} left", limit.remaining, limit.limit);
+    if let Some(held) = limit.held.filter(|held| *held > 0) {
+        let _ = write!(left, ", {held} of them leased by the node");
+    }
     match limit.reset_after_ms {
         0 => left,
         reset => format!("{left}, all again in {}", in_words(reset)),

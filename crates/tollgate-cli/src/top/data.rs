@@ -10,6 +10,7 @@ use super::number;
 use crate::client::tagged;
 
 pub(super) type Overview = tollgate_api::Overview<Text, Lines>;
+pub(super) type Fleet = tollgate_api::Fleet<Text>;
 pub(super) type Stats = tollgate_api::Stats<Text>;
 pub(super) type Limit = tollgate_api::LimitStats<Text>;
 pub(super) type Top = tollgate_api::Top<Text>;

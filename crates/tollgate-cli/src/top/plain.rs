@@ -22,6 +22,7 @@ pub(super) fn snapshot(url: String, look: Snapshot) -> String {
         format!("last 5 minutes: {} allowed, {} refused", number(window.allowed), number(window.refused)),
         words::totals(overview),
         words::latency(overview),
+        state.look.fleet.as_ref().map(words::fleet).unwrap_or_default(),
     ] {
         if line.is_empty() {
             continue;
@@ -43,6 +44,22 @@ pub(super) fn snapshot(url: String, look: Snapshot) -> String {
         let since = in_words(alert.for_s.saturating_mul(1000));
         let _ =
             writeln!(out, "  nothing left for {since}: {} of {}", shown(&alert.key, &alert.tag), alert.limit);
+    }
+    if let Some(fleet) = &state.look.fleet {
+        section(&mut out, "nodes, in 5 minutes", &fleet.nodes, |it| {
+            [
+                it.name.to_string(),
+                it.version.to_string(),
+                if it.this { "this node".to_owned() } else { format!("{} ago", in_words(it.age_ms)) },
+                format!("{} allowed", number(it.window.allowed)),
+                format!("{} refused", number(it.window.refused)),
+                if it.store_degraded { "store degraded" } else { "" }.to_owned(),
+                match it.leases.units {
+                    0 => String::new(),
+                    units => format!("{} units leased", number(units)),
+                },
+            ]
+        });
     }
     section(&mut out, "limits, by refusals in 5 minutes", &state.limits(), |it| {
         [

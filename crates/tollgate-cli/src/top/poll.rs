@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tollgate_daemon::Failure;
 
-use super::data::{Decisions, Limit, Overview, Stats, Top};
+use super::data::{Decisions, Fleet, Limit, Overview, Stats, Top};
 use crate::client::{Question, Server, explained, segment};
 
 /// The number of decisions in one request.
@@ -17,6 +17,8 @@ const MAX_DECISIONS_PER_POLL: u64 = 100;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) overview: Overview,
+    /// The nodes that share the store, if there are several.
+    pub(super) fleet: Option<Fleet>,
     pub(super) stats: Stats,
     pub(super) top: Top,
     /// The latest decisions, the oldest first.
@@ -32,8 +34,10 @@ impl Poll {
     }
 
     pub(super) fn look(&self) -> Result<Snapshot, Failure> {
+        let overview: Overview = self.read("/v1/overview")?;
         Ok(Snapshot {
-            overview: self.read("/v1/overview")?,
+            fleet: if overview.store.nodes > 1 { self.fleet() } else { None },
+            overview,
             stats: self.read("/v1/stats")?,
             top: self.read("/v1/top?most=50")?,
             decisions: self.read(format!("/v1/decisions?most={MAX_DECISIONS_PER_POLL}"))?,
@@ -45,7 +49,14 @@ impl Poll {
         let overview = self.unparsed::<Overview>("/v1/overview")?;
         let stats = self.unparsed::<Stats>("/v1/stats")?;
         let top = self.unparsed::<Top>("/v1/top")?;
-        Ok(json!({"overview": overview, "stats": stats, "top": top}))
+        // A server of an earlier version does not know other nodes.
+        let fleet = self.unparsed::<Fleet>("/v1/fleet").ok();
+        Ok(json!({"overview": overview, "fleet": fleet, "stats": stats, "top": top}))
+    }
+
+    /// Returns the nodes that share the store. A server of an earlier version does not know them.
+    fn fleet(&self) -> Option<Fleet> {
+        self.read("/v1/fleet").ok()
     }
 
     /// Returns the lines that explain a decision.

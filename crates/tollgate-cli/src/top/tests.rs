@@ -62,6 +62,7 @@ fn look(overview: Value, limits: &Value, decisions: impl Iterator<Item = u64>) -
 fn read(overview: Value, stats: Value, top: Value, decisions: Value) -> Snapshot {
     Snapshot {
         overview: serde_json::from_value(overview).unwrap(),
+        fleet: None,
         stats: serde_json::from_value(stats).unwrap(),
         top: serde_json::from_value(top).unwrap(),
         decisions: serde_json::from_value(decisions).unwrap(),
@@ -120,6 +121,26 @@ fn a_small_window_shows_the_focused_pane() {
 #[test]
 fn a_snapshot_is_plain_text() {
     same(&plain::snapshot(URL.to_owned(), usual()), include_str!("screens/once.txt"));
+}
+
+#[test]
+fn the_sums_over_all_nodes_are_shown_and_their_texts_sanitized() {
+    let counts = json!({"allowed": 12_345, "refused": 67, "shadow_limited": 0, "degraded": 8});
+    let node = json!({"id": "0000000000000002", "name": "web-2\u{1b}[2J:1", "version": "0.1.0", "age_ms": 1_200,
+        "window": counts, "leases": {"units": 512}, "store_degraded": true});
+    let fleet = json!({"nodes": [{"name": "web-1:1", "this": true}, node], "silent": 1, "error": null,
+        "totals": {"nodes": 2, "oldest_ms": 1_200, "window": counts, "leased_units": 512}});
+    let snapshot = || Snapshot { fleet: serde_json::from_value(fleet.clone()).unwrap(), ..usual() };
+    let said = "all 2 nodes, last 5 minutes: 12,345 allowed, 67 refused, 8 without the store, 512 units leased; \
+                reports up to 1.2 s old; 1 more without a report";
+    let shown = screen(&State::new(URL.to_owned(), snapshot()), 200, 30);
+    assert!(shown.lines().nth(2).is_some_and(|line| line == said), "{shown}");
+    let text = plain::snapshot(URL.to_owned(), snapshot());
+    assert!(text.contains(said) && !text.contains('\u{1b}'), "{text}");
+    let row = text.lines().find(|line| line.contains("web-2")).expect("a line for each node");
+    for part in ["1.2 s ago", "12,345 allowed", "67 refused", "store degraded", "512 units leased"] {
+        assert!(row.contains(part), "{row}");
+    }
 }
 
 #[test]

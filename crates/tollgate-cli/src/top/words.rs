@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use tollgate_api::{Latency, LimitSeries};
 
-use super::data::{Limit, Overview, is_counted, window};
+use super::data::{Fleet, Limit, Overview, is_counted, window};
 use super::{number, percent};
+use crate::client::in_words;
 
 /// Summarizes the condition of the server.
 pub(super) fn condition(overview: &Overview) -> String {
@@ -51,6 +52,34 @@ pub(super) fn store(overview: &Overview) -> String {
     }
     if store.health.degraded_decisions > 0 {
         let _ = write!(said, ", {} decided without it", number(store.health.degraded_decisions));
+    }
+    said
+}
+
+/// Summarizes all nodes that share the store.
+pub(super) fn fleet(fleet: &Fleet) -> String {
+    let totals = &fleet.totals;
+    let nodes = if totals.nodes == 1 { "node" } else { "nodes" };
+    let mut said = format!(
+        "all {} {nodes}, last 5 minutes: {} allowed, {} refused",
+        number(totals.nodes),
+        number(totals.window.allowed),
+        number(totals.window.refused)
+    );
+    if totals.window.degraded > 0 {
+        let _ = write!(said, ", {} without the store", number(totals.window.degraded));
+    }
+    if totals.leased_units > 0 {
+        let _ = write!(said, ", {} units leased", number(totals.leased_units));
+    }
+    if totals.oldest_ms > 0 {
+        let _ = write!(said, "; reports up to {} old", in_words(totals.oldest_ms));
+    }
+    if fleet.silent > 0 {
+        let _ = write!(said, "; {} more without a report", number(fleet.silent));
+    }
+    if let Some(error) = &fleet.error {
+        let _ = write!(said, "; others cannot be read: {error}");
     }
     said
 }

@@ -282,7 +282,7 @@ impl Algorithm for Bucket {
             Verdict::admitted(0)
         } else if after <= self.full {
             *state = self.owing(after, now);
-            Verdict::Admitted { units: cost, wait: self.wait_at(debt) }
+            Verdict::Admitted { units: cost, wait: self.wait_at(debt), leased: false }
         } else {
             Verdict::Refused { retry_after: self.ticks(after - self.full) }
         }

@@ -73,7 +73,7 @@ impl Model for LeakyQueue {
         }
         self.write(level + cost, now);
         let ahead = (level - self.free).max(Exact::from_integer(0));
-        self.answer(Verdict::Admitted { units, wait: span(self.time_of(ahead)) }, level + cost)
+        self.answer(Verdict::Admitted { units, wait: span(self.time_of(ahead)), leased: false }, level + cost)
     }
 
     /// The vessel leaks in order, so only what was poured in last can be taken out again: that which

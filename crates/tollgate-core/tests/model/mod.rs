@@ -84,7 +84,7 @@ fn span(ticks: i128) -> Span {
 }
 
 fn admitted(units: u64) -> Verdict {
-    Verdict::Admitted { units, wait: Span::ZERO }
+    Verdict::admitted(units)
 }
 
 /// Returns the first tick from `now` on at which `holds` is true, for a monotone predicate: doubles

@@ -75,6 +75,14 @@ macro_rules! delegate_store {
             fn nodes(&self) -> usize {
                 match self { $(Self::$variant(store) => store.nodes()),+ }
             }
+
+            fn holding(&self, rule: &tollgate::Rule, key: &[u8]) -> Option<tollgate::store::Holding> {
+                match self { $(Self::$variant(store) => store.holding(rule, key)),+ }
+            }
+
+            fn holdings(&self, max_keys: usize) -> Vec<tollgate::store::Holding> {
+                match self { $(Self::$variant(store) => store.holdings(max_keys)),+ }
+            }
         }
     };
 }

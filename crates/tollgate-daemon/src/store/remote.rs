@@ -4,9 +4,11 @@
 //! rules and periodic work are the same for all kinds.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tollgate::StoreError;
 use tollgate_postgres::{PostgresSettings, PostgresStore};
+use tollgate::store::NodeBoard;
 use tollgate_redis::{RedisSettings, RedisStore};
 
 use super::delegate::delegate_store;
@@ -60,6 +62,13 @@ impl RemoteStore {
         match self {
             Self::Redis(store) => store.announce().await,
             Self::Postgres(store) => store.announce().await,
+        }
+    }
+
+    /// Returns the place where the nodes that share this store leave reports, if it has one.
+    pub(crate) fn node_board(&self) -> Option<Arc<dyn NodeBoard>> {
+        match self {
+            Self::Redis(store) => Some(store.node_board()),
         }
     }
 

@@ -11,6 +11,7 @@ mod late_replies;
 mod leasing;
 mod lines;
 mod model;
+mod node_board;
 mod once;
 mod outage_charges;
 mod questions;

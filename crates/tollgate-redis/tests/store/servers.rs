@@ -9,6 +9,7 @@ use tollgate_core::{
     Rate, Rule, SlidingLog, SlidingParts, SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore, Tls};
+use tollgate_store::node_board::Question;
 use tollgate_store::{Check, Store, StoreError};
 use tollgate_testkit::{Redis, RedisCluster};
 
@@ -214,6 +215,12 @@ async fn a_user_needs_no_more_than_the_documented_commands() {
     }
     let announced = tokio::time::timeout(Duration::from_millis(500), store.announce()).await;
     assert!(announced.is_err() && !redis.cli(&["KEYS", "tg1:*:nodes"]).is_empty(), "nodes too");
+    let board = store.node_board();
+    board.publish(b"record").await.unwrap();
+    assert_eq!(board.read().await.unwrap().records.len(), 1);
+    assert_eq!(board.ask(Question(1)).await.unwrap(), None);
+    board.answer(Question(1), b"answer").await.unwrap();
+    board.withdraw().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod auth;
 mod bad_input;
 mod check;
 mod explain;
+mod fleet;
 mod hostile;
 mod lab;
 mod learned_limits;

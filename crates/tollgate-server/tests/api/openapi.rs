@@ -130,6 +130,17 @@ fn responses_for_operators_have_the_described_members() {
     ] {
         check_members(&description, schema, told);
     }
+    check_members(&description, "Leases", &overview["leases"]);
+    let fleet = subject.get("/v1/fleet").json();
+    for (schema, told) in [
+        ("Fleet", &fleet),
+        ("FleetNode", &fleet["nodes"][0]),
+        ("FleetTotals", &fleet["totals"]),
+        ("NodeCounts", &fleet["totals"]["window"]),
+        ("NodeLeases", &fleet["nodes"][0]["leases"]),
+    ] {
+        check_members(&description, schema, told);
+    }
     let stats = subject.get("/v1/stats?limit=api").json();
     check_members(&description, "Stats", &stats);
     check_members(&description, "LimitStats", &stats["limits"][0]);

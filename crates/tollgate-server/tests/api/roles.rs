@@ -37,6 +37,7 @@ const ROUTES: &[(&str, &str, Takes)] = &[
     ("GET", "/v1/limits", Reader),
     ("GET", "/v1/overview", Reader),
     ("HEAD", "/v1/overview", Reader),
+    ("GET", "/v1/fleet", Reader),
     ("GET", "/v1/stats", Reader),
     ("GET", "/v1/top", Reader),
     ("GET", "/v1/decisions", Reader),

@@ -5,8 +5,8 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tollgate_api::{
-    BatchDecision, Changes, Decision, Decisions, Explanation, Limits, Modes, Overview, Policy, Problem,
-    Readiness, Refusal, Released, Renewed, Settled, Stats, Switched, SwitchedLimit, Throttled, Top,
+    BatchDecision, Changes, Decision, Decisions, Explanation, Fleet, Limits, Modes, Overview, Policy,
+    Problem, Readiness, Refusal, Released, Renewed, Settled, Stats, Switched, SwitchedLimit, Throttled, Top,
 };
 use tollgate_server::Access;
 
@@ -60,6 +60,7 @@ fn a_response_is_the_text_of_its_shape() {
     check::<Modes>(&subject.get("/v1/mode"));
     check::<Changes>(&subject.get("/v1/changes"));
     check::<Overview>(&subject.get("/v1/overview"));
+    check::<Fleet>(&subject.get("/v1/fleet"));
     check::<Stats>(&subject.get("/v1/stats?limit=api&limit=api.candidate"));
     check::<Top>(&subject.get("/v1/top"));
     check::<Decisions>(&subject.get("/v1/decisions"));

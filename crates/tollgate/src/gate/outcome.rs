@@ -105,7 +105,7 @@ pub(super) fn admission(outcome: Outcome, at: Timestamp) -> Result<Admission, Re
     let Outcome { verdict, limit, remaining, reset_after } = outcome;
     let (reset_after, retry_after) = (reset_after.into(), outcome.retry_after().map(Duration::from));
     match verdict {
-        Verdict::Admitted { units, wait } => {
+        Verdict::Admitted { units, wait, .. } => {
             Ok(Admission { units, wait: wait.into(), limit, remaining, reset_after, at })
         }
         Verdict::Refused { .. } | Verdict::Never => {

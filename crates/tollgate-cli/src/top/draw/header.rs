@@ -35,6 +35,9 @@ pub(super) fn lines(state: &State, palette: Palette, width: u16) -> Vec<Line<'_>
         }
     }
     let mut lines = vec![Line::from(first), Line::raw(second)];
+    if let Some(fleet) = &state.look.fleet {
+        lines.push(Line::raw(words::fleet(fleet).chars().take(usize::from(width)).collect::<String>()));
+    }
     if let Some(notice) = notice(state) {
         let notice: String = notice.chars().take(usize::from(width)).collect();
         lines.push(Line::styled(notice, palette.bad()));
