@@ -129,5 +129,5 @@ fn of_amount(quota: &Quota, amount: u64) -> Rule {
     };
     let quota = resized.unwrap_or_else(|_| quota.clone());
     let id = RuleId::of([FLEET, &quota.identity()]);
-    Rule { name: FLEET.into(), id, quota, before: None, lease: None }
+    Rule { name: FLEET.into(), id, quota, before: None, lease: None, far: None }
 }
