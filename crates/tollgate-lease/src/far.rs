@@ -328,7 +328,15 @@ impl<S: Store, C: Clock> Leased<S, C> {
         call: FarCall,
     ) -> FarErrand {
         let tag = place.tag.load(Ordering::Acquire);
-        FarErrand { at: self.table.position(place), tag, key: Arc::clone(&state.key), store, shares, share, call }
+        FarErrand {
+            at: self.table.position(place),
+            tag,
+            key: Arc::clone(&state.key),
+            store,
+            shares,
+            share,
+            call,
+        }
     }
 
     /// Queues a call. Returns false if too many wait.
@@ -445,7 +453,8 @@ impl<S: Store, C: Clock> Leased<S, C> {
             return;
         }
         let times = CallTimes { asked, answered, at };
-        let content = Content { units, end: self.tick(times.asked + life(&rule.quota, request.ttl, &outcome, at)) };
+        let content =
+            Content { units, end: self.tick(times.asked + life(&rule.quota, request.ttl, &outcome, at)) };
         let granted =
             Granted { content, taken_at: times.at, ttl: request.ttl, far: u8::try_from(errand.store).ok() };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
