@@ -16,6 +16,7 @@ mod operator;
 mod page;
 mod prometheus;
 mod redis;
+mod regions;
 mod replay;
 mod resp;
 mod serve;

@@ -9,7 +9,7 @@ const FIRST_PAUSE: Span = Span::from_millis(500);
 const MAX_PAUSE: Span = Span::from_secs(30);
 
 /// How long a measured round trip counts. A slow link is then measured again.
-const MEASUREMENT_TTL: Span = Span::from_secs(60);
+const MEASUREMENT_TTL: Span = Span::from_secs(10);
 
 /// What is known about the link to the store of another region.
 #[derive(Debug, Default)]
