@@ -175,6 +175,14 @@ mod tests {
     }
 
     #[test]
+    fn the_region_has_a_short_variable() {
+        let environment = environment(&[("REGION", "eu")]);
+        let [region] = &environment.overlays()[..] else { panic!("one value") };
+        assert_eq!((&*region.path, &*region.value), ("regions.here", "eu"));
+        assert!(environment.warnings().is_empty());
+    }
+
+    #[test]
     fn an_unknown_variable_causes_a_warning_unless_kubernetes_set_it() {
         let cases = [
             ("LISTEN_APPI", "did you mean TOLLGATE_LISTEN_API?"),

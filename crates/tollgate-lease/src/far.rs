@@ -8,36 +8,27 @@
 //! Requests never wait for another region. They report that a key is short, `tend` decides whether to
 //! borrow and how much, and [`Leased::tend_far`] makes the calls.
 //!
+//! - `calls`: the calls to other regions.
 //! - `link`: what is known about the store of another region: its round trip, and failures.
 
+mod calls;
 mod link;
 
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
 
-use tollgate_core::{Adjustment, Amount, FarRule, LeaseRequest, Outcome, Rule, Span, Timestamp, Verdict};
+use tollgate_core::{Adjustment, FarRule, LeaseRequest, Outcome, Rule, Span, Timestamp, Verdict};
 use tollgate_store::{Check, Clock, Store};
 
+use self::calls::{FarCall, FarErrand, Queue};
 use self::link::Link;
 use crate::MIN_LEASE_UNITS;
-use crate::decide::{CallTimes, life, quarter};
-use crate::errands::{VISITS_PER_TTL, join_all, surplus};
+use crate::errands::{VISITS_PER_TTL, surplus};
 use crate::leased::{Count, Leased};
-use crate::lot::{Content, MAX_LOT_UNITS, Tick};
-use crate::place::{FAR_LOTS, Granted, Place, PlaceState};
+use crate::lot::{MAX_LOT_UNITS, Tick};
+use crate::place::{FAR_LOTS, Place, PlaceState};
 use crate::plan::leasable_units;
 use crate::sync::Ordering;
 use crate::usage::{refilled, renewal_threshold};
-
-/// The largest number of calls to other regions at a time.
-const MAX_CALLS: usize = 256;
-
-/// The largest number of calls that wait for their turn. Units whose return has no place end with their
-/// lease.
-const MAX_QUEUED: usize = 4_096;
 
 /// The part of what another region has left that one call asks for, over all nodes.
 const PART_OF_LEFT: u64 = 4;
@@ -118,35 +109,10 @@ pub(crate) struct FarStores<S> {
     queue: Mutex<Queue>,
 }
 
-#[derive(Default)]
-struct Queue {
-    errands: VecDeque<FarErrand>,
-    waker: Option<Waker>,
-}
-
 impl<S> Default for FarStores<S> {
     fn default() -> Self {
         Self { stores: Box::default(), queue: Mutex::default() }
     }
-}
-
-/// A call to the store of another region.
-struct FarErrand {
-    /// The place of the key in the table.
-    at: u32,
-    tag: u64,
-    key: Arc<[u8]>,
-    /// The index of the store.
-    store: usize,
-    shares: Arc<[FarRule]>,
-    /// The index of the share.
-    share: usize,
-    call: FarCall,
-}
-
-enum FarCall {
-    Borrow(LeaseRequest),
-    Return(Adjustment),
 }
 
 /// What a node knows about a key in another region.
@@ -336,156 +302,6 @@ impl<S: Store, C: Clock> Leased<S, C> {
             shares,
             share,
             call,
-        }
-    }
-
-    /// Queues a call. Returns false if too many wait.
-    fn enqueue(&self, errand: FarErrand) -> bool {
-        let mut queue = self.far.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.errands.len() >= MAX_QUEUED {
-            return false;
-        }
-        queue.errands.push_back(errand);
-        let waker = queue.waker.take();
-        drop(queue);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        true
-    }
-
-    fn next_errand(&self, waker: Option<&Waker>) -> Option<FarErrand> {
-        let mut queue = self.far.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let errand = queue.errands.pop_front();
-        if let (None, Some(waker)) = (&errand, waker) {
-            queue.waker = Some(waker.clone());
-        }
-        errand
-    }
-
-    /// Makes the calls to other regions that [`tend`](Self::tend) finds due, several at a time, until it
-    /// is dropped. A region that does not answer delays no other.
-    pub async fn tend_far(&self) {
-        let mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = Vec::new();
-        poll_fn(|context| {
-            loop {
-                while calls.len() < MAX_CALLS
-                    && let Some(errand) = self.next_errand(Some(context.waker()))
-                {
-                    calls.push(Box::pin(self.run_far(errand)));
-                }
-                let under_way = calls.len();
-                calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
-                // A call that has ended makes room for others.
-                if calls.len() == under_way {
-                    return Poll::<()>::Pending;
-                }
-            }
-        })
-        .await;
-    }
-
-    /// Makes the calls to other regions that are due now.
-    pub(crate) async fn settle_far(&self) {
-        let mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = Vec::new();
-        while let Some(errand) = self.next_errand(None) {
-            calls.push(Box::pin(self.run_far(errand)));
-        }
-        join_all(calls).await;
-    }
-
-    async fn run_far(&self, errand: FarErrand) {
-        let (Some(source), Some(share)) =
-            (self.far.stores.get(errand.store), errand.shares.get(errand.share))
-        else {
-            return;
-        };
-        source.counts.calls.add(1);
-        match errand.call {
-            FarCall::Borrow(request) => {
-                let _borrowing = Borrowing { place: self.table.at(errand.at), tag: errand.tag };
-                self.borrow(source, &share.rule, &errand, request).await;
-            }
-            FarCall::Return(back) => {
-                let returned = source.store.adjust(&share.rule, &errand.key, back).await.is_ok();
-                let Adjustment::ReturnLease { units, .. } = back else { return };
-                if returned {
-                    self.counts.returned.add(units.into());
-                    source.counts.returned.add(units.into());
-                } else {
-                    // It was not said whether it was returned. At worst, the units end with their lease.
-                    self.counts.expired.add(units.into());
-                    source.counts.failures.add(1);
-                }
-            }
-        }
-    }
-
-    async fn borrow(&self, source: &FarStore<S>, rule: &Rule, errand: &FarErrand, request: LeaseRequest) {
-        let (asked, _) = self.now();
-        source.link().begin(asked);
-        let check = Check { amount: Amount::Lease(request), ..Check::new(rule, &errand.key, 0) };
-        let answer = source.store.decide_uncached(&[check]).await;
-        let (answered, tick) = self.now();
-        let place = self.table.at(errand.at);
-        let Some((outcome, at)) = answer.ok().and_then(|it| Some((it.outcomes.first().copied()?, it.at)))
-        else {
-            source.counts.failures.add(1);
-            source.link().fail(answered);
-            return;
-        };
-        source.link().succeed(answered.since(asked), answered);
-        let units = u32::try_from(outcome.units()).unwrap_or(0);
-        source.counts.borrowed.add(units.into());
-        self.counts.leased.add(units.into());
-        let mut guard = place.state();
-        let state = guard.as_mut().filter(|_| place.tag.load(Ordering::Acquire) == errand.tag);
-        let Some(state) = state else {
-            self.counts.expired.add(units.into());
-            return;
-        };
-        let view = state.far_view(errand.store);
-        (view.remaining, view.answered) = (outcome.remaining, answered);
-        if units < request.units {
-            view.not_before = answered + quarter(request.ttl);
-        }
-        if units == 0 {
-            return;
-        }
-        let times = CallTimes { asked, answered, at };
-        let content =
-            Content { units, end: self.tick(times.asked + life(&rule.quota, request.ttl, &outcome, at)) };
-        let granted =
-            Granted { content, taken_at: times.at, ttl: request.ttl, far: u8::try_from(errand.store).ok() };
-        if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
-            self.counts.expired.add(units.into());
-            return;
-        }
-        // The key can be decided here again.
-        place.forget_refusal();
-        let usage = state.usage(place, request.ttl, times.answered, &self.counts);
-        place.low.store(renewal_threshold(usage), Ordering::Release);
-        let is_new = !std::mem::replace(&mut state.is_listed, true);
-        drop(guard);
-        if is_new {
-            self.table.list(place);
-        }
-        self.set_due();
-    }
-}
-
-/// An attempt to borrow, which ends when it is dropped.
-struct Borrowing<'l> {
-    place: &'l Place,
-    tag: u64,
-}
-
-impl Drop for Borrowing<'_> {
-    fn drop(&mut self) {
-        if let Some(state) = &mut *self.place.state()
-            && self.place.tag.load(Ordering::Acquire) == self.tag
-        {
-            state.is_borrowing = false;
         }
     }
 }
