@@ -54,7 +54,8 @@ pub use overview::{
     StoreInFull, Tarpit, Totals, Window,
 };
 pub use policy::{
-    ClientSettings, HeaderSettings, IdentifySettings, Limit, Limits, PlanQuotas, Policy, SlotQueue, Soft,
+    ClientSettings, HeaderSettings, IdentifySettings, Limit, Limits, PlanQuotas, Policy, RegionShare,
+    SlotQueue, Soft,
 };
 pub use problem::{Problem, Refusal};
 pub use request::{

@@ -68,6 +68,9 @@ pub struct Limit<T: Default = String> {
     /// The decision if the store does not answer.
     #[schemars(extend("enum" = ["local", "allow", "deny"]))]
     pub on_outage: T,
+    /// The share of this region, if regions share the limit; `quotas` are those of the share. Absent for other limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionShare<T>>,
     /// The plans that have their own quotas.
     pub plans: Vec<T>,
     /// The quotas of these plans.
@@ -75,6 +78,20 @@ pub struct Limit<T: Default = String> {
     /// The maximum of each priority class, in words, if the limit is a shedder; else empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class_quotas: Vec<T>,
+}
+
+/// The share of a region in a limit that regions share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(inline)]
+pub struct RegionShare<T: Default = String> {
+    /// The region of this node.
+    pub name: T,
+    /// Its share, in percent.
+    #[schemars(extend("minimum" = 1, "maximum" = 100))]
+    pub share: u8,
+    /// The regions from which a key that runs short borrows; empty if the split is fixed.
+    pub borrows_from: Vec<T>,
 }
 
 /// A soft threshold of a limit.

@@ -18,6 +18,7 @@ mod page;
 mod postgres;
 mod prometheus;
 mod redis;
+mod regions;
 mod replay;
 mod resp;
 mod serve;

@@ -30,6 +30,7 @@ mod outcome;
 mod quota;
 mod rate;
 mod rule;
+mod share;
 mod time;
 #[cfg(feature = "vectors")]
 pub mod vectors;
@@ -45,5 +46,5 @@ pub use encoding::DecodeError;
 pub use outcome::{Outcome, Verdict};
 pub use quota::{Quota, State};
 pub use rate::{QuotaError, Rate};
-pub use rule::{Predecessor, Rule, RuleId};
+pub use rule::{FarRule, Predecessor, Rule, RuleId};
 pub use time::{HumanExactSpan, HumanSpan, Span, Timestamp};

@@ -10,6 +10,7 @@
 //! treat the id as the quota.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::quota::Quota;
@@ -33,6 +34,21 @@ pub struct Rule {
     /// How long a node may hold units that it leased, if it may lease any. Not part of the id: states
     /// have the same meaning with and without leases.
     pub lease: Option<Span>,
+    /// The shares of other regions in the same limit, if a node may borrow units of them.
+    pub far: Option<Arc<[FarRule]>>,
+}
+
+/// The share of another region in the limit of a rule.
+///
+/// A node leases units of it from the store of that region, under the rule that the nodes there
+/// count by. All leases of a key need one `ttl` ([`LeaseRequest`](crate::LeaseRequest)), so
+/// [`Rule::lease`] is the same wherever it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarRule {
+    /// The name of the region.
+    pub region: Box<str>,
+    /// The rule in that region. Its `lease` is how long borrowed units may be held.
+    pub rule: Rule,
 }
 
 /// A rule before its numbers changed.
@@ -83,7 +99,7 @@ impl Rule {
     pub fn new(name: &str, quota: impl Into<Quota>) -> Self {
         let quota = quota.into();
         let id = RuleId::of([name, &quota.identity()]);
-        Self { name: name.into(), id, quota, before: None, lease: None }
+        Self { name: name.into(), id, quota, before: None, lease: None, far: None }
     }
 
     /// Returns the same rule, of which a node may lease units for `ttl`. Quotas whose units cannot be
@@ -97,7 +113,8 @@ impl Rule {
     /// Returns the same rule, which also carries over the usage of keys under `before` and its
     /// predecessors.
     #[must_use]
-    pub fn replacing(self, before: &Self) -> Self {
+    pub fn replacing(mut self, before: &Self) -> Self {
+        self.far = self.far.map(|far| far.iter().map(|it| it.replacing(before)).collect());
         let earlier = before.before.clone();
         if before.id == self.id {
             return Self { before: earlier.and_then(|earlier| earlier.chain(self.id)), ..self };
@@ -123,6 +140,16 @@ impl Rule {
     /// to an earlier configuration is not its own predecessor.
     pub fn predecessors(&self) -> impl Iterator<Item = &Predecessor> {
         core::iter::successors(self.before.as_deref(), |last| last.before.as_deref())
+    }
+}
+
+impl FarRule {
+    /// Returns the same share, which also carries over the usage of keys under the share of its region
+    /// in `before`. Without such a share, that region had the rule itself.
+    fn replacing(&self, before: &Rule) -> Self {
+        let mut known = before.far.iter().flat_map(|far| far.iter());
+        let before = known.find(|it| it.region == self.region).map_or(before, |it| &it.rule);
+        Self { region: self.region.clone(), rule: self.rule.clone().replacing(before) }
     }
 }
 

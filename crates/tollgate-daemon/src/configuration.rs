@@ -13,6 +13,7 @@
 //! - `overlay`: values from flags and variables.
 //! - `warning`: likely mistakes.
 //! - `settings`: the sections of the server; `protocols`: Envoy's and Redis' protocols.
+//! - `regions`: the stores of other regions.
 //! - `served_tls`: TLS of a listener.
 //! - `store`: the store of the counters.
 //! - `token`: tokens of the API.
@@ -30,6 +31,7 @@ mod identity;
 mod observe;
 mod overlay;
 mod protocols;
+mod regions;
 mod served_tls;
 mod settings;
 mod store;
@@ -53,6 +55,7 @@ pub(crate) use folder::{Folder, look_at as stamp_folder};
 pub(crate) use observe::{ObserveSettings, Receiver, Refusals, TraceSettings};
 pub use overlay::{Overlay, literal, yaml};
 pub(crate) use protocols::{RespSection, RlsSection};
+pub(crate) use regions::RegionsSection;
 pub(crate) use served_tls::ServedTls;
 pub use settings::LogFormat;
 pub(crate) use settings::{Level, Settings};
@@ -75,9 +78,9 @@ pub(crate) const SECTIONS: [&str; 11] =
     ["listen", "gateway", "rls", "resp", "store", "log", "admin", "state", "observe", "traces", "alerts"];
 
 /// Sections that belong to the policy.
-const POLICY_SECTIONS: [&str; 11] = [
+const POLICY_SECTIONS: [&str; 12] = [
     "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "expect", "max_keys",
-    "tests",
+    "regions", "tests",
 ];
 
 /// All arguments and variables that affect the configuration.

@@ -89,7 +89,7 @@ impl Daemon {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
-        let store = store::open(&configuration.policy, secrets.store.clone());
+        let store = store::open(&configuration.policy, secrets.store.clone(), secrets.far.clone());
         let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
         if let Some(remote) = store.remote() {

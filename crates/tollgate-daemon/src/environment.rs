@@ -1,6 +1,7 @@
 //! Reads the `TOLLGATE_` variables.
 //!
-//! A variable is the path of a value in upper case: `TOLLGATE_LISTEN_API` is `listen.api`. Paths are
+//! A variable is the path of a value in upper case: `TOLLGATE_LISTEN_API` is `listen.api`. The exception is
+//! `TOLLGATE_REGION`, which is `regions.here`. Paths are
 //! looked up in a list, because a `_` may stand for a dot or for itself. Unknown variables cause a
 //! warning, except those that Kubernetes sets for each service named `tollgate` or `tollgate-…`.
 
@@ -15,7 +16,7 @@ const PREFIX: &str = "TOLLGATE_";
 
 /// The sections, each with its words that have a variable. A whole section comes before its words, which replace
 /// parts of it.
-const SETTING_PATHS: [(&str, &[&str]); 20] = [
+const SETTING_PATHS: [(&str, &[&str]); 21] = [
     ("", &["store", "observe", "state", "max_keys"]),
     ("listen", &["gateway", "api", "rls", "resp"]),
     ("gateway", &["upstream", "upstream_ca", "proxy_protocol", "forwarded", "workers", "keep_alive"]),
@@ -29,6 +30,7 @@ const SETTING_PATHS: [(&str, &[&str]); 20] = [
     ("resp.tls", &["certificate", "key", "client_ca"]),
     ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix"]),
     ("store.outage", &["failures", "share", "grace"]),
+    ("regions", &["here"]),
     ("log", &["level", "format", "refusals"]),
     ("observe", &["records"]),
     ("traces", &["endpoint", "sample", "service", "ca"]),
@@ -142,6 +144,9 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
 }
 
 fn variable(path: &str) -> String {
+    if path == "regions.here" {
+        return "REGION".to_owned();
+    }
     path.replace('.', "_").to_ascii_uppercase()
 }
 
@@ -166,6 +171,14 @@ mod tests {
             set,
             ["TOLLGATE_LISTEN_API=|listen.api|off", "TOLLGATE_ADMIN_TOKEN_FILE=|admin.token_file|/run/token"]
         );
+        assert!(environment.warnings().is_empty());
+    }
+
+    #[test]
+    fn the_region_has_a_short_variable() {
+        let environment = environment(&[("REGION", "eu")]);
+        let [region] = &environment.overlays()[..] else { panic!("one value") };
+        assert_eq!((&*region.path, &*region.value), ("regions.here", "eu"));
         assert!(environment.warnings().is_empty());
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct Secrets {
     pub(crate) tokens: Tokens,
     /// The settings of a remote store, with password and certificates.
     pub(crate) store: Option<RemoteSettings>,
+    /// The settings of the stores of other regions.
+    pub(crate) far: Vec<(String, RemoteSettings)>,
     /// The password of the Redis protocol.
     pub(crate) resp: Option<String>,
 }
@@ -72,7 +74,7 @@ impl Secrets {
     ) -> Result<Self, Failure> {
         let tokens = Tokens::load(settings, variables, reading)?;
         let (store, resp) = (settings.store.load(reading)?, settings.resp.password(reading)?);
-        Ok(Self { tokens, store, resp })
+        Ok(Self { tokens, store, far: settings.regions.load(reading)?, resp })
     }
 }
 
@@ -163,6 +165,9 @@ impl Reloader {
         if secrets.store != running.secrets.store && !restart.iter().any(|it| it == "store") {
             restart.push("what the files of `store` hold".to_owned());
         }
+        if secrets.far != running.secrets.far {
+            restart.push("`regions.stores`".to_owned());
+        }
         for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
         }
@@ -185,7 +190,7 @@ mod tests {
     fn reloader(files: &Scratch, policy: &str) -> (Reloader, SharedLimiter<AnyStore>, Arc<Status>) {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
         let configuration = inputs.load(LoadPhase::First).unwrap();
-        let store = crate::store::open(&configuration.policy, None);
+        let store = crate::store::open(&configuration.policy, None, Vec::new());
         let limiter =
             crate::store::limiter(configuration.policy.clone(), &store, &OutageSettings::default(), None);
         let secrets =

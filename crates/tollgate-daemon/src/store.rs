@@ -5,12 +5,14 @@
 //! this node, probing the store, renewing leases, charging requests that were admitted without it) runs on the main
 //! thread, and once more at the end.
 //!
+//! - `far`: the stores of other regions.
 //! - `remote`: the kinds of remote stores.
 //!
 //! The client of Redis is in `tollgate_redis`, the outage rules in `tollgate::outage`.
 
 mod counters;
 mod delegate;
+mod far;
 mod remote;
 
 use std::error::Error;
@@ -89,11 +91,18 @@ impl AnyStore {
     }
 }
 
-/// Opens the configured store (`None`: in memory).
-pub(crate) fn open(policy: &Policy, remote: Option<RemoteSettings>) -> Arc<AnyStore> {
+/// Opens the configured store (`None`: in memory), and the stores of other regions.
+pub(crate) fn open(
+    policy: &Policy,
+    remote: Option<RemoteSettings>,
+    far: Vec<(String, RemoteSettings)>,
+) -> Arc<AnyStore> {
     Arc::new(match remote {
         None => AnyStore::memory(policy),
-        Some(settings) => AnyStore::Remote(Arc::new(Leased::new(RemoteStore::new(settings)))),
+        Some(settings) => {
+            let leased = Leased::new(RemoteStore::new(settings));
+            AnyStore::Remote(Arc::new(leased.with_far_stores(far::open(far))))
+        }
     })
 }
 
@@ -173,7 +182,13 @@ async fn warm_up(store: &RemoteStore) -> Result<(), StoreError> {
 /// Runs the periodic work until dropped.
 pub(crate) async fn maintain(limiter: SharedLimiter<AnyStore>, store: Arc<AnyStore>) {
     let Some(leased) = store.leased() else { return };
-    tokio::join!(leased.inner().announce(), look(limiter.clone()), reconcile(limiter), tend(leased));
+    tokio::join!(
+        leased.inner().announce(),
+        look(limiter.clone()),
+        reconcile(limiter),
+        tend(leased),
+        far::borrow(leased),
+    );
 }
 
 /// Renews and returns leases.

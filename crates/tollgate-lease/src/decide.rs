@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Amount, LeaseRequest, Outcome, Quota, Rule, Span, Timestamp, Verdict, Window};
 use tollgate_store::{Answer, Check, Clock, Outcomes, Store, StoreError};
 
+use crate::far::is_exact;
 use crate::leased::Leased;
 use crate::lot::{Content, Tick};
 use crate::place::{Granted, Place};
@@ -58,7 +59,7 @@ pub(crate) struct CallTimes {
 
 /// Returns how long units that are leased at `at` may be spent: to the end of the window, and shorter
 /// by a thousandth, because clocks run at different rates.
-fn life(quota: &Quota, ttl: Span, outcome: &Outcome, at: Timestamp) -> Span {
+pub(crate) fn life(quota: &Quota, ttl: Span, outcome: &Outcome, at: Timestamp) -> Span {
     let closes_in = match quota {
         Quota::FixedWindow(_) => outcome.reset_after,
         Quota::SlidingWindow(it) => Window::Epoch(it.rate().period).closes(at).since(at),
@@ -93,6 +94,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 Ok(answer) => answer,
                 Err(error) => {
                     self.put_off(&asking);
+                    for check in &batch[..asked_checks] {
+                        if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
+                            self.note_refused_need(check, place, now);
+                        }
+                    }
                     return Err(error);
                 }
             };
@@ -127,7 +133,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let mut asking = SmallVec::new();
         let is_draining = self.is_draining.load(std::sync::atomic::Ordering::Relaxed);
         for (at, check) in batch.iter().enumerate() {
-            let (Some(units), Some(ttl)) = (leasable_units(check), check.rule.lease) else { continue };
+            let Some(units) = leasable_units(check) else { continue };
             let Some(place) = self.table.claim(check.rule, check.key, now) else { continue };
             let tag = self.table.tag(check.rule.id, check.key);
             let mut guard = place.state();
@@ -136,6 +142,10 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 continue;
             }
             state.ask(units, now.0);
+            if check.rule.far.is_some() {
+                update_rule(&mut state.rule, check.rule);
+            }
+            let Some(ttl) = check.rule.lease else { continue };
             let size = state.lease_size(place, check.rule, ttl, now, self.inner.nodes(), &self.counts);
             if let Some(units) = size.filter(|_| !is_draining && check.binding) {
                 state.begin_asking();
@@ -159,8 +169,10 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// Records what the store answered about the keys of a batch.
     fn note_answers(&self, batch: &[Check<'_>], answered: &[Outcome], times: CallTimes) {
         for (check, outcome) in batch.iter().zip(answered) {
-            let (Some(ttl), Some(place)) = (check.rule.lease, self.find(check)) else { continue };
+            let Some(place) = self.find(check).filter(|_| !is_exact(check.rule)) else { continue };
             place.note(outcome, times.answered);
+            self.note_need(check, place, outcome, times.answered);
+            let Some(ttl) = check.rule.lease else { continue };
             let Verdict::Refused { .. } = outcome.verdict else {
                 place.forget_refusal();
                 continue;
@@ -203,7 +215,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         self.counts.leased.add(units.into());
         let life = life(&state.rule.quota, request.ttl, outcome, times.at);
         let content = Content { units, end: self.tick(times.asked + life) };
-        let granted = Granted { content, taken_at: times.at, ttl: request.ttl };
+        let granted = Granted { content, taken_at: times.at, ttl: request.ttl, far: None };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
             self.counts.expired.add(units.into());
             return false;
@@ -252,7 +264,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
 
 /// Replaces the rule if its quota has changed: windows keep their id when their limit changes.
 fn update_rule(known: &mut std::sync::Arc<Rule>, rule: &Rule) {
-    if known.quota != rule.quota || known.lease != rule.lease {
+    let is_same_far = match (&known.far, &rule.far) {
+        (Some(known), Some(far)) => std::sync::Arc::ptr_eq(known, far),
+        (known, far) => known.is_none() && far.is_none(),
+    };
+    if known.quota != rule.quota || known.lease != rule.lease || !is_same_far {
         *known = std::sync::Arc::new(rule.clone());
     }
 }

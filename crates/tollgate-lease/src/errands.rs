@@ -15,13 +15,14 @@ use tollgate_core::{Adjustment, Amount, LeaseRequest, Rule, Span, Timestamp};
 use tollgate_store::{Check, Clock, Store};
 
 use crate::decide::{Asking, CallTimes};
+use crate::far::ttl;
 use crate::leased::Leased;
 use crate::lot::Tick;
 use crate::place::{LOTS, Place, PlaceState};
 use crate::usage::renewal_threshold;
 
 /// The largest number of visits of a key per `ttl`.
-const VISITS_PER_TTL: u64 = 8;
+pub(crate) const VISITS_PER_TTL: u64 = 8;
 
 /// The shortest time between two visits.
 const MIN_VISIT_INTERVAL: Span = Span::from_millis(1);
@@ -48,7 +49,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             let mut guard = place.state();
             let Some(state) = guard.as_mut() else { return false };
             state.is_listed = self.visit(place, state, now, &mut errands);
-            let Some(ttl) = state.rule.lease.filter(|_| state.is_listed) else { return false };
+            let Some(ttl) = ttl(&state.rule).filter(|_| state.is_listed) else { return false };
             let interval = Span::from_micros(ttl.as_micros() / VISITS_PER_TTL).max(MIN_VISIT_INTERVAL);
             next = Some(next.map_or(interval, |it| it.min(interval)));
             true
@@ -64,7 +65,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         (now, tick): (Timestamp, Tick),
         errands: &mut Vec<Errand<'l>>,
     ) -> bool {
-        let Some(ttl) = state.rule.lease else { return false };
+        let Some(ttl) = ttl(&state.rule) else { return false };
         let usage = state.usage(place, ttl, now, &self.counts);
         state.expire(place, tick, &self.counts);
         let is_draining = self.is_draining.load(Ordering::Relaxed);
@@ -77,12 +78,13 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
         let mut lease = None;
         let held = place.held(tick);
-        if !is_draining && !state.is_asking() && held < renewal_threshold(usage) {
+        let may_lease = state.rule.lease.is_some() && !is_draining;
+        if may_lease && !state.is_asking() && held < renewal_threshold(usage) {
             let rule = Arc::clone(&state.rule);
             let size = state.lease_size(place, &rule, ttl, (now, tick), self.inner.nodes(), &self.counts);
             if let Some(units) = size {
                 // All lots are in use: the rest of the oldest makes room.
-                if let Some(oldest) = place.oldest_of_full(tick) {
+                if let Some(oldest) = place.oldest_of_full(0..LOTS, tick) {
                     back.extend(state.take_back(place, oldest, u32::MAX, tick, &self.counts));
                 }
                 state.begin_asking();
@@ -90,8 +92,9 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 lease = Some(Asking::new(place, tag, LeaseRequest { units, ttl }));
             }
         }
+        self.visit_far(place, state, (usage, ttl), (now, tick));
         let is_hot = usage >= crate::MIN_LEASE_UNITS.into();
-        let stays = held > 0 || state.is_asking() || (is_hot && !is_draining);
+        let stays = held > 0 || state.is_asking() || state.is_borrowing || (is_hot && !is_draining);
         if lease.is_some() || !back.is_empty() {
             errands.push(Errand { rule: Arc::clone(&state.rule), key: Arc::clone(&state.key), lease, back });
         }
@@ -134,8 +137,10 @@ impl<S: Store, C: Clock> Leased<S, C> {
     pub async fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
         self.tend().await;
+        self.settle_far().await;
         // A lease that was being taken is returned, too.
         self.tend().await;
+        self.settle_far().await;
     }
 
     async fn renew(&self, rule: &Rule, key: &[u8], asking: Asking<'_>) {
@@ -180,7 +185,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
 /// Returns the units of a lot that will not be spent before it ends. Units are returned in the last
 /// quarter of a lease, when it is known what is left.
 #[allow(clippy::cast_possible_truncation)]
-fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now: Tick) -> u32 {
+pub(crate) fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now: Tick) -> u32 {
     let content = place.lots[lot].content();
     if !content.is_live(now) {
         return 0;
@@ -200,7 +205,7 @@ fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now: Tick) -> u
 }
 
 /// Runs futures concurrently.
-async fn join_all(mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>>) {
+pub(crate) async fn join_all(mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>>) {
     poll_fn(|context| {
         calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
         if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }

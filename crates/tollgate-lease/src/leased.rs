@@ -9,6 +9,7 @@ use std::task::Waker;
 use tollgate_core::{Adjustment, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
 use tollgate_store::{AdjustmentId, Answer, Check, Clock, Holding, Outcomes, Store, StoreError, SystemClock};
 
+use crate::far::{FarStores, is_exact, ttl};
 use crate::lot::Tick;
 use crate::place::Place;
 use crate::plan::{Plan, leasable_units, with_held};
@@ -45,6 +46,7 @@ pub struct Leased<S, C = SystemClock> {
     /// Whether no lease is taken anymore.
     pub(crate) is_draining: AtomicBool,
     due: Due,
+    pub(crate) far: FarStores<S>,
 }
 
 /// Whether work is due before the next regular visit of `tend`.
@@ -81,11 +83,11 @@ pub(crate) struct Counts {
 /// What a store has done with leases since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounters {
-    /// The units that were leased.
+    /// The units that were leased, including those that were borrowed from other regions.
     pub leased: u64,
     /// The leased units that requests have spent. Counted when `tend` visits a key.
     pub spent: u64,
-    /// The units that were returned to the inner store.
+    /// The units that were returned to the store that they are from.
     pub returned: u64,
     /// The units that were not spent before the end of their lease.
     pub expired: u64,
@@ -117,6 +119,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             ahead: AtomicI64::new(0),
             is_draining: AtomicBool::new(false),
             due: Due::default(),
+            far: FarStores::default(),
         }
     }
 
@@ -246,6 +249,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
             return Some((true, self.store_time(now)));
         }
         if let Some(refused) = dry_outcomes(checks, &plan, now) {
+            for (check, part) in checks.iter().zip(&plan.parts) {
+                if let (Some(place), Some(_)) = (part.place, part.amount) {
+                    self.note_refused_need(check, place, now);
+                }
+            }
             plan.refuse(checks, refused.into_iter(), (now, tick), outcomes);
             return Some((false, self.store_time(now)));
         }
@@ -255,6 +263,12 @@ impl<S: Store, C: Clock> Leased<S, C> {
         if admitted {
             plan.admit(checks, answered.into_iter(), tick, outcomes);
         } else {
+            for (check, outcome) in rest.iter().zip(&answered) {
+                if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
+                    place.count_refused(leasable_units(check).unwrap_or(0));
+                    self.note_need(check, place, outcome, now);
+                }
+            }
             plan.refuse(checks, answered.into_iter(), (now, tick), outcomes);
         }
         Some((admitted, at))
@@ -262,7 +276,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
 
     /// Prepares an adjustment of the inner store: own lots that it would count twice are given up.
     async fn before_adjustment(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Adjustment {
-        let Some(ttl) = rule.lease else { return adjustment };
+        let Some(ttl) = ttl(rule) else { return adjustment };
         match adjustment {
             // The units may have been charged up to one `ttl` before they were spent.
             Adjustment::Refund { units, charge } => {
@@ -283,7 +297,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 
     fn after_adjustment(&self, rule: &Rule, key: &[u8], outcome: Outcome) -> Outcome {
-        let place = rule.lease.and_then(|_| self.table.find(self.table.tag(rule.id, key)));
+        let place = ttl(rule).and_then(|_| self.table.find(self.table.tag(rule.id, key)));
         if let Some(place) = place {
             place.note(&outcome, self.now().0);
             place.forget_refusal();
@@ -318,7 +332,7 @@ fn dry_outcomes(checks: &[Check<'_>], plan: &Plan<'_>, now: Timestamp) -> Option
 
 impl<S: Store, C: Clock> Store for Leased<S, C> {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        if checks.iter().all(|check| check.rule.lease.is_none()) {
+        if checks.iter().all(|check| is_exact(check.rule)) {
             return self.inner.decide(checks).await;
         }
         let mut outcomes = Outcomes::new();
@@ -330,7 +344,7 @@ impl<S: Store, C: Clock> Store for Leased<S, C> {
 
     #[inline]
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
-        if checks.iter().all(|check| check.rule.lease.is_none()) {
+        if checks.iter().all(|check| is_exact(check.rule)) {
             return self.inner.try_decide(checks, outcomes);
         }
         outcomes.clear();
@@ -343,7 +357,7 @@ impl<S: Store, C: Clock> Store for Leased<S, C> {
     }
 
     async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        if checks.iter().all(|check| check.rule.lease.is_none()) {
+        if checks.iter().all(|check| is_exact(check.rule)) {
             return self.inner.decide_uncached(checks).await;
         }
         self.decide_leased(checks).await

@@ -16,7 +16,11 @@
 //! Only hot keys are leased: those of which this node asks for at least [`MIN_LEASE_UNITS`] units
 //! per `ttl`. A rule permits it by [`Rule::lease`](tollgate_core::Rule::lease).
 //!
-//! There is no timer and no task here. A caller runs [`Leased::tend`] when [`Leased::due`] says so.
+//! A rule that is the share of one region in a limit ([`Rule::far`](tollgate_core::Rule::far)) also borrows: a
+//! key that runs short leases units from the stores of other regions ([`FarStore`]), in the background.
+//!
+//! There is no timer and no task here. A caller runs [`Leased::tend`] when [`Leased::due`] says so, and
+//! [`Leased::tend_far`] beside it if units may be borrowed.
 //!
 //! Invariants, tested by `tests/`:
 //! - A lot is spent only before its end, which is counted on the node's own monotonic clock, from
@@ -26,6 +30,7 @@
 
 mod decide;
 mod errands;
+mod far;
 mod leased;
 mod lot;
 mod place;
@@ -38,5 +43,6 @@ mod usage;
 mod interleavings;
 
 pub use errands::Errand;
+pub use far::{FarCounters, FarStore};
 pub use leased::{LeaseCounters, Leased};
 pub use usage::MIN_LEASE_UNITS;

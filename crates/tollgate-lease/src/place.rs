@@ -3,6 +3,7 @@
 //! Requests read and change only atomics. The lock is for requests that ask the store, and for
 //! `tend`.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -11,6 +12,7 @@ use tollgate_core::{
     Adjustment, Algorithm as _, BucketState, Outcome, Quota, Rule, Span, Timestamp, Verdict,
 };
 
+use crate::far::FarView;
 use crate::leased::Counts;
 use crate::lot::{Content, Lot, Tick};
 use crate::sync::{AtomicU64, Ordering};
@@ -20,11 +22,14 @@ use crate::usage::{Situation, UsageRate, lease_size};
 /// eighths of the usage of one `ttl` are missing.
 pub(crate) const LOTS: usize = 4;
 
+/// The lots of units that were borrowed from other regions, after those of the near store.
+pub(crate) const FAR_LOTS: Range<usize> = LOTS..LOTS + 2;
+
 /// The lots of one key, and what this node knows about the key.
 pub(crate) struct Place {
     /// The hash of the rule and the key; zero if the place is free.
     pub(crate) tag: AtomicU64,
-    pub(crate) lots: [Lot; LOTS],
+    pub(crate) lots: [Lot; FAR_LOTS.end],
     /// The number of held units below which a renewal is due. Zero: no request has to report it.
     pub(crate) low: AtomicU64,
     /// The time by the local clock at which the key is fresh again, by the last answer of the store.
@@ -36,6 +41,10 @@ pub(crate) struct Place {
     dry_cost: AtomicU64,
     /// The units that were refused here since the last estimate.
     refused: AtomicU64,
+    /// The largest cost that the near store refused since the last visit, for keys that may borrow.
+    pub(crate) wanted: AtomicU64,
+    /// The time before which requests need not report that the key is short, by the local clock.
+    pub(crate) report_after: AtomicU64,
     state: Mutex<Option<Box<PlaceState>>>,
 }
 
@@ -45,7 +54,7 @@ pub(crate) struct PlaceState {
     pub(crate) key: Arc<[u8]>,
     usage: UsageRate,
     /// The lease of each lot.
-    leases: [LotLease; LOTS],
+    leases: [LotLease; FAR_LOTS.end],
     /// Whether a lease is being taken.
     is_asking: bool,
     /// The time before which no lease is taken, by the local clock.
@@ -54,6 +63,10 @@ pub(crate) struct PlaceState {
     /// Whether the place is in the list of places that `tend` visits.
     pub(crate) is_listed: bool,
     waiters: SmallVec<[Waker; 2]>,
+    /// Whether units are being borrowed from another region.
+    pub(crate) is_borrowing: bool,
+    /// What is known about the key in other regions, by the index of their store.
+    far: SmallVec<[FarView; 2]>,
 }
 
 /// The lease of a lot.
@@ -64,6 +77,8 @@ struct LotLease {
     ttl: Span,
     /// The units when the lot was last looked at.
     seen: u32,
+    /// The store of another region that the units are from, by its index.
+    far: Option<u8>,
 }
 
 /// A lease that the store has granted.
@@ -72,6 +87,8 @@ pub(crate) struct Granted {
     pub(crate) content: Content,
     pub(crate) taken_at: Timestamp,
     pub(crate) ttl: Span,
+    /// The store of another region, by its index; `None` for the near store.
+    pub(crate) far: Option<u8>,
 }
 
 impl Place {
@@ -85,6 +102,8 @@ impl Place {
             dry_until: AtomicU64::new(0),
             dry_cost: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            report_after: AtomicU64::new(0),
             state: Mutex::new(None),
         }
     }
@@ -95,7 +114,7 @@ impl Place {
 
     /// Makes the place that of another key. Its lots are empty or have ended.
     pub(crate) fn assign(&self, tag: u64, rule: &Rule, key: &[u8], now: Timestamp) {
-        let lease = LotLease { taken_at: Timestamp::EPOCH, ttl: Span::ZERO, seen: 0 };
+        let lease = LotLease { taken_at: Timestamp::EPOCH, ttl: Span::ZERO, seen: 0, far: None };
         let mut state = self.state();
         for lot in &self.lots {
             lot.clear();
@@ -105,12 +124,14 @@ impl Place {
             rule: Arc::new(rule.clone()),
             key: key.into(),
             usage: UsageRate::new(now),
-            leases: [lease; LOTS],
+            leases: [lease; FAR_LOTS.end],
             is_asking: false,
             not_before: now,
             last_used: now,
             is_listed,
             waiters: SmallVec::new(),
+            is_borrowing: false,
+            far: SmallVec::new(),
         }));
         for (cell, value) in [
             (&self.low, 0),
@@ -118,6 +139,8 @@ impl Place {
             (&self.remaining, u64::MAX),
             (&self.dry_until, 0),
             (&self.refused, 0),
+            (&self.wanted, 0),
+            (&self.report_after, 0),
             (&self.tag, tag),
         ] {
             cell.store(value, Ordering::Release);
@@ -130,7 +153,7 @@ impl Place {
             return None;
         }
         match &*self.state() {
-            Some(state) if state.is_asking => None,
+            Some(state) if state.is_asking || state.is_borrowing => None,
             Some(state) => Some(state.last_used),
             None => Some(Timestamp::EPOCH),
         }
@@ -163,12 +186,12 @@ impl Place {
         }
     }
 
-    /// Returns the index of the live lot that ends first, if all lots are live.
-    pub(crate) fn oldest_of_full(&self, now: Tick) -> Option<usize> {
-        if !self.lots.iter().all(|lot| lot.content().is_live(now)) {
+    /// Returns the index of the live lot that ends first, if all of these lots are live.
+    pub(crate) fn oldest_of_full(&self, lots: Range<usize>, now: Tick) -> Option<usize> {
+        if !self.lots[lots.clone()].iter().all(|lot| lot.content().is_live(now)) {
             return None;
         }
-        (0..LOTS).min_by_key(|&at| self.lots[at].content().end)
+        lots.min_by_key(|&at| self.lots[at].content().end)
     }
 
     /// Records what the store answered about the key.
@@ -263,17 +286,31 @@ impl PlaceState {
         lease_size(&rule.quota, ttl, situation)
     }
 
-    /// Fills a lot. Returns false if both lots are in use.
+    /// Fills a lot of the store that the units are from. Returns false if all of them are in use.
     pub(crate) fn fill(&mut self, place: &Place, granted: Granted, now: Tick, counts: &Counts) -> bool {
-        for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
+        let Granted { content, taken_at, ttl, far } = granted;
+        let lots = if far.is_some() { FAR_LOTS } else { 0..LOTS };
+        for (lot, lease) in place.lots[lots.clone()].iter().zip(&mut self.leases[lots]) {
             counts.expired.add(lot.clear_ended(now).into());
-            if lot.fill(granted.content, now) {
-                *lease =
-                    LotLease { taken_at: granted.taken_at, ttl: granted.ttl, seen: granted.content.units };
+            if lot.fill(content, now) {
+                *lease = LotLease { taken_at, ttl, seen: content.units, far };
                 return true;
             }
         }
         false
+    }
+
+    /// Returns the index of the store of another region that the units of a lot are from.
+    pub(crate) fn far_store(&self, lot: usize) -> Option<usize> {
+        self.leases[lot].far.map(usize::from)
+    }
+
+    /// Returns what is known about the key in another region, by the index of its store.
+    pub(crate) fn far_view(&mut self, store: usize) -> &mut FarView {
+        if self.far.len() <= store {
+            self.far.resize(store + 1, FarView::default());
+        }
+        &mut self.far[store]
     }
 
     /// Empties the lots that have ended.

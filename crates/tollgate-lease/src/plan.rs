@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Amount, Outcome, Timestamp, Verdict};
 use tollgate_store::{Check, Clock, Outcomes};
 
+use crate::far::is_exact;
 use crate::leased::Leased;
 use crate::lot::{Content, Lot, Tick};
 use crate::place::Place;
@@ -44,7 +45,7 @@ impl Drop for Plan<'_> {
 /// Returns the units of a check that lots may cover.
 pub(crate) fn leasable_units(check: &Check<'_>) -> Option<u64> {
     match check.amount {
-        Amount::Exactly(units @ 1..) if check.rule.lease.is_some() && !check.count_denied => Some(units),
+        Amount::Exactly(units @ 1..) if !is_exact(check.rule) && !check.count_denied => Some(units),
         _ => None,
     }
 }

@@ -88,11 +88,16 @@ impl Table {
         Some(place)
     }
 
-    /// Adds a place to those that `tend` visits.
-    pub(crate) fn list(&self, place: &Place) {
+    /// Returns the index of a place.
+    pub(crate) fn position(&self, place: &Place) -> u32 {
         let tag = place.tag.load(Ordering::Acquire);
         let at = Self::ways(tag).find(|&at| std::ptr::eq(&raw const self.places[at], place));
-        let at = at.and_then(|at| u32::try_from(at).ok()).unwrap_or_else(|| self.index(place));
+        at.and_then(|at| u32::try_from(at).ok()).unwrap_or_else(|| self.index(place))
+    }
+
+    /// Adds a place to those that `tend` visits.
+    pub(crate) fn list(&self, place: &Place) {
+        let at = self.position(place);
         self.listed().push(at);
     }
 

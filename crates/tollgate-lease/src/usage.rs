@@ -64,6 +64,12 @@ pub(crate) struct Situation {
     pub(crate) nodes: u64,
 }
 
+/// Returns the units that come back in one `ttl`, rounded down.
+pub(crate) fn refilled(quota: &Quota, ttl: Span) -> u64 {
+    let period = u128::from(quota.period().as_micros().max(1));
+    u64::try_from(u128::from(quota.capacity()) * u128::from(ttl.as_micros()) / period).unwrap_or(u64::MAX)
+}
+
 /// Returns the units to lease, if any: what this node spends in one `ttl`, but at most half of what is left over
 /// all nodes, or the part of this node in what comes back in one `ttl`.
 pub(crate) fn lease_size(quota: &Quota, ttl: Span, now: Situation) -> Option<u32> {
@@ -71,9 +77,7 @@ pub(crate) fn lease_size(quota: &Quota, ttl: Span, now: Situation) -> Option<u32
         return None;
     }
     let nodes = now.nodes.max(1);
-    let period = u128::from(quota.period().as_micros().max(1));
-    let refilled = u128::from(quota.capacity()) * u128::from(ttl.as_micros()) / period;
-    let share = (now.left / (2 * nodes)).max(u64::try_from(refilled).unwrap_or(u64::MAX) / nodes);
+    let share = (now.left / (2 * nodes)).max(refilled(quota, ttl) / nodes);
     let units = now.usage.saturating_sub(now.held).min(share).min(MAX_LOT_UNITS.into());
     u32::try_from(units).ok().filter(|&units| units >= MIN_LEASE_UNITS)
 }

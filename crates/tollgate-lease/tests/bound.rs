@@ -71,19 +71,23 @@ impl Fleet {
     /// The units above the bound of the bucket, in any stretch.
     fn excess(&self) -> f64 {
         let Quota::Bucket(bucket) = &self.rule.quota else { unreachable!("a bucket") };
-        #[allow(clippy::cast_precision_loss)]
-        let per_us = bucket.rate().count as f64 / bucket.rate().period.as_micros() as f64;
-        let (mut level, mut last, mut most) = (0.0_f64, 0, 0.0_f64);
-        for &(at, units) in &self.admitted {
-            #[allow(clippy::cast_precision_loss)]
-            {
-                level = (level - (at - last) as f64 * per_us).max(0.0) + units as f64;
-                most = most.max(level - self.rule.quota.capacity() as f64);
-            }
-            last = at;
-        }
-        most
+        excess(&self.admitted, &[*bucket])
     }
+}
+
+/// The units above the sum of the bounds of these buckets, in any stretch.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn excess(admitted: &[(u64, u64)], buckets: &[Bucket]) -> f64 {
+    let rate = |it: &Bucket| it.rate().count as f64 / it.rate().period.as_micros() as f64;
+    let per_us: f64 = buckets.iter().map(rate).sum();
+    let burst: u64 = buckets.iter().map(|it| Quota::from(*it).capacity()).sum();
+    let (mut level, mut last, mut most) = (0.0_f64, 0, 0.0_f64);
+    for &(at, units) in admitted {
+        level = (level - (at - last) as f64 * per_us).max(0.0) + units as f64;
+        most = most.max(level - burst as f64);
+        last = at;
+    }
+    most
 }
 
 fn bucket(count: u64, burst: u64, ttl_ms: u64) -> Rule {

@@ -5,4 +5,6 @@
 mod bound;
 mod conformance;
 mod contract;
+mod regions;
 mod remote;
+mod wire;

@@ -475,7 +475,7 @@ fn rules(name: &str, by: &[KeySource], quotas: Vec<Quota>) -> Result<Vec<Rule>, 
             return Err(BuildError::SameWindow { name: name.into(), length });
         }
         let id = RuleId::of([&*window, &by, &quota.identity()]);
-        rules.push(Rule { name: window.into(), id, quota, before: None, lease: None });
+        rules.push(Rule { name: window.into(), id, quota, before: None, lease: None, far: None });
     }
     Ok(rules)
 }

@@ -11,6 +11,7 @@
 //! - `name`: names for limits that have none.
 //! - `node_shed`: the shedder of a node.
 //! - `priorities`, `fleet_shed`: the priority classes, and the shedder that counts by them.
+//! - `regions`: limits that regions share.
 //! - `lints`: warnings about valid files.
 
 mod adaptive;
@@ -23,10 +24,12 @@ mod lints;
 mod name;
 mod node_shed;
 mod priorities;
+mod regions;
 
 use tollgate_document::{Diagnostics, Document, Problems, hint};
 
 use crate::file_format::priorities::Class;
+use crate::file_format::regions::RegionsText;
 use crate::file_format::{self, File, privacy, sections};
 use crate::identify::Identify;
 use crate::lists::{Condition, List, ListKind};
@@ -46,7 +49,8 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         fold_case(&mut file);
     }
     let lease = file_format::lease::of_store(document, &mut problems);
-    let settings = limit::KeySettings { client, paths };
+    let regions = RegionsText::read(document, &mut problems);
+    let settings = limit::KeySettings { client, paths, regions };
     let mut drafts = Vec::with_capacity(file.limits.len());
     for limit in &file.limits {
         let live = limit::draft(limit, &settings, &mut problems);
@@ -67,12 +71,13 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
     let mut limits = Vec::with_capacity(drafts.len());
     for ((live, candidate), name) in drafts.into_iter().zip(names) {
         let place = limits.len();
-        limits.push(live.finish(&name, None, lease.map(|it| it.value)));
+        let regions = &settings.regions;
+        limits.push(live.finish(&name, None, lease.map(|it| it.value), regions));
         // A candidate is compared with the limit, so it is counted for each request.
-        limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place), None)));
+        limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place), None, regions)));
     }
     limits.extend(fleet.map(fleet_shed::FleetDraft::finish));
-    lints::find(document, &file, written_client.as_ref(), &limits, &mut problems);
+    lints::find(document, &file, written_client.as_ref(), &settings.regions, &limits, &mut problems);
     let expected = file.expect.iter().map(|it| it.value).collect();
     let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
     let list = |kind, entries: Vec<crate::file_format::lists::Entry>| {

@@ -17,6 +17,7 @@ pub(crate) mod lists;
 pub(crate) mod paths;
 pub(crate) mod priorities;
 pub(crate) mod privacy;
+pub(crate) mod regions;
 #[cfg(feature = "schema")]
 mod schema;
 pub(crate) mod sections;
@@ -86,9 +87,9 @@ pub(crate) struct File {
 
 /// Sections of the same file that other crates read.
 #[cfg(feature = "schema")]
-pub(crate) const SERVER_SECTIONS: [&str; 12] = [
-    "listen", "gateway", "rls", "resp", "store", "log", "observe", "traces", "alerts", "admin", "state",
-    "tests",
+pub(crate) const SERVER_SECTIONS: [&str; 13] = [
+    "listen", "gateway", "rls", "resp", "store", "regions", "log", "observe", "traces", "alerts", "admin",
+    "state", "tests",
 ];
 
 pub(crate) const WORDS: Words = Words {
@@ -112,6 +113,7 @@ pub(crate) const WORDS: Words = Words {
         "rls",
         "resp",
         "store",
+        "regions",
         "log",
         "observe",
         "traces",
@@ -128,6 +130,7 @@ pub(crate) const WORDS: Words = Words {
         ("shed", &["shedding", "load_shedding", "overload"]),
         ("listen", &["server"]),
         ("store", &["redis"]),
+        ("regions", &["region", "multi_region"]),
         ("gateway", &["upstream"]),
         ("rls", &["envoy", "grpc"]),
         ("log", &["logging"]),

@@ -70,6 +70,8 @@ pub struct Limit {
     pub(crate) adaptive: Option<AdaptiveSlots>,
     pub(crate) plans: HashMap<Box<str>, Allowance>,
     pub(crate) overrides: HashMap<Key, Allowance>,
+    /// The share of this region, for a limit that regions share.
+    pub(crate) region_share: Option<RegionShare>,
     /// Whether an override blocks its key.
     pub(crate) blocks_keys: bool,
     /// Whether the limit protects the service from overload, and not a caller's quota.
@@ -94,6 +96,25 @@ impl Allowance {
     pub(crate) fn rules(&self) -> &[Rule] {
         if let Self::Rules(rules) = self { rules } else { &[] }
     }
+}
+
+/// The share of a region in a limit that regions share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionShare {
+    /// The name of the region.
+    pub region: Box<str>,
+    /// The share in percent.
+    pub percent: u8,
+}
+
+/// Whom the amount of a limit is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Each region for itself.
+    #[default]
+    Region,
+    /// All regions together.
+    Global,
 }
 
 /// A header that a request must have for a limit to apply.
@@ -233,6 +254,7 @@ impl Limit {
             adaptive: None,
             plans: HashMap::default(),
             overrides: HashMap::default(),
+            region_share: None,
             blocks_keys: false,
             sheds: false,
             class_rules: Vec::new(),
@@ -344,6 +366,11 @@ impl Limit {
     /// Returns the behavior of the limit while its store does not answer.
     pub const fn on_outage(&self) -> OnOutage {
         self.on_outage
+    }
+
+    /// Returns the share of this region, if regions share the limit. Rules have the numbers of the share.
+    pub const fn region_share(&self) -> Option<&RegionShare> {
+        self.region_share.as_ref()
     }
 
     /// Returns the handling of a slot whose caller disconnects.

@@ -88,6 +88,7 @@ lints! {
     LeaseInMemory "lease-in-memory" Limit,
     LeaseNever "lease-never" Limit,
     LeaseHidesBurst "lease-hides-burst" Limit,
+    NeverBorrows "never-borrows" Limit,
     UnknownPlan "unknown-plan" Policy,
     AllowsEverybody "allows-everybody" Policy,
     ForgeableAllow "forgeable-allow" Policy,

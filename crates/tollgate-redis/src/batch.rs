@@ -130,6 +130,7 @@ impl Batch {
             quota: self.quota(key).clone(),
             before: None,
             lease: None,
+            far: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tollgate::policy::{self, Allowance, EnvoyMatch, OnOutage};
 use tollgate::{Missing, Policy, Rule, Store};
-use tollgate_api::{Limit, Limits, PlanQuotas, SlotQueue, Soft};
+use tollgate_api::{Limit, Limits, PlanQuotas, RegionShare, SlotQueue, Soft};
 
 use crate::api::Inner;
 use crate::decision_view::mode;
@@ -32,6 +32,12 @@ fn entries(limit: &policy::Limit) -> Vec<Cow<'_, str>> {
         (None, Some(envoy_match)) => envoy_match.entries().map(Cow::Borrowed).collect(),
         (None, None) => Vec::new(),
     }
+}
+
+/// Returns the regions from which the limit borrows.
+fn far_regions(limit: &policy::Limit) -> impl Iterator<Item = &str> {
+    let far = limit.rules().first().and_then(|rule| rule.far.as_deref()).unwrap_or_default();
+    far.iter().map(|it| &*it.region)
 }
 
 fn words<'p>(items: &[impl ToString]) -> Vec<Cow<'p, str>> {
@@ -85,6 +91,11 @@ fn view<'p>(limit: &'p policy::Limit, policy: &'p Policy, modes: &Modes) -> Limi
             OnOutage::Deny => "deny",
         }
         .into(),
+        region: limit.region_share().map(|share| RegionShare {
+            name: Cow::Borrowed(&*share.region),
+            share: share.percent,
+            borrows_from: far_regions(limit).map(Cow::Borrowed).collect(),
+        }),
         plans: plans.iter().map(|(name, _)| Cow::Borrowed(*name)).collect(),
         plan_quotas: plans.into_iter().map(plan_quotas).collect(),
         class_quotas: quotas(limit.class_rules()),

@@ -17,6 +17,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 mod scratch;
+mod slow_link;
 mod tollgate;
 
 pub use counting::{CountingAllocator, allocations, retained_bytes};
@@ -29,4 +30,5 @@ pub use redis::{Redis, wait_until};
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::SentinelTrio;
 pub use scratch::Scratch;
+pub use slow_link::SlowLink;
 pub use tollgate::Tollgate;

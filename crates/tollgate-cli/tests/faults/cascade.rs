@@ -5,17 +5,15 @@
 //! prevent both. The test runs the same callers with and without them.
 
 mod origin;
-mod slow_link;
 
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tollgate_testkit::{Redis, Tollgate};
+use tollgate_testkit::{Redis, SlowLink, Tollgate};
 
 use self::origin::Origin;
-use self::slow_link::SlowLink;
 use crate::client::Client;
 use crate::harness::{BINARY, percentile, write_row};
 

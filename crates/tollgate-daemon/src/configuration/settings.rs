@@ -10,7 +10,7 @@ use tollgate_document::{Kind, Located, Node, Problems, Synonyms, Words};
 use tollgate_gateway::GatewaySettings;
 
 use super::observe::{ObserveSettings, Refusals};
-use super::{AdminSettings, Listen, LoadPhase, RespSection, RlsSection, StoreSettings};
+use super::{AdminSettings, Listen, LoadPhase, RegionsSection, RespSection, RlsSection, StoreSettings};
 use crate::failure::Failure;
 use crate::state::State;
 
@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) admin: AdminSettings,
     /// The store of the counters.
     pub(crate) store: StoreSettings,
+    /// The stores of other regions.
+    pub(crate) regions: RegionsSection,
     /// The settings of observation.
     pub(crate) observing: ObserveSettings,
     /// The directory for mode overrides and their history.
@@ -111,6 +113,7 @@ impl Settings {
             forwarding: GatewaySettings::read(section("gateway"), problems),
             admin: AdminSettings::default(),
             store: StoreSettings::default(),
+            regions: RegionsSection::default(),
             observing: ObserveSettings::read(section, problems),
             state: None,
         };
@@ -148,6 +151,9 @@ impl Settings {
         if let Some(node) = section("store") {
             settings.store = StoreSettings::read(node, problems);
         }
+        if let Some(node) = section("regions") {
+            settings.regions = RegionsSection::read(node, &settings.store, problems);
+        }
         if let Some(node) = section("state") {
             settings.state = node.word("`state`", problems).map(|it| it.value.into());
         }
@@ -160,6 +166,7 @@ impl Settings {
         failures.extend(self.rls.check_files());
         failures.extend(self.resp.check_files());
         failures.extend(self.store.load(LoadPhase::First).err());
+        failures.extend(self.regions.load(LoadPhase::First).err());
         failures.extend(self.state.as_deref().and_then(|folder| State::check(folder).err()));
         let receivers = self.observing.traces.as_ref().map(|it| &it.collector);
         for receiver in receivers.into_iter().chain(&self.observing.webhook) {

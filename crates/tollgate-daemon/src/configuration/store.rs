@@ -12,6 +12,7 @@ mod postgres;
 mod values;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
@@ -69,6 +70,8 @@ const OUTAGE: Words = Words {
 
 /// The maximum deadline. Requests wait this long for the store.
 const MAX_DEADLINE: Span = Span::from_secs(10);
+/// The deadline of calls to another region, unless the file has another one.
+const FAR_DEADLINE: Duration = Duration::from_secs(1);
 /// The maximum time for which a refusal is cached that another node may have lifted.
 const MAX_DENY_CACHE: Span = Span::from_secs(60);
 /// The maximum number of a database.
@@ -97,6 +100,22 @@ impl StoreSettings {
 
     fn postgres(section: Option<PostgresSection>) -> Self {
         section.map_or(Self::Memory, |section| Self::Postgres(Box::new(section)))
+    }
+
+    /// Returns the same settings for the store of another region, which no request waits for. `written` is
+    /// its value in the file, `near` the store of this region.
+    pub(crate) fn for_another_region(mut self, near: &Self, written: &Node) -> Self {
+        let is_written = |word: &str| written.get(word).is_some();
+        if let Self::Redis(section) = &mut self {
+            section.settings.deny_cache = Duration::ZERO;
+            if !is_written("deadline") {
+                section.settings.deadline = FAR_DEADLINE;
+            }
+            if let (Self::Redis(near), false) = (near, is_written("prefix")) {
+                section.settings.prefix.clone_from(&near.settings.prefix);
+            }
+        }
+        self
     }
 
     /// Returns the settings with the contents of the files; `None` for memory.

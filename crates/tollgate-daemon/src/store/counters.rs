@@ -1,10 +1,10 @@
 //! Metrics of the remote store.
 
 use tollgate::Store;
-use tollgate_lease::LeaseCounters;
+use tollgate_lease::{FarCounters, LeaseCounters};
 use tollgate_redis::Counters;
-use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
+use tollgate_telemetry::{Exposition, MetricKind};
 
 use super::AnyStore;
 
@@ -22,6 +22,42 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     to.one("tollgate_nodes", Gauge, help, remote.nodes());
     if let Some(leased) = store.leased() {
         leases(&leased.counters(), &mut to);
+        regions(&leased.far_counters(), &mut to);
+    }
+}
+
+/// Writes what was borrowed from other regions; nothing without them.
+fn regions(counted: &[FarCounters], to: &mut Exposition<'_>) {
+    if counted.is_empty() {
+        return;
+    }
+    let help = "Units that this node borrowed from another region, or returned to it.";
+    let mut units = to.family("tollgate_region_units_total", Counter, help);
+    for it in counted {
+        for (event, number) in [("borrowed", it.borrowed), ("returned", it.returned)] {
+            units.value(&[("region", &it.region), ("event", event)], number);
+        }
+    }
+    let numbers: [(&str, MetricKind, &str, fn(&FarCounters) -> u64); 3] = [
+        ("tollgate_region_calls_total", Counter, "Calls to the store of another region.", |it| it.calls),
+        (
+            "tollgate_region_failures_total",
+            Counter,
+            "Calls to the store of another region that failed.",
+            |it| it.failures,
+        ),
+        (
+            "tollgate_region_reachable",
+            Gauge,
+            "Whether the store of another region answered the last call.",
+            |it| it.is_reachable.into(),
+        ),
+    ];
+    for (name, kind, help, read) in numbers {
+        let mut family = to.family(name, kind, help);
+        for it in counted {
+            family.value(&[("region", &it.region)], read(it));
+        }
     }
 }
 

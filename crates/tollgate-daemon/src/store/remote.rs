@@ -69,6 +69,7 @@ impl RemoteStore {
     pub(crate) fn node_board(&self) -> Option<Arc<dyn NodeBoard>> {
         match self {
             Self::Redis(store) => Some(store.node_board()),
+            Self::Postgres(_) => None,
         }
     }
 

@@ -11,6 +11,7 @@ use tollgate_document::{Place, Problems, hint, short};
 
 use super::limit::{KeySettings, LimitDraft, draft};
 use crate::file_format::File;
+use crate::file_format::regions::RegionsText;
 use crate::file_format::shed::fleet::{Fleet, Reserve};
 use crate::limit::Limit;
 use crate::priority::PriorityClass;
@@ -102,7 +103,7 @@ impl FleetDraft<'_> {
     /// Builds the limit.
     pub(super) fn finish(self) -> Limit {
         let Self { limit, reserves } = self;
-        let mut limit = limit.finish(FLEET, None, None);
+        let mut limit = limit.finish(FLEET, None, None, &RegionsText::Absent);
         limit.sheds = true;
         for rule in &mut limit.rules {
             *rule = of_amount(&rule.quota, rule.quota.capacity());
@@ -129,5 +130,5 @@ fn of_amount(quota: &Quota, amount: u64) -> Rule {
     };
     let quota = resized.unwrap_or_else(|_| quota.clone());
     let id = RuleId::of([FLEET, &quota.identity()]);
-    Rule { name: FLEET.into(), id, quota, before: None, lease: None }
+    Rule { name: FLEET.into(), id, quota, before: None, lease: None, far: None }
 }

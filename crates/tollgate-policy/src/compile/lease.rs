@@ -13,7 +13,7 @@ use crate::file_format::limit::Limit;
 const MAX_AUTO_TTL: Span = Span::from_secs(1);
 
 /// The part of the time to fill that `auto` chooses.
-const AUTO_PART: u64 = 40;
+pub(super) const AUTO_PART: u64 = 40;
 
 /// The smallest part of the time to fill that may be written.
 const MIN_PART: u64 = 10;
@@ -66,7 +66,8 @@ pub(super) fn fits(limit: &Limit, base: &[Quota], problems: &mut Problems) {
     }
 }
 
-fn not_leasable(limit: &Limit, base: &[Quota]) -> Option<&'static str> {
+/// Returns why the units of a limit cannot be leased, if they cannot.
+pub(super) fn not_leasable(limit: &Limit, base: &[Quota]) -> Option<&'static str> {
     if limit.adaptive.is_some() || limit.slots.is_some() {
         return Some("slots are held, not spent");
     }

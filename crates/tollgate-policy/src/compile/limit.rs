@@ -7,12 +7,14 @@ use tollgate_core::{Quota, Rule, RuleId};
 use tollgate_document::{Located, Place, Problems, short};
 
 use super::amount::{Amount, Grant};
+use super::regions;
 use crate::adaptive::AdaptiveSlots;
 use crate::cost::Cost;
 use crate::file_format::lease::LeaseText;
 use crate::file_format::limit as file_format;
+use crate::file_format::regions::RegionsText;
 use crate::key::Key;
-use crate::limit::{Allowance, Limit};
+use crate::limit::{Allowance, Limit, RegionShare};
 use crate::net::Net;
 use crate::pattern::PathPattern;
 use crate::settings::{ClientAddress, PathSettings};
@@ -27,11 +29,13 @@ pub(super) struct LimitDraft<'l> {
     overrides: Vec<(Key, Grant)>,
 }
 
-/// The settings that the keys of requests depend on.
+/// The settings that the keys and amounts of limits depend on.
 #[derive(Default)]
 pub(super) struct KeySettings {
     pub(super) client: ClientAddress,
     pub(super) paths: PathSettings,
+    /// The regions that share limits.
+    pub(super) regions: RegionsText,
 }
 
 /// Checks a limit. Returns `None` after reporting a problem.
@@ -64,8 +68,14 @@ fn draft_amount<'l>(
     problems: &mut Problems,
 ) -> Option<LimitDraft<'l>> {
     let amount = Amount::of(limit, problems)?;
-    cost_fits(limit, &amount.base, whose, problems);
+    match regions::sharing(limit, &settings.regions).and_then(|it| regions::smallest(&amount.base, it)) {
+        Some((share, region)) => {
+            cost_fits(limit, &share, &format!(", the share of region `{region}`{whose}"), problems);
+        }
+        None => cost_fits(limit, &amount.base, whose, problems),
+    }
     super::lease::fits(limit, &amount.base, problems);
+    regions::fits(limit, &amount, &settings.regions, problems);
     let plans = limit.plans.iter();
     let plans =
         plans.filter_map(|(name, text)| Some((&*name.value, amount.granted(text, problems)?))).collect();
@@ -243,23 +253,40 @@ impl LimitDraft<'_> {
 
     /// Builds the limit. `candidate_of` is the index of the live limit, if this is a candidate. `lease`
     /// is that of the store.
-    pub(super) fn finish(self, name: &str, candidate_of: Option<usize>, lease: Option<LeaseText>) -> Limit {
+    pub(super) fn finish(
+        self,
+        name: &str,
+        candidate_of: Option<usize>,
+        lease: Option<LeaseText>,
+        regions: &RegionsText,
+    ) -> Limit {
         let Self { limit, amount, plans, overrides } = self;
         let counts_refusals = limit.count_denied.is_some_and(|it| it.value);
         let lease = limit.lease.map(|it| it.value).or(lease).filter(|_| !counts_refusals);
         let lease = if candidate_of.is_some() { None } else { lease };
+        let sharing = regions::sharing(limit, regions);
         let by = limit.by.iter().map(|part| part.value.to_string()).collect::<Vec<_>>().join(",");
         // Each amount keeps its own state: the debt of a day is meaningless to a limit that counts
         // by the minute. The coverage (endpoints, methods) is not part of the id and may change
         // without losing state.
         let rules = |variant: &str, quotas: Vec<Quota>| -> Vec<Rule> {
             let several = amount.labels.len() > 1;
-            let rule = |(label, quota): (&String, Quota)| Rule {
-                name: if several { format!("{name}/{label}").into() } else { name.into() },
-                id: RuleId::of([name, label, &by, variant, &quota.identity()]),
-                lease: lease.and_then(|it| super::lease::ttl(it, &quota)),
-                quota,
-                before: None,
+            let rule = |(label, quota): (&String, Quota)| {
+                let full_name = if several { format!("{name}/{label}") } else { name.to_owned() };
+                let words = [name, label, &by, variant];
+                if let Some(regions) = sharing {
+                    let rule = regions::split(&full_name, words, &quota, regions, lease);
+                    // A candidate is compared with the limit, so it is counted in this region alone.
+                    return Rule { far: rule.far.filter(|_| candidate_of.is_none()), ..rule };
+                }
+                Rule {
+                    name: full_name.into(),
+                    id: RuleId::of(words.into_iter().chain([&*quota.identity()])),
+                    lease: lease.and_then(|it| super::lease::ttl(it, &quota)),
+                    quota,
+                    before: None,
+                    far: None,
+                }
             };
             amount.labels.iter().zip(quotas).map(rule).collect()
         };
@@ -312,6 +339,10 @@ impl LimitDraft<'_> {
             rules: rules("", amount.base.clone()),
             plans: plans.into_iter().map(plan).collect(),
             overrides: overrides.into_iter().map(exception).collect(),
+            region_share: sharing.map(|it| {
+                let (region, percent) = &it.shares[it.here];
+                RegionShare { region: region.as_str().into(), percent: *percent }
+            }),
             blocks_keys: false,
             sheds: false,
             class_rules: Vec::new(),

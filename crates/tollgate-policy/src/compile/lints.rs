@@ -24,6 +24,7 @@ mod ip_narrower;
 mod lease;
 mod lists;
 mod login;
+mod never_borrows;
 mod never_fires;
 mod plans;
 mod priorities;
@@ -37,6 +38,7 @@ use tollgate_document::{Document, Place, Problems};
 
 use crate::file_format::File;
 use crate::file_format::limit as file_format;
+use crate::file_format::regions::RegionsText;
 use crate::file_format::sections::Client;
 use crate::limit::{Limit, Mode};
 use crate::lint::Lint;
@@ -83,6 +85,7 @@ pub(super) fn find(
     document: &Document,
     file: &File,
     client: Option<&Client>,
+    regions: &RegionsText,
     limits: &[Limit],
     problems: &mut Problems,
 ) {
@@ -106,6 +109,7 @@ pub(super) fn find(
     login::find_lints(&linted, problems);
     idle_queue::find_lints(&linted, problems);
     lease::find_lints(document, &linted, problems);
+    never_borrows::find_lints(regions, &linted, problems);
     slots_while_queued::find_lints(&linted, problems);
     endpoints::find_lints(&linted, file, problems);
     let is_unknown = |lint| lint == Lint::BurstAboveUpstream && upstream::capacity(document).is_none();

@@ -31,9 +31,9 @@ pub(crate) use words::METHODS;
 #[cfg(feature = "schema")]
 pub(super) use words::ModeWord;
 pub(crate) use words::WORDS;
-use words::{ALIGNS, AMOUNTS, MISSING, MISSING_SYNONYMS};
+use words::{ALIGNS, AMOUNTS, MISSING, MISSING_SYNONYMS, SCOPE_SYNONYMS, SCOPES};
 #[cfg(feature = "schema")]
-use words::{AlgorithmWord, AlignWord, HangupWord, MissingWord, OutageWord};
+use words::{AlgorithmWord, AlignWord, HangupWord, MissingWord, OutageWord, ScopeWord};
 pub(super) use words::{HANGUP_SYNONYMS, HANGUPS, OUTAGE_SYNONYMS, OUTAGES};
 use words::{MODE_SYNONYMS, MODES};
 
@@ -52,7 +52,7 @@ use super::sections::DialectWord;
 use super::sections::dialects;
 use crate::adaptive::AdaptiveSlots;
 use crate::descriptor::DescriptorPattern;
-use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Soft};
+use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Scope, Soft};
 use crate::lint::Lint;
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
@@ -177,6 +177,10 @@ pub(crate) struct Limit {
     /// `auto`, or `10ms` to `10s`. Default: that of the store.
     #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseSchema>"))]
     pub(crate) lease: Option<Located<LeaseText>>,
+    /// Whom the amount is for: `region`, each region for itself, or `global`, all `regions` together. Default
+    /// `region`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ScopeWord>"))]
+    pub(crate) scope: Option<Located<Scope>>,
     /// Response formats of other services, for their clients: used when this limit decides.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<DialectWord>>"))]
     pub(crate) dialects: Vec<Dialect>,
@@ -266,6 +270,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         on_hangup: get("on_hangup")
             .and_then(|it| it.choice_with_synonyms("`on_hangup`", &HANGUPS, HANGUP_SYNONYMS, problems)),
         lease: get("lease").and_then(|it| super::lease::read(it, problems)),
+        scope: get("scope")
+            .and_then(|it| it.choice_with_synonyms("`scope`", &SCOPES, SCOPE_SYNONYMS, problems)),
         fair_by: get("fair_by").and_then(|it| values::fair_by(it, problems)),
         dialects: get("dialects").map(|it| dialects(it, problems)).unwrap_or_default(),
         soft: get("soft").and_then(|it| soft::read(it, problems)),

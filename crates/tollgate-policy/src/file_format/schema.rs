@@ -264,7 +264,7 @@ text_schema! {
 
 #[cfg(test)]
 mod tests {
-    use crate::file_format::{self, limit, paths, priorities, privacy, sections, shed};
+    use crate::file_format::{self, limit, paths, priorities, privacy, regions, sections, shed};
     use tollgate_document::Words;
 
     #[test]
@@ -303,5 +303,6 @@ mod tests {
         check("/$defs/Shed/properties/fleet", &shed::fleet::WORDS);
         check("/$defs/NodeShed", &shed::node::WORDS);
         check("/$defs/Privacy", &privacy::PRIVACY);
+        check("/properties/regions", &regions::WORDS);
     }
 }

@@ -47,6 +47,7 @@ fn why(word: &str) -> &'static str {
         "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
         "on_outage" | "on_hangup" => "it behaves like its limit",
         "lease" => "it is counted by the store for each request, so that its count is exact",
+        "scope" => "it is counted for the same regions as its limit",
         "soft" | "dialects" => "it does not affect responses, so it has no threshold and no dialects",
         "quota" => "it does not affect responses, so it grants no quota",
         "candidate" => "a limit has one candidate",
@@ -103,6 +104,7 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
         count_denied: amount.count_denied.or(live.count_denied.filter(|_| !holds_slots)),
         mode: Some(Located::new(Mode::Shadow, node.place)),
         on_outage: live.on_outage,
+        scope: live.scope,
         on_hangup: live.on_hangup.filter(|_| holds_slots),
         ..amount
     })

@@ -8,7 +8,7 @@ use tollgate_document::{Synonyms, Words};
 #[cfg(feature = "schema")]
 use super::super::sections::word_schema;
 use super::{Algorithm, Align};
-use crate::limit::{Missing, Mode, OnHangup, OnOutage};
+use crate::limit::{Missing, Mode, OnHangup, OnOutage, Scope};
 
 pub(crate) const WORDS: Words = Words {
     section: "a limit",
@@ -44,6 +44,7 @@ pub(crate) const WORDS: Words = Words {
         "overrides",
         "on_outage",
         "lease",
+        "scope",
         "dialects",
         "soft",
         "candidate",
@@ -101,6 +102,9 @@ pub(crate) const MODES: [(&str, Mode); 3] =
     [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
 pub(crate) const OUTAGES: [(&str, OnOutage); 3] =
     [("local", OnOutage::Local), ("allow", OnOutage::Allow), ("deny", OnOutage::Deny)];
+pub(super) const SCOPES: [(&str, Scope); 2] = [("region", Scope::Region), ("global", Scope::Global)];
+pub(super) const SCOPE_SYNONYMS: Synonyms =
+    &[("region", &["local", "regional", "here"]), ("global", &["all", "world", "shared", "everywhere"])];
 pub(crate) const HANGUPS: [(&str, OnHangup); 2] = [("hold", OnHangup::Hold), ("release", OnHangup::Release)];
 pub(crate) const HANGUP_SYNONYMS: Synonyms =
     &[("hold", &["keep", "wait", "drain"]), ("release", &["free", "cancel", "abort", "stop"])];
@@ -147,4 +151,5 @@ word_schema! {
     ModeWord: MODES;
     OutageWord: OUTAGES;
     HangupWord: HANGUPS;
+    ScopeWord: SCOPES;
 }
