@@ -21,23 +21,35 @@
 //! requests of the dip may still wait, but for 30 % less: the error shrinks with each dip and never
 //! accumulates.
 //!
+//! A dip does not bound the most important class, so its requests may keep those in flight too high for a
+//! measurement (`dip`). If latency rises far above the baseline meanwhile, the limit falls, and the requests in
+//! flight with it. Throughput that falls, too, proves that the service itself became slower, and not that
+//! requests wait: the baseline is replaced (`alarm`, `load_point`).
+//!
 //! A window or dip is a cohort: a number of requests that were admitted one after the other after the
 //! previous change of the limit, so each step sees the effect of the one before. It is complete when
 //! all of them have ended. The requests that happen to end first are no cohort: they are the short ones.
 //!
-//! The caller counts requests in flight and compares them with [`AdaptiveLimit::in_force`].
+//! The caller counts requests in flight and compares them with [`AdaptiveLimit::in_force`], or with the
+//! [limit of each class](class_limit).
 
+mod alarm;
 mod algorithm;
 mod baseline;
 mod class_room;
 mod cohort;
+mod dip;
+mod load_point;
 
 use std::time::Duration;
 
+use alarm::Alarm;
 pub use algorithm::{Aimd, Algorithm, Gradient, LimitAlgorithm, Signals, Vegas};
 use baseline::Baseline;
-pub use class_room::class_limit;
-use cohort::Cohort;
+pub use class_room::{Slots, class_limit};
+use cohort::{Cohort, Mean};
+use dip::{DIP_SHARE, Dip, Drain};
+use load_point::LoadPoint;
 
 /// The factor of the limit while no request waits yet, from a cold start on.
 const SLOW_START_FACTOR: f64 = 1.5;
@@ -48,10 +60,6 @@ const SLOW_START_GRADIENT: f64 = 0.9;
 /// The gradient below which the baseline is measured again soon: either the service has fewer workers,
 /// or each request takes longer, and only a dip tells which.
 const ALARMING_GRADIENT: f64 = 0.65;
-
-/// The limit during a dip, as a share of the requests that the service is thought to work on. Also the
-/// share of the limit below which requests in flight are taken not to wait.
-const DIP_SHARE: f64 = 0.7;
 
 /// The bounds and the algorithm of an [`AdaptiveLimit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +106,22 @@ pub struct Sample {
     pub outcome: Outcome,
 }
 
+/// The requests that were admitted so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admissions {
+    /// The number of the next request to be admitted.
+    pub next: u64,
+    /// The requests in flight now.
+    pub inflight: u32,
+}
+
 /// A concurrency limit that is learned from latency.
 ///
 /// Times are durations since an arbitrary instant of the caller's monotonic clock.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_overload::adaptive::{AdaptiveLimit, AdaptiveSettings, Outcome, Sample};
+/// use tollgate_overload::adaptive::{AdaptiveLimit, AdaptiveSettings, Admissions, Outcome, Sample};
 ///
 /// let mut limit = AdaptiveLimit::new(AdaptiveSettings::default());
 /// assert_eq!(limit.in_force(), 20);
@@ -112,7 +129,8 @@ pub struct Sample {
 /// for number in 0..100 {
 ///     let (latency, outcome) = (Duration::from_millis(10), Outcome::Answered);
 ///     let sample = Sample { number, inflight: 20, latency, outcome };
-///     limit.record(sample, number + 20, Duration::from_millis(number));
+///     let admissions = Admissions { next: number + 20, inflight: 20 };
+///     limit.record(sample, admissions, Duration::from_millis(number));
 /// }
 /// assert!(limit.in_force() > 20);
 /// assert_eq!(limit.baseline(), Some(Duration::from_millis(10)));
@@ -126,21 +144,10 @@ pub struct AdaptiveLimit {
     cohort: Cohort,
     baseline: Baseline,
     dip: Option<Dip>,
+    /// The windows since latency is alarming.
+    alarm: Option<Alarm>,
     /// The mean latency in the last window, in seconds.
     latency: Option<f64>,
-}
-
-/// A short time with a lower limit, in which no admitted request waits.
-#[derive(Clone, Copy, Debug)]
-struct Dip {
-    limit: u32,
-    /// The requests in flight from which the measurement does not count: important requests are admitted
-    /// beyond the limit, and a limit that is only observed refuses none.
-    max_inflight: f64,
-    /// The mean latency in the window before, in seconds.
-    latency_before: f64,
-    /// Whether the limit may rise again: the remaining requests are still measured.
-    has_served: bool,
 }
 
 impl AdaptiveLimit {
@@ -155,6 +162,7 @@ impl AdaptiveLimit {
             cohort: Cohort::of_window(0, limit),
             baseline: Baseline::default(),
             dip: None,
+            alarm: None,
             latency: None,
         }
     }
@@ -168,7 +176,12 @@ impl AdaptiveLimit {
     /// Returns the number of requests that may be in flight now: the learned limit, or less during a
     /// dip.
     pub fn in_force(&self) -> u32 {
-        self.dip.filter(|dip| !dip.has_served).map_or_else(|| self.learned(), |dip| dip.limit)
+        self.dip.and_then(|dip| dip.limit()).unwrap_or_else(|| self.learned())
+    }
+
+    /// Returns the learned limit and the limit in force, from which the limit of each class follows.
+    pub fn slots(&self) -> Slots {
+        Slots { learned: self.learned(), in_force: self.in_force() }
     }
 
     /// Returns the learned limit.
@@ -186,34 +199,60 @@ impl AdaptiveLimit {
         self.latency.map(Duration::from_secs_f64)
     }
 
-    /// Records the end of a request and adapts the limit. `next` is the number of the next request to be
-    /// admitted. Every admitted request is recorded once, in any order.
-    pub fn record(&mut self, sample: Sample, next: u64, now: Duration) {
-        self.cohort.add(&sample, self.baseline.latency(), now);
-        if let Some(dip) = &mut self.dip {
-            dip.has_served |= self.cohort.ends_dip();
+    /// Records the end of a request and adapts the limit. Every admitted request is recorded once, in
+    /// any order.
+    pub fn record(&mut self, sample: Sample, Admissions { next, inflight }: Admissions, now: Duration) {
+        if let Some(drain) = self.dip.as_mut().and_then(|dip| dip.drain(next, inflight, now)) {
+            match drain {
+                Drain::Continues => {}
+                Drain::Done(cohort) => self.cohort = cohort,
+                Drain::Failed => {
+                    self.dip = None;
+                    self.fail_dip(now);
+                    self.cohort = Cohort::of_window(next, self.limit);
+                }
+            }
+            return;
         }
-        if !self.cohort.is_complete(now, self.baseline.latency()) {
+        let baseline = self.baseline.latency();
+        self.cohort.add(&sample, baseline, now);
+        if let Some(dip) = &mut self.dip
+            && self.cohort.ends_dip()
+        {
+            dip.end();
+        }
+        if !self.cohort.is_complete(now, baseline) {
             return;
         }
         if self.dip.is_none() && self.cohort.go_on(next) {
             return;
         }
         match self.dip.take() {
-            Some(dip) if f64::from(self.cohort.max_inflight()) > dip.max_inflight => self.baseline.skip(now),
-            Some(dip) => self.baseline.measure(&self.cohort, dip.latency_before, now),
+            Some(dip) => self.finish_dip(dip, now),
             None => self.finish_window(now),
         }
-        self.cohort = match self.dip {
-            Some(dip) => Cohort::of_dip(next, dip.limit),
-            None => Cohort::of_window(next, self.limit),
-        };
+        self.cohort = Cohort::of_window(next, self.limit);
+    }
+
+    /// Sets the baseline from the requests of a dip, if they did not wait.
+    fn finish_dip(&mut self, dip: Dip, now: Duration) {
+        let Some(point) = self.cohort.load_point() else { return self.fail_dip(now) };
+        if self.proves_slower_service(point) {
+            self.replace_baseline(point, now);
+        } else if f64::from(self.cohort.max_inflight()) <= dip.max_inflight {
+            // Latency that did not fall with the requests in flight is not waiting: the service itself
+            // became slower.
+            let is_certain = point.mean.latency >= 0.9 * dip.before.mean.latency;
+            self.baseline.measure(point.mean, is_certain, now);
+        } else {
+            self.fail_dip(now);
+        }
     }
 
     /// Adapts the limit to the requests of a window, and starts a dip if one is due.
     fn finish_window(&mut self, now: Duration) {
-        let (window, failures) = (&self.cohort, self.cohort.failures());
-        let Some(mean) = window.mean() else {
+        let (failures, max_inflight) = (self.cohort.failures(), f64::from(self.cohort.max_inflight()));
+        let Some(point) = self.cohort.load_point() else {
             if failures <= 0.0 {
                 return;
             }
@@ -221,17 +260,25 @@ impl AdaptiveLimit {
             let signals = Signals { inflight: self.limit, latency: 1.0, baseline: 1.0, failures };
             return self.set_limit(self.settings.algorithm.get().next_limit(self.limit, &signals));
         };
+        let mean = point.mean;
         self.latency = Some(mean.latency);
-        if f64::from(window.max_inflight()) <= self.limit * DIP_SHARE {
+        if max_inflight <= self.limit * DIP_SHARE {
             // Too few requests in flight to wait for each other, or to say anything about the limit.
             return self.baseline.observe(mean, now);
         }
-        let baseline = self.baseline.at_most(mean);
-        if f64::from(window.max_inflight()) < 0.9 * self.limit.floor() {
+        let mut baseline = self.baseline.at_most(mean);
+        if Signals::proven(mean, baseline).gradient() >= ALARMING_GRADIENT {
+            self.alarm = None;
+        } else if self.proves_slower_service(point) {
+            baseline = self.replace_baseline(point, now);
+        } else {
+            self.alarm.get_or_insert_default().add(point);
+        }
+        if max_inflight < 0.9 * self.limit.floor() {
             return;
         }
         // The requests that caused the latency: more than the limit if it does not apply to all of them.
-        let inflight = self.limit.max(window.mean_inflight());
+        let inflight = self.limit.max(point.inflight);
         let signals = Signals { inflight, failures, ..Signals::proven(mean, baseline) };
         let gradient = signals.gradient();
         if self.in_slow_start && gradient >= SLOW_START_GRADIENT && failures < 0.05 {
@@ -240,15 +287,27 @@ impl AdaptiveLimit {
             self.in_slow_start = false;
             self.set_limit(self.settings.algorithm.get().next_limit(self.limit, &signals));
         }
-        if self.baseline.is_due(now, gradient < ALARMING_GRADIENT) {
+        if self.baseline.is_due(now, self.alarm.is_some_and(Alarm::is_recent)) {
             let working = self.limit.min(inflight * gradient).max(self.limit * 0.3);
-            self.dip = Some(Dip {
-                limit: whole((working * DIP_SHARE).floor().max(1.0)),
-                max_inflight: (working * 1.1).max(2.0),
-                latency_before: mean.latency,
-                has_served: false,
-            });
+            self.dip = Some(Dip::new(working, point, now));
         }
+    }
+
+    /// Waits for the next dip.
+    fn fail_dip(&mut self, now: Duration) {
+        self.alarm.iter_mut().for_each(Alarm::fail_dip);
+        self.baseline.skip(now);
+    }
+
+    /// Whether a cohort proves that the service itself became slower.
+    fn proves_slower_service(&self, point: LoadPoint) -> bool {
+        self.cohort.is_meaningful() && self.alarm.is_some_and(|it| it.proves_slower_service(point))
+    }
+
+    /// Replaces an obsolete baseline by the latency of requests that did not wait.
+    fn replace_baseline(&mut self, point: LoadPoint, now: Duration) -> Mean {
+        self.alarm = None;
+        self.baseline.measure(point.mean, true, now)
     }
 
     fn set_limit(&mut self, limit: f64) {

@@ -12,8 +12,10 @@ mod support;
 
 use std::time::Duration;
 
-use support::{Noise, Phase, Report, run};
-use tollgate_overload::adaptive::{AdaptiveLimit, AdaptiveSettings, Algorithm, Outcome, Sample, class_limit};
+use support::{Noise, Phase, Report, run, run_seeded};
+use tollgate_overload::adaptive::{
+    AdaptiveLimit, AdaptiveSettings, Admissions, Algorithm, Outcome, Sample, Slots, class_limit,
+};
 
 const ALL: [Algorithm; 3] = [Algorithm::Gradient, Algorithm::Vegas, Algorithm::Aimd];
 
@@ -157,6 +159,46 @@ fn a_critical_class_that_exceeds_the_capacity_by_itself_does_not_move_the_baseli
     assert!(report.goodput(&phases[1]) >= 0.95 && report.p99() <= 3.0 * 0.025, "{}", report.p99());
 }
 
+/// Important requests keep the requests in flight above the limit of a dip, so that dips do not measure the baseline.
+#[test]
+fn with_classes_the_baseline_follows_a_service_that_becomes_slow_at_once() {
+    for (slowdown, critical) in [(2.0, 0.3), (4.0, 0.5), (10.0, 0.5)] {
+        for seed in 0..4 {
+            let arrivals = [critical / slowdown, 0.2, 0.5 - critical / slowdown].map(|it| it * 1280.0);
+            let usual = Phase { arrivals, ..phase(15, 32, 25, 0.0) };
+            let slow =
+                Phase { until: seconds(45), service: Duration::from_millis(25).mul_f64(slowdown), ..usual };
+            let settings = AdaptiveSettings::default();
+            let reports = run_seeded(seed, settings, Noise::Half, (3, Duration::ZERO), &[usual, slow]);
+            let (report, case) = (&reports[1], format!("{slowdown} times slower, seed {seed}"));
+            let possible = slow.capacity().min(arrivals.iter().sum());
+            let goodput = f64::from(report.answered) / report.seconds / possible;
+            assert!(goodput >= 0.9, "{case}: {goodput}");
+            assert!(report.success(0) >= 0.99, "{case}: {}", report.success(0));
+            let baseline = report.baseline / slow.service.as_secs_f64();
+            assert!((baseline - 1.0).abs() < 0.3, "{case}: {baseline}");
+        }
+    }
+}
+
+#[test]
+fn with_classes_fewer_workers_do_not_move_the_baseline() {
+    for (workers, critical) in [(16, 0.3), (16, 0.6), (6, 0.5)] {
+        for seed in 0..4 {
+            let critical = critical * f64::from(workers) / 32.0;
+            let arrivals = [critical, 1.0, 3.0 - critical].map(|it| it * 1280.0);
+            let usual = Phase { arrivals, ..phase(15, 32, 25, 0.0) };
+            let fewer = Phase { until: seconds(45), workers, ..usual };
+            let settings = AdaptiveSettings::default();
+            let report = &run_seeded(seed, settings, Noise::Half, (3, Duration::ZERO), &[usual, fewer])[1];
+            let case = format!("{workers} workers, seed {seed}");
+            assert!(report.goodput(&fewer) >= 0.95, "{case}: {}", report.goodput(&fewer));
+            assert!(report.success(0) >= 0.99, "{case}: {}", report.success(0));
+            assert!(report.baseline < 1.5 * 0.025, "{case}: {}", report.baseline);
+        }
+    }
+}
+
 #[test]
 fn a_limit_that_is_only_observed_learns_the_capacity() {
     let quiet = phase(10, 32, 25, 0.8);
@@ -173,7 +215,8 @@ fn the_first_requests_to_end_are_no_measurement_whatever_the_clock_shows() {
     let mut limit = AdaptiveLimit::new(AdaptiveSettings::default());
     for number in 0..10 {
         let (latency, outcome) = (Duration::from_millis(1), Outcome::Answered);
-        limit.record(Sample { number, inflight: 20, latency, outcome }, 20, seconds(1_700_000_000));
+        let admissions = Admissions { next: 20, inflight: 20 };
+        limit.record(Sample { number, inflight: 20, latency, outcome }, admissions, seconds(1_700_000_000));
     }
     assert_eq!(limit.baseline(), None, "those that end first are the short ones");
 }
@@ -183,9 +226,12 @@ fn the_least_important_class_is_never_admitted_beyond_the_limit() {
     for limit in [1, 3, 20, 1_000, u32::MAX] {
         for classes in [1, 2, 3, 200] {
             let last = u8::try_from(classes - 1).unwrap();
-            assert_eq!(class_limit(limit, last, classes), limit);
-            let ranks: Vec<_> = (0..=last).map(|rank| class_limit(limit, rank, classes)).collect();
-            assert!(ranks.is_sorted_by(|one, other| one >= other), "{ranks:?}");
+            for in_force in [limit, (limit / 2).max(1)] {
+                let slots = Slots { learned: limit, in_force };
+                assert_eq!(class_limit(slots, last, classes), in_force);
+                let ranks: Vec<_> = (0..=last).map(|rank| class_limit(slots, rank, classes)).collect();
+                assert!(ranks.is_sorted_by(|one, other| one >= other), "{ranks:?}");
+            }
         }
     }
 }
@@ -199,7 +245,8 @@ fn a_flood_of_requests_that_say_nothing_does_not_keep_the_limit_from_falling() {
         let mut number = 0;
         let mut record = |limit: &mut AdaptiveLimit, millis, outcome| {
             let (inflight, latency) = (limit.in_force(), Duration::from_millis(millis));
-            limit.record(Sample { number, inflight, latency, outcome }, number + 1, seconds(1));
+            let admissions = Admissions { next: number + 1, inflight };
+            limit.record(Sample { number, inflight, latency, outcome }, admissions, seconds(1));
             number += 1;
         };
         (0..40).for_each(|_| record(&mut limit, 10, Outcome::Answered));
@@ -226,7 +273,8 @@ fn samples_in_any_order_and_with_any_numbers_keep_the_limit_within_its_bounds() 
             outcome: [Outcome::Answered, Outcome::Failed, Outcome::Abandoned, Outcome::Ignored]
                 [(any % 4) as usize],
         };
-        limit.record(sample, step + 10, Duration::from_micros(step * 97));
+        let admissions = Admissions { next: step + 10, inflight: (any % 70) as u32 };
+        limit.record(sample, admissions, Duration::from_micros(step * 97));
         assert!((5..=50).contains(&limit.learned()), "{}", limit.learned());
         assert!((1..=50).contains(&limit.in_force()), "{}", limit.in_force());
     }

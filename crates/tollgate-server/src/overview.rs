@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use tollgate::policy::KeyPrivacy;
-use tollgate::{BreakerState, Limit, Limiter, Store, Timestamp};
+use tollgate::{BreakerState, Limit, Limiter, Span, Store, Timestamp};
 use tollgate_api::{
     Alert, Latency, LimitQueue, MAX_QUEUES, Outage, Overview, PolicyInForce, RefusalLog, Series, StoreInFull,
     Tarpit, Totals, Window,
@@ -65,23 +65,22 @@ pub(crate) const fn privacy(privacy: KeyPrivacy) -> &'static str {
 
 /// Returns the limits with a queue, those with the most requests that wait first.
 fn queues<S>(limiter: &Limiter<S>, watcher: Option<&Watcher>, now: Timestamp) -> Vec<LimitQueue> {
+    let view = |limit: &Limit| watcher?.queue(limit.name(), now);
+    let queue = |limit: &Limit, waiting, waits: Option<[Span; 2]>| LimitQueue {
+        limit: limit.name().to_owned(),
+        waiting,
+        wait_p50_ms: waits.map(|[median, _]| millis(median)),
+        wait_p99_ms: waits.map(|[_, high]| millis(high)),
+    };
     let of_rate = |limit: &Limit| {
-        let queue = watcher?.queue(limit.name(), now)?;
-        Some(LimitQueue {
-            limit: limit.name().to_owned(),
-            waiting: queue.waiting,
-            wait_p50_ms: queue.waits.map(|[median, _]| millis(median)),
-            wait_p99_ms: queue.waits.map(|[_, high]| millis(high)),
-        })
+        let of_rate = view(limit).filter(|_| limit.slot_queue().is_none())?;
+        Some(queue(limit, of_rate.waiting, of_rate.waits))
     };
     let mut queues: Vec<_> = limiter.policy().limits().iter().filter_map(of_rate).collect();
-    // Requests that wait for slots are on this node. Their waits are not measured.
-    queues.extend(limiter.slot_queues().map(|(limit, waiting)| LimitQueue {
-        limit: limit.name().to_owned(),
-        waiting: waiting as u64,
-        wait_p50_ms: None,
-        wait_p99_ms: None,
-    }));
+    // The number of requests in line is known without telemetry.
+    let of_slots =
+        |(limit, waiting): (&Limit, usize)| queue(limit, waiting as u64, view(limit).and_then(|it| it.waits));
+    queues.extend(limiter.slot_queues().map(of_slots));
     queues.sort_by_key(|it| std::cmp::Reverse(it.waiting));
     queues.truncate(MAX_QUEUES);
     queues

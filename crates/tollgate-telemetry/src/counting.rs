@@ -17,6 +17,7 @@ use crate::class_counter::ClassCounter;
 use crate::counts::{Kind, Totals};
 use crate::histogram::{LATENCY, WAIT};
 use crate::limit_counter::{Field, LimitCounter};
+use crate::queue_counter::QueueCounter;
 use crate::stripes::Striped;
 
 /// The counters of one policy's limits, indexed by the place of the limit.
@@ -141,11 +142,16 @@ impl PolicyCounters {
         for it in event.decision.limits().filter(LimitOutcome::is_binding) {
             let wait = it.outcome().wait();
             if !wait.is_zero()
-                && let Some(queue) = self.limits.get(it.limit().place()).and_then(|it| it.counter.queue())
+                && let Some(queue) = self.queue(it.limit())
             {
                 queue.enter(at, wait, event.at);
             }
         }
+    }
+
+    /// Returns the counters of the queues of a limit, if it has any.
+    pub(crate) fn queue(&self, limit: &Limit) -> Option<&QueueCounter> {
+        self.limits.get(limit.place())?.counter.queue()
     }
 
     /// Corrects the counts of a request that was counted as admitted, and refused because it could not

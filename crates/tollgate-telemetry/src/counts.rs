@@ -150,7 +150,7 @@ impl Counters {
                 };
                 counter.is_candidate(self.hasher.hash_one((ids(live), ids(limit))));
             }
-            if limit.every_rule().any(|rule| is_queue(&rule.quota)) {
+            if limit.slot_queue().is_some() || limit.every_rule().any(|rule| is_queue(&rule.quota)) {
                 counter.has_queue();
             }
             counter

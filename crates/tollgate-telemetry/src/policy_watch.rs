@@ -225,6 +225,18 @@ impl Watch for PolicyWatch {
         self.all.counters.record_call(took.into(), answered);
     }
 
+    fn line_joined(&self, limit: &Limit) {
+        if let Some(queue) = self.counters.queue(limit) {
+            queue.join_line();
+        }
+    }
+
+    fn line_left(&self, limit: &Limit, waited: Duration, is_served: bool) {
+        if let Some(queue) = self.counters.queue(limit) {
+            queue.leave_line(is_served.then_some(waited.into()));
+        }
+    }
+
     fn settled(&self, settlement: &Settlement<'_>) {
         let Settlement { id, rule, key, reserved, cost, .. } = *settlement;
         if let Some((at, wait)) = settlement.queued.filter(|_| cost == 0)

@@ -6,8 +6,12 @@
 //! removed when its refund is reported.
 //!
 //! Start times are by the clock of the store, which counted them.
+//!
+//! A request that waits in line for a slot does not know its start. It is counted when it joins the line
+//! and when it leaves.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate::{Span, Timestamp};
@@ -36,6 +40,8 @@ pub struct QueueView {
 pub(crate) struct QueueCounter {
     waits: Striped<Histogram<16>>,
     starts: Mutex<Starts>,
+    /// The number of requests that wait in line for a slot.
+    in_line: AtomicU64,
     /// The waits at the end of each of the last steps, the oldest first.
     past: Mutex<VecDeque<Spread<16>>>,
 }
@@ -83,6 +89,19 @@ impl QueueCounter {
         }
     }
 
+    /// Records a request that waits in line for a slot.
+    pub(crate) fn join_line(&self) {
+        self.in_line.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes a request from the line, with its wait if it got its slot.
+    pub(crate) fn leave_line(&self, wait: Option<Span>) {
+        self.in_line.fetch_sub(1, Ordering::Relaxed);
+        if let Some(wait) = wait {
+            self.waits.mine().put(&QUEUE_WAIT, wait.as_micros());
+        }
+    }
+
     /// Ends a step.
     pub(crate) fn end_step(&self, steps: u64) {
         let (waits, mut past) = (self.spread(), self.past());
@@ -106,7 +125,8 @@ impl QueueCounter {
         let mut starts = self.starts();
         let ahead = starts.ahead;
         starts.forget_before(now.shifted(ahead));
-        QueueView { waiting: starts.by_time.values().sum(), waits }
+        let waiting = starts.by_time.values().sum::<u64>() + self.in_line.load(Ordering::Relaxed);
+        QueueView { waiting, waits }
     }
 
     /// Returns the waits up to five minutes ago. A counter that is younger has none.

@@ -1,12 +1,17 @@
 //! How decisions are counted, in total and for each limit.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::future::pending;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Call, Clock as _, Limiter, ManualClock, MemoryStore, NotHeld, Policy, Span, Timestamp};
+use tollgate::{
+    Call, Clock as _, Limiter, ManualClock, MemoryStore, NotHeld, Policy, Sleeper, Span, Timestamp,
+};
 use tollgate_telemetry::{Counts, LimitCounts, QueueView, WatchSettings, Watcher};
 
 use crate::gone::UnreachableStore;
@@ -302,6 +307,47 @@ fn a_throttled_request_is_counted_explained_and_alerted_as_shed() {
         watcher.metrics(clock().now(), &mut metrics);
         let line = "tollgate_important_class_shed{shedder=\"shed.throttle\",priority=\"normal\"} 1";
         assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[test]
+fn waits_for_slots_and_requests_in_line_are_counted() {
+    let (clock, watcher) = (clock(), Watcher::new(&WatchSettings::default()));
+    let policy =
+        Policy::parse("limits: [{name: db, by: global, slots: 1, queue: {length: 3, wait: 60s}}]").unwrap();
+    let limiter = Limiter::with_store(policy, MemoryStore::with_clock(10_000, clock.clone()))
+        .with_observer_on(Arc::new(watcher.clone()), clock.clone())
+        .with_sleeper(Sleeper::new(|_| pending()));
+    let call = ann();
+    let running = limiter.acquire_now(&call).unwrap();
+    let wait = || {
+        let waiting = limiter.try_decide_or_wait(&call, |_| ()).unwrap_err();
+        let mut waiting =
+            Box::pin(waiting.finish_waiting(Some(&call), |_| Some(pending::<Result<(), Infallible>>())));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        waiting
+    };
+    let (mut first, second) = (wait(), wait());
+    let view = || watcher.queue("db", clock.now()).unwrap();
+    assert_eq!(view(), QueueView { waiting: 2, waits: None });
+    clock.advance(Span::from_millis(300));
+    drop(second);
+    assert_eq!(view(), QueueView { waiting: 1, waits: None }, "a request that leaves has not been admitted");
+    drop(running);
+    let Poll::Ready(Ok(decision)) = first.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("the slot is free");
+    };
+    assert!(decision.is_allowed());
+    let bound = Span::from_millis(500);
+    assert_eq!(view(), QueueView { waiting: 0, waits: Some([bound, bound]) }, "the bound of a bucket");
+    let mut metrics = String::new();
+    watcher.metrics(clock.now(), &mut metrics);
+    for line in [
+        "tollgate_limit_waiting{limit=\"db\"} 0",
+        "tollgate_limit_wait_seconds_count{limit=\"db\"} 1",
+        "tollgate_limit_wait_seconds_sum{limit=\"db\"} 0.3",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line} in\n{metrics}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{RuleId, Span, Timestamp};
-use tollgate_policy::{Key, Policy, Subject};
+use tollgate_policy::{Key, Limit, Policy, Subject};
 use tollgate_store::Clock;
 
 use crate::decision::Decision;
@@ -77,6 +77,17 @@ pub trait Watch: Send + Sync + 'static {
     /// Called after a call to the store, with its duration and whether the store answered.
     fn store_called(&self, took: Duration, answered: bool) {
         let _ = (took, answered);
+    }
+
+    /// Called when a request starts to wait in line for a slot of a limit.
+    fn line_joined(&self, limit: &Limit) {
+        let _ = limit;
+    }
+
+    /// Called when a request that [`line_joined`](Self::line_joined) reported waits no more, with the time
+    /// that it has waited and whether it got its slot.
+    fn line_left(&self, limit: &Limit, waited: Duration, is_served: bool) {
+        let _ = (limit, waited, is_served);
     }
 
     /// Called after a charge of an earlier decision was corrected to its final cost.
@@ -174,6 +185,12 @@ impl ActiveObserver {
         self.watch.store_called(self.clock.now().since(since).into(), answered);
     }
 
+    /// Notifies the watch of a request that waits for a slot since `since`, until the return value is dropped.
+    pub(crate) fn track_in_line<'w>(&'w self, limit: &'w Limit, since: Timestamp) -> InLine<'w> {
+        self.watch.line_joined(limit);
+        InLine { observer: self, limit, since, is_served: false }
+    }
+
     pub(crate) fn settled(&self, settlement: &Settlement<'_>) {
         self.watch.settled(settlement);
     }
@@ -212,6 +229,28 @@ impl ActiveObserver {
     ) {
         let at = self.clock.now();
         self.watch.decided(&Event { id, subject, decision, at, took: at.since(started_at).into() });
+    }
+}
+
+/// A request that waits in line for a slot.
+pub(crate) struct InLine<'w> {
+    observer: &'w ActiveObserver,
+    limit: &'w Limit,
+    since: Timestamp,
+    is_served: bool,
+}
+
+impl InLine<'_> {
+    /// Records that the request got its slot.
+    pub(crate) const fn serve(&mut self) {
+        self.is_served = true;
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        let waited = self.observer.now().since(self.since).into();
+        self.observer.watch.line_left(self.limit, waited, self.is_served);
     }
 }
 

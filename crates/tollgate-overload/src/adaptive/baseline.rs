@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cohort::{Cohort, Mean};
+use super::cohort::Mean;
 
 /// The minimum time between dips.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
@@ -65,15 +65,11 @@ impl Baseline {
         self.measured_at = now;
     }
 
-    /// Sets the baseline from the requests of a dip.
-    pub(super) fn measure(&mut self, dip: &Cohort, latency_before: f64, now: Duration) {
+    /// Sets the baseline from requests that did not wait.
+    pub(super) fn measure(&mut self, mean: Mean, is_certain: bool, now: Duration) -> Mean {
         self.measured_at = now;
-        let Some(mean) = dip.mean() else { return };
-        // Latency that did not fall with the requests in flight is not waiting: the service itself
-        // became slower.
-        let is_certain =
-            self.latency().is_some_and(|it| mean.latency < it) || mean.latency >= 0.9 * latency_before;
-        self.move_to(mean, if is_certain { 0.8 } else { 0.5 });
+        let is_certain = is_certain || self.latency().is_some_and(|it| mean.latency < it);
+        self.move_to(mean, if is_certain { 0.8 } else { 0.5 })
     }
 
     fn move_to(&mut self, mean: Mean, weight: f64) -> Mean {

@@ -9,6 +9,15 @@ const MIN_MIDDLE_ROOM: f64 = 8.0;
 /// The room of the most important class above all others, in addition to the limit itself.
 const TOP_ROOM: f64 = 16.0;
 
+/// The learned limit, and the lower limit that is in force during a dip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// The learned limit.
+    pub learned: u32,
+    /// The limit in force.
+    pub in_force: u32,
+}
+
 /// Returns the number of requests in flight up to which a class of this rank (0 is the most important)
 /// is admitted, for a limit that is shared by several classes.
 ///
@@ -19,18 +28,25 @@ const TOP_ROOM: f64 = 16.0;
 /// bursts. The limit itself sinks if the additional requests wait, because it is learned from
 /// latency.
 ///
-/// ```
-/// use tollgate_overload::adaptive::class_limit;
+/// A dip bounds all classes but the most important one: with their room, requests would wait in the dip. The most
+/// important class keeps the room above the learned limit.
 ///
-/// assert_eq!(class_limit(100, 0, 1), 100);        // without classes
-/// assert_eq!([0, 1, 2].map(|rank| class_limit(100, rank, 3)), [216, 112, 100]);
 /// ```
-pub fn class_limit(limit: u32, rank: u8, classes: usize) -> u32 {
+/// use tollgate_overload::adaptive::{Slots, class_limit};
+///
+/// let slots = Slots { learned: 100, in_force: 100 };
+/// assert_eq!(class_limit(slots, 0, 1), 100);        // without classes
+/// assert_eq!([0, 1, 2].map(|rank| class_limit(slots, rank, 3)), [216, 112, 100]);
+/// let dip = Slots { in_force: 70, ..slots };
+/// assert_eq!([0, 1, 2].map(|rank| class_limit(dip, rank, 3)), [216, 70, 70]);
+/// ```
+pub fn class_limit(slots: Slots, rank: u8, classes: usize) -> u32 {
     let below = classes.saturating_sub(1).saturating_sub(usize::from(rank));
-    if below == 0 {
-        return limit;
+    let is_dip = slots.in_force < slots.learned;
+    if below == 0 || is_dip && rank > 0 {
+        return slots.in_force;
     }
-    let limit = f64::from(limit);
+    let limit = f64::from(slots.learned);
     #[expect(clippy::cast_precision_loss, reason = "numbers of classes are small")]
     let part = below as f64 / (classes - 1) as f64;
     let room = if rank == 0 { limit + TOP_ROOM } else { part * (limit * MIDDLE_SHARE).max(MIN_MIDDLE_ROOM) };

@@ -13,13 +13,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use tollgate_overload::adaptive::{AdaptiveLimit, AdaptiveSettings, Outcome, Sample, class_limit};
+use tollgate_overload::adaptive::{
+    AdaptiveLimit, AdaptiveSettings, Admissions, Outcome, Sample, class_limit,
+};
 
 /// How the time of one request varies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Noise {
     /// Every request takes the same time.
     None,
+    /// Half of the time is fixed, the other half is exponential.
+    Half,
     /// Exponential, with the given mean.
     Exponential,
     /// Nine of ten requests take half the mean, one takes 5.5 times the mean.
@@ -126,10 +130,21 @@ struct Job {
 pub(crate) fn run(
     settings: AdaptiveSettings,
     noise: Noise,
+    class_skip: (usize, Duration),
+    phases: &[Phase],
+) -> Vec<Report> {
+    run_seeded(0, settings, noise, class_skip, phases)
+}
+
+/// Does the same with other random numbers.
+pub(crate) fn run_seeded(
+    seed: u64,
+    settings: AdaptiveSettings,
+    noise: Noise,
     (classes, skip): (usize, Duration),
     phases: &[Phase],
 ) -> Vec<Report> {
-    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_mul(0x0100_0000_01B3));
     let mut limit = AdaptiveLimit::new(settings);
     let (mut inflight, mut busy, mut queue) = (0_u32, 0_u32, VecDeque::new());
     let mut events = BinaryHeap::new();
@@ -164,7 +179,7 @@ pub(crate) fn run(
                     events.push(Reverse((now + gap, Event::Arrival(class))));
                     report.offered[class] += u32::from(is_counted);
                     let rank = u8::try_from(class).unwrap_or(u8::MAX);
-                    if phase.enforced && inflight >= class_limit(limit.in_force(), rank, classes) {
+                    if phase.enforced && inflight >= class_limit(limit.slots(), rank, classes) {
                         report.refused[class] += u32::from(is_counted);
                         continue;
                     }
@@ -180,9 +195,9 @@ pub(crate) fn run(
                         report.answered += 1;
                         report.latencies.push((now - job.started_at).as_secs_f64());
                     }
-                    let Job { started_at, number, inflight } = job;
-                    let sample = Sample { number, inflight, latency: now - started_at, outcome };
-                    limit.record(sample, next, CLOCK_AT_START + now);
+                    let Job { started_at, number, inflight: found } = job;
+                    let sample = Sample { number, inflight: found, latency: now - started_at, outcome };
+                    limit.record(sample, Admissions { next, inflight }, CLOCK_AT_START + now);
                 }
             }
             while busy < phase.workers
@@ -191,6 +206,7 @@ pub(crate) fn run(
                 busy += 1;
                 let factor = match noise {
                     Noise::None => 1.0,
+                    Noise::Half => 0.5 + 0.5 * rng.exponential(),
                     Noise::Exponential => rng.exponential(),
                     Noise::Bimodal => {
                         if rng.next() < 0.1 {

@@ -1,4 +1,4 @@
-//! The story of overload: the effect of each protection. All runs have the seed 1.
+//! The story of overload: the effect of each protection. The seeds are fixed.
 
 use tollgate::Span;
 
@@ -6,12 +6,11 @@ use super::*;
 
 /// Runs a service of 32 workers and 25 ms at four times its capacity, against one protection.
 fn run(shape: Shape, protection: Protection) -> ProtectionReport {
-    let scenario = Scenario {
-        protections: vec![protection],
-        duration: Span::from_secs(48),
-        seed: 1,
-        ..Scenario::new(shape)
-    };
+    run_scenario(protection, Scenario { duration: Span::from_secs(48), seed: 1, ..Scenario::new(shape) })
+}
+
+fn run_scenario(protection: Protection, scenario: Scenario) -> ProtectionReport {
+    let scenario = Scenario { protections: vec![protection], ..scenario };
     OverloadRun::new(scenario).unwrap().run().protections.remove(0)
 }
 
@@ -74,6 +73,23 @@ fn a_rate_limit_does_not_help_a_service_that_becomes_slow_and_slots_do() {
     assert!(slots.goodput >= 0.9, "{}", slots.goodput);
     // The wait in line is part of the latency.
     assert!(slots.p50_ms > run(Shape::SlowUpstream, Protection::Adaptive).p50_ms, "{}", slots.p50_ms);
+}
+
+/// A load of 4 makes each call 5.7 times slower, a load of 7 ten times slower.
+#[test]
+fn with_classes_a_service_that_becomes_slow_at_once_answers_what_it_can_and_critical_calls_first() {
+    for (load, seed) in [(4.0, 1), (4.0, 2), (4.0, 3), (7.0, 1), (7.0, 2), (7.0, 3)] {
+        let scenario = Scenario { load, seed, ..Scenario::new(Shape::SlowUpstream) };
+        let classes = run_scenario(Protection::AdaptiveClasses, scenario);
+        assert!(classes.goodput >= 0.9, "load {load}, seed {seed}: {}", classes.goodput);
+        assert!(success(&classes, 0) >= 0.99, "load {load}, seed {seed}: {}", success(&classes, 0));
+        assert!(
+            success(&classes, 1) > success(&classes, 2),
+            "load {load}, seed {seed}: {:?}",
+            classes.classes
+        );
+        assert!(classes.success_after > 0.98, "load {load}, seed {seed}: {}", classes.success_after);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
-use tollgate_overload::adaptive::{AdaptiveLimit, AdaptiveSettings, Sample, class_limit};
+use tollgate_overload::adaptive::{AdaptiveLimit, AdaptiveSettings, Admissions, Sample, Slots, class_limit};
 
 /// The requests in flight of one key, and its learned number of slots.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct KeyLimit {
     /// When the key was used last, in microseconds.
     used_at: AtomicU64,
     learned: Mutex<AdaptiveLimit>,
-    /// Copies of what was learned, so that a refusal needs no lock. Latencies are in microseconds; zero:
+    /// Copies of what was learned, so that a decision needs no lock. Latencies are in microseconds; zero:
     /// not measured.
     slots: AtomicU32,
     latency: AtomicU64,
@@ -73,7 +73,11 @@ impl KeyLimit {
         now: Timestamp,
     ) -> Result<(Admission, Option<Excess>), Excess> {
         self.touch(now);
-        let limit = class_limit(self.in_force.load(Ordering::Relaxed), rank, classes);
+        let slots = Slots {
+            learned: self.slots.load(Ordering::Relaxed),
+            in_force: self.in_force.load(Ordering::Relaxed),
+        };
+        let limit = class_limit(slots, rank, classes);
         // Relaxed: the count is the only value that threads agree on.
         let admit = |in_flight: u32| (in_flight < limit || !is_enforced).then(|| in_flight.saturating_add(1));
         let before = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit);
@@ -91,7 +95,8 @@ impl KeyLimit {
     /// Records the measurement of a request. Each admitted request is recorded once.
     pub(super) fn record(&self, sample: Sample, now: Timestamp) {
         let mut learned = self.lock();
-        learned.record(sample, self.next.load(Ordering::Relaxed), now.since(Timestamp::EPOCH).into());
+        let admissions = Admissions { next: self.next.load(Ordering::Relaxed), inflight: self.in_flight() };
+        learned.record(sample, admissions, now.since(Timestamp::EPOCH).into());
         self.publish(&learned);
     }
 

@@ -35,6 +35,7 @@ use super::super::{Batch, Limiter, ask_denied};
 use super::{Pending, StoreAnswer, Unfinished};
 use crate::decision::Decision;
 use crate::line::{LineKey, LinePlace, Ticket, Turn};
+use crate::observer::InLine;
 use crate::outage::ChargeStatus;
 use crate::timer::SleepFuture;
 
@@ -294,12 +295,16 @@ impl<S: Store> Unfinished<'_, S> {
         };
         let mut held = pin!(held);
         let (mut at, number) = (first, self.limiter.lines.number());
+        let observer = self.limiter.watched.as_ref().map(|it| (it, it.now()));
         loop {
             let Some((key, ticket, length)) = self.ticket(at, number) else { return Ok(()) };
             let Ok(place) = self.limiter.lines.join(key, ticket, length) else {
                 self.refuse(at);
                 return Ok(());
             };
+            let limit = self.decision.checks.get(at).map(|check| check.limit);
+            let mut in_line =
+                observer.zip(limit).map(|((observer, since), limit)| observer.track_in_line(limit, since));
             let mut attempts = 0;
             let attempt = loop {
                 match self.await_turn(&place, held.as_mut(), lease_end, attempts).await {
@@ -336,6 +341,7 @@ impl<S: Store> Unfinished<'_, S> {
                         };
                         if is_served {
                             place.served(self.limiter.outage.now());
+                            in_line.iter_mut().for_each(InLine::serve);
                         }
                         break Ok(attempt);
                     }
