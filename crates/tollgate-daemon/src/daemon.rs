@@ -28,6 +28,7 @@ use crate::process_metrics::{ProcessMetrics, Reloads};
 use crate::protocols::Protocols;
 use crate::record_consumer::{ConsumerCounts, RecordConsumer};
 use crate::reload::{Reloader, RunningConfig, Watch};
+use crate::rule_registry::RuleRegistry;
 use crate::signals::{ProcessSignal, Signals};
 use crate::startup::Startup;
 use crate::state::restore;
@@ -88,7 +89,9 @@ impl Daemon {
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
         let store = store::open(&configuration.policy, secrets.redis.clone());
-        let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
+        let (rules, policy, warning) = RuleRegistry::join(&store, configuration.policy.clone()).await;
+        configuration.warnings.extend(warning);
+        let limiter = store::limiter(policy, &store, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
         if let Some(redis) = store.redis() {
             status.stored_at(redis.settings().to_string());
@@ -125,8 +128,10 @@ impl Daemon {
         let running = RunningConfig::new(&configuration, secrets);
         let measuring = load::measure(limiter.clone(), surfaces.event_loops());
         let maintaining = store::maintain(limiter.clone(), Arc::clone(&store));
-        let maintenance = tokio::spawn(async { _ = tokio::join!(maintaining, measuring) });
-        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
+        let (registry, switched) = (Arc::clone(&rules), switches.clone());
+        let registering = async move { registry.maintain(&switched).await };
+        let maintenance = tokio::spawn(async { _ = tokio::join!(maintaining, measuring, registering) });
+        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
@@ -246,6 +251,7 @@ impl Daemon {
         let _late = timeout(left, records.end()).await;
         store::return_leases(&store).await;
         store::settle_up(&limiter.load(), left).await;
+        store::leave(&store).await;
     }
 }
 

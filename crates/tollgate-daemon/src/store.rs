@@ -247,6 +247,14 @@ pub(crate) async fn return_leases(store: &AnyStore) {
     }
 }
 
+/// Removes this node from the registries of the store, so that no other node waits for it.
+pub(crate) async fn leave(store: &AnyStore) {
+    if let Some(redis) = store.redis() {
+        // Without an answer, the entry expires.
+        let _late = timeout(SHUTDOWN_TIMEOUT, redis.leave()).await;
+    }
+}
+
 /// Probes the store.
 async fn look(limiter: SharedLimiter<AnyStore>) {
     let rng = RandomState::new();

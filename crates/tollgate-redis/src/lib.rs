@@ -11,7 +11,8 @@
 //!   `connect`: the server.
 //! - `reply`: the answers and the changes of keys. `key_state`: the state of one key.
 //! - `apply`: notifies the `waiters` and updates the `deny_cache`. `undo`: reverses charges.
-//! - `shared`, `counters`, `redis_clock`, `nodes`: state that all threads share.
+//! - `shared`, `counters`, `redis_clock`, `nodes`: state that all threads share. `registry`: the rules that
+//!   other nodes use.
 //!
 //! Not here: policies, and the fallback while Redis does not answer (`tollgate::outage`).
 
@@ -30,6 +31,7 @@ mod names;
 mod nodes;
 mod queue;
 mod redis_clock;
+mod registry;
 mod reply;
 mod reserve;
 mod router;
@@ -42,5 +44,6 @@ mod undo;
 mod waiters;
 
 pub use counters::Counters;
+pub use registry::{Registration, RegisteredNode, RegisteredVersion, Registry, Version};
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
 pub use store::RedisStore;

@@ -21,10 +21,8 @@ const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(3);
 const ANNOUNCE_SCRIPT: &str = include_str!("../lua/announce.lua");
 
 pub(crate) async fn announce(shared: &Arc<Shared>, dispatcher: &Arc<Dispatcher>) {
-    use std::hash::{BuildHasher, RandomState};
-    let name = format!("{:016x}", RandomState::new().hash_one(0u8));
     let mut command = Cmd::new();
-    command.arg("EVAL").arg(ANNOUNCE_SCRIPT).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
+    command.arg("EVAL").arg(ANNOUNCE_SCRIPT).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&shared.node_name);
     let destination = Mutex::default();
     loop {
         let reply = timeout(

@@ -1,6 +1,7 @@
 //! State that all threads of a store share.
 
-use std::sync::atomic::AtomicUsize;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
@@ -22,6 +23,10 @@ pub(crate) struct Shared {
     pub(crate) redis_clock: RedisClock,
     /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
+    /// The name of this node among those that share the Redis.
+    pub(crate) node_name: String,
+    /// Whether requests wait for the rules of other nodes (`registry`).
+    pub(crate) is_held: AtomicBool,
 }
 
 /// The maximum lifetime of cached refusals on a cluster. It is short because other requests can
@@ -45,6 +50,8 @@ impl Shared {
             clock: SystemClock::new(),
             redis_clock: RedisClock::default(),
             nodes: AtomicUsize::new(1),
+            node_name: format!("{:016x}", RandomState::new().hash_one(0u8)),
+            is_held: AtomicBool::new(false),
         }
     }
 

@@ -18,3 +18,4 @@ mod servers;
 mod sharing;
 mod shedding;
 mod support;
+mod versions;
