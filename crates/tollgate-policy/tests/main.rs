@@ -16,5 +16,6 @@ mod matching;
 mod overlay;
 mod priorities;
 mod readings;
+mod rule_sets;
 mod seeded;
 mod shared_ids;

@@ -91,7 +91,7 @@ fn a_rolling_deploy_that_lowers_a_limit_admits_no_more_than_the_larger_one() {
 #[test]
 fn a_rolling_deploy_on_a_cluster_admits_no_more_than_the_larger_limit() {
     let cluster = RedisCluster::start();
-    deploy(100, 130, &format!("url: [{}]", cluster.urls().join(", ")));
+    deploy(100, 130, &format!("url: ['{}']", cluster.urls().join("', '")));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_reload_on_one_node_of_a_fleet_admits_no_more_than_the_larger_limit() {
     let store = format!("url: '{}'", redis.url());
     let (one, other) = (start(100, &store), start(100, &store));
     let mut total = flood(&[&one, &other], 10);
-    one.rewrite(&policy(130, &store));
+    one.files.write("tollgate.yaml", &policy(130, &store));
     one.program.signal("HUP");
     wait_until("the new limit is in force", || limit(one.api) == 130);
     total += flood(&[&one, &other], 100);
