@@ -100,7 +100,7 @@ impl RuleRegistry {
         let is_shared = self.store.redis().is_some();
         let mut agreement = self.agreement.lock();
         agreement.want(policy, is_shared);
-        if agreement.is_pending() {
+        if agreement.is_pending() && agreement.others() > 0 {
             let nodes = agreement.others();
             tracing::info!(nodes, "changed numbers come into force when the other nodes know them");
         }
@@ -128,8 +128,14 @@ impl RuleRegistry {
                     }
                     redis.hold(false);
                 }
-                // An outage is reported elsewhere.
-                Err(_) if redis.connect().await.is_err() => {}
+                // An outage is reported elsewhere. A reload takes effect in it, too.
+                Err(_) if redis.connect().await.is_err() => {
+                    if self.agreement.lock().is_pending() {
+                        redis.hold(true);
+                        self.agreement.lock().leave();
+                        self.put_in_force(switches);
+                    }
+                }
                 Err(error) => {
                     failures += 1;
                     if failures >= MAX_FAILURES {
