@@ -101,6 +101,8 @@ impl Daemon {
         let (rules, policy, warning) = RuleRegistry::join(&store, policy).await;
         configuration.warnings.extend(warning);
         let limiter = store::limiter(policy, &store, &outage, watcher.as_ref());
+        let unconnected = store::connect(&limiter.load(), &store).await.err();
+        rules.hold_until_read();
         let status = Arc::new(Status::new());
         if let Some(redis) = store.redis() {
             status.stored_at(redis.settings().to_string());
@@ -133,8 +135,7 @@ impl Daemon {
         let now = SystemClock::new().now();
         status.loaded(now);
         reloads.worked(now);
-        // Requests are already served, without the store if necessary.
-        configuration.warnings.extend(store::connect(&limiter.load(), &store).await.err());
+        configuration.warnings.extend(unconnected);
         let running = RunningConfig::new(&configuration, secrets);
         let measuring = load::measure(limiter.clone(), surfaces.event_loops());
         let maintaining = store::maintain(limiter.clone(), Arc::clone(&store));

@@ -191,7 +191,8 @@ mod tests {
         let configuration = inputs.load(LoadPhase::First).unwrap();
         let store = crate::store::open(&configuration.policy, None);
         let joined = RuleRegistry::join(&store, configuration.policy.clone());
-        let (rules, policy, _) = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(joined);
+        let (rules, policy, _) =
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(joined);
         let limiter = crate::store::limiter(policy, &store, &OutageSettings::default(), None);
         let secrets =
             Secrets::load(&configuration.settings, &Variables::default(), LoadPhase::First).unwrap();

@@ -38,7 +38,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tollgate::policy::{MAX_RULE_SET_BYTES, RuleSet};
 use tollgate::{Policy, StoreError};
-use tollgate_redis::{RedisStore, Registration};
+use tollgate_redis::{RedisStore, Registration, Topology};
 use tollgate_server::ModeOverrides;
 
 use agreement::Agreement;
@@ -47,8 +47,10 @@ use crate::store::{AnyStore, in_full};
 
 /// The time between two readings of the registry.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
-/// The same while a version waits for its agreement, or the node for its first reading.
+/// The same while a version waits for its agreement.
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(250);
+/// The same while requests are held back: a store that is back should be used soon.
+const HOLD_INTERVAL: Duration = Duration::from_millis(25);
 /// The time that the start waits for the registry.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum time for which requests that began under the rules before a change are waited for.
@@ -76,12 +78,21 @@ impl RuleRegistry {
         });
         let warning = registry.size_warning();
         if let Some(redis) = store.redis() {
-            let joined = timeout(JOIN_TIMEOUT, registry.exchange(redis)).await;
-            // A request before the first reading would be counted apart.
-            redis.hold(!matches!(joined, Ok(Ok(_))));
+            // `connect` reports a failure.
+            let _late = timeout(JOIN_TIMEOUT, registry.exchange(redis)).await;
         }
         let policy = registry.agreement.lock().policy();
         (registry, policy, warning)
+    }
+
+    /// Holds back requests to the store if the registry has not been read yet: they would be counted apart.
+    /// `maintain` releases them.
+    pub(crate) fn hold_until_read(&self) {
+        let agreement = self.agreement.lock();
+        let is_registered = agreement.wanted().rules.len() <= MAX_RULE_SET_BYTES;
+        if let (Some(redis), None, true) = (self.store.redis(), agreement.acknowledged(), is_registered) {
+            redis.hold(true);
+        }
     }
 
     fn size_warning(&self) -> Option<String> {
@@ -113,6 +124,7 @@ impl RuleRegistry {
     /// Reads the registry periodically, and puts changed rules into force, until dropped.
     pub(crate) async fn maintain(&self, switches: &ModeOverrides<AnyStore>) {
         let Some(redis) = self.store.redis() else { return };
+        let is_cluster = matches!(redis.settings().topology, Topology::Cluster(_));
         let (mut failures, mut has_warned) = (0, false);
         loop {
             match self.exchange(redis).await {
@@ -129,7 +141,8 @@ impl RuleRegistry {
                     redis.hold(false);
                 }
                 // An outage is reported elsewhere. A reload takes effect in it, too.
-                Err(_) if redis.connect().await.is_err() => {
+                // A part of a cluster that is down must not hold back the other parts.
+                Err(_) if redis.connect().await.is_err() && !(redis.is_held() && is_cluster) => {
                     if self.agreement.lock().is_pending() {
                         redis.hold(true);
                         self.agreement.lock().leave();
@@ -142,13 +155,19 @@ impl RuleRegistry {
                         redis.hold(false);
                         if !std::mem::replace(&mut has_warned, true) {
                             let error = in_full(&error);
-                            tracing::warn!(error, "cannot read the rules of other nodes: changed numbers are counted apart");
+                            tracing::warn!(
+                                error,
+                                "cannot read the rules of other nodes: changed numbers are counted apart"
+                            );
                         }
                     }
                 }
             }
-            let is_waiting = redis.is_held() || self.agreement.lock().is_pending();
-            let interval = if is_waiting { AGREEMENT_INTERVAL } else { HEARTBEAT_INTERVAL };
+            let interval = match (redis.is_held(), self.agreement.lock().is_pending()) {
+                (true, _) => HOLD_INTERVAL,
+                (false, true) => AGREEMENT_INTERVAL,
+                (false, false) => HEARTBEAT_INTERVAL,
+            };
             let _due = timeout(interval, self.wanted.notified()).await;
         }
     }

@@ -98,11 +98,7 @@ fn bare_allowance(allowance: &Allowance) -> Allowance {
 impl RuleSet {
     pub(crate) fn of(limits: &[Limit]) -> Self {
         let counts = |limit: &&Limit| !limit.rules.is_empty();
-        let mut limits: Vec<_> = limits
-            .iter()
-            .filter(counts)
-            .map(LimitRules::of)
-            .collect();
+        let mut limits: Vec<_> = limits.iter().filter(counts).map(LimitRules::of).collect();
         limits.sort_by(|one, other| one.name.cmp(&other.name));
         Self { limits }
     }

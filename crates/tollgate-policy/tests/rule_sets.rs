@@ -41,7 +41,11 @@ fn the_digest_is_that_of_the_rules() {
     let digest = |text: &str| parse(text).rule_set().digest();
     let plain = digest("limits: [{name: a, by: ip, bucket: 5/day}]");
     assert_eq!(digest("limits: [{name: a, by: ip, bucket: 5/day, endpoint: /x, mode: shadow}]"), plain);
-    for other in ["{name: a, by: ip, bucket: 6/day}", "{name: b, by: ip, bucket: 5/day}", "{name: a, by: user, bucket: 5/day}"] {
+    for other in [
+        "{name: a, by: ip, bucket: 6/day}",
+        "{name: b, by: ip, bucket: 5/day}",
+        "{name: a, by: user, bucket: 5/day}",
+    ] {
         assert_ne!(digest(&format!("limits: [{other}]")), plain, "{other}");
     }
 }
@@ -67,7 +71,8 @@ fn damaged_bytes_never_panic() {
 #[test]
 fn limits_continue_the_usage_of_every_set_that_has_them() {
     let call = Call::new("GET", "/");
-    let sets = [one("bucket: 5/day").rule_set(), parse("limits: []").rule_set(), one("bucket: 6/day").rule_set()];
+    let sets =
+        [one("bucket: 5/day").rule_set(), parse("limits: []").rule_set(), one("bucket: 6/day").rule_set()];
     assert_eq!(predecessors(&one("bucket: 7/day").carry_over_from_sets(&sets), &call), 2);
     assert_eq!(predecessors(&one("bucket: 6/day").carry_over_from_sets(&sets), &call), 1);
     let other = parse("limits: [{name: a, by: user, bucket: 7/day}]");

@@ -44,6 +44,6 @@ mod undo;
 mod waiters;
 
 pub use counters::Counters;
-pub use registry::{Registration, RegisteredNode, RegisteredVersion, Registry, Version};
+pub use registry::{RegisteredNode, RegisteredVersion, Registration, Registry, Version};
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
 pub use store::RedisStore;

@@ -115,7 +115,9 @@ pub(crate) async fn register(
     command.arg(format!("{in_force:016x}"));
     command.arg(known_revision.map(|it| it.to_string()).unwrap_or_default());
     match query(dispatcher, &command).await? {
-        Value::Array(parts) => parse(&parts).ok_or_else(|| Failure::failed("the reply of the registry is invalid")),
+        Value::Array(parts) => {
+            parse(&parts).ok_or_else(|| Failure::failed("the reply of the registry is invalid"))
+        }
         _ => Err(Failure::failed("the reply of the registry is invalid")),
     }
 }

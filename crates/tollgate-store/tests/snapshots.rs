@@ -13,7 +13,9 @@ type Kind = fn(u64) -> Result<Quota, QuotaError>;
 
 const KINDS: [(&str, Kind); 8] = [
     ("bucket", |units| Bucket::new(Rate::per_minute(units)).map(Quota::from)),
-    ("fine bucket", |units| Bucket::new(Rate::new(1_000_003, Span::from_secs(61)))?.with_burst(units).map(Quota::from)),
+    ("fine bucket", |units| {
+        Bucket::new(Rate::new(1_000_003, Span::from_secs(61)))?.with_burst(units).map(Quota::from)
+    }),
     ("shared bucket", |units| Ok(Bucket::new(Rate::per_minute(units))?.shared().into())),
     ("epoch window", |units| FixedWindow::epoch(Rate::per_minute(units)).map(Quota::from)),
     ("anchored window", |units| FixedWindow::anchored(Rate::per_minute(units)).map(Quota::from)),

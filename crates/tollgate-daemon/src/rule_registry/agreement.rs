@@ -186,9 +186,8 @@ impl Agreement {
     /// Returns the newest version in force on another node that all others know.
     fn common(&self) -> Option<(u64, RuleSet)> {
         let is_used = |digest| self.others.iter().any(|node| node.in_force == digest);
-        let usable = |it: &&KnownVersion| {
-            it.digest != self.wanted.digest && is_used(it.digest) && self.all_know(it)
-        };
+        let usable =
+            |it: &&KnownVersion| it.digest != self.wanted.digest && is_used(it.digest) && self.all_know(it);
         self.known.iter().rev().filter(usable).find_map(|it| Some((it.digest, it.rules.clone()?)))
     }
 }

@@ -166,7 +166,8 @@ fn write<C: Clock>(
     rules: &[RuleSet],
     now: &Moment,
 ) -> io::Result<u64> {
-    let mut out = Hashed { inner: BufWriter::new(file), digest: Sha256::new(), left: MAX_BYTES - DIGEST_BYTES };
+    let mut out =
+        Hashed { inner: BufWriter::new(file), digest: Sha256::new(), left: MAX_BYTES - DIGEST_BYTES };
     out.write_all(&MAGIC)?;
     put(&mut out, now.boot.as_bytes())?;
     out.write_all(&now.uptime.as_micros().to_le_bytes())?;

@@ -41,7 +41,8 @@ impl RuleSet {
             put_rules(&mut out, &limit.rules);
             let mut plans: Vec<_> = limit.plans.iter().map(|(name, it)| (name.as_bytes(), it)).collect();
             put_allowances(&mut out, &mut plans);
-            let mut overrides: Vec<_> = limit.overrides.iter().map(|(key, it)| (key.as_bytes(), it)).collect();
+            let mut overrides: Vec<_> =
+                limit.overrides.iter().map(|(key, it)| (key.as_bytes(), it)).collect();
             put_allowances(&mut out, &mut overrides);
         }
         out
