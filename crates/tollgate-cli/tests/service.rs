@@ -19,6 +19,7 @@ mod reloads;
 mod shedding;
 mod slow_clients;
 mod starting;
+mod usage;
 mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

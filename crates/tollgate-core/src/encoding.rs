@@ -3,6 +3,10 @@
 //! The first byte holds version and algorithm, followed by LEB128 numbers. A bucket costs about ten
 //! bytes. Decoding any input ends in a state that every algorithm accepts, or in an error. It never
 //! panics and never allocates more than the length of the input.
+//!
+//! `quota` does the same for quotas.
+
+mod quota;
 
 use alloc::vec::Vec;
 
@@ -17,7 +21,7 @@ use crate::time::Timestamp;
 /// unknown versions.
 const VERSION: u8 = 1;
 
-/// Error returned when bytes do not decode to a state.
+/// Error returned when bytes do not decode to a state or a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -66,23 +66,21 @@ pub struct Predecessor {
 const MAX_PREDECESSORS: usize = 32;
 
 impl Predecessor {
-    /// Returns this predecessor and those before it, each id once, without `except`.
-    fn chain(self, except: RuleId) -> Option<Box<Self>> {
-        let mut all: Vec<Self> = Vec::new();
-        let mut next = Some(Box::new(self));
-        while let Some(mut one) = next {
-            next = one.before.take();
-            if one.id != except && all.iter().all(|known| known.id != one.id) {
-                all.push(*one);
+    /// Links predecessors into a chain that starts with the first: each id once, without `except`.
+    fn chain(all: impl IntoIterator<Item = Self>, except: RuleId) -> Option<Box<Self>> {
+        let mut distinct: Vec<Self> = Vec::new();
+        for one in all {
+            if one.id != except && distinct.iter().all(|known| known.id != one.id) {
+                distinct.push(one);
             }
         }
-        Self::linked(all)
+        distinct.truncate(MAX_PREDECESSORS);
+        distinct.into_iter().rev().fold(None, |before, one| Some(Box::new(Self { before, ..one })))
     }
 
-    /// Links the predecessors into a chain that starts with the first.
-    fn linked(mut all: Vec<Self>) -> Option<Box<Self>> {
-        all.truncate(MAX_PREDECESSORS);
-        all.into_iter().rev().fold(None, |before, one| Some(Box::new(Self { before, ..one })))
+    /// Returns the same predecessor without those before it.
+    fn unlinked(&self) -> Self {
+        Self { id: self.id, quota: self.quota.clone(), before: None }
     }
 }
 
@@ -111,29 +109,27 @@ impl Rule {
     }
 
     /// Returns the same rule, which also carries over the usage of keys under `before` and its
-    /// predecessors.
+    /// predecessors. It keeps its own predecessors.
     #[must_use]
-    pub fn replacing(mut self, before: &Self) -> Self {
-        self.far = self.far.map(|far| far.iter().map(|it| it.replacing(before)).collect());
-        let earlier = before.before.clone();
-        if before.id == self.id {
-            return Self { before: earlier.and_then(|earlier| earlier.chain(self.id)), ..self };
-        }
-        let last = Predecessor { id: before.id, quota: before.quota.clone(), before: earlier };
-        Self { before: last.chain(self.id), ..self }
+    pub fn replacing(self, before: &Self) -> Self {
+        let far = self.far.as_ref().map(|far| far.iter().cloned().map(|it| it.replacing(before)).collect());
+        let own = self.predecessors().chain(before.predecessors()).map(Predecessor::unlinked);
+        let all = core::iter::once(before.as_predecessor()).chain(own);
+        let before = Predecessor::chain(all, self.id);
+        Self { before, far, ..self }
     }
 
     /// Returns the same rule, which also carries over the usage of keys under `other`. A key has
     /// spent under this rule's own predecessors, or under `other`.
     #[must_use]
     pub fn continuing(self, other: &Self) -> Self {
-        let known = |id| id == self.id || self.predecessors().any(|it| it.id == id);
-        if known(other.id) {
-            return self;
-        }
-        let mut all: Vec<Predecessor> = self.predecessors().cloned().collect();
-        all.push(Predecessor { id: other.id, quota: other.quota.clone(), before: None });
-        Self { before: Predecessor::linked(all), ..self }
+        let own = self.predecessors().map(Predecessor::unlinked);
+        let before = Predecessor::chain(own.chain([other.as_predecessor()]), self.id);
+        Self { before, ..self }
+    }
+
+    fn as_predecessor(&self) -> Predecessor {
+        Predecessor { id: self.id, quota: self.quota.clone(), before: None }
     }
 
     /// Returns the rules before this one, the latest first and each once. A rule that has returned

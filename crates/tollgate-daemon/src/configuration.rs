@@ -34,6 +34,7 @@ mod protocols;
 mod regions;
 mod served_tls;
 mod settings;
+mod state;
 mod store;
 mod token;
 mod warning;
@@ -59,6 +60,7 @@ pub(crate) use regions::RegionsSection;
 pub(crate) use served_tls::ServedTls;
 pub use settings::LogFormat;
 pub(crate) use settings::{Level, Settings};
+pub(crate) use state::StateSettings;
 pub(crate) use store::StoreSettings;
 pub(crate) use token::{Token, Tokens, Variables};
 pub use warning::ConfigWarning;
@@ -168,7 +170,7 @@ impl Configuration {
 
     /// Returns the state directory, if there is one.
     pub fn state_folder(&self) -> Option<&Path> {
-        self.settings.state.as_deref()
+        self.settings.state.as_ref().map(|it| it.folder.as_path())
     }
 
     /// Whether clients of the Redis protocol need a password.

@@ -29,9 +29,10 @@ use crate::process_metrics::{ProcessMetrics, Reloads};
 use crate::protocols::Protocols;
 use crate::record_consumer::{ConsumerCounts, RecordConsumer};
 use crate::reload::{Reloader, RunningConfig, Watch};
+use crate::rule_registry::RuleRegistry;
 use crate::signals::{ProcessSignal, Signals};
 use crate::startup::Startup;
-use crate::state::restore;
+use crate::state::{self, RuleHistory, State, UsageSaver, restore};
 use crate::store::{self, AnyStore};
 use crate::surfaces::Surfaces;
 
@@ -74,6 +75,7 @@ pub struct Daemon {
     records: RecordConsumer,
     api: Api<AnyStore>,
     maintenance: JoinHandle<()>,
+    saver: Option<Arc<UsageSaver>>,
 }
 
 impl Daemon {
@@ -89,16 +91,29 @@ impl Daemon {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
-        let store = store::open(&configuration.policy, secrets.store.clone(), secrets.far.clone());
-        let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
+        let opened = configuration.settings.state.as_ref().map(|it| State::open(&it.folder)).transpose()?;
+        let (state, saved) = opened.map(|(state, saved)| (Arc::new(state), saved)).unzip();
+        let usage = configuration.settings.state.as_ref().and_then(|it| it.usage).zip(state.clone());
+        let (restored, policy, history, warning) = match &usage {
+            Some((_, state)) => state::open_store(state, configuration.policy.clone()),
+            None => (None, configuration.policy.clone(), RuleHistory::default(), None),
+        };
+        configuration.warnings.extend(warning);
+        let store = restored.unwrap_or_else(|| store::open(&configuration.policy, secrets.store.clone(), secrets.far.clone()));
+        let (rules, policy, warning) = RuleRegistry::join(&store, policy).await;
+        configuration.warnings.extend(warning);
+        let limiter = store::limiter(policy, &store, &outage, watcher.as_ref());
+        let unconnected = store::connect(&limiter.load(), &store).await.err();
+        rules.hold_until_read();
         let status = Arc::new(Status::new());
         if let Some(remote) = store.remote() {
             status.stored_at(remote.to_string());
         }
         let switches = ModeOverrides::new(limiter.clone());
-        let restored =
-            configuration.settings.state.as_deref().map(|it| restore(it, &switches)).transpose()?;
-        configuration.warnings.extend(restored.flatten());
+        let switched = state.as_ref().zip(saved).and_then(|(state, saved)| restore(state, saved, &switches));
+        configuration.warnings.extend(switched);
+        let saver =
+            usage.map(|(interval, state)| UsageSaver::new(&state, &store, &limiter, interval, history));
         let reloads = Arc::new(Reloads::default());
         let consumer_counts = ConsumerCounts::new(&configuration.settings.observing);
         let (seen, reloaded) = (watcher.clone(), Arc::clone(&reloads));
@@ -123,14 +138,18 @@ impl Daemon {
         let now = SystemClock::new().now();
         status.loaded(now);
         reloads.worked(now);
-        // Requests are already served, without the store if necessary.
-        configuration.warnings.extend(store::connect(&limiter.load(), &store).await.err());
+        configuration.warnings.extend(unconnected);
         let running = RunningConfig::new(&configuration, secrets);
         let measuring = load::measure(limiter.clone(), surfaces.event_loops());
         let maintaining = store::maintain(limiter.clone(), Arc::clone(&store));
         let reporting = fleet::report(api.clone());
-        let maintenance = tokio::spawn(async { _ = tokio::join!(maintaining, measuring, reporting) });
-        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), reloads, running);
+        let (registry, switched) = (Arc::clone(&rules), switches.clone());
+        let registering = async move { registry.maintain(&switched).await };
+        let saving = UsageSaver::run(saver.clone());
+        let maintenance = tokio::spawn(async {
+            _ = tokio::join!(maintaining, measuring, reporting, registering, saving);
+        });
+        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
@@ -145,6 +164,7 @@ impl Daemon {
             records,
             api,
             maintenance,
+            saver,
         })
     }
 
@@ -234,7 +254,7 @@ impl Daemon {
 
     /// Shuts down; `interrupt` ends the wait.
     async fn end(self, interrupt: impl Future<Output = ()>) {
-        let Self { surfaces, limiter, store, status, records, api, maintenance, .. } = self;
+        let Self { surfaces, limiter, store, status, records, api, maintenance, saver, .. } = self;
         status.drain();
         let (clock, patience) = (SystemClock::new(), surfaces.patience());
         let started_at = clock.now();
@@ -252,6 +272,10 @@ impl Daemon {
         fleet::leave(&api).await;
         store::return_leases(&store).await;
         store::settle_up(&limiter.load(), left).await;
+        store::leave(&store).await;
+        if let Some(saver) = saver {
+            UsageSaver::save(&saver).await;
+        }
     }
 }
 

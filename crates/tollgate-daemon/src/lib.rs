@@ -30,6 +30,7 @@ mod protocols;
 mod record_consumer;
 mod refusal_log;
 mod reload;
+mod rule_registry;
 mod signals;
 mod startup;
 mod state;

@@ -26,12 +26,14 @@ pub use watch::Watch;
 use crate::configuration::{Configuration, Inputs, LoadPhase, Settings, Tokens, Variables};
 use crate::failure::Failure;
 use crate::process_metrics::Reloads;
+use crate::rule_registry::RuleRegistry;
 use crate::store::{AnyStore, RemoteSettings};
 
 /// Puts a changed policy into force.
 pub(crate) struct Reloader {
     inputs: Inputs,
     switches: ModeOverrides<AnyStore>,
+    rules: Arc<RuleRegistry>,
     status: Arc<Status>,
     reloads: Arc<Reloads>,
     running: RunningConfig,
@@ -102,11 +104,12 @@ impl Reloader {
     pub(crate) fn new(
         inputs: Inputs,
         switches: ModeOverrides<AnyStore>,
+        rules: Arc<RuleRegistry>,
         status: Arc<Status>,
         reloads: Arc<Reloads>,
         running: RunningConfig,
     ) -> Self {
-        Self { inputs, switches, status, reloads, running, clock: SystemClock::new() }
+        Self { inputs, switches, rules, status, reloads, running, clock: SystemClock::new() }
     }
 
     /// Returns the inputs.
@@ -171,7 +174,7 @@ impl Reloader {
         for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
         }
-        self.switches.reload(new.policy);
+        self.rules.reload(new.policy, &self.switches);
         let now = self.clock.now();
         self.status.loaded(now);
         self.reloads.worked(now);
@@ -191,13 +194,15 @@ mod tests {
         let inputs = Inputs { config: Some(files.write("policy.yaml", policy)), ..Inputs::default() };
         let configuration = inputs.load(LoadPhase::First).unwrap();
         let store = crate::store::open(&configuration.policy, None, Vec::new());
-        let limiter =
-            crate::store::limiter(configuration.policy.clone(), &store, &OutageSettings::default(), None);
+        let joined = RuleRegistry::join(&store, configuration.policy.clone());
+        let (rules, policy, _) =
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(joined);
+        let limiter = crate::store::limiter(policy, &store, &OutageSettings::default(), None);
         let secrets =
             Secrets::load(&configuration.settings, &Variables::default(), LoadPhase::First).unwrap();
         let (status, running) = (Arc::new(Status::new()), RunningConfig::new(&configuration, secrets));
         let switches = ModeOverrides::new(limiter.clone());
-        let reloader = Reloader::new(inputs, switches, Arc::clone(&status), Arc::default(), running);
+        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), Arc::default(), running);
         (reloader, limiter, status)
     }
 

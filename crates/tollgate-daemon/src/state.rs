@@ -1,9 +1,10 @@
-//! The state directory, which keeps mode overrides over restarts.
+//! The state directory, which keeps mode overrides, and optionally usage, over restarts.
 //!
 //! | file | content |
 //! |---|---|
 //! | `switches.json` | the overrides, replaced atomically |
 //! | `changes.jsonl` | the recorded changes, one per line; `changes.jsonl.old` has older ones |
+//! | `usage` | the usage of a store in memory, replaced atomically (`usage`) |
 //! | `lock` | held by the process that uses the directory |
 //!
 //! An unusable directory is an error at the start, so that the operator notices before overrides are
@@ -14,8 +15,11 @@
 //! is rejected, and writes follow no links.
 //!
 //! - `restore`: applies the overrides at the start.
+//! - `usage`: the usage of a store in memory. `saver`: saves it periodically.
 
 mod restore;
+mod saver;
+mod usage;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -29,6 +33,8 @@ use serde::{Deserialize, Serialize};
 use tollgate_server::{Change, MAX_CHANGES, SavedOverrides, Switch};
 
 pub(crate) use restore::restore;
+pub(crate) use saver::{UsageSaver, open_store};
+pub(crate) use usage::RuleHistory;
 
 use crate::configuration::shown;
 use crate::failure::Failure;

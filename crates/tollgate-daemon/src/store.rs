@@ -29,6 +29,7 @@ use tollgate::{
     Store, StoreError,
 };
 use tollgate_lease::Leased;
+use tollgate_redis::RedisStore;
 use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
@@ -70,6 +71,11 @@ impl AnyStore {
     /// Creates a memory store for a policy.
     pub(crate) fn memory(policy: &Policy) -> Self {
         Self::Memory(MemoryStore::new(usize::try_from(policy.max_keys()).unwrap_or(usize::MAX)))
+    }
+
+    /// Returns the Redis store, if there is one.
+    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+        self.remote().and_then(RemoteStore::redis)
     }
 
     /// Returns the remote store, if there is one.
@@ -207,6 +213,14 @@ pub(crate) async fn return_leases(store: &AnyStore) {
     if timeout(SHUTDOWN_TIMEOUT, leased.drain()).await.is_err() {
         let held = leased.counters().held;
         tracing::warn!(units = held, "the store did not take leased units back: they end by themselves");
+    }
+}
+
+/// Removes this node from the registries of the store, so that no other node waits for it.
+pub(crate) async fn leave(store: &AnyStore) {
+    if let Some(redis) = store.redis() {
+        // Without an answer, the entry expires.
+        let _late = timeout(SHUTDOWN_TIMEOUT, redis.leave()).await;
     }
 }
 

@@ -88,6 +88,12 @@ impl Key {
         (read == bytes.len()).then_some(key)
     }
 
+    /// Creates a key from bytes that another process encoded. It is compared with keys of requests, and
+    /// not shown.
+    pub(crate) fn from_encoded(bytes: &[u8]) -> Self {
+        Self(SmallVec::from_slice(bytes))
+    }
+
     /// Formats the key for people: parts joined by `, `, control characters escaped, long keys cut.
     pub fn display(&self) -> impl fmt::Display + '_ {
         KeyDisplay(self)

@@ -24,6 +24,7 @@
 
 mod adaptive;
 mod builder;
+mod carry_over;
 #[cfg(feature = "yaml")]
 mod compile;
 mod cost;
@@ -52,6 +53,7 @@ mod properties;
 mod read_headers;
 mod redact;
 mod request;
+mod rule_set;
 mod settings;
 mod shed;
 mod slot_queue;
@@ -80,6 +82,7 @@ pub use policy::Policy;
 pub use priority::PriorityClass;
 pub use read_headers::are_lookalikes;
 pub use request::{Call, Request};
+pub use rule_set::{MAX_RULE_SET_BYTES, RuleSet, RuleSetError};
 pub use settings::{
     ClientAddress, Dialect, ForwardedHeader, HeaderSettings, IetfHeaders, KeyPrivacy, PathReading,
     PathSettings, XRateLimit,

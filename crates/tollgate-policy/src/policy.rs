@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use tollgate_core::Rule;
 use tollgate_document::Diagnostics;
 #[cfg(feature = "yaml")]
 use tollgate_document::{Document, Problems};
@@ -20,7 +19,7 @@ use crate::input::Subject;
 use crate::key::Key;
 use crate::key_display::KeyDisplay;
 use crate::key_text;
-use crate::limit::{Allowance, Limit, Mode, by_strictness};
+use crate::limit::{Allowance, Limit, Mode};
 use crate::lint::Lint;
 use crate::lists::{List, ListKind};
 use crate::lookup::Lookup;
@@ -30,6 +29,7 @@ use crate::priority::PriorityClass;
 use crate::properties::{Properties, View};
 use crate::read_headers;
 use crate::request::Request;
+use crate::rule_set::RuleSet;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
 use crate::shed::NodeShedSettings;
 use crate::source::KeySource;
@@ -408,26 +408,52 @@ impl Policy {
     pub fn carry_over_from(mut self, before: &Self) -> Self {
         for limit in &mut self.limits {
             let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
-            carry_over(&mut limit.rules, &old.rules);
-            // The classes of a shedder count in the state of its own rule.
-            let inherited = limit.rules.first().and_then(|rule| rule.before.clone());
-            limit.class_rules.iter_mut().for_each(|rule| rule.before.clone_from(&inherited));
-            for (name, allowance) in &mut limit.plans {
-                carry_over_allowance(allowance, old.plans.get(name), &old.rules);
-            }
-            for (key, allowance) in &mut limit.overrides {
-                let counted = old.overrides.get(key);
-                carry_over_allowance(allowance, counted, &old.rules);
-                if let (Allowance::Rules(rules), None) = (allowance, counted) {
-                    take_over(rules, old.plans.values().flat_map(Allowance::rules));
-                }
-            }
-            let plans = old.plans.iter().filter(|(name, _)| !limit.plans.contains_key(*name));
-            let keys = old.overrides.iter().filter(|(key, _)| !limit.overrides.contains_key(*key));
-            let gone = plans.map(|(_, it)| it).chain(keys.map(|(_, it)| it));
-            take_over(&mut limit.rules, gone.flat_map(Allowance::rules));
+            limit.carry_over(old.amounts());
         }
         self
+    }
+
+    /// Returns this policy with rules that also continue the usage of the policies that `sets` are from,
+    /// the oldest first.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Policy, RuleSet};
+    /// let policy = |bucket: &str| Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {bucket}}}]"));
+    /// let sets = [policy("1/day")?.rule_set(), policy("2/day")?.rule_set()];
+    /// let policy = policy("3/day")?.carry_over_from_sets(&sets);
+    /// assert_eq!(policy.limits()[0].rules()[0].predecessors().count(), 2);
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn carry_over_from_sets(mut self, sets: &[RuleSet]) -> Self {
+        for limit in &mut self.limits {
+            if let Some(old) = RuleSet::latest(sets, &limit.name, &limit.by) {
+                limit.carry_over(old.amounts());
+            }
+        }
+        self
+    }
+
+    /// Returns this policy with the amounts of `set`, for limits whose usage is counted elsewhere under
+    /// other rules. A limit that `set` does not have keeps its amounts, as does a limit whose states are the
+    /// same in both: its nodes share them whatever their numbers are.
+    ///
+    /// ```
+    /// # use tollgate_policy::Policy;
+    /// let policy = |bucket: &str| Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {bucket}}}]"));
+    /// let (old, new) = (policy("1/day")?, policy("2/day")?);
+    /// assert_eq!(new.with_amounts_of(&old.rule_set()).limits()[0].rules(), old.limits()[0].rules());
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn with_amounts_of(mut self, set: &RuleSet) -> Self {
+        self.limits.iter_mut().for_each(|limit| set.give_amounts_to(limit));
+        self
+    }
+
+    /// Returns the rules of the limits, for a process that continues their usage.
+    pub fn rule_set(&self) -> RuleSet {
+        RuleSet::of(&self.limits)
     }
 
     /// Returns this policy without plans and overrides, so that every key is counted by the limit's
@@ -499,54 +525,4 @@ pub(crate) enum PlanName<'r> {
     One(Cow<'r, str>),
     /// The request names several plans.
     Ambiguous,
-}
-
-/// Carries usage over to a plan or override. Each keeps its own usage; the callers of a new one
-/// were counted by the limit's own rules.
-fn carry_over_allowance(allowance: &mut Allowance, old: Option<&Allowance>, base: &[Rule]) {
-    if let Allowance::Rules(rules) = allowance {
-        match old {
-            Some(Allowance::Rules(old)) => carry_over(rules, old),
-            // Its callers were not counted.
-            Some(Allowance::Unlimited | Allowance::Blocked) => {}
-            None => carry_over(rules, base),
-        }
-    }
-}
-
-/// Makes rules continue the usage of removed plans and overrides, besides their own.
-/// Overrides with equal numbers share one rule, so the list is short. The strictest come first,
-/// because a rule continues a bounded number of others, and one of each id.
-fn take_over<'r>(rules: &mut [Rule], gone: impl Iterator<Item = &'r Rule>) {
-    let mut gone: Vec<_> = gone.collect();
-    gone.sort_by(|one, other| by_strictness(one, other));
-    for rule in rules {
-        for old in &gone {
-            if old.quota.period() == rule.quota.period() || gone.len() == 1 {
-                *rule = rule.clone().continuing(old);
-            }
-        }
-    }
-}
-
-/// Whether a window, with its index, is the successor of another.
-type Alike = fn((usize, &Rule), (usize, &Rule)) -> bool;
-
-/// Windows are identified by name, else by length, else by index.
-const ALIKE: [Alike; 3] = [
-    |new, old| new.1.name == old.1.name,
-    |new, old| new.1.quota.period() == old.1.quota.period(),
-    |new, old| new.0 == old.0,
-];
-
-fn carry_over(rules: &mut [Rule], old: &[Rule]) {
-    let mut left: Vec<_> = old.iter().enumerate().collect();
-    let mut waiting: Vec<_> = rules.iter_mut().enumerate().collect();
-    for alike in ALIKE {
-        waiting.retain_mut(|(at, rule)| {
-            let Some(found) = left.iter().position(|&old| alike((*at, rule), old)) else { return true };
-            **rule = rule.clone().replacing(left.swap_remove(found).1);
-            false
-        });
-    }
 }

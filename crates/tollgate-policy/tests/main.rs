@@ -17,5 +17,6 @@ mod overlay;
 mod priorities;
 mod readings;
 mod regions;
+mod rule_sets;
 mod seeded;
 mod shared_ids;

@@ -12,7 +12,8 @@
 //! - `reply`: the answers and the changes of keys. `key_state`: the state of one key.
 //! - `apply`: notifies the `waiters` and updates the `deny_cache`. `undo`: reverses charges.
 //! - `shared`, `counters`, `redis_clock`, `nodes`: state that all threads share.
-//! - `node_board`: records of the nodes, and questions between them.
+//! - `node_board`: records of the nodes, and questions between them. `registry`: the rules that other
+//!   nodes use.
 //!
 //! Not here: policies, and the fallback while Redis does not answer (`tollgate::outage`).
 
@@ -32,6 +33,7 @@ mod node_board;
 mod nodes;
 mod queue;
 mod redis_clock;
+mod registry;
 mod reply;
 mod reserve;
 mod router;
@@ -44,5 +46,6 @@ mod undo;
 mod waiters;
 
 pub use counters::Counters;
+pub use registry::{RegisteredNode, RegisteredVersion, Registration, Registry, Version};
 pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
 pub use store::RedisStore;

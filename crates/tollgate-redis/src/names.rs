@@ -118,6 +118,16 @@ pub(crate) fn beside_nodes(prefix: &str, name: &str) -> String {
     format!("{prefix}{VERSION}:{{{}}}:{name}", HASH_TAGS[NODES_PARTITION])
 }
 
+/// The key of the registry of rules, in the partition of the node registry.
+pub(crate) fn rules(prefix: &str) -> String {
+    format!("{prefix}{VERSION}:{{{}}}:rules", HASH_TAGS[NODES_PARTITION])
+}
+
+/// The key of the rules of one version.
+pub(crate) fn version_rules(prefix: &str, version: u64) -> String {
+    format!("{}:{version:016x}", rules(prefix))
+}
+
 fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     let mut at = digits.len();
     loop {

@@ -1,7 +1,7 @@
 //! State that all threads of a store share.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) node: NodeId,
     /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
+    /// Whether requests wait for the rules of other nodes (`registry`).
+    pub(crate) is_held: AtomicBool,
 }
 
 /// The maximum lifetime of cached refusals on a cluster. It is short because other requests can
@@ -50,6 +52,7 @@ impl Shared {
             redis_clock: RedisClock::default(),
             node: NodeId(RandomState::new().hash_one(0_u8)),
             nodes: AtomicUsize::new(1),
+            is_held: AtomicBool::new(false),
         }
     }
 

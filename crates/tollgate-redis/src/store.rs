@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::names::{PARTITIONS, partition};
 use crate::node_board::RedisBoard;
 use crate::nodes::announce;
+use crate::registry::{self, Registration, Registry};
 use crate::reserve::reserve;
 use crate::script::Scripts;
 use crate::settings::{RedisSettings, Topology};
@@ -100,6 +101,40 @@ impl RedisStore {
         Arc::new(RedisBoard { shared: Arc::clone(&self.shared), dispatchers: Arc::clone(&self.dispatchers) })
     }
 
+    /// Registers the rules of this node, and returns those that other nodes use. `None`: the store wants
+    /// the rules of the version, which were not sent.
+    pub async fn register(&self, registration: &Registration<'_>) -> Result<Option<Registry>, StoreError> {
+        Ok(registry::register(&self.shared, self.dispatcher(), registration).await?)
+    }
+
+    /// Returns the rules of a registered version, if they are still stored.
+    pub async fn registered_rules(&self, version: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(registry::rules(&self.shared, self.dispatcher(), version).await?)
+    }
+
+    /// Removes this node from the registries of nodes and rules, when it shuts down.
+    pub async fn leave(&self) -> Result<(), StoreError> {
+        Ok(registry::leave(&self.shared, self.dispatcher()).await?)
+    }
+
+    /// Refuses all requests while `is_held`. A node that does not know yet which rules other nodes use
+    /// would count apart from them.
+    pub fn hold(&self, is_held: bool) {
+        self.shared.is_held.store(is_held, Ordering::Release);
+    }
+
+    /// Returns whether the store refuses all requests ([`hold`](Self::hold)).
+    pub fn is_held(&self) -> bool {
+        self.shared.is_held.load(Ordering::Acquire)
+    }
+
+    fn check_held(&self) -> Result<(), StoreError> {
+        if self.is_held() {
+            return Err(Failure::refused("the rules of other nodes have not been read yet").into());
+        }
+        Ok(())
+    }
+
     /// Returns the counters of the store.
     pub fn counters(&self) -> Counters {
         self.shared.counters.read()
@@ -125,6 +160,7 @@ impl RedisStore {
         key: &[u8],
         change: (Adjustment, Option<AdjustmentId>),
     ) -> Result<Outcome, StoreError> {
+        self.check_held()?;
         self.shared.deny_cache.forget(rule.id, key, self.shared.clock.now());
         let outcome = self.dispatcher().change(self.queue(key), (rule, key), change).await;
         Ok(outcome.map_err(|_| ended())??)
@@ -156,6 +192,7 @@ impl Store for RedisStore {
     }
 
     async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        self.check_held()?;
         let Some(first) = checks.first() else {
             return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes: Outcomes::new() });
         };

@@ -61,6 +61,12 @@ impl SystemClock {
         let clock = quanta::Clock::new();
         Self { start: clock.raw(), clock, wall: read_wall(), seen: Arc::default() }
     }
+
+    /// Creates a clock that shows `now` and counts monotonically from there, to continue the time of
+    /// another process. Its wall clock is that of the system.
+    pub fn starting_at(now: Timestamp) -> Self {
+        Self { wall: now, ..Self::new() }
+    }
 }
 
 #[allow(clippy::disallowed_methods)] // the only reader of the system clock

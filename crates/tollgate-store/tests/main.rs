@@ -7,5 +7,6 @@ mod flood_model;
 mod floods;
 mod floods_and_reloads;
 mod hostile;
+mod snapshots;
 mod wall;
 mod wall_floods;

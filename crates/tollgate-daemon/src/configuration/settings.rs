@@ -3,14 +3,14 @@
 //!
 //! They use the parser of the policy, so an unknown word gets a suggestion here too.
 
-use std::path::PathBuf;
-
 use tollgate::policy::Lint;
 use tollgate_document::{Kind, Located, Node, Problems, Synonyms, Words};
 use tollgate_gateway::GatewaySettings;
 
 use super::observe::{ObserveSettings, Refusals};
-use super::{AdminSettings, Listen, LoadPhase, RegionsSection, RespSection, RlsSection, StoreSettings};
+use super::{
+    AdminSettings, Listen, LoadPhase, RegionsSection, RespSection, RlsSection, StateSettings, StoreSettings,
+};
 use crate::failure::Failure;
 use crate::state::State;
 
@@ -45,8 +45,8 @@ pub(crate) struct Settings {
     pub(crate) regions: RegionsSection,
     /// The settings of observation.
     pub(crate) observing: ObserveSettings,
-    /// The directory for mode overrides and their history.
-    pub(crate) state: Option<PathBuf>,
+    /// The directory for mode overrides, their history and the usage of a store in memory.
+    pub(crate) state: Option<StateSettings>,
 }
 
 /// The minimum level of the log.
@@ -155,7 +155,7 @@ impl Settings {
             settings.regions = RegionsSection::read(node, &settings.store, problems);
         }
         if let Some(node) = section("state") {
-            settings.state = node.word("`state`", problems).map(|it| it.value.into());
+            settings.state = StateSettings::read(node, &settings.store, problems);
         }
         settings
     }
@@ -167,7 +167,7 @@ impl Settings {
         failures.extend(self.resp.check_files());
         failures.extend(self.store.load(LoadPhase::First).err());
         failures.extend(self.regions.load(LoadPhase::First).err());
-        failures.extend(self.state.as_deref().and_then(|folder| State::check(folder).err()));
+        failures.extend(self.state.as_ref().and_then(|it| State::check(&it.folder).err()));
         let receivers = self.observing.traces.as_ref().map(|it| &it.collector);
         for receiver in receivers.into_iter().chain(&self.observing.webhook) {
             failures.extend(receiver.tls(LoadPhase::First).err());
@@ -304,7 +304,8 @@ mod tests {
         assert_eq!((settings.level, settings.format), (Level::Warn, LogFormat::Json));
         assert_eq!(settings.admin.token_file, Some(PathBuf::from("/run/token")));
         assert_eq!(settings.observing.refusals, Refusals::All);
-        assert_eq!(settings.state, Some(PathBuf::from("/var/lib/tollgate")));
+        let state = StateSettings { folder: "/var/lib/tollgate".into(), usage: None };
+        assert_eq!(settings.state, Some(state));
         assert_eq!(settings.upstreams, ["http://a", "http://b"]);
     }
 

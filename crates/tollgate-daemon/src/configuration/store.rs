@@ -19,7 +19,8 @@ use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate_redis::{RedisSettings, SettingsError};
 
 use self::postgres::{PostgresSection, is_postgres};
-use self::values::{deadline, or_off, prefix, share};
+pub(super) use self::values::or_off;
+use self::values::{deadline, prefix, share};
 use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
 use crate::store::RemoteSettings;

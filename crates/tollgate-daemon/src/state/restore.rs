@@ -1,13 +1,12 @@
 //! Restores saved mode overrides at the start.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use tollgate::Mode;
 use tollgate_server::{ModeOverrides, SavedOverrides};
 
 use super::State;
 use crate::configuration::shown;
-use crate::failure::Failure;
 use crate::store::AnyStore;
 
 /// The maximum number of overrides that the start lists.
@@ -15,12 +14,16 @@ const MAX_LISTED_SWITCHES: usize = 10;
 
 /// Applies the overrides saved in the state directory, and saves further changes there. Returns a
 /// warning about active overrides.
-pub(crate) fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Result<Option<String>, Failure> {
-    let (state, saved) = State::open(folder)?;
+pub(crate) fn restore(
+    state: &Arc<State>,
+    saved: SavedOverrides,
+    switches: &ModeOverrides<AnyStore>,
+) -> Option<String> {
+    let keeper = Arc::clone(state);
     if saved != SavedOverrides::default() {
         switches.restore(saved);
     }
-    switches.on_change(move |saved, change| state.keep(saved, change));
+    switches.on_change(move |saved, change| keeper.keep(saved, change));
     let modes = switches.modes();
     let all = (modes.everything() != Mode::Enforce).then(|| {
         let mode = if modes.everything() == Mode::Off { "off" } else { "shadow" };
@@ -38,11 +41,11 @@ pub(crate) fn restore(folder: &Path, switches: &ModeOverrides<AnyStore>) -> Resu
     let more = switched.len().saturating_sub(MAX_LISTED_SWITCHES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let listed = switched.iter().take(MAX_LISTED_SWITCHES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    Ok((!switched.is_empty()).then(|| {
+    (!switched.is_empty()).then(|| {
         format!(
             "warning: switched by hand, as kept in {}: {listed}{more}\n  \
              = help: `tollgate changes` says who and why, {back}\n",
-            shown(folder)
+            shown(&state.folder)
         )
-    }))
+    })
 }

@@ -39,6 +39,8 @@ pub(crate) struct BatchBuilder {
     waiters: Waiters,
     /// The indices of the keys by their hash.
     by_key: HashTable<u32>,
+    /// The hashes of the states under replaced rules.
+    past: HashTable<u64>,
 }
 
 impl BatchBuilder {
@@ -52,15 +54,34 @@ impl BatchBuilder {
         self.batch.name_count() >= MAX_BATCH_KEYS || self.batch.items.len() >= MAX_BATCH_ITEMS
     }
 
-    /// Whether the batch has a key of this request with a different quota. A call reads and writes a
-    /// state once, so such a request has to wait for the next call.
+    /// Whether the batch has a state of this request under a different quota, or under a rule with other
+    /// predecessors. A call reads and writes a state once, so such a request has to wait for the next call.
     pub(crate) fn clashes(&self, request: &Request<'_>) -> bool {
+        let clashes = |rule, key| self.has_other_quota(rule, key) || self.has_other_past(rule, key);
         match request {
-            Request::Decision { checks, .. } => {
-                checks.iter().any(|check| self.has_other_quota(check.rule, check.key))
-            }
-            Request::Change { rule, key, .. } => self.has_other_quota(rule, key),
+            Request::Decision { checks, .. } => checks.iter().any(|check| clashes(check.rule, check.key)),
+            Request::Change { rule, key, .. } => clashes(rule, key),
         }
+    }
+
+    /// Whether a state of this key is in the batch in another role: that of a present rule or that of a
+    /// replaced one. Two versions of a policy are in use while one replaces the other.
+    fn has_other_past(&self, rule: &Rule, key: &[u8]) -> bool {
+        if rule.before.is_none() && self.past.is_empty() {
+            return false;
+        }
+        let own = hash(rule.id, key);
+        if let Some(at) = self.find(own, rule.id, key, |quota| *quota == rule.quota) {
+            let before = self.batch.keys[at].before.iter().map(|&rule| self.batch.rules[rule].0);
+            return !before.eq(rule.predecessors().map(|it| it.id));
+        }
+        // A collision of hashes only delays a request.
+        let is_past = |hash| self.past.find(hash, |&it| it == hash).is_some();
+        is_past(own)
+            || rule.predecessors().any(|it| {
+                let hash = hash(it.id, key);
+                is_past(hash) || self.find(hash, it.id, key, |_| true).is_some()
+            })
     }
 
     fn has_other_quota(&self, rule: &Rule, key: &[u8]) -> bool {
@@ -152,6 +173,7 @@ impl BatchBuilder {
         for past in rule.predecessors() {
             before.push(batch.add_rule(past.id, &past.quota));
             batch.write_name(prefix, past.id, key);
+            self.past.insert_unique(super::hash(past.id, key), super::hash(past.id, key), |&it| it);
         }
         let rule = batch.add_rule(rule.id, &rule.quota);
         batch.keys.push(Key { hash, rule, before, name, bare, last: usize::MAX });
@@ -176,5 +198,37 @@ impl Batch {
             self.rules.push((id, quota.clone()));
             self.rules.len() - 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tollgate_core::{Bucket, Rate};
+
+    use super::*;
+
+    fn clashes(builder: &BatchBuilder, rule: &Rule, key: &[u8]) -> bool {
+        let checks = [Check::new(rule, key, 1)];
+        builder.clashes(&Request::Decision { checks: &checks, waiter: oneshot::channel().0 })
+    }
+
+    #[test]
+    fn a_call_has_each_state_in_one_role() {
+        let rule = |units| Rule::new("api", Bucket::new(Rate::per_day(units)).unwrap());
+        let (old, new) = (rule(10), rule(20));
+        let (knowing, replacing) = (old.clone().replacing(&new), new.clone().replacing(&old));
+        let all = [&old, &new, &knowing, &replacing];
+        for (at, first) in all.into_iter().enumerate() {
+            let mut builder = BatchBuilder::default();
+            let checks = [Check::new(first, b"key", 1)];
+            builder.add("", Request::Decision { checks: &checks, waiter: oneshot::channel().0 });
+            for (index, second) in all.into_iter().enumerate() {
+                // The old and the new rule have different states, if neither knows the other.
+                let is_apart = at < 2 && index < 2;
+                assert_eq!(clashes(&builder, second, b"key"), at != index && !is_apart, "{at}, {index}");
+                assert!(!clashes(&builder, second, b"other"));
+            }
+        }
     }
 }

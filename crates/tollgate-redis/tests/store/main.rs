@@ -19,3 +19,4 @@ mod servers;
 mod sharing;
 mod shedding;
 mod support;
+mod versions;

@@ -77,6 +77,17 @@ pub(super) enum Start {
     Closed,
 }
 
+/// The floors of one list, for a snapshot.
+#[derive(Debug)]
+pub(super) struct SavedFloors {
+    /// The monotonic clock, the wall clock, or closed windows.
+    pub(super) list: u8,
+    /// In microseconds.
+    pub(super) closed_until: u64,
+    /// Kind, units and end in microseconds.
+    pub(super) kinds: Vec<(u16, u32, u64)>,
+}
+
 impl Floor {
     /// A bound of no state.
     pub(super) const NONE: Self = Self { kind: 0, units: 0, until: Timestamp::EPOCH };
@@ -165,6 +176,37 @@ impl ClockFloors {
                 floors.wall.start(kind, time).or(floors.closed_windows.start(kind, time), time)
             }
         }
+    }
+
+    /// Returns the lists with a floor.
+    pub(super) fn saved(&self) -> Vec<SavedFloors> {
+        let lists = self.0.iter().flat_map(|it| [&it.monotonic, &it.wall, &it.closed_windows]);
+        let of = |(list, floors): (u8, &Floors)| {
+            let raised = floors.0.as_deref()?;
+            let known = raised.kinds.iter().filter(|it| **it != Floor::NONE);
+            let kinds = known.map(|it| (it.kind, it.units, it.until.as_micros())).collect();
+            Some(SavedFloors { list, closed_until: raised.closed_until.as_micros(), kinds })
+        };
+        (0..).zip(lists).filter_map(of).collect()
+    }
+
+    /// Sets a list from a snapshot. Returns the clock of the list and the last end of its floors, or `None`
+    /// for a list that does not exist or has too many floors.
+    pub(super) fn restore(&mut self, saved: &SavedFloors) -> Option<(ClockKind, Timestamp)> {
+        let mut kinds = [Floor::NONE; KINDS];
+        for (at, &(kind, units, until)) in saved.kinds.iter().enumerate() {
+            *kinds.get_mut(at)? = Floor { kind, units, until: Timestamp::from_micros(until) };
+        }
+        let closed_until = Timestamp::from_micros(saved.closed_until);
+        let all = self.0.get_or_insert_default();
+        let (floors, clock) = match saved.list {
+            0 => (&mut all.monotonic, ClockKind::Monotonic),
+            1 => (&mut all.wall, ClockKind::Wall),
+            2 => (&mut all.closed_windows, ClockKind::Wall),
+            _ => return None,
+        };
+        floors.0 = Some(Box::new(KindFloors { kinds, closed_until }));
+        Some((clock, kinds.iter().map(|it| it.until).fold(closed_until, Timestamp::max)))
     }
 
     /// Returns the heap memory in bytes.

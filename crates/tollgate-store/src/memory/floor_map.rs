@@ -2,7 +2,7 @@
 
 use tollgate_core::Timestamp;
 
-use super::floor::{ClockFloors, Start};
+use super::floor::{ClockFloors, SavedFloors, Start};
 use super::instant::{ClockKind, Instant};
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
 use super::word::KeyUsage;
@@ -43,6 +43,19 @@ impl FloorMap {
         lines.into_iter().fold(Start::Fresh, |start, line| {
             start.or(lock(&self.regions[line / LINES_PER_FLOOR]).start(kind, clock, time), time)
         })
+    }
+
+    /// Iterates over the floors of all regions, for a snapshot.
+    pub(super) fn saved(&self) -> impl Iterator<Item = (usize, SavedFloors)> {
+        let regions = self.regions.iter().enumerate();
+        regions.flat_map(|(at, region)| lock(region).saved().into_iter().map(move |it| (at, it)))
+    }
+
+    /// Sets floors of a region from a snapshot. Returns `None` if there is no such region or list.
+    pub(super) fn restore(&self, region: usize, saved: &SavedFloors) -> Option<()> {
+        let (clock, until) = lock(self.regions.get(region)?).restore(saved)?;
+        self.until(clock).fetch_max(until.as_micros(), Ordering::AcqRel);
+        Some(())
     }
 
     /// Returns the memory in bytes.

@@ -7,7 +7,7 @@
 //! factor. Two words are folded at a time and the folds are independent, which keeps the latency
 //! short: hashing is a third of a decision.
 //!
-//! The hashes are not stable: another process has other secrets.
+//! The hashes are not stable: another process has other secrets, unless it continues from a snapshot.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -43,6 +43,17 @@ impl KeyHasher {
     fn from(secret: impl Fn(u64) -> u64) -> Self {
         let secrets = |first| std::array::from_fn(|index| secret(first + index as u64) | 1);
         Self { place: secrets(0), identity: secrets(100) }
+    }
+
+    /// Returns the secrets, to continue with the same hashes in another process.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = u64> {
+        self.place.into_iter().chain(self.identity)
+    }
+
+    /// Creates a hasher with the secrets of another one.
+    pub(super) const fn from_secrets(secrets: [u64; 10]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j] = secrets;
+        Self { place: [a, b, c, d, e], identity: [f, g, h, i, j] }
     }
 
     /// The hash that places a key. Its lowest bits are those of the rule, so that a table can

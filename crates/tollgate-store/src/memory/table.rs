@@ -109,6 +109,39 @@ impl Table {
         self.evictions.load(Ordering::Relaxed)
     }
 
+    /// Sets that number, when a store continues from a snapshot.
+    pub(super) fn set_evictions(&self, evictions: u64) {
+        self.evictions.store(evictions, Ordering::Relaxed);
+    }
+
+    /// Iterates over the line, tag and word of each state that counts or may count again.
+    pub(super) fn saved(&self, now: Timestamp) -> impl Iterator<Item = (usize, u64, u64)> {
+        let at = self.instant(now);
+        self.lines.iter().enumerate().flat_map(move |(index, line)| {
+            line.tags.iter().zip(&line.words).filter_map(move |(slot, state)| {
+                let tag = slot.load(Ordering::Acquire);
+                let word = state.load(Ordering::Acquire);
+                // A slot that is being taken over has another generation.
+                let is_whole = word::belongs(word, tag) && slot.load(Ordering::Acquire) == tag;
+                (is_whole && self.usage(tag, word, at).is_some()).then_some((index, tag, word))
+            })
+        })
+    }
+
+    /// Stores a word of a table with another base in a line. Returns `None` if the line is full or does not
+    /// exist. A time that this table cannot represent is left out.
+    pub(super) fn restore(&self, line: usize, tag: u64, word: u64, base: Timestamp) -> Option<()> {
+        let line = self.lines.get(line)?;
+        if !word::belongs(word, tag) || tag & 0xf >= word::GENERATIONS {
+            return None;
+        }
+        let Some(word) = word::Class::of_tag(tag).rebased(word, base, self.base) else { return Some(()) };
+        let way = line.tags.iter().position(|slot| slot.load(Ordering::Relaxed) == 0)?;
+        line.tags[way].store(tag, Ordering::Release);
+        line.words[way].store(word, Ordering::Release);
+        Some(())
+    }
+
     /// Returns the memory in bytes. Only evictions add to it, temporarily.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.lines) + size_of_val(&*self.stripes) + self.floors.bytes()

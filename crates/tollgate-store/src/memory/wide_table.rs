@@ -14,7 +14,7 @@ use tollgate_core::{
 };
 
 use super::action::Action;
-use super::floor::{ClockFloors, Floor, Start};
+use super::floor::{ClockFloors, Floor, SavedFloors, Start};
 use super::instant::{ClockKind, Instant};
 use super::prior_usage::PriorUsage;
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -71,6 +71,17 @@ struct Entry {
     kind: u16,
 }
 
+/// An entry, for a snapshot.
+pub(super) struct SavedEntry {
+    pub(super) hashes: [u64; 2],
+    pub(super) state: State,
+    /// In microseconds.
+    pub(super) forgettable: u64,
+    pub(super) units: u32,
+    pub(super) share: u16,
+    pub(super) kind: u16,
+}
+
 impl WideTable {
     pub(super) fn new(keys: usize) -> Self {
         Self {
@@ -100,12 +111,58 @@ impl WideTable {
         size_of_val(self.made()) + held.sum::<usize>()
     }
 
+    /// Returns the number of sets.
+    pub(super) const fn set_count(&self) -> usize {
+        self.count
+    }
+
+    /// Sets the number of evictions, when a store continues from a snapshot.
+    pub(super) fn set_evictions(&self, evictions: u64) {
+        self.evictions.store(evictions, Ordering::Relaxed);
+    }
+
+    /// Returns the states and the floors of a set, without slots. `None` if the table has no keys.
+    pub(super) fn saved(&self, set: usize) -> Option<(Vec<SavedEntry>, Vec<SavedFloors>)> {
+        let set = lock(self.made().get(set)?);
+        let kept = set.entries.iter().filter(|it| !matches!(it.state, State::Concurrency(_)));
+        let save = |it: &Entry| SavedEntry {
+            hashes: it.hashes,
+            state: it.state.clone(),
+            forgettable: it.forgettable.as_micros(),
+            units: it.units,
+            share: it.share,
+            kind: it.kind,
+        };
+        Some((kept.map(save).collect(), set.floors.saved()))
+    }
+
+    /// Adds an entry of a snapshot to a set. Returns `None` if the set is full or does not exist.
+    pub(super) fn restore(&self, set: usize, entry: SavedEntry) -> Option<()> {
+        let SavedEntry { hashes, state, forgettable, units, share, kind } = entry;
+        let mut set = lock(self.all().get(set)?);
+        if set.entries.len() >= WAYS {
+            return None;
+        }
+        let forgettable = Timestamp::from_micros(forgettable);
+        set.entries.push(Entry { hashes, state, forgettable, units, share, kind });
+        Some(())
+    }
+
+    /// Sets floors of a set from a snapshot. Returns `None` if there is no such set or list.
+    pub(super) fn restore_floors(&self, set: usize, floors: &SavedFloors) -> Option<()> {
+        lock(self.all().get(set)?).floors.restore(floors).map(drop)
+    }
+
+    fn all(&self) -> &[Set] {
+        self.sets.get_or_init(|| (0..self.count).map(|_| Set::default()).collect())
+    }
+
     fn made(&self) -> &[Set] {
         self.sets.get().map_or(&[], |sets| sets)
     }
 
     fn set(&self, key: WideKey) -> &Set {
-        let sets = self.sets.get_or_init(|| (0..self.count).map(|_| Set::default()).collect());
+        let sets = self.all();
         &sets[((u128::from(key.hashes[0]) * sets.len() as u128) >> 64) as usize]
     }
 

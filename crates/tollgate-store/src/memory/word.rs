@@ -214,6 +214,16 @@ impl Class {
         (self.0 as u64) << 8
     }
 
+    /// Returns the word of the same state with times from another base, if they fit.
+    pub(super) fn rebased(self, word: u64, from: Timestamp, to: Timestamp) -> Option<u64> {
+        let in_units = self.0 & Self::UNITS != 0;
+        let (time, low) =
+            if in_units { (window_end(word, from), COUNT_BITS + 4) } else { (tat(word, from), 14) };
+        let micros = time.since(to).as_micros();
+        let count = if in_units { micros / 1_000_000 } else { micros };
+        (time > to && count < 1 << (64 - low)).then(|| count << low | word & ((1 << low) - 1))
+    }
+
     /// Returns how much of a word's quota is spent and what forgetting it would give away. `kind` is
     /// that of its key. Returns `None` for a word without usage: it is empty, or it has expired on
     /// the clock that never steps.

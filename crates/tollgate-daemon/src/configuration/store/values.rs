@@ -12,7 +12,7 @@ use tollgate_document::{Node, Problems};
 const MAX_PREFIX_BYTES: usize = 32;
 
 /// Parses a duration, or `off`.
-pub(super) fn or_off(
+pub(in crate::configuration) fn or_off(
     node: &Node,
     what: &str,
     range: RangeInclusive<Span>,
