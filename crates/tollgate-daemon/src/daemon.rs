@@ -99,7 +99,9 @@ impl Daemon {
             None => (None, configuration.policy.clone(), RuleHistory::default(), None),
         };
         configuration.warnings.extend(warning);
-        let store = restored.unwrap_or_else(|| store::open(&configuration.policy, secrets.store.clone(), secrets.far.clone()));
+        let store = restored.unwrap_or_else(|| {
+            store::open(&configuration.policy, secrets.store.clone(), secrets.far.clone())
+        });
         let (rules, policy, warning) = RuleRegistry::join(&store, policy).await;
         configuration.warnings.extend(warning);
         let limiter = store::limiter(policy, &store, &outage, watcher.as_ref());

@@ -83,9 +83,17 @@ fn key_text(by: &[KeySource]) -> Box<str> {
     by.iter().map(ToString::to_string).collect::<Vec<_>>().join(",").into()
 }
 
-/// Returns the rule without its predecessors and its lease, which are not part of its identity.
+/// Returns the rule without its predecessors, its lease and its shares in other regions, which are not part
+/// of its identity.
 fn bare(rule: &Rule) -> Rule {
-    Rule { name: rule.name.clone(), id: rule.id, quota: rule.quota.clone(), before: None, lease: None }
+    Rule {
+        name: rule.name.clone(),
+        id: rule.id,
+        quota: rule.quota.clone(),
+        before: None,
+        lease: None,
+        far: None,
+    }
 }
 
 fn bare_allowance(allowance: &Allowance) -> Allowance {

@@ -23,7 +23,7 @@ fn one(amount: &str) -> Policy {
 }
 
 /// Returns the number of predecessors of the first rule that applies to a caller.
-fn predecessors(policy: &Policy, call: &Call) -> usize {
+fn predecessors(policy: &Policy, call: &Call<'_>) -> usize {
     let mut checks = Checks::new();
     policy.match_request(call, &mut checks);
     checks[0].rule.predecessors().count()

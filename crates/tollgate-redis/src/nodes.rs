@@ -23,12 +23,7 @@ const ANNOUNCE_SCRIPT: &str = include_str!("../lua/announce.lua");
 pub(crate) async fn announce(shared: &Arc<Shared>, dispatcher: &Arc<Dispatcher>) {
     let name = shared.node.to_string();
     let mut command = Cmd::new();
-    command
-        .arg("EVAL")
-        .arg(ANNOUNCE_SCRIPT)
-        .arg(1)
-        .arg(names::nodes(&shared.settings.prefix))
-        .arg(&name);
+    command.arg("EVAL").arg(ANNOUNCE_SCRIPT).arg(1).arg(names::nodes(&shared.settings.prefix)).arg(&name);
     let destination = Mutex::default();
     loop {
         let reply = timeout(

@@ -22,8 +22,8 @@ mod undo;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
-pub use undo::undo_check;
 pub use node_board::NodeBoard;
 pub use store::{
     ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Store, StoreError,
 };
+pub use undo::undo_check;

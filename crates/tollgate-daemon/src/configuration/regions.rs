@@ -92,7 +92,8 @@ mod tests {
         let loaded = section.load(LoadPhase::First).unwrap();
         let seen: Vec<_> = loaded
             .iter()
-            .map(|(region, RemoteSettings::Redis(it))| {
+            .map(|(region, store)| {
+                let RemoteSettings::Redis(it) = store else { panic!("{store:?}") };
                 format!("{region} {it} {:?} {:?} {}", it.deadline, it.deny_cache, it.prefix)
             })
             .collect();

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate::StoreError;
-use tollgate_postgres::{PostgresSettings, PostgresStore};
 use tollgate::store::NodeBoard;
+use tollgate_postgres::{PostgresSettings, PostgresStore};
 use tollgate_redis::{RedisSettings, RedisStore};
 
 use super::delegate::delegate_store;

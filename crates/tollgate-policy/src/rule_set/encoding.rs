@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         for _ in 0..self.count()? {
             let (name, id) = (self.text()?, self.array().map(|id| RuleId(u64::from_be_bytes(id)))?);
             let quota = Quota::decode(self.bytes()?).map_err(|_| RuleSetError::Damaged)?;
-            rules.push(Rule { name, id, quota, before: None, lease: None });
+            rules.push(Rule { name, id, quota, before: None, lease: None, far: None });
         }
         Ok(rules)
     }
