@@ -293,7 +293,7 @@ mod tests {
         assert!(problems.is_empty(), "{problems:?}");
         assert_eq!((settings.gateway, settings.api.address()), (Listen::Off, Some("127.0.0.1:0")));
         assert_eq!((settings.level, settings.format), (Level::Warn, LogFormat::Json));
-        assert_eq!(settings.admin.token_file, Some(PathBuf::from("/run/token")));
+        assert_eq!(settings.admin.token_file, Some("/run/token".into()));
         assert_eq!(settings.observing.refusals, Refusals::All);
         let state = StateSettings { folder: "/var/lib/tollgate".into(), usage: None };
         assert_eq!(settings.state, Some(state));
