@@ -1,3 +1,5 @@
+//! Tests of saved usage.
+
 use super::*;
 use tollgate::Rule;
 use tollgate::store::Check;
