@@ -165,7 +165,7 @@ mod tests {
                 // The slowest rate: one unit in four and a half years.
                 let slowest = share.rate() == Rate::new(1, Span::from_micros(MAX_PERIOD_US));
                 assert!(slowest || is_at_most(&share, &whole, percent, nodes), "{whole:?} {share:?}");
-                assert!(share.capacity() <= (whole.capacity() * u64::from(percent) / 100).max(1));
+                assert!(share.capacity() <= (whole.capacity() * percent / 100).max(1));
             }
         }
     }

@@ -26,6 +26,9 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     }
 }
 
+/// A metric of each region: its name, kind and help, and its value.
+type RegionMetric = (&'static str, MetricKind, &'static str, fn(&FarCounters) -> u64);
+
 /// Writes what was borrowed from other regions; nothing without them.
 fn regions(counted: &[FarCounters], to: &mut Exposition<'_>) {
     if counted.is_empty() {
@@ -38,7 +41,7 @@ fn regions(counted: &[FarCounters], to: &mut Exposition<'_>) {
             units.value(&[("region", &it.region), ("event", event)], number);
         }
     }
-    let numbers: [(&str, MetricKind, &str, fn(&FarCounters) -> u64); 3] = [
+    let numbers: [RegionMetric; 3] = [
         ("tollgate_region_calls_total", Counter, "Calls to the store of another region.", |it| it.calls),
         (
             "tollgate_region_failures_total",

@@ -129,15 +129,13 @@ fn share(entry: &Entry, problems: &mut Problems) -> Option<(Located<String>, u8)
     }
     let text = entry.value.word("a share", problems)?.value;
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
-    match whole_number(number).and_then(|it| u8::try_from(it).ok()).filter(|it| (1..=100).contains(it)) {
-        Some(share) => Some((name.clone(), share)),
-        None => {
-            problems
-                .error(entry.value.place, format!("a share is 1% to 100%, not {}", entry.value.describe()))
-                .help("whole percents; a region that is to have nothing is left out");
-            None
-        }
+    let share = whole_number(number).and_then(|it| u8::try_from(it).ok()).filter(|it| (1..=100).contains(it));
+    if share.is_none() {
+        problems
+            .error(entry.value.place, format!("a share is 1% to 100%, not {}", entry.value.describe()))
+            .help("whole percents; a region that is to have nothing is left out");
     }
+    Some((name.clone(), share?))
 }
 
 /// Reports stores of unknown regions, and regions without a store. Returns whether there are none.
