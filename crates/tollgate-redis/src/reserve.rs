@@ -18,13 +18,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tollgate_core::{Amount, Outcome, Rule, Timestamp, Verdict};
-use tollgate_store::{Answer, Check, Outcomes, StoreError};
+use tollgate_store::{Answer, Check, Outcomes, StoreError, undo_check};
 
 use crate::batch::clash;
 use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
 use crate::store::ended;
-use crate::undo::undo_check;
 use crate::waiters::DecisionReply;
 
 /// Sends a request to all partitions, and charges all of them or none.

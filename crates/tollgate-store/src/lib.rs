@@ -4,9 +4,10 @@
 //! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
+//! - [`undo_check`]: the change that undoes a charge.
 //!
-//! The Redis store is in `tollgate-redis`, policies in `tollgate-policy`, and the handling of
-//! outages in `tollgate::outage`.
+//! The Redis store is in `tollgate-redis`, the PostgreSQL store in `tollgate-postgres`, policies in
+//! `tollgate-policy`, and the handling of outages in `tollgate::outage`.
 
 #![warn(missing_debug_implementations)]
 
@@ -15,7 +16,9 @@ mod clock;
 pub mod conformance;
 pub mod memory;
 mod store;
+mod undo;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
 pub use store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Outcomes, Store, StoreError};
+pub use undo::undo_check;
