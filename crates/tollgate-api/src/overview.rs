@@ -115,7 +115,7 @@ pub struct PolicyInForce<T: Default = String, E: Default = T> {
 #[schemars(rename = "StoreInFull")]
 pub struct StoreInFull<T: Default = String> {
     /// The kind of store.
-    #[schemars(extend("enum" = ["memory", "redis"]))]
+    #[schemars(extend("enum" = ["memory", "redis", "postgres"]))]
     pub kind: T,
     /// The health, as in `/readyz`.
     #[serde(flatten)]

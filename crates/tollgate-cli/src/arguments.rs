@@ -132,7 +132,7 @@ Settings, in the policy file or in a separate file (--settings):
   admin: {token_file: FILE}                                  the token of the API
   rls: {envoy_config: DIR, headers: all}                     Envoy's files; all, refusals, off
   resp: {password_file: FILE}                                the password of the Redis protocol
-  store: redis://127.0.0.1:6379                              `memory`, a URL of Redis, a list, or {url: …, deadline: 50ms}
+  store: redis://127.0.0.1:6379                              `memory`, a URL of Redis or PostgreSQL, a list, or {url: …, deadline: 50ms}
 
 Precedence: --set overrides other flags, flags override TOLLGATE_ variables, variables override the file.
 A variable is the path in upper case: TOLLGATE_LISTEN_API=127.0.0.1:0, TOLLGATE_GATEWAY_UPSTREAM=demo.
@@ -172,7 +172,7 @@ pub(crate) struct Serve {
     /// The upstream of the gateway: a URL, or `demo`. May be given several times
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Vec<String>,
-    /// The store of the counters: `memory`, or a URL such as `redis://127.0.0.1:6379`. Several URLs are
+    /// The store of the counters: `memory`, or a URL such as `redis://127.0.0.1:6379` or `postgres://USER@HOST`. Several URLs are
     /// the nodes of one cluster
     #[arg(long, value_name = "URL")]
     pub(crate) store: Vec<String>,

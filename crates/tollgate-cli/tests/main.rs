@@ -14,6 +14,7 @@ mod import;
 mod integrations;
 mod operator;
 mod page;
+mod postgres;
 mod prometheus;
 mod redis;
 mod replay;

@@ -122,6 +122,12 @@ fn network(arguments: &Simulate) -> Result<Network, Failure> {
         None | Some("memory") => Stores::Memory,
         Some("shared") => Stores::Shared,
         Some("outage") => Stores::Outage,
+        Some(url) if url.starts_with("postgres") => {
+            return Err(Failure::with_help(
+                "PostgreSQL decides by its own clock, and a simulation has a clock of its own",
+                "--store shared decides as PostgreSQL does; `tollgate serve --store postgres://…` is the real one",
+            ));
+        }
         Some(url) if url.starts_with("redis") => {
             return Err(Failure::with_help(
                 "Redis decides by its own clock, and a simulation has a clock of its own",

@@ -1,12 +1,14 @@
 //! The `store` section: the store of the counters.
 //!
-//! It is `memory`, a URL of Redis, a list of URLs, or a map. The files that it names (a password,
-//! certificates) are read when the server starts, and by `validate`, which needs no Redis.
+//! It is `memory`, a URL, a list of URLs of Redis, or a map. The files that it names (a password,
+//! certificates) are read when the server starts, and by `validate`, which needs no store.
 //!
+//! - `postgres`: the section for PostgreSQL.
 //! - `values`: its scalar values.
 //!
 //! URLs are parsed by `tollgate_redis::RedisSettings`; connecting is in `store`.
 
+mod postgres;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate_redis::{RedisSettings, SettingsError};
 
+use self::postgres::{PostgresSection, is_postgres};
 use self::values::{deadline, or_off, prefix, share};
 use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
@@ -28,6 +31,8 @@ pub(crate) enum StoreSettings {
     Memory,
     /// In Redis.
     Redis(Box<RedisSection>),
+    /// In PostgreSQL.
+    Postgres(Box<PostgresSection>),
 }
 
 /// The settings of Redis.
@@ -68,14 +73,20 @@ const MAX_DEADLINE: Span = Span::from_secs(10);
 const MAX_DENY_CACHE: Span = Span::from_secs(60);
 /// The maximum number of a database.
 const MAX_DATABASE: i64 = 0x7fff_ffff;
-const CHOICES: &str =
-    "it is `memory`, a URL such as redis://127.0.0.1:6379, a list of those, or a map with `url`";
+const CHOICES: &str = "it is `memory`, a URL such as redis://127.0.0.1:6379 or postgres://USER@HOST/DATABASE, or a map with `url`";
 
 impl StoreSettings {
     /// Parses the section.
     pub(crate) fn read(node: &Node, problems: &mut Problems) -> Self {
         let section = match &node.kind {
-            Kind::Map(_) => node.fields(&STORE, problems).and_then(|it| RedisSection::read(&it, problems)),
+            Kind::Map(_) => {
+                let Some(fields) = node.fields(&STORE, problems) else { return Self::Memory };
+                if let Some(url) = fields.get("url").filter(|url| is_postgres(url)) {
+                    return Self::postgres(PostgresSection::read(url, &fields, problems));
+                }
+                RedisSection::read(&fields, problems)
+            }
+            _ if is_postgres(node) => return Self::postgres(PostgresSection::read_url(node, problems)),
             _ if node.text() == Some("memory") => None,
             _ => {
                 redis(node, problems).map(RedisSection::new).inspect(|it| it.require_password(node, problems))
@@ -84,9 +95,17 @@ impl StoreSettings {
         section.map_or(Self::Memory, |section| Self::Redis(Box::new(section)))
     }
 
+    fn postgres(section: Option<PostgresSection>) -> Self {
+        section.map_or(Self::Memory, |section| Self::Postgres(Box::new(section)))
+    }
+
     /// Returns the settings with the contents of the files; `None` for memory.
     pub(crate) fn load(&self, reading: LoadPhase) -> Result<Option<RemoteSettings>, Failure> {
-        let Self::Redis(section) = self else { return Ok(None) };
+        let section = match self {
+            Self::Memory => return Ok(None),
+            Self::Postgres(section) => return Ok(Some(RemoteSettings::Postgres(section.load(reading)?))),
+            Self::Redis(section) => section,
+        };
         let mut settings = section.settings.clone();
         if let Some(file) = &section.password_file {
             settings.password = Some(files::password(file, "the password of Redis", reading)?);
@@ -99,7 +118,14 @@ impl StoreSettings {
 
     /// Returns the address and the deadline for messages; `None` for memory.
     pub(crate) fn shown(&self) -> Option<String> {
-        let Self::Redis(section) = self else { return None };
+        let section = match self {
+            Self::Memory => return None,
+            Self::Postgres(section) => {
+                let settings = section.shown();
+                return Some(format!("{settings}, {} ms", settings.deadline.as_millis()));
+            }
+            Self::Redis(section) => section,
+        };
         let mut settings = section.settings.clone();
         if section.password_file.is_some() {
             // A placeholder, so that the message says that there is a password without showing it.
@@ -113,6 +139,7 @@ impl StoreSettings {
         match self {
             Self::Memory => OutageSettings::default(),
             Self::Redis(section) => section.outage.clone(),
+            Self::Postgres(section) => section.outage.clone(),
         }
     }
 }
@@ -127,7 +154,7 @@ impl RedisSection {
         if url.is_none() && !fields.mentions("url") {
             problems
                 .error(fields.place(), "`store` has no `url`")
-                .help("such as `url: redis://127.0.0.1:6379`; without Redis it is `store: memory`");
+                .help("such as `url: redis://127.0.0.1:6379`; without a server it is `store: memory`");
         }
         let settings = url.and_then(|node| redis(node, problems));
         // Parses the rest of the section even if the URL is invalid, to report its mistakes.
@@ -157,9 +184,7 @@ impl RedisSection {
         if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
             self.settings.prefix = prefix;
         }
-        if let Some(fields) = fields.get("outage").and_then(|node| node.fields(&OUTAGE, problems)) {
-            take_outage(&mut self.outage, &fields, problems);
-        }
+        take_outage(&mut self.outage, fields, problems);
     }
 
     /// Checks that the values are consistent.
@@ -193,7 +218,11 @@ impl RedisSection {
     }
 }
 
-fn take_outage(settings: &mut OutageSettings, fields: &Fields<'_>, problems: &mut Problems) {
+/// Reads the map `outage` of the section, if it has one.
+fn take_outage(settings: &mut OutageSettings, section: &Fields<'_>, problems: &mut Problems) {
+    let Some(fields) = section.get("outage").and_then(|node| node.fields(&OUTAGE, problems)) else {
+        return;
+    };
     if let Some(node) = fields.get("failures")
         && let Some(failures) = node.whole("`failures`", 1..=1_000_000, problems)
     {
@@ -326,6 +355,7 @@ mod tests {
             assert!(problems.is_empty(), "{text}: {problems:?}");
             let message = match settings {
                 StoreSettings::Memory => String::new(),
+                StoreSettings::Postgres(it) => panic!("{it:?}"),
                 StoreSettings::Redis(it) => {
                     let (at, out) = (&it.settings, &it.outage);
                     let (deadline, deny, prefix) = (at.deadline, at.deny_cache, &at.prefix);
@@ -440,7 +470,7 @@ mod tests {
             .load(LoadPhase::First)
         {
             Ok(settings) => {
-                let RemoteSettings::Redis(settings) = settings.unwrap();
+                let Some(RemoteSettings::Redis(settings)) = settings else { panic!("{settings:?}") };
                 format!("{:?} {:?}", settings.password, settings.tls.unwrap().ca.map(|it| it.len()))
             }
             Err(failure) => failure.to_string(),

@@ -15,6 +15,9 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     if let Some(redis) = remote.redis() {
         calls(&redis.counters(), &mut to);
     }
+    if let Some(postgres) = remote.postgres() {
+        transactions(&postgres.counters(), &mut to);
+    }
     let help = "Nodes that share the store, including this one, as last known.";
     to.one("tollgate_nodes", Gauge, help, remote.nodes());
     if let Some(leased) = store.leased() {
@@ -31,6 +34,18 @@ fn calls(counted: &Counters, to: &mut Exposition<'_>) {
     to.one("tollgate_redis_connections_total", Counter, "Connections made.", counted.connections);
 }
 
+fn transactions(counted: &tollgate_postgres::Counters, to: &mut Exposition<'_>) {
+    let help = "Decisions and changes made in PostgreSQL.";
+    to.one("tollgate_postgres_decisions_total", Counter, help, counted.decisions);
+    let help = "Transactions for decisions and changes.";
+    to.one("tollgate_postgres_transactions_total", Counter, help, counted.transactions);
+    let help = "Transactions and attempts to connect that failed.";
+    to.one("tollgate_postgres_failures_total", Counter, help, counted.failures);
+    to.one("tollgate_postgres_connections_total", Counter, "Connections made.", counted.connections);
+    let help = "Expired rows that this node deleted.";
+    to.one("tollgate_postgres_expired_rows_total", Counter, help, counted.expired);
+}
+
 fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {
     let LeaseCounters { leased, spent, returned, expired, calls, keys, held } = *counted;
     let help =
@@ -41,7 +56,7 @@ fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {
     {
         units.value(&[("event", event)], number);
     }
-    to.one("tollgate_lease_calls_total", Counter, "Leases and returns that Redis was asked for.", calls);
+    to.one("tollgate_lease_calls_total", Counter, "Leases and returns that the store was asked for.", calls);
     to.one("tollgate_lease_keys", Gauge, "Keys of which this node holds units.", keys);
     to.one("tollgate_lease_units_held", Gauge, "Leased units that this node holds.", held);
 }
@@ -52,10 +67,24 @@ mod tests {
 
     use tollgate::Policy;
     use tollgate_lease::Leased;
+    use tollgate_postgres::PostgresSettings;
     use tollgate_redis::RedisSettings;
 
     use super::*;
     use crate::store::{RemoteSettings, RemoteStore};
+
+    #[tokio::test]
+    async fn a_store_in_postgres_is_counted() {
+        let settings = PostgresSettings::parse("postgres://ann@localhost").unwrap();
+        let store = RemoteStore::new(RemoteSettings::Postgres(settings));
+        let mut out = String::new();
+        counters(&AnyStore::Remote(Arc::new(Leased::new(store))), &mut out);
+        for name in ["decisions", "transactions", "failures", "connections", "expired_rows"] {
+            let name = format!("tollgate_postgres_{name}_total");
+            assert!(out.contains(&format!("# TYPE {name} counter\n{name} 0\n")), "{out}");
+        }
+        assert!(!out.contains("redis"), "{out}");
+    }
 
     #[tokio::test]
     async fn a_store_in_redis_is_counted_and_one_in_memory_is_not() {

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use tollgate::StoreError;
+use tollgate_postgres::{PostgresSettings, PostgresStore};
 use tollgate_redis::{RedisSettings, RedisStore};
 
 use super::delegate::delegate_store;
@@ -15,21 +16,26 @@ use super::delegate::delegate_store;
 pub(crate) enum RemoteSettings {
     /// Redis.
     Redis(RedisSettings),
+    /// PostgreSQL.
+    Postgres(PostgresSettings),
 }
 
 /// A store in another process.
 pub(crate) enum RemoteStore {
     /// Redis.
     Redis(RedisStore),
+    /// PostgreSQL.
+    Postgres(PostgresStore),
 }
 
-delegate_store!(RemoteStore: Redis);
+delegate_store!(RemoteStore: Redis, Postgres);
 
 impl RemoteStore {
     /// Creates a store that connects when it is first used.
     pub(crate) fn new(settings: RemoteSettings) -> Self {
         match settings {
             RemoteSettings::Redis(settings) => Self::Redis(RedisStore::new(settings)),
+            RemoteSettings::Postgres(settings) => Self::Postgres(PostgresStore::new(settings)),
         }
     }
 
@@ -37,6 +43,7 @@ impl RemoteStore {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Redis(_) => "redis",
+            Self::Postgres(_) => "postgres",
         }
     }
 
@@ -44,6 +51,7 @@ impl RemoteStore {
     pub(crate) async fn connect(&self) -> Result<(), StoreError> {
         match self {
             Self::Redis(store) => store.connect().await,
+            Self::Postgres(store) => store.connect().await,
         }
     }
 
@@ -51,6 +59,7 @@ impl RemoteStore {
     pub(crate) async fn announce(&self) {
         match self {
             Self::Redis(store) => store.announce().await,
+            Self::Postgres(store) => store.announce().await,
         }
     }
 
@@ -58,6 +67,15 @@ impl RemoteStore {
     pub(crate) const fn redis(&self) -> Option<&RedisStore> {
         match self {
             Self::Redis(store) => Some(store),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Returns the PostgreSQL store, if it is one.
+    pub(crate) const fn postgres(&self) -> Option<&PostgresStore> {
+        match self {
+            Self::Postgres(store) => Some(store),
+            Self::Redis(_) => None,
         }
     }
 }
@@ -67,6 +85,7 @@ impl fmt::Display for RemoteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Redis(store) => store.settings().fmt(f),
+            Self::Postgres(store) => store.settings().fmt(f),
         }
     }
 }
