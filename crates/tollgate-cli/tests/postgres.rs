@@ -3,57 +3,13 @@
 //! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use std::net::SocketAddr;
 use std::thread;
 
-use crate::service::client::{asked, get, told};
-use serde_json::Value;
+use crate::redis::{admitted, check, counted, metrics, policy, start, stop};
+use crate::service::client::{get, told};
 use tollgate_testkit::{Postgres, Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
-
-/// A limit for all callers that is not refilled within a test.
-fn policy(units: u32, store: &str) -> String {
-    format!(
-        "store: {{deadline: 10s, {store}}}\ngateway: {{workers: 1}}\n\
-         limits:\n  - {{name: api, by: global, bucket: {units}/day}}\n"
-    )
-}
-
-fn start(units: u32, store: &str) -> Tollgate {
-    Tollgate::start(BINARY, &policy(units, store))
-}
-
-fn check(api: SocketAddr) -> Value {
-    asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)
-}
-
-/// Returns the number of admitted checks, none of them degraded.
-fn admitted(api: SocketAddr, checks: usize) -> usize {
-    let answers = (0..checks).map(|_| check(api));
-    answers
-        .filter(|answer| {
-            assert_eq!(answer["degraded"], false, "{answer}");
-            answer["allowed"] == true
-        })
-        .count()
-}
-
-fn metrics(api: SocketAddr) -> String {
-    String::from_utf8(get(api, "/metrics").body).unwrap()
-}
-
-/// Returns one value of that page.
-#[track_caller]
-fn counted(name: &str, page: &str) -> u64 {
-    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
-}
-
-fn stop(mut tollgate: Tollgate) {
-    tollgate.program.signal("TERM");
-    assert_eq!(tollgate.program.wait().code(), Some(0), "{}", tollgate.log());
-}
 
 #[test]
 fn two_servers_share_one_budget_exactly_with_and_without_leases() {

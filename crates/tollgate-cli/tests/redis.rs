@@ -17,23 +17,23 @@ use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate, wai
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
 /// A limit for all callers that is not refilled within a test.
-fn policy(units: u32, store: &str) -> String {
+pub(crate) fn policy(units: u32, store: &str) -> String {
     format!(
         "store: {{deadline: 10s, {store}}}\ngateway: {{workers: 1}}\n\
          limits:\n  - {{name: api, by: global, bucket: {units}/day}}\n"
     )
 }
 
-fn start(units: u32, store: &str) -> Tollgate {
+pub(crate) fn start(units: u32, store: &str) -> Tollgate {
     Tollgate::start(BINARY, &policy(units, store))
 }
 
-fn check(api: SocketAddr) -> Value {
+pub(crate) fn check(api: SocketAddr) -> Value {
     asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)
 }
 
 /// Returns the number of admitted checks, none of them degraded.
-fn admitted(api: SocketAddr, checks: usize) -> usize {
+pub(crate) fn admitted(api: SocketAddr, checks: usize) -> usize {
     let answers = (0..checks).map(|_| check(api));
     answers
         .filter(|answer| {
@@ -43,18 +43,18 @@ fn admitted(api: SocketAddr, checks: usize) -> usize {
         .count()
 }
 
-fn metrics(api: SocketAddr) -> String {
+pub(crate) fn metrics(api: SocketAddr) -> String {
     String::from_utf8(get(api, "/metrics").body).unwrap()
 }
 
 /// Returns one value of that page.
 #[track_caller]
-fn counted(name: &str, page: &str) -> u64 {
+pub(crate) fn counted(name: &str, page: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
 }
 
-fn stop(tollgate: Tollgate) {
+pub(crate) fn stop(tollgate: Tollgate) {
     tollgate.program.signal("TERM");
     ends_well(tollgate);
 }

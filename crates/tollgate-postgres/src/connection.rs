@@ -148,17 +148,13 @@ impl Connection {
             if changes.written.is_empty() {
                 return Ok(0);
             }
-            let mut columns: (Vec<i64>, Vec<&[u8]>, Vec<&[u8]>, Vec<Option<i64>>, Vec<i64>) =
-                Default::default();
-            for (row, stored) in &changes.written {
-                columns.0.push(row.column());
-                columns.1.push(&row.key);
-                columns.2.push(&stored.state);
-                columns.3.push(stored.carried_to);
-                columns.4.push(stored.expires);
-            }
-            let (rules, keys, states, carried, expires) = &columns;
-            self.client.execute(&self.write, &[rules, keys, states, carried, expires]).await
+            let rows = &changes.written;
+            let rules: Vec<i64> = rows.iter().map(|(row, _)| row.column()).collect();
+            let keys: Vec<&[u8]> = rows.iter().map(|(row, _)| &*row.key).collect();
+            let states: Vec<&[u8]> = rows.iter().map(|(_, stored)| &*stored.state).collect();
+            let carried: Vec<Option<i64>> = rows.iter().map(|(_, stored)| stored.carried_to).collect();
+            let expires: Vec<i64> = rows.iter().map(|(_, stored)| stored.expires).collect();
+            self.client.execute(&self.write, &[&rules, &keys, &states, &carried, &expires]).await
         };
         let deleted = async {
             if changes.deleted.is_empty() {

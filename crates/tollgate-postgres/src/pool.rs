@@ -19,7 +19,7 @@ use crate::connect::connect;
 use crate::connection::Connection;
 use crate::counters::Counts;
 use crate::failure::Failure;
-use crate::request::{OwnedChange, Request, Undelivered, Waiter, Work};
+use crate::request::{OwnedChange, Request, Undelivered, Waiter, Work, fail};
 use crate::settings::PostgresSettings;
 use crate::tables::Tables;
 use crate::transaction::{TransactionEnd, run};
@@ -207,7 +207,7 @@ async fn work(mut slot: WorkerSlot) {
         let connection = match pool.connection().await {
             Ok(connection) => connection,
             Err(failure) => {
-                requests.into_iter().for_each(|it| it.fail(&failure));
+                fail(requests, &failure);
                 continue;
             }
         };
@@ -233,7 +233,7 @@ async fn undo(pool: Arc<Pool>, undelivered: Undelivered) {
         for _ in 0..MAX_UNDO_ATTEMPTS {
             let (rule, key) = (check.rule.clone(), Arc::clone(&check.key));
             let change = OwnedChange { rule, key, adjustment, id: None };
-            let reply = pool.submit(Work::Change(change)).wait_patiently().await;
+            let reply = pool.submit(Work::Change(Box::new(change))).wait_patiently().await;
             if !matches!(reply, Err(Failure::Refused(_) | Failure::TimedOut(_))) {
                 break;
             }

@@ -53,7 +53,7 @@ pub(crate) struct OwnedChange {
 /// The content of a request.
 pub(crate) enum Work {
     Decide(Vec<OwnedCheck>),
-    Change(OwnedChange),
+    Change(Box<OwnedChange>),
 }
 
 impl Work {
@@ -61,7 +61,7 @@ impl Work {
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Rule, &Arc<[u8]>)> {
         let (checks, change) = match self {
             Self::Decide(checks) => (&checks[..], None),
-            Self::Change(change) => (&[][..], Some(change)),
+            Self::Change(change) => (&[][..], Some(&**change)),
         };
         let checks = checks.iter().map(|it| (&it.rule, &it.key));
         checks.chain(change.into_iter().map(|it| (&it.rule, &it.key)))
@@ -133,10 +133,6 @@ impl Request {
         self.status.change(WAITING, CLAIMED)
     }
 
-    pub(crate) fn fail(self, failure: &Failure) {
-        let _gone = self.reply.send(Err(failure.clone()));
-    }
-
     /// Delivers the answer of a transaction that has been committed. `undo` is called if it cannot be
     /// delivered, and was charged, and has to be undone.
     pub(crate) fn deliver(self, result: RequestResult, undo: impl FnOnce(Undelivered) + Send + 'static) {
@@ -165,6 +161,13 @@ impl Request {
             }
             _ => {}
         }
+    }
+}
+
+/// Notifies the callers of requests of a failure.
+pub(crate) fn fail(requests: impl IntoIterator<Item = Request>, failure: &Failure) {
+    for request in requests {
+        let _gone = request.reply.send(Err(failure.clone()));
     }
 }
 

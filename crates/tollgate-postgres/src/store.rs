@@ -83,7 +83,7 @@ impl PostgresStore {
         id: Option<AdjustmentId>,
     ) -> Result<Outcome, StoreError> {
         let change = OwnedChange { rule: rule.clone(), key: stored_key(key), adjustment, id };
-        match self.pool.submit(Work::Change(change)).wait(self.pool.settings.deadline).await? {
+        match self.pool.submit(Work::Change(Box::new(change))).wait(self.pool.settings.deadline).await? {
             Reply::Changed(outcome) => Ok(outcome),
             Reply::Decided(_) => Err(Failure::failed("a decision answers a change").into()),
         }

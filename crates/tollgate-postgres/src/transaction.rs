@@ -1,7 +1,6 @@
 //! Runs requests in one transaction: locks and reads, decides, writes and commits, answers.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +8,14 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_postgres::Error;
-use tollgate_core::{RuleId, Timestamp};
+use tollgate_core::Timestamp;
 
 use crate::connection::{Connection, LockedRows, RowRequest};
 use crate::counters::Counts;
 use crate::decide::{AdjustmentIds, decide};
 use crate::failure::Failure;
 use crate::pool::{DecisionClock, Pool, WorkerSlot};
-use crate::request::{Request, RequestResult, Work};
+use crate::request::{Request, RequestResult, Work, fail};
 use crate::states::{Changes, RowKey, States};
 use crate::tables::lock_of;
 
@@ -57,7 +56,7 @@ pub(crate) async fn run(
         Err(_) => Failure::TimedOut(pool.settings.deadline),
     };
     Counts::add(&pool.counters.failures, 1);
-    requests.into_iter().for_each(|it| it.fail(&failure));
+    fail(requests, &failure);
     if !matches!(failure, Failure::TimedOut(_)) || connection.is_closed() {
         // A connection with an error that is not understood is not used again.
         return TransactionEnd::OnTime(slot);
@@ -101,8 +100,8 @@ async fn decide_and_commit(
             deliver(pool, decided);
             pool.keep(connection);
         }
-        Ok(Err(error)) => fail(pool, decided, &Failure::during_commit(&error)),
-        Err(_) => fail(pool, decided, &Failure::failed("no answer to a commit")),
+        Ok(Err(error)) => fail_decided(pool, decided, &Failure::during_commit(&error)),
+        Err(_) => fail_decided(pool, decided, &Failure::failed("no answer to a commit")),
     }
     slot.map_or(TransactionEnd::Late, TransactionEnd::OnTime)
 }
@@ -133,15 +132,15 @@ fn deliver(pool: &Arc<Pool>, decided: Vec<(Request, RequestResult)>) {
     }
 }
 
-fn fail(pool: &Pool, decided: Vec<(Request, RequestResult)>, failure: &Failure) {
+fn fail_decided(pool: &Pool, decided: Vec<(Request, RequestResult)>, failure: &Failure) {
     Counts::add(&pool.counters.failures, 1);
-    decided.into_iter().for_each(|(request, _)| request.fail(failure));
+    fail(decided.into_iter().map(|(request, _)| request), failure);
 }
 
 /// Returns the locks and rows of the requests: each key under its rule and its predecessors.
 fn wanted_rows(requests: &[Request]) -> RowRequest {
     let mut wanted = RowRequest::default();
-    let mut seen = HashMap::new();
+    let mut seen = HashSet::new();
     for request in requests {
         if let Work::Change(change) = &request.work {
             wanted.ids.extend(change.id.map(|id| id.0));
@@ -149,22 +148,17 @@ fn wanted_rows(requests: &[Request]) -> RowRequest {
         for (rule, key) in request.work.keys() {
             wanted.locks.push(lock_of(key));
             let ids = [rule.id].into_iter().chain(rule.predecessors().map(|before| before.id));
-            for id in ids {
-                add_row(&mut wanted, &mut seen, id, key);
+            for rule in ids {
+                let row = RowKey { rule, key: Arc::clone(key) };
+                if seen.insert(row.clone()) {
+                    wanted.rows.push(row);
+                }
             }
         }
     }
     wanted.locks.sort_unstable();
     wanted.locks.dedup();
     wanted
-}
-
-fn add_row(wanted: &mut RowRequest, seen: &mut HashMap<RowKey, ()>, rule: RuleId, key: &Arc<[u8]>) {
-    let row = RowKey { rule, key: Arc::clone(key) };
-    if let Entry::Vacant(entry) = seen.entry(row) {
-        wanted.rows.push(entry.key().clone());
-        entry.insert(());
-    }
 }
 
 impl DecisionClock {
