@@ -9,8 +9,8 @@ fn run(shape: Shape, protection: Protection) -> ProtectionReport {
     run_scenario(protection, Scenario { duration: Span::from_secs(48), seed: 1, ..Scenario::new(shape) })
 }
 
-fn run_scenario(protection: Protection, scenario: Scenario) -> ProtectionReport {
-    let scenario = Scenario { protections: vec![protection], ..scenario };
+fn run_scenario(protection: Protection, mut scenario: Scenario) -> ProtectionReport {
+    scenario.protections = vec![protection];
     OverloadRun::new(scenario).unwrap().run().protections.remove(0)
 }
 
