@@ -64,7 +64,8 @@ fn a_hot_key_is_decided_here() {
     let mut outcomes = Outcomes::new();
     let check = [Check::new(&node.rule, b"key", 1)];
     assert!(node.store.try_decide(&check, &mut outcomes).is_some_and(|(admitted, _)| admitted));
-    assert_eq!(outcomes[0].verdict, Verdict::admitted(1));
+    assert_eq!(outcomes[0].verdict, Verdict::admitted_from_lease(1), "and the verdict says so");
+    assert_eq!(node.store.holding(&node.rule, b"key").map(|it| it.units), Some(node.held()));
     assert_eq!(node.remote.calls(), calls);
     assert_eq!(outcomes[0].remaining, node.left() + node.held());
 }
