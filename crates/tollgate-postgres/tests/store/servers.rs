@@ -158,16 +158,17 @@ async fn expired_rows_are_deleted_and_others_are_kept() {
     );
     server.sql("INSERT INTO tollgate_adjustments VALUES ('old', 1)");
     let rows = || server.sql("SELECT count(*) FROM tollgate_states").parse::<u32>().unwrap();
+    let ids = || server.sql("SELECT count(*) FROM tollgate_adjustments");
     assert_eq!(rows(), 200);
     let announcing = async {
         tokio::select! {
             () = store.announce() => {}
-            () = eventually("half of the brief rows are deleted", async || rows() == 150) => {}
+            () = eventually("half of the brief rows are deleted", async || rows() == 150 && ids() == "0") => {}
         }
     };
     announcing.await;
-    assert_eq!(server.sql("SELECT count(*) FROM tollgate_adjustments"), "0");
-    assert_eq!(store.counters().expired, 51);
+    // A round that is cut off after its last statement is not counted.
+    assert!(store.counters().expired <= 51, "{:?}", store.counters());
     assert_eq!(left(&store, &lasting, "\0\0\0\u{4}").await, 8);
 }
 
