@@ -23,9 +23,7 @@ impl World {
         if !self.nodes[node].is_up {
             return;
         }
-        if let Origin::Undo(request) = origin {
-            self.oracle.sent_undo(request);
-        }
+        self.oracle.sent(origin, &body, self.moment(node));
         self.next_call += 1;
         let (call, starts) = (self.next_call, self.nodes[node].starts);
         let clock = &self.nodes[node].clock;
@@ -119,7 +117,11 @@ impl World {
         }
         let Some(answer) = call.answer.take() else { return };
         if let Some(reply) = call.reply.take() {
-            reply.send(Ok(answer));
+            let moment = self.moment(call.node);
+            if reply.send(Ok(answer.clone())) {
+                let asked = call.due - self.plan.deadline;
+                self.oracle.delivered(&call.body, &answer, asked, moment);
+            }
             return;
         }
         self.trace.note(self.now, format_args!("node {}: call {id} was late", call.node));
