@@ -64,8 +64,7 @@ impl<'l> Plan<'l> {
         (now, tick): (Timestamp, Tick),
     ) -> Self {
         let Leased { table, counts, is_draining, .. } = leased;
-        let mut plan =
-            Self { taken: SmallVec::new(), parts: SmallVec::new(), table, counts, is_draining };
+        let mut plan = Self { taken: SmallVec::new(), parts: SmallVec::new(), table, counts, is_draining };
         for check in checks {
             let place = leasable_units(check).and_then(|_| leased.find(check));
             let units = leasable_units(check).unwrap_or(0);

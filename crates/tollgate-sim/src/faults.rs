@@ -21,7 +21,6 @@
 mod clock;
 mod defect;
 mod deny_cache;
-mod executor;
 mod fault;
 mod leasing;
 mod link;

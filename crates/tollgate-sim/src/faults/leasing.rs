@@ -94,7 +94,18 @@ impl NodeStore {
         }
     }
 
-    async fn observe(&self, call: impl Future<Output = Result<Answer, StoreError>>) -> Result<Answer, StoreError> {
+    /// Reports that the store answered a call that decides no request.
+    fn note<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if answer.is_ok() {
+            self.wire.push(Command::Report { node: self.node, report: Report::Answers });
+        }
+        answer
+    }
+
+    async fn observe(
+        &self,
+        call: impl Future<Output = Result<Answer, StoreError>>,
+    ) -> Result<Answer, StoreError> {
         let origin = self.wire.current();
         let answer = call.await;
         let admitted = answer.as_ref().map(|it| it.admitted).map_err(Failure::of);
@@ -120,7 +131,7 @@ impl Store for NodeStore {
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
-        self.leased.adjust(rule, key, adjustment).await
+        self.note(self.leased.adjust(rule, key, adjustment).await)
     }
 
     async fn adjust_once(
@@ -130,7 +141,7 @@ impl Store for NodeStore {
         adjustment: Adjustment,
         id: AdjustmentId,
     ) -> Result<Outcome, StoreError> {
-        self.leased.adjust_once(rule, key, adjustment, id).await
+        self.note(self.leased.adjust_once(rule, key, adjustment, id).await)
     }
 
     fn recognizes_adjustments(&self) -> bool {
@@ -138,7 +149,7 @@ impl Store for NodeStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        self.leased.probe().await
+        self.note(self.leased.probe().await)
     }
 
     fn nodes(&self) -> usize {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tollgate::store::AdjustmentId;
 use tollgate::{Adjustment, Limiter, OutageSettings, Policy, PolicyError, Receipt, Rule};
 
-use super::clock::SimClock;
-use super::executor::TaskId;
+use super::clock::{SimClock, TrueTime};
 use super::leasing::NodeStore;
 use super::store::SimStore;
 use super::wire::{Failure, OwnedCheck, RequestId};
+use crate::executor::TaskId;
 
 /// A node.
 pub(super) struct Node {
@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub(super) pauses: u64,
     /// Whether a pass of `reconcile` is running.
     pub(super) is_reconciling: bool,
+    /// The longest time by which its returns of leases are late.
+    pub(super) returns_delay: TrueTime,
     /// Whether it has returned its leases, and takes no more.
     pub(super) is_drained: bool,
 }
@@ -77,6 +79,8 @@ pub(super) enum Report {
     Settling { request: RequestId, cost: u64 },
     /// A settlement has ended.
     Settled { request: RequestId, is_kept: bool },
+    /// The store answered something else than a request, which ends an outage.
+    Answers,
     /// A node has returned its leases.
     Drained,
     /// A pass of `reconcile` has ended.

@@ -423,7 +423,9 @@ impl Oracle {
             account.given_back_at = Some(moment.now);
             account.stretch.credit(moment.now, returned as f64);
             let credit = match (adjustment, origin) {
-                (Adjustment::Refund { .. }, Origin::Undo(_)) => account.undone.credit(returned as f64, max_refill),
+                (Adjustment::Refund { .. }, Origin::Undo(_)) => {
+                    account.undone.credit(returned as f64, max_refill)
+                }
                 _ => returned as f64,
             };
             account.answered.credit(moment.now, credit);
@@ -492,6 +494,11 @@ impl Oracle {
             record.answer = Some(admitted);
         }
         self.observe_call(admitted.is_ok(), moment);
+    }
+
+    /// Records that a probe, a settlement, a release or a renewal of a node was answered.
+    pub(super) fn store_answers(&mut self, node: usize) {
+        self.nodes[node].first_failure = None;
     }
 
     /// Records whether a call of a node was answered.
@@ -951,7 +958,8 @@ impl Oracle {
 
     fn check_stretches(&mut self) -> Checked {
         for record in self.requests.values().filter(|it| it.is_decided && it.is_allowed && !it.is_degraded) {
-            for charge in &record.charges {
+            // The charges of a call that was refused were undone: leases covered the request afterwards.
+            for charge in record.charges.iter().filter(|it| it.is_counted) {
                 if let (Charged::Units(units), Some(account)) =
                     (charge.amount, self.accounts.get_mut(&charge.account))
                 {

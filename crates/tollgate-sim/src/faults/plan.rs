@@ -138,8 +138,8 @@ pub(super) struct Pulses {
     pub(super) max_spacing: u64,
     /// The users that have pulses.
     pub(super) users: u64,
-    /// The longest time after which the rest of the limit is spent, and the smallest capacity.
-    pub(super) max_pause: TrueTime,
+    /// The longest lease of a limit, and the smallest capacity.
+    pub(super) max_lease: TrueTime,
     pub(super) capacity: u64,
 }
 
@@ -193,7 +193,7 @@ impl Plan {
                 max_requests: lease_rng.u64(20..200),
                 max_spacing: [0, 500, 4_000][lease_rng.usize(..3)],
                 users: lease_rng.u64(1..=2),
-                max_pause: max_lease.max(10_000),
+                max_lease: max_lease.max(10_000),
                 capacity,
             }),
             faults: Vec::new(),
@@ -272,19 +272,43 @@ fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
     let mut limits = Vec::new();
     if rng.u8(..4) > 0 {
         let counting = draw_bucket(rng, 10..60);
-        limits.push(LimitPlan { name: "user", is_global: false, counting, on_outage: on_outage(rng), lease_ms: 0 });
+        limits.push(LimitPlan {
+            name: "user",
+            is_global: false,
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     if rng.u8(..3) > 0 {
         let counting = draw_bucket(rng, 30..150);
-        limits.push(LimitPlan { name: "everybody", is_global: true, counting, on_outage: on_outage(rng), lease_ms: 0 });
+        limits.push(LimitPlan {
+            name: "everybody",
+            is_global: true,
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     if rng.u8(..3) == 0 {
         let counting = Counting::Window { limit: rng.u64(10..120), period: [1, 2, 5][rng.usize(..3)] };
-        limits.push(LimitPlan { name: "window", is_global: false, counting, on_outage: on_outage(rng), lease_ms: 0 });
+        limits.push(LimitPlan {
+            name: "window",
+            is_global: false,
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     if rng.u8(..4) == 0 || limits.is_empty() {
         let counting = Counting::Slots { slots: rng.u64(2..12), ttl: rng.u64(1..=4) };
-        limits.push(LimitPlan { name: "slots", is_global: rng.bool(), counting, on_outage: on_outage(rng), lease_ms: 0 });
+        limits.push(LimitPlan {
+            name: "slots",
+            is_global: rng.bool(),
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     limits
 }
@@ -296,9 +320,7 @@ fn make_hot(limit: &mut LimitPlan, rng: &mut Rng) {
             let count = count * rng.u64(3..=10);
             Counting::Bucket { count, burst: rng.u64(count / 2..=3 * count) }
         }
-        Counting::Window { limit, period } => {
-            Counting::Window { limit: limit * rng.u64(3..=10), period }
-        }
+        Counting::Window { limit, period } => Counting::Window { limit: limit * rng.u64(3..=10), period },
         slots @ Counting::Slots { .. } => slots,
     };
     draw_lease(limit, rng);

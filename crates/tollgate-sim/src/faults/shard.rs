@@ -81,8 +81,7 @@ impl Shard {
             }
             Body::Change { rule, key, adjustment, id } => {
                 let is_repeated = id.is_some_and(|id| self.is_repeated(id, shown));
-                let adjustment =
-                    if is_repeated { Adjustment::Grant { units: 0 } } else { *adjustment };
+                let adjustment = if is_repeated { Adjustment::Grant { units: 0 } } else { *adjustment };
                 let adjustment = match adjustment {
                     Adjustment::ReturnLease { units, ttl, .. }
                         if self.defect == Some(Defect::LateReturnsAccepted) =>

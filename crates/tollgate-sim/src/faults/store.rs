@@ -21,9 +21,9 @@ use tollgate::{
 use super::clock::TrueTime;
 use super::defect::Defect;
 use super::deny_cache::DenyCache;
-use super::executor::{Sender, oneshot};
 use super::node::Report;
 use super::wire::{Body, Command, Failure, Origin, OwnedCheck, Reply, ReplyReceiver, Wire};
+use crate::executor::{Sender, oneshot};
 
 /// As in `tollgate-redis/src/dispatcher.rs`.
 const MAX_UNDO_ATTEMPTS: usize = 20;

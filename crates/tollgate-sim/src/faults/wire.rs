@@ -9,8 +9,8 @@ use tollgate::store::{AdjustmentId, Answer, Check};
 use tollgate::{Adjustment, Amount, Outcome, Rule, StoreError};
 
 use super::clock::TrueTime;
-use super::executor::{Receiver, Sender, TaskFuture, lock, oneshot};
 use super::node::Report;
+use crate::executor::{Receiver, Sender, TaskFuture, lock, oneshot};
 
 /// The number of a call to a shard.
 pub(super) type CallId = u64;

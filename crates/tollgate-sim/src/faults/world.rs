@@ -22,7 +22,6 @@ use tollgate_lease::LeaseCounters;
 use super::clock::{SimClock, TrueTime};
 use super::defect::Defect;
 use super::deny_cache;
-use super::executor::{ReadyQueue, Sender, TaskFuture, TaskId};
 use super::leasing::NodeStore;
 use super::link::Link;
 use super::node::{Node, Report};
@@ -32,6 +31,7 @@ use super::shard::Shard;
 use super::store::{SimStore, StoreSettings};
 use super::trace::Trace;
 use super::wire::{Body, CallId, Command, Failure, Origin, Reply, RequestId, Wire};
+use crate::executor::{ReadyQueue, Sender, TaskFuture, TaskId};
 
 /// The largest number of tasks that a healthy fleet has at a time: a bound on leaks, far above the traffic.
 const MAX_TASKS: usize = 4_000;
@@ -299,6 +299,7 @@ impl World {
             waiting: Vec::new(),
             pauses: 0,
             is_reconciling: false,
+            returns_delay: 0,
             is_drained: false,
         })
     }
@@ -544,6 +545,10 @@ impl World {
                 self.oracle.settled(request, is_kept);
                 Ok(())
             }
+            Report::Answers => {
+                self.oracle.store_answers(node);
+                Ok(())
+            }
             Report::Drained => {
                 self.trace.note(self.now, format_args!("node {node}: has returned its leases"));
                 self.nodes[node].is_drained = true;
@@ -588,7 +593,10 @@ impl World {
         }
         let keys = self.plan.policies.len() * self.plan.policies[0].len() * self.plan.users as usize;
         if its.leases.leased().holdings(usize::MAX).len() > keys {
-            return violation("tables never grow", format!("node {node} holds leases of more than {keys} keys"));
+            return violation(
+                "tables never grow",
+                format!("node {node} holds leases of more than {keys} keys"),
+            );
         }
         let (limiter, wire) = (its.limiter.clone(), Arc::clone(&self.wire));
         if is_probe {

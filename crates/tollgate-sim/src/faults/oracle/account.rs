@@ -171,7 +171,13 @@ impl StoreAccount {
     }
 
     /// Charges units that are leased. `low` leaves out what the store charges on top: clients see whether it is enough.
-    pub(super) fn lease(&mut self, bounds: Bounds, units: u64, ttl: u64, moment: Moment) -> Result<(), String> {
+    pub(super) fn lease(
+        &mut self,
+        bounds: Bounds,
+        units: u64,
+        ttl: u64,
+        moment: Moment,
+    ) -> Result<(), String> {
         if units == 0 {
             return Ok(());
         }

@@ -60,7 +60,8 @@ impl Oracle {
                 }
             }
             (Origin::Request(request), Body::Decide(checks)) => {
-                let limits: Vec<_> = checks.iter().map(|check| self.rules.get(&check.rule.id).copied()).collect();
+                let limits: Vec<_> =
+                    checks.iter().map(|check| self.rules.get(&check.rule.id).copied()).collect();
                 let Some(record) = self.requests.get_mut(&request) else { return };
                 if record.sent.is_none_or(|(now, _)| now != moment.now) {
                     record.sent = Some((moment.now, moment.local));
@@ -78,7 +79,8 @@ impl Oracle {
             // The units are out of their lot from here on.
             (_, Body::Change { rule, key, adjustment: Adjustment::ReturnLease { units, .. }, .. }) => {
                 let Some(&limit) = self.rules.get(&rule.id) else { return };
-                let missing = self.account(limit, key).1.lots[moment.node].take((*units).into(), moment.local);
+                let missing =
+                    self.account(limit, key).1.lots[moment.node].take((*units).into(), moment.local);
                 self.over_returned = self.over_returned.max(missing);
             }
             _ => {}
@@ -134,7 +136,9 @@ impl Oracle {
         for limit in 0..self.bounds.len() {
             let span = self.max_lease(limit) / SHORT_PART + 1 + wait;
             let Some(key) = self.keys.get(&(limit, user)).cloned() else { continue };
-            if self.max_lease(limit) > 0 && self.account(limit, &key).1.lots[moment.node].is_short(moment.local, span) {
+            if self.max_lease(limit) > 0
+                && self.account(limit, &key).1.lots[moment.node].is_short(moment.local, span)
+            {
                 return Ok(());
             }
         }
@@ -158,9 +162,10 @@ impl Oracle {
             self.plan.policies[record.policy].iter().map(|limit| limit.lease_ms > 0).collect();
         let missing: Vec<u64> = (0..self.bounds.len())
             .map(|limit| {
-                let charges = record.charges.iter().filter(|it| {
-                    it.account.0 == limit && it.status != ChargeState::Undone
-                });
+                let charges = record
+                    .charges
+                    .iter()
+                    .filter(|it| it.account.0 == limit && it.status != ChargeState::Undone);
                 let charged: u64 = charges.map(|it| it.amount.units(cost)).sum();
                 cost.saturating_sub(charged)
             })
@@ -176,7 +181,9 @@ impl Oracle {
             if !may_be_leased[limit] {
                 return violation(
                     "all or nothing",
-                    format!("request {request} was admitted, and limit {name} was not charged for {units} units"),
+                    format!(
+                        "request {request} was admitted, and limit {name} was not charged for {units} units"
+                    ),
                 );
             }
             let Some(key) = self.keys.get(&(limit, user)).cloned() else { continue };
@@ -185,7 +192,10 @@ impl Oracle {
             if missing > 0 {
                 return violation(
                     "conservation",
-                    format!("limit {name}, node {}: request {request} spent {units} leased units of {held}", moment.node),
+                    format!(
+                        "limit {name}, node {}: request {request} spent {units} leased units of {held}",
+                        moment.node
+                    ),
                 );
             }
             self.leases[moment.node].spent += units;
@@ -250,7 +260,10 @@ impl Oracle {
             }
             if let Err((window, units)) = account.answered.check_windows(period, bounds.capacity() as f64) {
                 let name = self.limits()[*limit].name;
-                return violation("bound", format!("limit {name}: {units} units were admitted in window {window}"));
+                return violation(
+                    "bound",
+                    format!("limit {name}: {units} units were admitted in window {window}"),
+                );
             }
         }
         Ok(())

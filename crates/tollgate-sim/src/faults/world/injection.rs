@@ -44,6 +44,7 @@ impl World {
                 self.nodes[node].clock.set_frozen(true, self.now);
             }
             FaultKind::NodeRate { node, ppm } => self.nodes[node].clock.set_rate(ppm, self.now),
+            FaultKind::SlowReturns { node, max_delay } => self.nodes[node].returns_delay = max_delay,
             FaultKind::NodeWallStep { node, by } => self.nodes[node].clock.step_wall(by),
             FaultKind::Drain { node } => {
                 self.nodes[node].is_serving = false;
@@ -103,6 +104,7 @@ impl World {
                 self.resume_node(node, number);
             }
             FaultKind::NodeRate { node, .. } => self.nodes[node].clock.set_rate(0, self.now),
+            FaultKind::SlowReturns { node, .. } => self.nodes[node].returns_delay = 0,
             FaultKind::Drain { node } => {
                 self.check_drained(node)?;
                 self.stop_node(node);

@@ -51,7 +51,10 @@ impl World {
         // A few requests are enough to make a key hot, and a bucket regains few units soon.
         let most = if rng.bool() { pulses.max_requests } else { 10 };
         let (left, spacing) = (rng.u64(1..=most), rng.u64(..=pulses.max_spacing));
-        let [pause, later] = [(), ()].map(|()| rng.u64(..=pulses.max_pause));
+        // Within the lease, or after the bucket has regained it.
+        let lease = pulses.max_lease;
+        let pause = if rng.bool() { rng.u64(..=lease) } else { rng.u64(2 * lease..=6 * lease) };
+        let later = rng.u64(..=6 * lease);
         let is_followed = rng.u8(..3) > 0;
         if next < self.plan.traffic_until {
             self.schedule(next, Event::Pulse);
