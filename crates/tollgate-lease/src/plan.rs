@@ -158,8 +158,8 @@ impl<'l> Plan<'l> {
             self.parts.iter().zip(outcomes.iter()).map(|(_, outcome)| outcome.is_admitted()).collect();
         let places: SmallVec<[_; 4]> = self.parts.iter().map(|part| part.place).collect();
         self.taken.retain(|taken| {
-            let is_owner = |place: &Option<&Place>| place.is_some_and(|it| std::ptr::eq(it, taken.place));
-            places.iter().position(is_owner).is_some_and(|at| !keeps[at])
+            let mut owners = places.iter().map(|place| place.is_some_and(|it| std::ptr::eq(it, taken.place)));
+            owners.position(|is_owner| is_owner).is_some_and(|at| !keeps[at])
         });
     }
 

@@ -56,5 +56,5 @@ pub fn compare_fleet(scenario: &FleetScenario) -> Result<FleetReport, FleetError
         }
     };
     let modes = scenario.modes.iter().map(|&mode| (mode, run(mode))).collect();
-    Ok(FleetReport::new(scenario, ideal, modes))
+    Ok(FleetReport::new(scenario, &ideal, modes))
 }

@@ -12,6 +12,7 @@ use super::wire::{Failure, OwnedCheck, RequestId};
 use crate::executor::TaskId;
 
 /// A node.
+#[allow(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(super) struct Node {
     pub(super) clock: SimClock,
     pub(super) store: SimStore,

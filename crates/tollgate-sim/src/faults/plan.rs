@@ -152,7 +152,9 @@ impl Plan {
         let mut lease_rng = Rng::with_seed(seed ^ 0x1e_a5e5);
         let is_leased = lease_rng.u8(..5) > 1;
         if is_leased {
-            policy.iter_mut().for_each(|limit| make_hot(limit, &mut lease_rng));
+            for limit in &mut policy {
+                make_hot(limit, &mut lease_rng);
+            }
         }
         let deadline = 50_000;
         let outage = OutageSettings {
@@ -237,7 +239,9 @@ impl Plan {
                 if lease_rng.bool() {
                     limits.clone_from(&before);
                 }
-                limits.iter_mut().for_each(|limit| draw_lease(limit, lease_rng));
+                for limit in &mut limits {
+                    draw_lease(limit, lease_rng);
+                }
             }
             self.policies.push(limits);
         }

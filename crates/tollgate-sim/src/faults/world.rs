@@ -591,7 +591,9 @@ impl World {
                 format!("node {node} remembers {} keys", health.ledger_keys),
             );
         }
-        let keys = self.plan.policies.len() * self.plan.policies[0].len() * self.plan.users as usize;
+        let keys = self.plan.policies.len()
+            * self.plan.policies[0].len()
+            * usize::try_from(self.plan.users).unwrap_or(usize::MAX);
         if its.leases.leased().holdings(usize::MAX).len() > keys {
             return violation(
                 "tables never grow",

@@ -68,6 +68,7 @@ impl Store for Remote {
 }
 
 /// An event.
+#[allow(clippy::large_enum_variant, reason = "few at a time")]
 enum Event {
     Execute(Command),
     Reply(Box<dyn FnOnce() + Send>),

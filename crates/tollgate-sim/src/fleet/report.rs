@@ -80,7 +80,7 @@ pub struct FleetSeries {
 
 #[allow(clippy::cast_precision_loss, reason = "numbers for people")]
 impl FleetReport {
-    pub(super) fn new(scenario: &FleetScenario, ideal: Tally, modes: Vec<(FleetMode, Tally)>) -> Self {
+    pub(super) fn new(scenario: &FleetScenario, ideal: &Tally, modes: Vec<(FleetMode, Tally)>) -> Self {
         let step = (scenario.duration.as_micros() / CELLS as u64).max(1);
         let ms = |span: tollgate::Span| span.as_micros() as f64 / 1e3;
         let ideal_units = ideal.admitted.len() as u64;

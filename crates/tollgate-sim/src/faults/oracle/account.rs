@@ -76,6 +76,7 @@ pub(super) struct Moment {
 }
 
 /// The usage of one key in the store.
+#[allow(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(super) struct StoreAccount {
     low: u128,
     low_at: TrueTime,
@@ -251,8 +252,10 @@ impl StoreAccount {
                     Counting::Window { period, .. } => taken_at / (period * 1_000_000) >= self.window,
                     _ => taken_at <= moment.shown && moment.shown - taken_at <= ttl.as_micros(),
                 };
-                // Units that were not spent: no admission becomes possible that was not possible before the lease.
-                self.low = self.low.saturating_sub(u128::from(units) * unit);
+                // Units of a lease that has ended are refused: the bucket has regained a part of them.
+                if is_open || !self.is_exact {
+                    self.low = self.low.saturating_sub(u128::from(units) * unit);
+                }
                 if is_open {
                     self.high = self.high.saturating_sub(u128::from(units) * unit);
                 }
