@@ -36,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("tollgate-resp", &["tollgate", "tollgate-document", "tollgate-net", "tollgate-telemetry"]),
     ("tollgate-import", &["tollgate", "tollgate-document", "tollgate-envoy"]),
-    ("tollgate-sim", &["tollgate", "tollgate-document", "tollgate-telemetry"]),
+    ("tollgate-sim", &["tollgate", "tollgate-document", "tollgate-lease", "tollgate-telemetry"]),
     ("tollgate-policy-test", &["tollgate", "tollgate-document", "tollgate-http"]),
     (
         "tollgate-server",

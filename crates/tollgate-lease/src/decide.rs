@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use smallvec::SmallVec;
-use tollgate_core::{Amount, LeaseRequest, Outcome, Quota, Rule, Span, Timestamp, Verdict, Window};
+use tollgate_core::{Amount, LeaseRequest, Outcome, Quota, Span, Timestamp, Verdict, Window};
 use tollgate_store::{Answer, Check, Clock, Outcomes, Store, StoreError};
 
 use crate::far::is_exact;
@@ -17,9 +17,6 @@ use crate::lot::{Content, Tick};
 use crate::place::{Granted, Place};
 use crate::plan::{Plan, leasable_units};
 use crate::usage::renewal_threshold;
-
-/// How often a batch is planned: again if a lease arrived while the store refused it.
-const MAX_PLANS: usize = 2;
 
 /// A lease that is being taken. Dropping it ends the attempt.
 pub(crate) struct Asking<'l> {
@@ -73,55 +70,60 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// Decides a batch of which the store is asked for a part.
     pub(crate) async fn decide_leased(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         let mut outcomes = Outcomes::new();
-        for attempt in 1..=MAX_PLANS {
-            let (now, tick) = self.now();
-            let plan = Plan::of(self, checks, (now, tick));
-            if plan.is_covered() {
-                plan.admit(checks, std::iter::empty(), tick, &mut outcomes);
-                return Ok(Answer { admitted: true, at: self.store_time(now), outcomes });
-            }
-            let mut batch = plan.rest(checks);
-            let asked_checks = batch.len();
-            let asking = self.begin_leases(&batch, (now, tick));
-            for (at, asking) in &asking {
-                batch.push(Check { amount: Amount::Lease(asking.request), ..batch[*at] });
-            }
-            if !asking.is_empty() {
-                self.counts.calls.add(1);
-            }
-            let answer = self.inner.decide_uncached(&batch).await;
-            let Answer { admitted, at, outcomes: answered } = match answer {
-                Ok(answer) => answer,
-                Err(error) => {
-                    self.put_off(&asking);
-                    for check in &batch[..asked_checks] {
-                        if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
-                            self.note_refused_need(check, place, now);
-                        }
+        let (now, tick) = self.now();
+        let mut plan = Plan::of(self, checks, (now, tick));
+        if plan.is_covered() {
+            plan.admit(checks, std::iter::empty(), tick, &mut outcomes);
+            return Ok(Answer { admitted: true, at: self.store_time(now), outcomes });
+        }
+        let mut batch = plan.rest(checks);
+        let asked_checks = batch.len();
+        let asking = self.begin_leases(&batch, (now, tick));
+        for (at, asking) in &asking {
+            batch.push(Check { amount: Amount::Lease(asking.request), ..batch[*at] });
+        }
+        if !asking.is_empty() {
+            self.counts.calls.add(1);
+        }
+        let answer = self.inner.decide_uncached(&batch).await;
+        let Answer { admitted, at, outcomes: answered } = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.put_off(&asking);
+                for check in &batch[..asked_checks] {
+                    if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
+                        self.note_refused_need(check, place, now);
                     }
-                    return Err(error);
                 }
-            };
-            let (answered_at, tick) = self.now();
-            let times = CallTimes { asked: now, answered: answered_at, at };
-            self.note_store_time(at, answered_at);
-            self.note_answers(&batch[..asked_checks], &answered, times);
-            for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(asked_checks)) {
-                self.install(asking, outcome, times);
+                return Err(error);
             }
-            drop(asking);
-            let rest = answered.into_iter().take(asked_checks);
-            if admitted {
-                plan.admit(checks, rest, tick, &mut outcomes);
-                return Ok(Answer { admitted, at, outcomes });
-            }
-            if attempt < MAX_PLANS && self.may_be_covered(checks, &plan).await {
-                continue;
-            }
-            plan.refuse(checks, rest, (answered_at, tick), &mut outcomes);
+        };
+        let (answered_at, tick) = self.now();
+        let times = CallTimes { asked: now, answered: answered_at, at };
+        self.note_store_time(at, answered_at);
+        self.note_answers(&batch[..asked_checks], &answered, times);
+        for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(asked_checks)) {
+            self.install(asking, outcome, times);
+        }
+        drop(asking);
+        let rest = answered.into_iter().take(asked_checks);
+        if admitted {
+            plan.admit(checks, rest, tick, &mut outcomes);
             return Ok(Answer { admitted, at, outcomes });
         }
-        self.inner.decide_uncached(checks).await
+        // A lease may have arrived while the store refused. The store is not asked again: a request
+        // waits for one call, and for one that another request has made.
+        if self.may_be_covered(checks, &plan).await {
+            plan.put_back();
+            let (now, tick) = self.now();
+            let covered = Plan::of(self, checks, (now, tick));
+            if covered.is_covered() {
+                covered.admit(checks, std::iter::empty(), tick, &mut outcomes);
+                return Ok(Answer { admitted: true, at: self.store_time(now), outcomes });
+            }
+        }
+        plan.refuse(checks, rest, self.now(), &mut outcomes);
+        Ok(Answer { admitted, at, outcomes })
     }
 
     /// Counts what the store is asked for, and begins to lease keys that are hot.
@@ -131,10 +133,9 @@ impl<S: Store, C: Clock> Leased<S, C> {
         now: (Timestamp, Tick),
     ) -> SmallVec<[(usize, Asking<'l>); 2]> {
         let mut asking = SmallVec::new();
-        let is_draining = self.is_draining.load(std::sync::atomic::Ordering::Relaxed);
         for (at, check) in batch.iter().enumerate() {
             let Some(units) = leasable_units(check) else { continue };
-            let Some(place) = self.table.claim(check.rule, check.key, now) else { continue };
+            let Some(place) = self.table.claim((check.rule, check.key), now, &self.counts) else { continue };
             let tag = self.table.tag(check.rule.id, check.key);
             let mut guard = place.state();
             let Some(state) = guard.as_mut() else { continue };
@@ -143,13 +144,14 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
             state.ask(units, now.0);
             if check.rule.far.is_some() {
-                update_rule(&mut state.rule, check.rule);
+                state.update_rule(check.rule);
             }
             let Some(ttl) = check.rule.lease else { continue };
-            let size = state.lease_size(place, check.rule, ttl, now, self.inner.nodes(), &self.counts);
+            let size = state.lease_size(place, check.rule, ttl, now, self.inner.nodes());
+            let is_draining = self.is_draining.load(std::sync::atomic::Ordering::Relaxed);
             if let Some(units) = size.filter(|_| !is_draining && check.binding) {
                 state.begin_asking();
-                update_rule(&mut state.rule, check.rule);
+                state.update_rule(check.rule);
                 asking.push((at, Asking::new(place, tag, LeaseRequest { units, ttl })));
             }
         }
@@ -181,7 +183,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             // times before the next unit comes back.
             let mut state = place.state();
             let is_hot = state.as_mut().is_some_and(|state| {
-                state.usage(place, ttl, times.answered, &self.counts) >= crate::MIN_LEASE_UNITS.into()
+                state.usage(place, ttl, times.answered) >= crate::MIN_LEASE_UNITS.into()
             });
             if let (true, Some(units)) = (is_hot, leasable_units(check)) {
                 place.note_refusal(units, times.answered + quarter(ttl));
@@ -212,15 +214,15 @@ impl<S: Store, C: Clock> Leased<S, C> {
         if units == 0 {
             return false;
         }
-        self.counts.leased.add(units.into());
         let life = life(&state.rule.quota, request.ttl, outcome, times.at);
         let content = Content { units, end: self.tick(times.asked + life) };
         let granted = Granted { content, taken_at: times.at, ttl: request.ttl, far: None };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
             self.counts.expired.add(units.into());
+            self.counts.leased.add(units.into());
             return false;
         }
-        let usage = state.usage(place, request.ttl, times.answered, &self.counts);
+        let usage = state.usage(place, request.ttl, times.answered);
         place.low.store(renewal_threshold(usage), crate::sync::Ordering::Release);
         let is_new = !std::mem::replace(&mut state.is_listed, true);
         drop(guard);
@@ -229,6 +231,8 @@ impl<S: Store, C: Clock> Leased<S, C> {
             // A caller that waits has to visit the key from now on.
             self.set_due();
         }
+        // Last, so that no unit counts as spent before it is in a lot that is counted.
+        self.counts.leased.add(units.into());
         true
     }
 
@@ -250,7 +254,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 
     /// Waits until no lease of this key is being taken.
-    async fn lease_taken(&self, place: &Place, tag: u64) {
+    pub(crate) async fn lease_taken(&self, place: &Place, tag: u64) {
         poll_fn(|context| match &mut *place.state() {
             Some(state) if state.is_asking() && place.tag.load(crate::sync::Ordering::Acquire) == tag => {
                 state.wake_later(context.waker());
@@ -259,17 +263,6 @@ impl<S: Store, C: Clock> Leased<S, C> {
             _ => Poll::Ready(()),
         })
         .await;
-    }
-}
-
-/// Replaces the rule if its quota has changed: windows keep their id when their limit changes.
-fn update_rule(known: &mut std::sync::Arc<Rule>, rule: &Rule) {
-    let is_same_far = match (&known.far, &rule.far) {
-        (Some(known), Some(far)) => std::sync::Arc::ptr_eq(known, far),
-        (known, far) => known.is_none() && far.is_none(),
-    };
-    if known.quota != rule.quota || known.lease != rule.lease || !is_same_far {
-        *known = std::sync::Arc::new(rule.clone());
     }
 }
 

@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Amount, LeaseRequest, Rule, Span, Timestamp};
+use tollgate_core::{Amount, LeaseRequest, Rule, Span, Timestamp};
 use tollgate_store::{Check, Clock, Store};
 
 use crate::decide::{Asking, CallTimes};
 use crate::far::ttl;
-use crate::leased::Leased;
+use crate::leased::{Leased, Returning};
 use crate::lot::Tick;
 use crate::place::{LOTS, Place, PlaceState};
 use crate::usage::renewal_threshold;
@@ -33,7 +33,7 @@ pub struct Errand<'l> {
     rule: Arc<Rule>,
     key: Arc<[u8]>,
     lease: Option<Asking<'l>>,
-    back: SmallVec<[Adjustment; LOTS]>,
+    back: SmallVec<[Returning<'l>; LOTS]>,
 }
 
 impl<S: Store, C: Clock> Leased<S, C> {
@@ -66,7 +66,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         errands: &mut Vec<Errand<'l>>,
     ) -> bool {
         let Some(ttl) = ttl(&state.rule) else { return false };
-        let usage = state.usage(place, ttl, now, &self.counts);
+        let usage = state.usage(place, ttl, now);
         state.expire(place, tick, &self.counts);
         let is_draining = self.is_draining.load(Ordering::Relaxed);
         let mut back = SmallVec::new();
@@ -81,7 +81,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let may_lease = state.rule.lease.is_some() && !is_draining;
         if may_lease && !state.is_asking() && held < renewal_threshold(usage) {
             let rule = Arc::clone(&state.rule);
-            let size = state.lease_size(place, &rule, ttl, (now, tick), self.inner.nodes(), &self.counts);
+            let size = state.lease_size(place, &rule, ttl, (now, tick), self.inner.nodes());
             if let Some(units) = size {
                 // All lots are in use: the rest of the oldest makes room.
                 if let Some(oldest) = place.oldest_of_full(0..LOTS, tick) {
@@ -138,7 +138,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
         self.is_draining.store(true, Ordering::Relaxed);
         self.tend().await;
         self.settle_far().await;
-        // A lease that was being taken is returned, too.
+        // Leases that were being taken are returned, too. No other one begins: the flag is read under
+        // the lock of the place.
+        for place in self.table.all() {
+            self.lease_taken(place, place.tag.load(crate::sync::Ordering::Acquire)).await;
+        }
         self.tend().await;
         self.settle_far().await;
     }
@@ -161,7 +165,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 
     /// Takes all units of a key out of its lots, to return them.
-    pub(crate) fn take_back_key(&self, rule: &Rule, key: &[u8]) -> SmallVec<[Adjustment; LOTS]> {
+    pub(crate) fn take_back_key(&self, rule: &Rule, key: &[u8]) -> SmallVec<[Returning<'_>; LOTS]> {
         let (_, tick) = self.now();
         let Some(place) = self.table.find(self.table.tag(rule.id, key)) else { return SmallVec::new() };
         let mut guard = place.state();
@@ -170,13 +174,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 
     /// Returns units to the store. If it gives no answer, they end with their lease.
-    pub(crate) async fn return_units(&self, rule: &Rule, key: &[u8], back: Adjustment) {
-        let Adjustment::ReturnLease { units, .. } = back else { return };
+    pub(crate) async fn return_units(&self, rule: &Rule, key: &[u8], back: Returning<'_>) {
         self.counts.calls.add(1);
-        let returned = self.inner.adjust(rule, key, back).await;
-        let count = if returned.is_ok() { &self.counts.returned } else { &self.counts.expired };
-        count.add(units.into());
-        if let (Ok(outcome), Some(place)) = (returned, self.table.find(self.table.tag(rule.id, key))) {
+        let Ok(outcome) = self.inner.adjust(rule, key, back.adjustment).await else { return };
+        back.conclude();
+        if let Some(place) = self.table.find(self.table.tag(rule.id, key)) {
             place.note(&outcome, self.now().0);
         }
     }

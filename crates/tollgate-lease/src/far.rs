@@ -275,6 +275,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     ) {
         let Some(store) = state.far_store(lot) else { return };
         let Some(back) = state.take_back(place, lot, units, now, &self.counts) else { return };
+        let back = back.postpone();
         let region = self.far.stores.get(store).map(|it| &it.region);
         let share = shares.iter().position(|it| Some(&it.region) == region);
         let queued = share.is_some_and(|share| {
@@ -282,7 +283,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             self.enqueue(self.errand(place, state, (store, share, Arc::clone(shares)), call))
         });
         if let (Adjustment::ReturnLease { units, .. }, false) = (back, queued) {
-            self.counts.expired.add(units.into());
+            self.counts.end_return(units.into(), false);
         }
     }
 

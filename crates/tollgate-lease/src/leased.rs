@@ -65,19 +65,79 @@ impl Count {
         self.0.fetch_add(number, std::sync::atomic::Ordering::Relaxed);
     }
 
+    fn subtract(&self, number: u64) {
+        self.0.fetch_sub(number, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Returns the largest number so far, with this one.
+    fn raise(&self, number: u64) -> u64 {
+        self.0.fetch_max(number, std::sync::atomic::Ordering::Relaxed).max(number)
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
 /// The counters of a store, as they are counted.
+///
+/// Spent units are not counted: a request spends by one compare-and-swap. They are the leased units
+/// that are not returned, expired, held or being returned.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) leased: Count,
-    pub(crate) spent: Count,
     pub(crate) returned: Count,
     pub(crate) expired: Count,
     pub(crate) calls: Count,
+    /// The units that are out of their lot, and not yet returned.
+    returning: Count,
+    /// The largest number of spent units that was shown: a counter never falls.
+    spent: Count,
+}
+
+/// Units that were taken out of a lot, to return them to the store. Dropping it counts them as
+/// expired: they end with their lease.
+pub(crate) struct Returning<'l> {
+    pub(crate) adjustment: Adjustment,
+    units: u64,
+    counts: &'l Counts,
+    is_returned: bool,
+}
+
+impl<'l> Returning<'l> {
+    pub(crate) fn new(units: u32, (taken_at, ttl): (Timestamp, Span), counts: &'l Counts) -> Self {
+        counts.returning.add(units.into());
+        let adjustment = Adjustment::ReturnLease { units, taken_at, ttl };
+        Self { adjustment, units: units.into(), counts, is_returned: false }
+    }
+
+    /// Records that the store has them.
+    pub(crate) fn conclude(mut self) {
+        self.is_returned = true;
+    }
+
+    /// Returns the adjustment, which is made later. The caller reports its end
+    /// ([`Counts::end_return`]).
+    pub(crate) fn postpone(self) -> Adjustment {
+        let adjustment = self.adjustment;
+        std::mem::forget(self);
+        adjustment
+    }
+}
+
+impl Counts {
+    /// Records the end of a return: the store has the units, or they end with their lease.
+    pub(crate) fn end_return(&self, units: u64, is_returned: bool) {
+        let count = if is_returned { &self.returned } else { &self.expired };
+        count.add(units);
+        self.returning.subtract(units);
+    }
+}
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.counts.end_return(self.units, self.is_returned);
+    }
 }
 
 /// What a store has done with leases since it was created.
@@ -85,7 +145,7 @@ pub(crate) struct Counts {
 pub struct LeaseCounters {
     /// The units that were leased, including those that were borrowed from other regions.
     pub leased: u64,
-    /// The leased units that requests have spent. Counted when `tend` visits a key.
+    /// The leased units that requests have spent, and those of requests that are being decided.
     pub spent: u64,
     /// The units that were returned to the store that they are from.
     pub returned: u64,
@@ -126,14 +186,19 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// Returns the counters.
     pub fn counters(&self) -> LeaseCounters {
         let (_, tick) = self.now();
+        let Counts { leased, returned, expired, calls, returning, spent } = &self.counts;
+        // First: whatever happens meanwhile makes the number of spent units smaller, not larger.
+        let leased = leased.get();
+        let loaded: u64 = self.listed_places().map(Place::loaded).sum();
+        let (returning, returned, expired) = (returning.get(), returned.get(), expired.get());
         let held: Vec<u64> =
             self.listed_places().map(|place| place.held(tick)).filter(|&it| it > 0).collect();
         LeaseCounters {
-            leased: self.counts.leased.get(),
-            spent: self.counts.spent.get(),
-            returned: self.counts.returned.get(),
-            expired: self.counts.expired.get(),
-            calls: self.counts.calls.get(),
+            leased,
+            spent: spent.raise(leased.saturating_sub(loaded + returning + returned + expired)),
+            returned,
+            expired,
+            calls: calls.get(),
             keys: held.len() as u64,
             held: held.iter().sum(),
         }
@@ -197,16 +262,20 @@ impl<S, C: Clock> Leased<S, C> {
 
     /// Reports that a key has few units left.
     #[inline]
-    pub(crate) fn report_low(&self, place: &Place, held: u64) {
+    pub(crate) fn report_low(&self, place: &Place, rule: &Rule, held: u64) {
         if held < place.low.load(Ordering::Relaxed) {
-            self.wake_tend(place);
+            self.wake_tend(place, rule);
         }
     }
 
     #[cold]
-    fn wake_tend(&self, place: &Place) {
+    fn wake_tend(&self, place: &Place, rule: &Rule) {
         // Once: `tend` sets it again.
         if place.low.swap(0, Ordering::AcqRel) > 0 {
+            // Leases are renewed under the rule in force, which may have changed since the last one.
+            if let Some(state) = &mut *place.state() {
+                state.update_rule(rule);
+            }
             self.set_due();
         }
     }
@@ -233,7 +302,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let (now, tick) = self.now();
         place.take(cost, cost, tick)?;
         let held = place.held(tick);
-        self.report_low(place, held);
+        self.report_low(place, check.rule, held);
         outcomes.push(place.describe(&check.rule.quota, Verdict::admitted_from_lease(units), now, held));
         Some((true, self.store_time(now)))
     }
@@ -242,8 +311,10 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let (now, tick) = self.now();
         let plan = Plan::of(self, checks, (now, tick));
         if plan.is_covered() {
-            for place in plan.parts.iter().filter_map(|part| part.place) {
-                self.report_low(place, place.held(tick));
+            for (check, part) in checks.iter().zip(&plan.parts) {
+                if let Some(place) = part.place {
+                    self.report_low(place, check.rule, place.held(tick));
+                }
             }
             plan.admit(checks, std::iter::empty(), tick, outcomes);
             return Some((true, self.store_time(now)));
@@ -289,7 +360,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 adjustment
             }
             Adjustment::Reset => {
-                self.take_back_key(rule, key);
+                drop(self.take_back_key(rule, key));
                 adjustment
             }
             other => other,

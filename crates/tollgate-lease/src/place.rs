@@ -8,12 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Algorithm as _, BucketState, Outcome, Quota, Rule, Span, Timestamp, Verdict,
-};
+use tollgate_core::{Algorithm as _, BucketState, Outcome, Quota, Rule, Span, Timestamp, Verdict};
 
 use crate::far::FarView;
-use crate::leased::Counts;
+use crate::leased::{Counts, Returning};
 use crate::lot::{Content, Lot, Tick};
 use crate::sync::{AtomicU64, Ordering};
 use crate::usage::{Situation, UsageRate, lease_size};
@@ -113,11 +111,11 @@ impl Place {
     }
 
     /// Makes the place that of another key. Its lots are empty or have ended.
-    pub(crate) fn assign(&self, tag: u64, rule: &Rule, key: &[u8], now: Timestamp) {
+    pub(crate) fn assign(&self, tag: u64, (rule, key): (&Rule, &[u8]), now: Timestamp, counts: &Counts) {
         let lease = LotLease { taken_at: Timestamp::EPOCH, ttl: Span::ZERO, seen: 0, far: None };
         let mut state = self.state();
         for lot in &self.lots {
-            lot.clear();
+            counts.expired.add(lot.clear().units.into());
         }
         let is_listed = state.as_ref().is_some_and(|it| it.is_listed);
         *state = Some(Box::new(PlaceState {
@@ -164,6 +162,11 @@ impl Place {
     pub(crate) fn held(&self, now: Tick) -> u64 {
         let live = |lot: &Lot| Some(lot.content()).filter(|it| it.is_live(now)).map_or(0, |it| it.units);
         self.lots.iter().map(|lot| u64::from(live(lot))).sum()
+    }
+
+    /// Returns the units of all lots, also of those that have ended.
+    pub(crate) fn loaded(&self) -> u64 {
+        self.lots.iter().map(|lot| u64::from(lot.content().units)).sum()
     }
 
     /// Takes up to `most` units, and at least `least`, from the lot that ends first among those that
@@ -251,19 +254,38 @@ impl PlaceState {
         self.last_used = now;
     }
 
-    /// Returns the expected usage in one `ttl`, after counting what was spent here.
-    pub(crate) fn usage(&mut self, place: &Place, ttl: Span, now: Timestamp, counts: &Counts) -> u64 {
+    /// Replaces the rule if its quota, its lease or its shares have changed: windows keep their id when
+    /// their limit changes.
+    pub(crate) fn update_rule(&mut self, rule: &Rule) {
+        let known = &self.rule;
+        let is_same_far = match (&known.far, &rule.far) {
+            (Some(known), Some(far)) => Arc::ptr_eq(known, far),
+            (known, far) => known.is_none() && far.is_none(),
+        };
+        let is_same = known.quota == rule.quota && known.lease == rule.lease && is_same_far;
+        if known.id == rule.id && !is_same {
+            self.rule = Arc::new(rule.clone());
+        }
+    }
+
+    /// Counts what was spent here since the last time. Returns whether there was any.
+    fn observe(&mut self, place: &Place) -> bool {
         let mut spent = 0;
         for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
             let units = lot.content().units;
             spent += u64::from(lease.seen.saturating_sub(units));
             lease.seen = units;
         }
-        if spent > 0 {
-            counts.spent.add(spent);
+        self.usage.add(spent);
+        spent > 0
+    }
+
+    /// Returns the expected usage in one `ttl`, after counting what was spent here.
+    pub(crate) fn usage(&mut self, place: &Place, ttl: Span, now: Timestamp) -> u64 {
+        if self.observe(place) {
             self.last_used = now;
         }
-        self.usage.add(spent + place.refused.swap(0, Ordering::Relaxed));
+        self.usage.add(place.refused.swap(0, Ordering::Relaxed));
         self.usage.per_ttl(ttl, now)
     }
 
@@ -275,9 +297,8 @@ impl PlaceState {
         ttl: Span,
         (now, tick): (Timestamp, Tick),
         nodes: usize,
-        counts: &Counts,
     ) -> Option<u32> {
-        let usage = self.usage(place, ttl, now, counts);
+        let usage = self.usage(place, ttl, now);
         if self.is_asking || now < self.not_before {
             return None;
         }
@@ -288,6 +309,7 @@ impl PlaceState {
 
     /// Fills a lot of the store that the units are from. Returns false if all of them are in use.
     pub(crate) fn fill(&mut self, place: &Place, granted: Granted, now: Tick, counts: &Counts) -> bool {
+        self.observe(place);
         let Granted { content, taken_at, ttl, far } = granted;
         let lots = if far.is_some() { FAR_LOTS } else { 0..LOTS };
         for (lot, lease) in place.lots[lots.clone()].iter().zip(&mut self.leases[lots]) {
@@ -315,10 +337,10 @@ impl PlaceState {
 
     /// Empties the lots that have ended.
     pub(crate) fn expire(&mut self, place: &Place, now: Tick, counts: &Counts) {
+        self.observe(place);
         for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
             let ended = lot.clear_ended(now);
             if ended > 0 {
-                counts.spent.add(lease.seen.saturating_sub(ended).into());
                 counts.expired.add(ended.into());
                 lease.seen = 0;
             }
@@ -326,19 +348,19 @@ impl PlaceState {
     }
 
     /// Takes up to `units` units out of a lot, to return them to the store.
-    pub(crate) fn take_back(
+    pub(crate) fn take_back<'l>(
         &mut self,
         place: &Place,
         lot: usize,
         units: u32,
         now: Tick,
-        counts: &Counts,
-    ) -> Option<Adjustment> {
+        counts: &'l Counts,
+    ) -> Option<Returning<'l>> {
+        self.observe(place);
         let (taken, left) = place.lots[lot].take(1, units, now)?;
         let lease = &mut self.leases[lot];
-        counts.spent.add(lease.seen.saturating_sub(left + taken.units).into());
         lease.seen = left;
-        Some(Adjustment::ReturnLease { units: taken.units, taken_at: lease.taken_at, ttl: lease.ttl })
+        Some(Returning::new(taken.units, (lease.taken_at, lease.ttl), counts))
     }
 
     pub(crate) const fn is_asking(&self) -> bool {

@@ -1,16 +1,20 @@
 //! The plan of a batch: what the lots of this node cover, and what the store is asked for.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Outcome, Timestamp, Verdict};
 use tollgate_store::{Check, Clock, Outcomes};
 
 use crate::far::is_exact;
-use crate::leased::Leased;
+use crate::leased::{Counts, Leased};
 use crate::lot::{Content, Lot, Tick};
 use crate::place::Place;
+use crate::table::Table;
 
 /// Units that were taken from a lot.
 struct Taken<'l> {
+    place: &'l Place,
     lot: &'l Lot,
     content: Content,
 }
@@ -31,13 +35,16 @@ pub(crate) struct Part<'l> {
 pub(crate) struct Plan<'l> {
     taken: SmallVec<[Taken<'l>; 4]>,
     pub(crate) parts: SmallVec<[Part<'l>; 4]>,
+    table: &'l Table,
+    counts: &'l Counts,
+    is_draining: &'l AtomicBool,
 }
 
 impl Drop for Plan<'_> {
+    #[inline]
     fn drop(&mut self) {
-        for Taken { lot, content } in self.taken.drain(..) {
-            // A lot that has ended or was renewed since does not take them: they end with their lease.
-            let _ended = lot.put_back(content);
+        if !self.taken.is_empty() {
+            self.put_back();
         }
     }
 }
@@ -57,7 +64,8 @@ impl<'l> Plan<'l> {
         checks: &[Check<'_>],
         (now, tick): (Timestamp, Tick),
     ) -> Self {
-        let mut plan = Self { taken: SmallVec::new(), parts: SmallVec::new() };
+        let Leased { table, counts, is_draining, .. } = leased;
+        let mut plan = Self { taken: SmallVec::new(), parts: SmallVec::new(), table, counts, is_draining };
         for check in checks {
             let place = leasable_units(check).and_then(|_| leased.find(check));
             let units = leasable_units(check).unwrap_or(0);
@@ -88,9 +96,25 @@ impl<'l> Plan<'l> {
             let most = u32::try_from(missing).unwrap_or(u32::MAX);
             let Some((lot, content)) = place.take(1, most, now) else { break };
             missing -= u64::from(content.units);
-            self.taken.push(Taken { lot, content });
+            self.taken.push(Taken { place, lot, content });
         }
         units - missing
+    }
+
+    /// Puts the taken units back into their lots.
+    #[cold]
+    pub(crate) fn put_back(&mut self) {
+        let is_draining = self.is_draining.load(Ordering::Relaxed);
+        for Taken { place, lot, content } in self.taken.drain(..) {
+            // A lot that has ended or was filled again since does not take them: they end with their
+            // lease. So do the units of a node that has returned what it held.
+            if is_draining || !lot.put_back(content) {
+                self.counts.expired.add(content.units.into());
+                continue;
+            }
+            // The key may have been left meanwhile, because its lots were empty.
+            self.table.ensure_listed(place);
+        }
     }
 
     /// Returns whether the lots cover all checks.
@@ -136,10 +160,8 @@ impl<'l> Plan<'l> {
             self.parts.iter().zip(outcomes.iter()).map(|(_, outcome)| outcome.is_admitted()).collect();
         let places: SmallVec<[_; 4]> = self.parts.iter().map(|part| part.place).collect();
         self.taken.retain(|taken| {
-            let owner = places.iter().position(|place| {
-                place.is_some_and(|place| place.lots.iter().any(|lot| std::ptr::eq(lot, taken.lot)))
-            });
-            owner.is_some_and(|at| !keeps[at])
+            let mut owners = places.iter().map(|place| place.is_some_and(|it| std::ptr::eq(it, taken.place)));
+            owners.position(|is_owner| is_owner).is_some_and(|at| !keeps[at])
         });
     }
 

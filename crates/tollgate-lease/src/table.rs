@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::quality::FixedState;
 use tollgate_core::{Rule, RuleId, Timestamp};
 
+use crate::leased::Counts;
 use crate::lot::Tick;
 use crate::place::Place;
 use crate::sync::Ordering;
@@ -72,7 +73,12 @@ impl Table {
     }
 
     /// Returns the place of a key, or assigns one if a candidate is idle.
-    pub(crate) fn claim(&self, rule: &Rule, key: &[u8], now: (Timestamp, Tick)) -> Option<&Place> {
+    pub(crate) fn claim(
+        &self,
+        (rule, key): (&Rule, &[u8]),
+        now: (Timestamp, Tick),
+        counts: &Counts,
+    ) -> Option<&Place> {
         let tag = self.tag(rule.id, key);
         if let Some(place) = self.find(tag) {
             return Some(place);
@@ -84,7 +90,7 @@ impl Table {
         let ways = self.places[Self::ways(tag)].iter();
         let idle = ways.filter_map(|place| place.idle_since(now.1).map(|since| (place, since)));
         let (place, _) = idle.min_by_key(|(_, since)| *since)?;
-        place.assign(tag, rule, key, now.0);
+        place.assign(tag, (rule, key), now.0, counts);
         Some(place)
     }
 
@@ -99,6 +105,22 @@ impl Table {
     pub(crate) fn list(&self, place: &Place) {
         let at = self.position(place);
         self.listed().push(at);
+    }
+
+    /// Adds a place to those that `tend` visits, unless it is one of them.
+    pub(crate) fn ensure_listed(&self, place: &Place) {
+        let is_listed = match &mut *place.state() {
+            Some(state) => std::mem::replace(&mut state.is_listed, true),
+            None => true,
+        };
+        if !is_listed {
+            self.list(place);
+        }
+    }
+
+    /// Returns all places.
+    pub(crate) fn all(&self) -> &[Place] {
+        &self.places
     }
 
     pub(crate) fn listed(&self) -> MutexGuard<'_, Vec<u32>> {

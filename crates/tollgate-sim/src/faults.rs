@@ -21,8 +21,8 @@
 mod clock;
 mod defect;
 mod deny_cache;
-mod executor;
 mod fault;
+mod leasing;
 mod link;
 mod node;
 mod oracle;
@@ -57,7 +57,8 @@ pub fn simulate_faults(seed: u64, defect: Option<Defect>) -> Result<RunSummary, 
     World::run(&plan, defect).map_err(|broken| Box::new(shrink(&plan, defect, broken)))
 }
 
-/// Runs as [`simulate_faults`] does, and returns only whether the invariants hold: a failure is not shrunk.
-pub fn holds(seed: u64, defect: Option<Defect>) -> bool {
-    World::run(&Plan::draw(seed), defect).is_ok()
+/// Runs as [`simulate_faults`] does, and returns only the invariant that does not hold: the failure is not shrunk.
+pub fn simulate_faults_once(seed: u64, defect: Option<Defect>) -> Result<RunSummary, String> {
+    World::run(&Plan::draw(seed), defect)
+        .map_err(|broken| format!("{}: {}", broken.violation.invariant, broken.violation.text))
 }

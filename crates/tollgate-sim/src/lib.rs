@@ -5,6 +5,7 @@
 //!   the effect of other numbers.
 //! - [`traffic`] generates requests of a given shape; [`simulate`] runs generated traffic, or a log, against several
 //!   algorithms.
+//! - [`fleet`] compares the ways in which nodes can share a limit; [`faults`] tries to break a fleet.
 //! - [`overload`] compares protections of a service against overload.
 //! - [`distance`] measures how far a limit is from an exact sliding log with the same numbers.
 //! - [`plot`] draws charts as SVG and for terminals. [`page`] renders the report of a replay as one HTML file.
@@ -17,7 +18,9 @@
 pub mod distance;
 mod entry;
 mod epoch;
+mod executor;
 pub mod faults;
+pub mod fleet;
 pub mod log;
 pub mod overload;
 pub mod page;

@@ -127,12 +127,11 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 source.counts.calls.add(1);
                 let returned = source.store.adjust(&share.rule, &errand.key, back).await.is_ok();
                 let Adjustment::ReturnLease { units, .. } = back else { return };
+                // Without an answer, it is not known. At worst, the units end with their lease.
+                self.counts.end_return(units.into(), returned);
                 if returned {
-                    self.counts.returned.add(units.into());
                     source.counts.returned.add(units.into());
                 } else {
-                    // It was not said whether it was returned. At worst, the units end with their lease.
-                    self.counts.expired.add(units.into());
                     source.counts.failures.add(1);
                 }
             }
@@ -163,11 +162,10 @@ impl<S: Store, C: Clock> Leased<S, C> {
         source.link().succeed(answered.since(asked), answered);
         let units = u32::try_from(outcome.units()).unwrap_or(0);
         source.counts.borrowed.add(units.into());
-        self.counts.leased.add(units.into());
         let mut guard = place.state();
         let state = guard.as_mut().filter(|_| place.tag.load(Ordering::Acquire) == errand.tag);
         let Some(state) = state else {
-            self.counts.expired.add(units.into());
+            self.lose(units);
             return;
         };
         let view = state.far_view(errand.store);
@@ -182,19 +180,27 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let granted =
             Granted { content, taken_at: at, ttl: request.ttl, far: u8::try_from(errand.store).ok() };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
-            self.counts.expired.add(units.into());
+            self.lose(units);
             return;
         }
         // The key can be decided here again.
         place.forget_refusal();
-        let usage = state.usage(place, request.ttl, answered, &self.counts);
+        let usage = state.usage(place, request.ttl, answered);
         place.low.store(renewal_threshold(usage), Ordering::Release);
         let is_new = !std::mem::replace(&mut state.is_listed, true);
         drop(guard);
         if is_new {
             self.table.list(place);
         }
+        // Last, so that no unit counts as spent before it is in a lot that is counted.
+        self.counts.leased.add(units.into());
         self.set_due();
+    }
+
+    /// Counts borrowed units that cannot be spent.
+    fn lose(&self, units: u32) {
+        self.counts.expired.add(units.into());
+        self.counts.leased.add(units.into());
     }
 }
 

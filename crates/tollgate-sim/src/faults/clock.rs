@@ -14,6 +14,9 @@ const RANGE_US: u64 = 3 * 86_400_000_000;
 /// The clock of a node or of a shard.
 pub(super) struct SimClock {
     shown: ManualClock,
+    /// The wall clock of the same machine, which can be set.
+    wall: ManualClock,
+    wall_ahead: i64,
     /// The reading at `since`.
     reading: u64,
     since: TrueTime,
@@ -24,13 +27,18 @@ pub(super) struct SimClock {
 
 impl SimClock {
     pub(super) fn new(now: TrueTime) -> Self {
-        let shown = ManualClock::at(Timestamp::from_micros(START_US - RANGE_US));
-        Self { shown, reading: START_US + now, since: now, ppm: 0, is_frozen: false }
+        let [shown, wall] = [(), ()].map(|()| ManualClock::at(Timestamp::from_micros(START_US - RANGE_US)));
+        Self { shown, wall, wall_ahead: 0, reading: START_US + now, since: now, ppm: 0, is_frozen: false }
     }
 
     /// Returns the clock for the code under test. It shows the time of the last [`sync`](Self::sync).
     pub(super) fn shown(&self) -> ManualClock {
         self.shown.clone()
+    }
+
+    /// Returns the wall clock of the machine.
+    pub(super) fn wall(&self) -> ManualClock {
+        self.wall.clone()
     }
 
     /// Returns the time that the code under test sees.
@@ -54,6 +62,7 @@ impl SimClock {
     pub(super) fn sync(&self, now: TrueTime) -> u64 {
         let reading = self.read(now);
         self.shown.set(Timestamp::from_micros(reading));
+        self.wall.set(Timestamp::from_micros(reading.saturating_add_signed(self.wall_ahead)));
         reading
     }
 
@@ -72,6 +81,11 @@ impl SimClock {
     pub(super) fn step(&mut self, by: i64, now: TrueTime) {
         self.rebase(now);
         self.reading = self.reading.saturating_add_signed(by);
+    }
+
+    /// Sets the wall clock.
+    pub(super) fn step_wall(&mut self, by: i64) {
+        self.wall_ahead += by;
     }
 
     pub(super) fn set_rate(&mut self, ppm: i64, now: TrueTime) {

@@ -20,11 +20,19 @@ pub enum Defect {
     DenyCacheOutlivesWait,
     /// A call waits for its reply beyond the deadline.
     DeadlineIgnored,
+    /// The store charges a lease without the refill of two leases, as if it were spent when it is taken.
+    LeaseWithoutPad,
+    /// The store accepts units of leases that have ended.
+    LateReturnsAccepted,
+    /// The end of a lease is read from the wall clock of the node.
+    LeaseEndOnWallClock,
+    /// The end of a lease is not checked when it is spent.
+    LeaseEndIgnored,
 }
 
 impl Defect {
     /// All defects.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::ShareForOneNode,
         Self::LateChargeKept,
         Self::PartKept,
@@ -33,5 +41,9 @@ impl Defect {
         Self::SilentAfterOutage,
         Self::DenyCacheOutlivesWait,
         Self::DeadlineIgnored,
+        Self::LeaseWithoutPad,
+        Self::LateReturnsAccepted,
+        Self::LeaseEndOnWallClock,
+        Self::LeaseEndIgnored,
     ];
 }

@@ -9,7 +9,7 @@ use tollgate::store::{Answer, Check, Outcomes};
 use tollgate::{Amount, RuleId, Span, Timestamp, Verdict};
 
 use super::clock::TrueTime;
-use super::executor::lock;
+use crate::executor::lock;
 
 /// The largest number of batches.
 pub(super) const MAX_BATCHES: usize = 32;

@@ -53,7 +53,11 @@ pub(super) enum FaultKind {
     NodeFrozen { node: usize },
     /// The clock of a node runs at another rate.
     NodeRate { node: usize, ppm: i64 },
-    /// A node gets no more requests, charges what it owes, and is replaced.
+    /// Leased units reach the store late: the node was stopped between the decision to return them and the call.
+    SlowReturns { node: usize, max_delay: TrueTime },
+    /// The wall clock of a node is set. Its monotonic clock runs on.
+    NodeWallStep { node: usize, by: i64 },
+    /// A node gets no more requests, charges what it owes, returns its leases, and is replaced.
     Drain { node: usize },
     /// A node is told a wrong number of nodes.
     WrongNodes { node: usize, nodes: usize },
@@ -69,7 +73,7 @@ type Draw = fn(&Plan, &mut Rng) -> Option<FaultKind>;
 
 impl FaultKind {
     /// Draws one fault of each kind, if the fleet can have it.
-    pub(super) const DRAWS: [Draw; 18] = [
+    pub(super) const DRAWS: [Draw; 20] = [
         |plan, rng| {
             let (node, shard) = link(plan, rng);
             let ways = [Ways::Both, Ways::ToStore, Ways::ToNode][rng.usize(..3)];
@@ -99,6 +103,14 @@ impl FaultKind {
         |plan, rng| Some(Self::NodePaused { node: rng.usize(..plan.nodes) }),
         |plan, rng| Some(Self::NodeFrozen { node: rng.usize(..plan.nodes) }),
         |plan, rng| Some(Self::NodeRate { node: rng.usize(..plan.nodes), ppm: rng.i64(-1_000..=1_000) }),
+        |plan, rng| {
+            let (node, max_delay) = (rng.usize(..plan.nodes), rng.u64(100_000..2_000_000));
+            Some(Self::SlowReturns { node, max_delay })
+        },
+        |plan, rng| {
+            let by = [3_600_000_000, -3_600_000_000, -700_000, -200_000][rng.usize(..4)];
+            Some(Self::NodeWallStep { node: rng.usize(..plan.nodes), by })
+        },
         |plan, rng| (plan.nodes > 1).then(|| Self::Drain { node: rng.usize(..plan.nodes) }),
         |plan, rng| {
             Some(Self::WrongNodes { node: rng.usize(..plan.nodes), nodes: rng.usize(1..=2 * plan.nodes) })

@@ -5,24 +5,19 @@ use std::sync::Arc;
 use tollgate::store::AdjustmentId;
 use tollgate::{Adjustment, Limiter, OutageSettings, Policy, PolicyError, Receipt, Rule};
 
-use super::clock::SimClock;
-use super::executor::TaskId;
+use super::clock::{SimClock, TrueTime};
+use super::leasing::NodeStore;
 use super::store::SimStore;
 use super::wire::{Failure, OwnedCheck, RequestId};
-
-/// The store of a limiter. A store that wraps another one, such as a store of leases, is put around the simulated
-/// one in [`wrap`]; the limiter and the invariants need no change.
-pub(super) type NodeStore = SimStore;
-
-/// Wraps the simulated store of a node.
-fn wrap(store: &SimStore) -> NodeStore {
-    store.clone()
-}
+use crate::executor::TaskId;
 
 /// A node.
+#[allow(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(super) struct Node {
     pub(super) clock: SimClock,
     pub(super) store: SimStore,
+    /// The same store, with leases around it: the store of the limiter.
+    pub(super) leases: NodeStore,
     pub(super) limiter: Limiter<NodeStore>,
     /// The number of times that the node was started.
     pub(super) starts: u64,
@@ -36,6 +31,10 @@ pub(super) struct Node {
     pub(super) pauses: u64,
     /// Whether a pass of `reconcile` is running.
     pub(super) is_reconciling: bool,
+    /// The longest time by which its returns of leases are late.
+    pub(super) returns_delay: TrueTime,
+    /// Whether it has returned its leases, and takes no more.
+    pub(super) is_drained: bool,
 }
 
 impl Node {
@@ -44,7 +43,7 @@ impl Node {
     /// A process that starts with changed numbers does not know the earlier ones, and forgets the usage of keys that
     /// no other node has carried over. The simulation starts it with all of them: it is about faults.
     pub(super) fn start(
-        store: &SimStore,
+        store: &NodeStore,
         clock: &SimClock,
         policies: &[String],
         settings: &OutageSettings,
@@ -52,7 +51,7 @@ impl Node {
     ) -> Result<Limiter<NodeStore>, PolicyError> {
         let mut policies = policies.iter();
         let first = Policy::parse(policies.next().map_or("", String::as_str))?;
-        let limiter = Limiter::with_store(first, wrap(store));
+        let limiter = Limiter::with_store(first, store.clone());
         let mut limiter = limiter.with_seeded_outage_on(settings, clock.shown(), seed);
         for text in policies {
             limiter = limiter.with_policy(Policy::parse(text)?);
@@ -69,16 +68,22 @@ impl Node {
 /// The result of a task, or an observation of a store.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// The store answered a request, or failed.
+    /// The leases or the store answered a request, or failed.
     Answered { request: RequestId, admitted: Result<bool, Failure> },
     /// The deny cache refused a request.
     Recalled { request: RequestId, checks: Vec<OwnedCheck> },
+    /// A request was decided without a call: from leases, or because the store refused it a moment ago.
+    DecidedLocally { request: RequestId, is_admitted: bool },
     /// A request was decided.
     Decided(Box<Decided>),
     /// A settlement begins.
     Settling { request: RequestId, cost: u64 },
     /// A settlement has ended.
     Settled { request: RequestId, is_kept: bool },
+    /// The store answered something else than a request, which ends an outage.
+    Answers,
+    /// A node has returned its leases.
+    Drained,
     /// A pass of `reconcile` has ended.
     Reconciled,
     /// `reconcile` sends an adjustment.

@@ -16,6 +16,8 @@
 #![allow(clippy::cast_precision_loss, reason = "units of a simulation are few")]
 
 mod account;
+mod leases;
+mod lots;
 mod share;
 mod stretch;
 
@@ -25,6 +27,8 @@ use tollgate::store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId};
 use tollgate::{Adjustment, Amount, Rule, RuleId, Verdict};
 
 use self::account::{Bounds, Charged, Moment, StoreAccount};
+use self::leases::{LocalSpend, UndoneCharges};
+use self::lots::{LeaseUsage, LotBook};
 use self::share::{NodeAccount, Share};
 use self::stretch::Stretch;
 use super::clock::TrueTime;
@@ -54,9 +58,23 @@ struct Account {
     shard: usize,
     store: StoreAccount,
     nodes: Vec<NodeAccount>,
+    /// All admissions, and those that the store or a lease answered.
     stretch: Stretch,
+    answered: Stretch,
+    /// The charges that were undone.
+    undone: UndoneCharges,
+    /// The leased units that each node may spend.
+    lots: Vec<LotBook>,
     /// The last time at which units came back in another way than by time.
     given_back_at: Option<TrueTime>,
+}
+
+impl Account {
+    /// Records that a fault allows more units.
+    fn credit(&mut self, at: TrueTime, units: f64) {
+        self.stretch.credit(at, units);
+        self.answered.credit(at, units);
+    }
 }
 
 /// The charge of a request that the store executed.
@@ -65,6 +83,8 @@ struct Charge {
     amount: Charged,
     at: TrueTime,
     status: ChargeState,
+    /// Whether the request was admitted with it.
+    is_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +106,14 @@ pub(super) struct RequestRecord {
     started_local: u64,
     pauses: u64,
     charges: Vec<Charge>,
+    /// The time of its last call, by true time and by the clock of the node, and the units that it asked for.
+    sent: Option<(TrueTime, u64)>,
+    /// The number of shards of that call.
+    parts: usize,
+    asked: BTreeMap<usize, u64>,
+    /// The decision of the node without a call.
+    local: Option<bool>,
+    spends: Vec<LocalSpend>,
     /// The answers of the store that were lost, and the undo calls that were sent and executed.
     lost_answers: u64,
     undos: [u64; 2],
@@ -109,6 +137,8 @@ struct NodeRecord {
     first_failure: Option<u64>,
     last_answer: Option<TrueTime>,
     lost_entries: u64,
+    /// Whether it was ever paused.
+    has_paused: bool,
     /// Whether it counts lost charges at the end.
     has_lost: bool,
 }
@@ -125,6 +155,10 @@ pub(super) struct Oracle {
     accounts: BTreeMap<AccountId, Account>,
     pub(super) requests: BTreeMap<RequestId, RequestRecord>,
     nodes: Vec<NodeRecord>,
+    /// What became of leased units, for each node since it started.
+    leases: Vec<LeaseUsage>,
+    /// Units that a node returned and did not hold.
+    over_returned: u64,
     /// The adjustments that were executed, and those of the ledger that were sent.
     executed: HashMap<u128, u64>,
     replays: BTreeSet<u128>,
@@ -133,6 +167,7 @@ pub(super) struct Oracle {
     pub(super) decisions: u64,
     pub(super) degraded: u64,
     pub(super) refused: u64,
+    pub(super) spent_from_leases: u64,
 }
 
 /// The local time of a node at a report.
@@ -160,6 +195,7 @@ impl Oracle {
             first_failure: None,
             last_answer: None,
             lost_entries: 0,
+            has_paused: false,
             has_lost: false,
         };
         Self {
@@ -172,6 +208,8 @@ impl Oracle {
             accounts: BTreeMap::new(),
             requests: BTreeMap::new(),
             nodes: (0..plan.nodes).map(node).collect(),
+            leases: vec![LeaseUsage::default(); plan.nodes],
+            over_returned: 0,
             executed: HashMap::new(),
             replays: BTreeSet::new(),
             store_crashes: 0,
@@ -179,6 +217,7 @@ impl Oracle {
             decisions: 0,
             degraded: 0,
             refused: 0,
+            spent_from_leases: 0,
         }
     }
 
@@ -211,6 +250,11 @@ impl Oracle {
             || (1..limits.len()).any(|limit| shard(limit) != shard(0))
     }
 
+    /// Returns whether the last call of a request was made in parts: leases cover some of its keys.
+    fn is_made_in_parts(&self, record: &RequestRecord) -> bool {
+        record.parts > 1 || self.limits().iter().any(|limit| matches!(limit.counting, Counting::Slots { .. }))
+    }
+
     fn account(&mut self, limit: usize, key: &[u8]) -> (Bounds, &mut Account) {
         let (plan, bounds) = (&self.plan, self.bounds[limit]);
         let shard = super::store::shard_of(key, plan.shards);
@@ -219,6 +263,7 @@ impl Oracle {
             let mut store = StoreAccount::new();
             let steps = plan.has(|it| matches!(it, FaultKind::StoreStep { shard: it, .. } if *it == shard));
             let drifts = plan.has(|it| matches!(it, FaultKind::StoreDrift { shard: it, .. } if *it == shard));
+            store.is_window_known = !steps && !drifts;
             store.is_high_known = !steps && reloads == 0;
             store.is_exact = !steps && !drifts && reloads == 0;
             store.max_drift_ppm = if drifts { 1_000 } else { 0 };
@@ -227,6 +272,9 @@ impl Oracle {
                 store,
                 nodes: (0..plan.nodes).map(|_| NodeAccount::default()).collect(),
                 stretch: Stretch::default(),
+                answered: Stretch::default(),
+                undone: UndoneCharges::default(),
+                lots: (0..plan.nodes).map(|_| LotBook::default()).collect(),
                 given_back_at: None,
             }
         });
@@ -254,6 +302,11 @@ impl Oracle {
                 started_local: moment.local,
                 pauses,
                 charges: Vec::new(),
+                sent: None,
+                parts: 0,
+                asked: BTreeMap::new(),
+                local: None,
+                spends: Vec::new(),
                 lost_answers: 0,
                 undos: [0, 0],
                 answer: None,
@@ -282,7 +335,12 @@ impl Oracle {
         match (body, reply) {
             (Body::Decide(checks), Reply::Decided(answer)) => {
                 for (check, outcome) in checks.iter().zip(&answer.outcomes) {
-                    self.executed_check(origin, check, (answer.admitted, outcome.verdict), moment)?;
+                    if let Amount::Lease(request) = check.amount {
+                        let units = if answer.admitted { outcome.units() } else { 0 };
+                        self.executed_lease(check, units, request.ttl.as_micros(), moment)?;
+                    } else {
+                        self.executed_check(origin, check, (answer.admitted, outcome.verdict), moment)?;
+                    }
                 }
                 Ok(())
             }
@@ -312,7 +370,6 @@ impl Oracle {
         let asked = match check.amount {
             Amount::Exactly(units) | Amount::UpTo(units) => Charged::Units(units),
             Amount::Slot(owner) => Charged::Slot(owner.0),
-            // No node of this world leases units.
             Amount::Lease(_) => return Ok(()),
         };
         let (name, is_replaced) = (self.limits()[limit].name, self.is_replaced(check.rule.id));
@@ -325,7 +382,8 @@ impl Oracle {
                 && let Some(record) = self.requests.get_mut(&request)
             {
                 let account = (limit, check.key.clone());
-                let charge = Charge { account, amount: asked, at: moment.now, status: ChargeState::Applied };
+                let status = ChargeState::Applied;
+                let charge = Charge { account, amount: asked, at: moment.now, status, is_counted: false };
                 record.charges.push(charge);
             }
         } else if let Verdict::Refused { .. } = verdict
@@ -334,6 +392,19 @@ impl Oracle {
             return violation("no refusal with room", format!("limit {name} refused {asked:?}: {text}"));
         }
         Ok(())
+    }
+
+    fn executed_lease(&mut self, check: &OwnedCheck, units: u64, ttl: u64, moment: Moment) -> Checked {
+        let Some(&limit) = self.rules.get(&check.rule.id) else { return Ok(()) };
+        if self.is_replaced(check.rule.id) {
+            return Ok(());
+        }
+        let name = self.limits()[limit].name;
+        let (bounds, account) = self.account(limit, &check.key);
+        match account.store.lease(bounds, units, ttl, moment) {
+            Err(text) => violation("bound", format!("limit {name}: {text}")),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn executed_change(
@@ -345,12 +416,19 @@ impl Oracle {
         moment: Moment,
     ) -> Checked {
         let Some(&limit) = self.rules.get(&rule.id) else { return Ok(()) };
-        let name = self.limits()[limit].name;
+        let (name, max_refill) = (self.limits()[limit].name, self.refill_in_lease(limit));
         let (bounds, account) = self.account(limit, key);
         let returned = account.store.change(bounds, adjustment, moment);
-        if returned > 0 || matches!(adjustment, Adjustment::Release { .. }) {
+        if returned > 0 || matches!(adjustment, Adjustment::Release { .. } | Adjustment::ReturnLease { .. }) {
             account.given_back_at = Some(moment.now);
             account.stretch.credit(moment.now, returned as f64);
+            let credit = match (adjustment, origin) {
+                (Adjustment::Refund { .. }, Origin::Undo(_)) => {
+                    account.undone.credit(returned as f64, max_refill)
+                }
+                _ => returned as f64,
+            };
+            account.answered.credit(moment.now, credit);
         }
         if let Origin::Undo(request) = origin {
             self.undone(request, (limit, key), adjustment);
@@ -388,13 +466,6 @@ impl Oracle {
         }
     }
 
-    /// Records that a node sent an undo call.
-    pub(super) fn sent_undo(&mut self, request: RequestId) {
-        if let Some(record) = self.requests.get_mut(&request) {
-            record.undos[0] += 1;
-        }
-    }
-
     /// Records that the answer to a call of a request was lost.
     pub(super) fn lost_answer(&mut self, origin: Origin) {
         if let Origin::Request(request) = origin
@@ -409,6 +480,7 @@ impl Oracle {
         if let Some(record) = self.requests.get_mut(&request) {
             record.is_cancelled = true;
         }
+        self.taken_in_vain(request);
     }
 
     /// Records that the store answered a request, or failed.
@@ -422,6 +494,11 @@ impl Oracle {
             record.answer = Some(admitted);
         }
         self.observe_call(admitted.is_ok(), moment);
+    }
+
+    /// Records that a probe, a settlement, a release or a renewal of a node was answered.
+    pub(super) fn store_answers(&mut self, node: usize) {
+        self.nodes[node].first_failure = None;
     }
 
     /// Records whether a call of a node was answered.
@@ -478,7 +555,7 @@ impl Oracle {
         let has_reserved = self.is_reserved(user);
         let Some(record) = self.requests.get_mut(&request) else { return Ok(()) };
         (record.is_decided, record.is_allowed, record.is_degraded) = (true, is_allowed, is_degraded);
-        let answered = matches!(record.answer, Some(Ok(_))) || record.is_recalled;
+        let answered = matches!(record.answer, Some(Ok(_))) || record.is_recalled || record.local.is_some();
         if answered == is_degraded {
             let text = if is_degraded {
                 "degraded, but the store answered"
@@ -487,7 +564,7 @@ impl Oracle {
             };
             return violation("degraded and in time", format!("request {request} was decided {text}"));
         }
-        if let Some(Ok(admitted)) = record.answer
+        if let Some(admitted) = record.local.or(record.answer.and_then(Result::ok))
             && admitted != is_allowed
         {
             return violation(
@@ -495,7 +572,9 @@ impl Oracle {
                 format!("request {request}: the store said {admitted}"),
             );
         }
-        let longest = self.plan.deadline * if has_reserved { 2 } else { 1 } + 2_000;
+        // A refused request may wait for the lease that another request takes meanwhile.
+        let calls = if has_reserved { 2 } else { 1 } * if self.plan.pulses.is_some() { 2 } else { 1 };
+        let longest = calls * self.plan.deadline + 2_000;
         let waited = moment.local.saturating_sub(record.started_local);
         if waited > longest && record.pauses == pauses {
             return violation("degraded and in time", format!("request {request} waited for {waited} µs"));
@@ -511,6 +590,10 @@ impl Oracle {
                 format!("request {request} was decided without the store, which is back"),
             );
         }
+        if is_allowed && !is_degraded {
+            return self.spend(request, moment);
+        }
+        self.taken_in_vain(request);
         if is_degraded && is_allowed {
             return self.granted(request, (user, cost), failure, moment, is_kept);
         }
@@ -667,8 +750,10 @@ impl Oracle {
         let record = &mut self.nodes[node];
         record.starts += 1;
         (record.first_failure, record.lost_entries) = (None, 0);
+        self.leases[node] = LeaseUsage::default();
         for ((limit, _), account) in &mut self.accounts {
             account.nodes[node] = NodeAccount::default();
+            account.lots[node] = LotBook::default();
             account.stretch.credit(now, share.capacity(self.bounds[*limit]) as f64);
         }
     }
@@ -687,7 +772,7 @@ impl Oracle {
         for ((limit, _), account) in self.accounts.iter_mut().filter(|(_, it)| it.shard == shard) {
             account.store.forget_all();
             account.given_back_at = Some(now);
-            account.stretch.credit(now, self.bounds[*limit].capacity() as f64);
+            account.credit(now, self.bounds[*limit].capacity() as f64);
         }
         self.forget_charges(|charge, plan| super::store::shard_of(&charge.account.1, plan.shards) == shard);
     }
@@ -706,16 +791,19 @@ impl Oracle {
             let (Body::Decide(checks), Reply::Decided(answer)) = (&entry.body, &entry.reply) else {
                 continue;
             };
-            for check in checks.iter().filter(|_| answer.admitted) {
+            for (check, outcome) in checks.iter().zip(&answer.outcomes).filter(|_| answer.admitted) {
                 let Some(&limit) = self.rules.get(&check.rule.id) else { continue };
                 let (bounds, account) = self.account(limit, &check.key);
                 match check.amount {
                     Amount::Exactly(units) | Amount::UpTo(units) => {
                         account.store.forget(bounds, Charged::Units(units));
-                        account.stretch.credit(now, units as f64);
+                        account.credit(now, units as f64);
                     }
                     Amount::Slot(owner) => account.store.forget(bounds, Charged::Slot(owner.0)),
-                    Amount::Lease(_) => {}
+                    Amount::Lease(_) => {
+                        account.store.forget(bounds, Charged::Units(outcome.units()));
+                        account.credit(now, outcome.units() as f64);
+                    }
                 }
             }
         }
@@ -762,15 +850,19 @@ impl Oracle {
             account.store.gain(bounds, forward);
             account.given_back_at = Some(now);
             let Counting::Bucket { count, .. } = bounds.counting else { continue };
-            account.stretch.credit(now, (forward as f64 / 1e6 * count as f64).min(bounds.capacity() as f64));
+            account.credit(now, (forward as f64 / 1e6 * count as f64).min(bounds.capacity() as f64));
         }
     }
 
-    /// Records that another policy came into force.
-    pub(super) fn reloaded(&mut self, policy: usize, in_flight: u64, now: TrueTime) {
+    /// Records that another policy came into force while these requests were being decided.
+    pub(super) fn reloaded(&mut self, policy: usize, in_flight: &[RequestId], now: TrueTime) {
+        let before = std::mem::replace(&mut self.policy, policy);
+        self.leases_changed(before, now);
+        if self.plan.has_same_numbers(before, policy) {
+            return;
+        }
         self.reloads += 1;
-        self.policy = policy;
-        let most = in_flight * self.plan.traffic.max_cost;
+        let most: u64 = in_flight.iter().filter_map(|it| self.requests.get(it)).map(|it| it.cost).sum();
         for (bounds, limit) in self.bounds.iter_mut().zip(&self.plan.policies[policy]) {
             *bounds = bounds.or(limit.counting);
         }
@@ -779,7 +871,7 @@ impl Oracle {
             account.store.is_high_known = false;
             account.store.is_exact = false;
             account.store.allow(bounds, most);
-            account.stretch.credit(now, most as f64);
+            account.credit(now, most as f64);
             account.store.cut(bounds);
             for (node, record) in account.nodes.iter_mut().zip(&self.nodes) {
                 node.blur(bounds, Share { percent: self.plan.outage.share, nodes: record.max_nodes });
@@ -815,9 +907,11 @@ impl Oracle {
                 return violation("degraded and in time", format!("request {id} was never decided"));
             }
             let standing = record.charges.iter().filter(|it| it.status == ChargeState::Applied).count();
-            let undone = record.charges.iter().filter(|it| it.status == ChargeState::Undone).count();
+            let is_undone = |it: &&Charge| it.status == ChargeState::Undone && it.is_counted;
+            let undone = record.charges.iter().filter(is_undone).count();
             let is_charged = record.is_decided && !record.is_degraded && record.is_allowed;
-            if is_charged && (undone > 0 || record.charges.len() != self.bounds.len()) {
+            // Units that were not charged came from leases, or the decision was a violation.
+            if is_charged && undone > 0 {
                 let text = format!(
                     "request {id} was admitted with {} charges, {undone} of them undone",
                     record.charges.len()
@@ -828,7 +922,7 @@ impl Oracle {
                 || record.lost_answers > 0
                 || record.undos[0] > record.undos[1]
                 // Only a request that is made in parts is undone when its caller leaves.
-                || (record.is_cancelled && !record.is_decided && !self.is_reserved(record.user));
+                || (record.is_cancelled && !record.is_decided && !self.is_made_in_parts(record));
             if !is_charged && standing > 0 && !is_excused {
                 let text = format!("request {id} was not admitted by the store, and has {standing} charges");
                 return violation(
@@ -864,27 +958,45 @@ impl Oracle {
 
     fn check_stretches(&mut self) -> Checked {
         for record in self.requests.values().filter(|it| it.is_decided && it.is_allowed && !it.is_degraded) {
-            for charge in &record.charges {
+            // The charges of a call that was refused were undone: leases covered the request afterwards.
+            for charge in record.charges.iter().filter(|it| it.is_counted) {
                 if let (Charged::Units(units), Some(account)) =
                     (charge.amount, self.accounts.get_mut(&charge.account))
                 {
                     account.stretch.admit(charge.at, units);
+                    account.answered.admit(charge.at, units);
+                }
+            }
+            for LocalSpend { limit, units, at } in &record.spends {
+                let key = self.keys.get(&(*limit, record.user)).map(|key| (*limit, key.clone()));
+                if let Some(account) = key.and_then(|key| self.accounts.get_mut(&key)) {
+                    account.stretch.admit(*at, *units);
+                    account.answered.admit(*at, *units);
                 }
             }
         }
+        self.check_windows()?;
         for ((limit, _), account) in &mut self.accounts {
             let bounds = self.bounds[*limit];
             let Counting::Bucket { count, .. } = bounds.counting else { continue };
             let shares =
                 self.nodes.iter().map(|it| Share { percent: self.plan.outage.share, nodes: it.min_nodes });
             let (mut burst, mut rate) = (bounds.capacity() as f64, count as f64 / 1e6);
+            let name = self.plan.policies[0][*limit].name;
+            // Nothing is added for leases, for shares or for clocks of nodes: only the store's clock may run fast.
+            let drift = 1.0 + account.store.max_drift_ppm as f64 / 1e6;
+            if let Err((at, level)) = account.answered.check(burst, rate * drift) {
+                let text = format!(
+                    "limit {name}: the store and leases admitted {level:.3} units until {at} µs, {burst} are allowed"
+                );
+                return violation("bound", text);
+            }
             for share in shares {
                 burst += share.capacity(bounds) as f64;
                 rate += share.rate(bounds);
             }
             // Clocks run up to 0.1 % fast.
             if let Err((at, level)) = account.stretch.check(burst, rate * 1.001) {
-                let name = self.plan.policies[0][*limit].name;
                 let text = format!(
                     "limit {name}: {level:.3} units were admitted until {at} µs, {burst} are allowed"
                 );

@@ -20,8 +20,13 @@ const FAULTS_FROM: TrueTime = 2 * SECOND;
 const CALM_FROM: TrueTime = 12 * SECOND;
 /// Requests end here.
 const TRAFFIC_UNTIL: TrueTime = 19 * SECOND;
+/// All leases are returned here.
+const DRAIN_AT: TrueTime = 23 * SECOND;
 /// The run ends here.
 const END: TrueTime = 24 * SECOND;
+
+/// The shortest lease of a policy.
+const MIN_LEASE_MS: u64 = 10;
 
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +54,15 @@ pub(super) struct LimitPlan {
     pub(super) is_global: bool,
     pub(super) counting: Counting,
     pub(super) on_outage: OnOutage,
+    /// How long a node may hold units, in milliseconds; 0: every request is decided by the store.
+    pub(super) lease_ms: u64,
+}
+
+impl LimitPlan {
+    /// Returns how long a node may hold units, in microseconds.
+    pub(super) const fn lease(&self) -> TrueTime {
+        1_000 * self.lease_ms
+    }
 }
 
 impl fmt::Display for LimitPlan {
@@ -68,6 +82,9 @@ impl fmt::Display for LimitPlan {
             OnOutage::Allow => "allow",
             OnOutage::Deny => "deny",
         };
+        if self.lease_ms > 0 {
+            write!(f, ", lease: {}ms", self.lease_ms)?;
+        }
         write!(f, ", on_outage: {on_outage}}}")
     }
 }
@@ -85,9 +102,12 @@ pub(super) struct Plan {
     pub(super) deadline: TrueTime,
     pub(super) deny_cache: TrueTime,
     pub(super) traffic: Traffic,
+    /// The pulses of a fleet with leases: a key is hot for a short time.
+    pub(super) pulses: Option<Pulses>,
     pub(super) faults: Vec<Fault>,
     pub(super) calm_from: TrueTime,
     pub(super) traffic_until: TrueTime,
+    pub(super) drain_at: TrueTime,
     pub(super) end: TrueTime,
 }
 
@@ -108,11 +128,34 @@ pub(super) struct Traffic {
     pub(super) hold: TrueTime,
 }
 
+/// Requests in quick succession, on top of the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pulses {
+    /// The mean time between two pulses, in microseconds.
+    pub(super) gap: u64,
+    pub(super) max_requests: u64,
+    /// The longest time between two requests of a pulse.
+    pub(super) max_spacing: u64,
+    /// The users that have pulses.
+    pub(super) users: u64,
+    /// The longest lease of a limit, and the smallest capacity.
+    pub(super) max_lease: TrueTime,
+    pub(super) capacity: u64,
+}
+
 impl Plan {
     pub(super) fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let (nodes, shards) = (rng.usize(1..=4), if rng.bool() { 1 } else { rng.usize(2..=3) });
-        let policy = draw_limits(&mut rng);
+        let mut policy = draw_limits(&mut rng);
+        // Drawn apart, so that the other half of the seeds does not depend on leases.
+        let mut lease_rng = Rng::with_seed(seed ^ 0x1e_a5e5);
+        let is_leased = lease_rng.u8(..5) > 1;
+        if is_leased {
+            for limit in &mut policy {
+                make_hot(limit, &mut lease_rng);
+            }
+        }
         let deadline = 50_000;
         let outage = OutageSettings {
             failures: rng.u32(1..=5),
@@ -130,6 +173,13 @@ impl Plan {
             leaving: [0, 0, 0, 5][rng.usize(..4)],
             hold: [50_000, SECOND, 4 * SECOND][rng.usize(..3)],
         };
+        let max_lease = policy.iter().map(LimitPlan::lease).max().unwrap_or(0);
+        let capacity = policy.iter().filter_map(|limit| match limit.counting {
+            Counting::Bucket { burst, .. } => Some(burst),
+            Counting::Window { limit, .. } => Some(limit),
+            Counting::Slots { .. } => None,
+        });
+        let capacity = capacity.min().unwrap_or(1);
         let mut plan = Self {
             seed,
             nodes,
@@ -140,16 +190,25 @@ impl Plan {
             deadline,
             deny_cache: [0, SECOND, SECOND][rng.usize(..3)],
             traffic,
+            pulses: is_leased.then(|| Pulses {
+                gap: lease_rng.u64(100_000..2_000_000),
+                max_requests: lease_rng.u64(20..200),
+                max_spacing: [0, 500, 4_000][lease_rng.usize(..3)],
+                users: lease_rng.u64(1..=2),
+                max_lease: max_lease.max(10_000),
+                capacity,
+            }),
             faults: Vec::new(),
             calm_from: CALM_FROM,
             traffic_until: TRAFFIC_UNTIL,
+            drain_at: DRAIN_AT,
             end: END,
         };
-        plan.draw_faults(&mut rng);
+        plan.draw_faults(&mut rng, &mut lease_rng);
         plan
     }
 
-    fn draw_faults(&mut self, rng: &mut Rng) {
+    fn draw_faults(&mut self, rng: &mut Rng, lease_rng: &mut Rng) {
         for draw in FaultKind::DRAWS {
             if rng.u8(..100) >= 22 {
                 continue;
@@ -174,13 +233,29 @@ impl Plan {
         }
         for _ in 0..number {
             let before = self.policies[self.policies.len() - 1].clone();
-            self.policies.push(before.iter().map(|limit| with_other_numbers(limit, rng)).collect());
+            let mut limits: Vec<_> = before.iter().map(|limit| with_other_numbers(limit, rng)).collect();
+            if self.pulses.is_some() {
+                // Half of the changes are only to the leases, which the states of a limit survive.
+                if lease_rng.bool() {
+                    limits.clone_from(&before);
+                }
+                for limit in &mut limits {
+                    draw_lease(limit, lease_rng);
+                }
+            }
+            self.policies.push(limits);
         }
     }
 
     /// Returns whether the plan has a fault of a kind.
     pub(super) fn has(&self, is_meant: impl Fn(&FaultKind) -> bool) -> bool {
         self.faults.iter().any(|fault| is_meant(&fault.kind))
+    }
+
+    /// Returns whether two policies differ only in their leases.
+    pub(super) fn has_same_numbers(&self, one: usize, other: usize) -> bool {
+        let numbers = |policy: usize| self.policies[policy].iter().map(|limit| limit.counting);
+        numbers(one).eq(numbers(other))
     }
 
     /// Returns the text of a policy.
@@ -201,21 +276,69 @@ fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
     let mut limits = Vec::new();
     if rng.u8(..4) > 0 {
         let counting = draw_bucket(rng, 10..60);
-        limits.push(LimitPlan { name: "user", is_global: false, counting, on_outage: on_outage(rng) });
+        limits.push(LimitPlan {
+            name: "user",
+            is_global: false,
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     if rng.u8(..3) > 0 {
         let counting = draw_bucket(rng, 30..150);
-        limits.push(LimitPlan { name: "everybody", is_global: true, counting, on_outage: on_outage(rng) });
+        limits.push(LimitPlan {
+            name: "everybody",
+            is_global: true,
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     if rng.u8(..3) == 0 {
         let counting = Counting::Window { limit: rng.u64(10..120), period: [1, 2, 5][rng.usize(..3)] };
-        limits.push(LimitPlan { name: "window", is_global: false, counting, on_outage: on_outage(rng) });
+        limits.push(LimitPlan {
+            name: "window",
+            is_global: false,
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     if rng.u8(..4) == 0 || limits.is_empty() {
         let counting = Counting::Slots { slots: rng.u64(2..12), ttl: rng.u64(1..=4) };
-        limits.push(LimitPlan { name: "slots", is_global: rng.bool(), counting, on_outage: on_outage(rng) });
+        limits.push(LimitPlan {
+            name: "slots",
+            is_global: rng.bool(),
+            counting,
+            on_outage: on_outage(rng),
+            lease_ms: 0,
+        });
     }
     limits
+}
+
+/// Makes a limit large enough to be leased, and draws its lease.
+fn make_hot(limit: &mut LimitPlan, rng: &mut Rng) {
+    limit.counting = match limit.counting {
+        Counting::Bucket { count, .. } => {
+            let count = count * rng.u64(3..=10);
+            Counting::Bucket { count, burst: rng.u64(count / 2..=3 * count) }
+        }
+        Counting::Window { limit, period } => Counting::Window { limit: limit * rng.u64(3..=10), period },
+        slots @ Counting::Slots { .. } => slots,
+    };
+    draw_lease(limit, rng);
+}
+
+fn draw_lease(limit: &mut LimitPlan, rng: &mut Rng) {
+    // A tenth of the time to fill, and of the window.
+    let longest = match limit.counting {
+        Counting::Bucket { count, burst } => 100 * burst / count.max(1),
+        Counting::Window { period, .. } => 100 * period,
+        Counting::Slots { .. } => 0,
+    };
+    let ttl = if rng.bool() { longest } else { rng.u64(..=longest) };
+    limit.lease_ms = if rng.u8(..5) > 0 && ttl >= MIN_LEASE_MS { ttl } else { 0 };
 }
 
 fn draw_bucket(rng: &mut Rng, counts: std::ops::Range<u64>) -> Counting {

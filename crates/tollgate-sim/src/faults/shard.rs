@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 
 use tollgate::store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId};
-use tollgate::{Amount, ManualClock, MemoryStore, Timestamp};
+use tollgate::{Adjustment, Amount, ManualClock, MemoryStore, Span, Timestamp};
 
 use super::clock::{SimClock, TrueTime};
+use super::defect::Defect;
 use super::wire::{Body, CallId, OwnedCheck, Reply};
 
 /// The number of keys of a shard.
@@ -23,7 +24,7 @@ pub(super) struct Shard {
     applied: HashMap<u128, u64>,
     /// The calls that were executed, to build the state of a replica. `None`: the plan has no replica.
     journal: Option<Vec<JournalEntry>>,
-    recognizes_ids: bool,
+    defect: Option<Defect>,
     pub(super) is_up: bool,
     /// The faults that pause it, and the calls that arrived meanwhile.
     pub(super) paused_by: Vec<usize>,
@@ -39,7 +40,7 @@ pub(super) struct JournalEntry {
 }
 
 impl Shard {
-    pub(super) fn new(seed: u64, has_replica: bool, recognizes_ids: bool) -> Self {
+    pub(super) fn new(seed: u64, has_replica: bool, defect: Option<Defect>) -> Self {
         let clock = SimClock::new(0);
         let store = MemoryStore::with_seed(MAX_KEYS, clock.shown(), seed);
         Self {
@@ -48,7 +49,7 @@ impl Shard {
             clock,
             applied: HashMap::new(),
             journal: has_replica.then(Vec::new),
-            recognizes_ids,
+            defect,
             is_up: true,
             paused_by: Vec::new(),
             waiting: Vec::new(),
@@ -68,13 +69,28 @@ impl Shard {
     fn apply(&mut self, shown: u64, body: &Body) -> (Reply, bool) {
         match body {
             Body::Decide(checks) => {
-                let checks: Vec<_> = checks.iter().map(OwnedCheck::check).collect();
+                let mut checks: Vec<_> = checks.iter().map(OwnedCheck::check).collect();
+                if self.defect == Some(Defect::LeaseWithoutPad) {
+                    for check in &mut checks {
+                        if let Amount::Lease(request) = &mut check.amount {
+                            request.ttl = Span::ZERO;
+                        }
+                    }
+                }
                 (Reply::Decided(self.store.decide_at(&checks, Timestamp::from_micros(shown))), true)
             }
             Body::Change { rule, key, adjustment, id } => {
                 let is_repeated = id.is_some_and(|id| self.is_repeated(id, shown));
-                let adjustment =
-                    if is_repeated { tollgate::Adjustment::Grant { units: 0 } } else { *adjustment };
+                let adjustment = if is_repeated { Adjustment::Grant { units: 0 } } else { *adjustment };
+                let adjustment = match adjustment {
+                    Adjustment::ReturnLease { units, ttl, .. }
+                        if self.defect == Some(Defect::LateReturnsAccepted) =>
+                    {
+                        let taken_at = Timestamp::from_micros(shown);
+                        Adjustment::ReturnLease { units, taken_at, ttl }
+                    }
+                    other => other,
+                };
                 (Reply::Changed(self.store.adjust_now(rule, key, adjustment)), !is_repeated)
             }
         }
@@ -82,7 +98,7 @@ impl Shard {
 
     /// Returns whether an adjustment was applied before, and remembers it.
     fn is_repeated(&mut self, id: AdjustmentId, shown: u64) -> bool {
-        if !self.recognizes_ids {
+        if self.defect == Some(Defect::IdsForgotten) {
             return false;
         }
         let before = self.applied.get(&id.0).copied();

@@ -21,9 +21,9 @@ use tollgate::{
 use super::clock::TrueTime;
 use super::defect::Defect;
 use super::deny_cache::DenyCache;
-use super::executor::{Sender, oneshot};
 use super::node::Report;
 use super::wire::{Body, Command, Failure, Origin, OwnedCheck, Reply, ReplyReceiver, Wire};
+use crate::executor::{Sender, oneshot};
 
 /// As in `tollgate-redis/src/dispatcher.rs`.
 const MAX_UNDO_ATTEMPTS: usize = 20;
@@ -77,6 +77,11 @@ impl SimStore {
         self.0.nodes.store(nodes, Ordering::Relaxed);
     }
 
+    /// Returns the connection of the node to the world.
+    pub(super) fn wire(&self) -> &Arc<Wire> {
+        &self.0.wire
+    }
+
     /// Returns the number of cached refusals.
     pub(super) fn cached_refusals(&self) -> usize {
         self.0.deny_cache.len()
@@ -107,6 +112,10 @@ fn undo_check(amount: Amount, outcome: &Outcome, taken_at: Timestamp) -> Option<
         Amount::Exactly(_) | Amount::UpTo(_) if outcome.units() > 0 => {
             let charge = ChargeTimes::of(taken_at, outcome);
             Some(Adjustment::Refund { units: outcome.units(), charge })
+        }
+        Amount::Lease(request) if outcome.units() > 0 => {
+            let units = u32::try_from(outcome.units()).unwrap_or(u32::MAX);
+            Some(Adjustment::ReturnLease { units, taken_at, ttl: request.ttl })
         }
         _ => None,
     }
@@ -317,12 +326,7 @@ impl Store for SimStore {
     }
 
     async fn decide_uncached(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        let origin = self.0.wire.current();
         let answer = self.0.ask(checks).await;
-        if let Origin::Request(request) = origin {
-            let admitted = answer.as_ref().map(|it| it.admitted).map_err(|it| *it);
-            self.0.report(Report::Answered { request, admitted });
-        }
         answer.map_err(|it| it.into_error(self.0.deadline))
     }
 

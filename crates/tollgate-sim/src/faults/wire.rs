@@ -9,8 +9,8 @@ use tollgate::store::{AdjustmentId, Answer, Check};
 use tollgate::{Adjustment, Amount, Outcome, Rule, StoreError};
 
 use super::clock::TrueTime;
-use super::executor::{Receiver, Sender, TaskFuture, lock, oneshot};
 use super::node::Report;
+use crate::executor::{Receiver, Sender, TaskFuture, lock, oneshot};
 
 /// The number of a call to a shard.
 pub(super) type CallId = u64;
@@ -29,6 +29,10 @@ pub(super) enum Origin {
     Undo(RequestId),
     /// The charges and corrections that a node has deferred.
     Reconcile,
+    /// Leases that a node renews and returns in the background.
+    Tend,
+    /// The return of a lease that was granted after its deadline: the node never held it.
+    UndoLease,
     /// A probe.
     Probe,
     /// An operator.
@@ -40,6 +44,7 @@ impl Origin {
     pub(super) const fn undoing(self) -> Self {
         match self {
             Self::Request(id) => Self::Undo(id),
+            Self::Tend => Self::UndoLease,
             other => other,
         }
     }
@@ -100,6 +105,15 @@ impl Failure {
             (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
             (Self::TimedOut, _) | (_, Self::TimedOut) => Self::TimedOut,
             _ => Self::Refused,
+        }
+    }
+
+    /// Returns the failure that an error reports.
+    pub(super) const fn of(error: &StoreError) -> Self {
+        match error {
+            StoreError::TimedOut(_) => Self::TimedOut,
+            StoreError::Refused(_) => Self::Refused,
+            _ => Self::Failed,
         }
     }
 

@@ -17,11 +17,12 @@ use std::task::Context;
 
 use fastrand::Rng;
 use tollgate::{Policy, Receipt};
+use tollgate_lease::LeaseCounters;
 
 use super::clock::{SimClock, TrueTime};
 use super::defect::Defect;
 use super::deny_cache;
-use super::executor::{ReadyQueue, Sender, TaskFuture, TaskId};
+use super::leasing::NodeStore;
 use super::link::Link;
 use super::node::{Node, Report};
 use super::oracle::{Checked, NodeMoment, Oracle, Violation, violation};
@@ -30,6 +31,7 @@ use super::shard::Shard;
 use super::store::{SimStore, StoreSettings};
 use super::trace::Trace;
 use super::wire::{Body, CallId, Command, Failure, Origin, Reply, RequestId, Wire};
+use crate::executor::{ReadyQueue, Sender, TaskFuture, TaskId};
 
 /// The largest number of tasks that a healthy fleet has at a time: a bound on leaks, far above the traffic.
 const MAX_TASKS: usize = 4_000;
@@ -57,6 +59,11 @@ enum Event {
     },
     /// A client sends a request.
     Request,
+    /// Clients of a user send many requests to a node.
+    Pulse,
+    PulseRequest(PulseStep),
+    /// All nodes return their leases.
+    DrainAll,
     /// A client does something after its request.
     After(RequestId, AfterRequest),
     /// A node reconciles or probes.
@@ -69,6 +76,18 @@ enum Event {
     FaultEnds(usize),
     /// A flapping link changes.
     Flap(usize, bool),
+}
+
+/// The rest of a pulse: requests of one user to one node.
+#[derive(Clone, Copy, Debug)]
+struct PulseStep {
+    user: u64,
+    node: usize,
+    left: u64,
+    /// The cost of a request; each costs this part less than the one before.
+    cost: u64,
+    part: u64,
+    spacing: TrueTime,
 }
 
 /// What a client does after a request was sent.
@@ -124,6 +143,8 @@ pub struct RunSummary {
     pub refused: u64,
     /// Decisions without the store.
     pub degraded: u64,
+    /// Units that requests spent from leases.
+    pub spent_from_leases: u64,
     /// Faults that were injected.
     pub faults: usize,
 }
@@ -137,6 +158,7 @@ pub(super) struct World {
     next_event: u64,
     link_rng: Rng,
     traffic_rng: Rng,
+    pulse_rng: Rng,
     wire: Arc<Wire>,
     ready: ReadyQueue,
     tasks: HashMap<TaskId, Task>,
@@ -174,6 +196,7 @@ impl World {
                 decisions: world.oracle.decisions,
                 refused: world.oracle.refused,
                 degraded: world.oracle.degraded,
+                spent_from_leases: world.oracle.spent_from_leases,
                 faults: plan.faults.len(),
             }),
             Err(violation) => Err(Broken { violation, events: world.trace.into_lines() }),
@@ -183,9 +206,8 @@ impl World {
     fn new(plan: &Plan, defect: Option<Defect>) -> Result<Self, Violation> {
         use super::fault::FaultKind;
         let has_replica = plan.has(|it| matches!(it, FaultKind::Failover { .. }));
-        let recognizes_ids = defect != Some(Defect::IdsForgotten);
         let shards =
-            (0..plan.shards as u64).map(|number| Shard::new(plan.seed ^ number, has_replica, recognizes_ids));
+            (0..plan.shards as u64).map(|number| Shard::new(plan.seed ^ number, has_replica, defect));
         let mut world = Self {
             defect,
             now: 0,
@@ -193,6 +215,7 @@ impl World {
             next_event: 0,
             link_rng: Rng::with_seed(plan.seed ^ 0x11_4b5),
             traffic_rng: Rng::with_seed(plan.seed ^ 0x7a_ff1c),
+            pulse_rng: Rng::with_seed(plan.seed ^ 0x9_015e),
             wire: Arc::default(),
             ready: ReadyQueue::default(),
             tasks: HashMap::new(),
@@ -217,9 +240,13 @@ impl World {
             world.nodes.push(node);
         }
         for node in 0..plan.nodes {
-            world.schedule_ticks(node);
+            world.begin_background_work(node);
         }
         world.schedule(1_000, Event::Request);
+        if plan.pulses.is_some() {
+            world.schedule(1_500, Event::Pulse);
+        }
+        world.schedule(plan.drain_at, Event::DrainAll);
         for (number, fault) in plan.faults.iter().enumerate() {
             world.schedule(fault.from, Event::FaultBegins(number));
         }
@@ -256,12 +283,14 @@ impl World {
         let store = SimStore::new(number, &settings, &self.wire, clock.shown());
         let seed = self.plan.seed ^ (number as u64) << 32 ^ starts << 48;
         // States of the local share must not be older than the clock of a node that is set later.
-        let limiter = Node::start(&store, &clock, &self.policies, &self.plan.outage, seed)
+        let leases = NodeStore::new(number, &store, &clock, (self.defect, seed));
+        let limiter = Node::start(&leases, &clock, &self.policies, &self.plan.outage, seed)
             .map_err(|it| Violation { invariant: "plan", text: it.to_string() })?;
         clock.sync(self.now);
         Ok(Node {
             clock,
             store,
+            leases,
             limiter,
             starts,
             is_up: true,
@@ -270,10 +299,16 @@ impl World {
             waiting: Vec::new(),
             pauses: 0,
             is_reconciling: false,
+            returns_delay: 0,
+            is_drained: false,
         })
     }
 
-    fn schedule_ticks(&mut self, node: usize) {
+    /// Starts the periodic work of a node.
+    fn begin_background_work(&mut self, node: usize) {
+        let tending = self.nodes[node].leases.clone().tend();
+        self.spawn(node, Origin::Tend, Box::pin(tending));
+
         let starts = self.nodes[node].starts;
         for (is_probe, interval) in [(false, RECONCILE_INTERVAL), (true, PROBE_INTERVAL)] {
             let first = self.now + self.traffic_rng.u64(1..interval);
@@ -313,8 +348,43 @@ impl World {
                 return violation("recovery", text);
             }
             idle.push((local, health.lost_entries == 0));
+            self.check_drained(number)?;
+            self.check_lease_counters(number)?;
         }
         self.oracle.finish(&idle)
+    }
+
+    /// Returns the leases of a node.
+    fn drain_leases(&mut self, node: usize) {
+        if self.nodes[node].is_up {
+            let draining = self.nodes[node].leases.clone().drain();
+            self.spawn(node, Origin::Tend, Box::pin(draining));
+        }
+    }
+
+    /// Checks that a node that has returned its leases holds none.
+    fn check_drained(&self, node: usize) -> Checked {
+        let its = &self.nodes[node];
+        its.clock.sync(self.now);
+        let held: u64 = its.leases.leased().holdings(usize::MAX).iter().map(|it| it.units).sum();
+        if its.is_drained && held > 0 {
+            return violation("recovery", format!("node {node} was drained, and holds {held} leased units"));
+        }
+        Ok(())
+    }
+
+    /// Checks at the end that each leased unit was spent or returned, or has expired.
+    fn check_lease_counters(&self, node: usize) -> Checked {
+        let counters = self.nodes[node].leases.leased().counters();
+        let LeaseCounters { leased, spent, returned, expired, .. } = counters;
+        if leased != spent + returned + expired {
+            return violation("conservation", format!("node {node}: {counters:?}"));
+        }
+        let known = self.oracle.lease_usage(node);
+        if leased > known.leased || spent < known.spent || spent > known.spent + known.taken_in_vain {
+            return violation("conservation", format!("node {node}: {counters:?}, but {known:?}"));
+        }
+        Ok(())
     }
 
     fn handle(&mut self, event: Event) -> Checked {
@@ -344,6 +414,18 @@ impl World {
             }
             Event::Request => {
                 self.send_request();
+                Ok(())
+            }
+            Event::Pulse => {
+                self.begin_pulse();
+                Ok(())
+            }
+            Event::PulseRequest(step) => {
+                self.continue_pulse(step);
+                Ok(())
+            }
+            Event::DrainAll => {
+                (0..self.nodes.len()).for_each(|node| self.drain_leases(node));
                 Ok(())
             }
             Event::After(request, what) => {
@@ -445,6 +527,13 @@ impl World {
                 });
                 self.oracle.recalled(request, &checks, refuses, self.now)
             }
+            Report::DecidedLocally { request, is_admitted } => {
+                self.trace.note(
+                    self.now,
+                    format_args!("node {node}: request {request} decided locally: {is_admitted}"),
+                );
+                self.oracle.decided_locally(request, is_admitted, moment)
+            }
             Report::Decided(decided) => self.observe_decision(node, *decided, moment),
             Report::Settling { request, cost } => {
                 self.oracle.settling(request, cost, moment.local);
@@ -455,6 +544,15 @@ impl World {
                     .note(self.now, format_args!("node {node}: request {request} settled, kept {is_kept}"));
                 self.oracle.settled(request, is_kept);
                 Ok(())
+            }
+            Report::Answers => {
+                self.oracle.store_answers(node);
+                Ok(())
+            }
+            Report::Drained => {
+                self.trace.note(self.now, format_args!("node {node}: has returned its leases"));
+                self.nodes[node].is_drained = true;
+                self.check_drained(node)
             }
             Report::Reconciled => {
                 self.nodes[node].is_reconciling = false;
@@ -491,6 +589,15 @@ impl World {
             return violation(
                 "tables never grow",
                 format!("node {node} remembers {} keys", health.ledger_keys),
+            );
+        }
+        let keys = self.plan.policies.len()
+            * self.plan.policies[0].len()
+            * usize::try_from(self.plan.users).unwrap_or(usize::MAX);
+        if its.leases.leased().holdings(usize::MAX).len() > keys {
+            return violation(
+                "tables never grow",
+                format!("node {node} holds leases of more than {keys} keys"),
             );
         }
         let (limiter, wire) = (its.limiter.clone(), Arc::clone(&self.wire));

@@ -76,6 +76,7 @@ pub(super) struct Moment {
 }
 
 /// The usage of one key in the store.
+#[allow(clippy::struct_excessive_bools, reason = "facts that are independent of each other")]
 pub(super) struct StoreAccount {
     low: u128,
     low_at: TrueTime,
@@ -85,6 +86,8 @@ pub(super) struct StoreAccount {
     leases: BTreeMap<u128, u64>,
     /// The window that is open, by the store's clock.
     window: u64,
+    /// Whether the windows of the store's clock are those of true time.
+    pub(super) is_window_known: bool,
     /// Whether `high` is known.
     pub(super) is_high_known: bool,
     /// Whether refunds are computed to the microsecond: the store's clock shows true time, and no policy changed.
@@ -104,6 +107,7 @@ impl StoreAccount {
             high_at: 0,
             leases: BTreeMap::new(),
             window: 0,
+            is_window_known: true,
             is_high_known: true,
             is_exact: true,
             has_predecessors: false,
@@ -167,6 +171,24 @@ impl StoreAccount {
         Ok(())
     }
 
+    /// Charges units that are leased. `low` leaves out what the store charges on top: clients see whether it is enough.
+    pub(super) fn lease(
+        &mut self,
+        bounds: Bounds,
+        units: u64,
+        ttl: u64,
+        moment: Moment,
+    ) -> Result<(), String> {
+        if units == 0 {
+            return Ok(());
+        }
+        self.pass(bounds, moment);
+        if let Counting::Bucket { count, .. } = bounds.counting {
+            self.high = self.high.max(2 * u128::from(ttl) * u128::from(count));
+        }
+        self.admit(bounds, Charged::Units(units), moment)
+    }
+
     /// Checks a refusal. Returns a text if the key has room.
     pub(super) fn refuse(&mut self, bounds: Bounds, amount: Charged, moment: Moment) -> Result<(), String> {
         self.pass(bounds, moment);
@@ -224,8 +246,21 @@ impl StoreAccount {
                 }
                 0
             }
-            // No node of this world leases units.
-            Adjustment::ReturnLease { .. } => 0,
+            Adjustment::ReturnLease { units, taken_at, ttl } => {
+                let taken_at = taken_at.as_micros();
+                let is_open = match bounds.counting {
+                    Counting::Window { period, .. } => taken_at / (period * 1_000_000) >= self.window,
+                    _ => taken_at <= moment.shown && moment.shown - taken_at <= ttl.as_micros(),
+                };
+                // Units of a lease that has ended are refused: the bucket has regained a part of them.
+                if is_open || !self.is_exact {
+                    self.low = self.low.saturating_sub(u128::from(units) * unit);
+                }
+                if is_open {
+                    self.high = self.high.saturating_sub(u128::from(units) * unit);
+                }
+                0
+            }
         }
     }
 

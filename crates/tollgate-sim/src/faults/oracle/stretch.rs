@@ -3,6 +3,8 @@
 //! A queue that is served at the rate of a limit never holds more than its burst, if and only if no stretch of time has
 //! more than the burst and what the rate adds. Faults credit what they allow.
 
+use std::collections::BTreeMap;
+
 use super::super::clock::TrueTime;
 
 /// The admissions of one key, and the credits of faults.
@@ -19,6 +21,22 @@ impl Stretch {
 
     pub(super) fn credit(&mut self, at: TrueTime, units: f64) {
         self.events.push((at, -units));
+    }
+
+    /// Returns the window and its units, if more than `limit` units were admitted in a window of `period` seconds.
+    pub(super) fn check_windows(&self, period: u64, limit: f64) -> Result<(), (u64, f64)> {
+        let mut windows = BTreeMap::<u64, f64>::new();
+        for (at, units) in self.events.iter().filter(|(_, units)| *units > 0.0) {
+            *windows.entry(at / (period * 1_000_000)).or_default() += units;
+        }
+        for (window, units) in windows {
+            let ends = (window + 1) * period * 1_000_000;
+            let credits = self.events.iter().filter(|(at, units)| *units < 0.0 && *at < ends);
+            if units > limit - credits.map(|it| it.1).sum::<f64>() + 0.01 {
+                return Err((window, units));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the time and the level at which more than `burst` and `rate` units a microsecond were admitted.

@@ -2,11 +2,11 @@
 
 use super::super::clock::TrueTime;
 use super::super::defect::Defect;
-use super::super::executor::Sender;
 use super::super::link::{Direction, Transit};
 use super::super::oracle::Checked;
 use super::super::wire::{Body, CallId, Failure, Origin, Reply};
 use super::{Call, Event, World};
+use crate::executor::Sender;
 
 /// The time that a node takes to learn that a shard is down, in microseconds.
 const REFUSAL_DELAY: TrueTime = 300;
@@ -23,9 +23,7 @@ impl World {
         if !self.nodes[node].is_up {
             return;
         }
-        if let Origin::Undo(request) = origin {
-            self.oracle.sent_undo(request);
-        }
+        self.oracle.sent(origin, &body, self.moment(node));
         self.next_call += 1;
         let (call, starts) = (self.next_call, self.nodes[node].starts);
         let clock = &self.nodes[node].clock;
@@ -35,6 +33,13 @@ impl World {
             self.now,
             format_args!("node {node} calls shard {shard}: call {call}, {origin:?}, {}", kind(&body)),
         );
+        let max_delay = self.nodes[node].returns_delay;
+        let late = match &body {
+            Body::Change { adjustment: tollgate::Adjustment::ReturnLease { .. }, .. } if max_delay > 0 => {
+                self.link_rng.u64(..max_delay)
+            }
+            _ => 0,
+        };
         let reply = Some(reply);
         let state = Call {
             node,
@@ -56,7 +61,7 @@ impl World {
         match self.links[node][shard].carry(Direction::ToStore, call, &mut self.link_rng) {
             _ if is_silent => {}
             Transit::After(delay) if self.shards[shard].is_up => {
-                self.schedule(self.now + delay, Event::Arrive(call));
+                self.schedule(self.now + delay + late, Event::Arrive(call));
             }
             // A connection to a shard that is down is refused. A cut link is silent.
             Transit::After(_) => {
@@ -119,7 +124,11 @@ impl World {
         }
         let Some(answer) = call.answer.take() else { return };
         if let Some(reply) = call.reply.take() {
-            reply.send(Ok(answer));
+            let moment = self.moment(call.node);
+            if reply.send(Ok(answer.clone())) {
+                let asked = call.due - self.plan.deadline;
+                self.oracle.delivered(&call.body, &answer, asked, moment);
+            }
             return;
         }
         self.trace.note(self.now, format_args!("node {}: call {id} was late", call.node));

@@ -39,11 +39,17 @@ impl World {
             FaultKind::NodeCrash { node } => self.stop_node(node),
             FaultKind::NodePaused { node } => self.pause_node(node, number),
             FaultKind::NodeFrozen { node } => {
+                self.oracle.node_frozen(self.moment(node));
                 self.pause_node(node, number);
                 self.nodes[node].clock.set_frozen(true, self.now);
             }
             FaultKind::NodeRate { node, ppm } => self.nodes[node].clock.set_rate(ppm, self.now),
-            FaultKind::Drain { node } => self.nodes[node].is_serving = false,
+            FaultKind::SlowReturns { node, max_delay } => self.nodes[node].returns_delay = max_delay,
+            FaultKind::NodeWallStep { node, by } => self.nodes[node].clock.step_wall(by),
+            FaultKind::Drain { node } => {
+                self.nodes[node].is_serving = false;
+                self.drain_leases(node);
+            }
             FaultKind::WrongNodes { node, nodes } => {
                 self.nodes[node].store.set_nodes(nodes);
                 self.oracle.told_nodes(node, nodes);
@@ -98,12 +104,15 @@ impl World {
                 self.resume_node(node, number);
             }
             FaultKind::NodeRate { node, .. } => self.nodes[node].clock.set_rate(0, self.now),
+            FaultKind::SlowReturns { node, .. } => self.nodes[node].returns_delay = 0,
             FaultKind::Drain { node } => {
+                self.check_drained(node)?;
                 self.stop_node(node);
                 return self.start_node(node);
             }
             FaultKind::WrongNodes { node, .. } => self.nodes[node].store.set_nodes(self.plan.nodes),
             FaultKind::StoreStep { .. }
+            | FaultKind::NodeWallStep { .. }
             | FaultKind::Reload { .. }
             | FaultKind::Grant { .. }
             | FaultKind::Reset { .. } => {}
@@ -130,6 +139,7 @@ impl World {
     fn pause_node(&mut self, node: usize, fault: usize) {
         self.nodes[node].paused_by.push(fault);
         self.nodes[node].pauses += 1;
+        self.oracle.node_paused(node);
     }
 
     fn resume_node(&mut self, node: usize, fault: usize) {
@@ -170,7 +180,7 @@ impl World {
         self.nodes[node] = started;
         self.nodes[node].paused_by = paused_by;
         self.oracle.node_started(node, self.now);
-        self.schedule_ticks(node);
+        self.begin_background_work(node);
         Ok(())
     }
 
@@ -183,8 +193,9 @@ impl World {
         }
         self.policies.push(text);
         // Requests that have begun are decided by the policy of that time.
-        let in_flight = self.open.values().filter(|open| open.task.is_some()).count();
-        self.oracle.reloaded(policy, in_flight as u64, self.now);
+        let in_flight = self.open.iter().filter(|(_, open)| open.task.is_some());
+        let in_flight: Vec<_> = in_flight.map(|(request, _)| *request).collect();
+        self.oracle.reloaded(policy, &in_flight, self.now);
         Ok(())
     }
 

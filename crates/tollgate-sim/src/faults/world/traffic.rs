@@ -8,7 +8,10 @@ use super::super::node::{Decided, Report};
 use super::super::oracle::{Checked, NodeMoment, decision_id};
 use super::super::plan::Counting;
 use super::super::wire::{Command, Origin, RequestId};
-use super::{AfterRequest, Event, OpenRequest, World, user_name};
+use super::{AfterRequest, Event, OpenRequest, PulseStep, World, user_name};
+
+/// The most requests that are open at a time, besides those with a steady rate.
+const MAX_OPEN_REQUESTS: usize = 1_000;
 
 impl World {
     /// A client sends a request.
@@ -30,6 +33,59 @@ impl World {
         let Some(node) = nodes.find(|&node| self.nodes[node].is_up && self.nodes[node].is_serving) else {
             return;
         };
+        self.send_request_to(node, user, cost);
+        if chance < traffic.leaving {
+            let request = self.next_request;
+            self.schedule(self.now + leave_after, Event::After(request, AfterRequest::Leave));
+        }
+    }
+
+    /// Clients of one user send many requests, which makes its keys hot. Some time later, within a lease, other nodes
+    /// spend all that is left, and then the first node spends what it holds.
+    pub(super) fn begin_pulse(&mut self) {
+        let Some(pulses) = self.plan.pulses else { return };
+        let rng = &mut self.pulse_rng;
+        let next = self.now + rng.u64(1..2 * pulses.gap);
+        let user = rng.u64(..pulses.users.min(self.plan.users));
+        let [node, other] = [(), ()].map(|()| rng.usize(..self.nodes.len()));
+        // A few requests are enough to make a key hot, and a bucket regains few units soon.
+        let most = if rng.bool() { pulses.max_requests } else { 10 };
+        let (left, spacing) = (rng.u64(1..=most), rng.u64(..=pulses.max_spacing));
+        // Within the lease, or after the bucket has regained it.
+        let lease = pulses.max_lease;
+        let pause = if rng.bool() { rng.u64(..=lease) } else { rng.u64(2 * lease..=6 * lease) };
+        let later = rng.u64(..=6 * lease);
+        let is_followed = rng.u8(..3) > 0;
+        if next < self.plan.traffic_until {
+            self.schedule(next, Event::Pulse);
+        }
+        let hot = PulseStep { user, node, left, cost: 1, part: 0, spacing };
+        self.continue_pulse(hot);
+        if is_followed {
+            let rest = PulseStep { user, node: other, left: 24, cost: pulses.capacity, part: 3, spacing: 0 };
+            self.schedule(self.now + pause, Event::PulseRequest(rest));
+            let cost = (pulses.capacity / 128).max(1);
+            let held = PulseStep { user, node, left: 40, cost, part: 0, spacing: 0 };
+            self.schedule(self.now + pause + 2_000, Event::PulseRequest(held));
+            // What was returned meanwhile is spent, too.
+            self.schedule(self.now + pause + later, Event::PulseRequest(rest));
+        }
+    }
+
+    pub(super) fn continue_pulse(&mut self, step: PulseStep) {
+        let PulseStep { user, node, left, cost, part, spacing } = step;
+        let its = &self.nodes[node];
+        // The requests for a paused node wait for it: as many as its callers would send.
+        let is_full = self.open.len() > MAX_OPEN_REQUESTS;
+        if left == 0 || !its.is_up || !its.is_serving || is_full || self.now >= self.plan.traffic_until {
+            return;
+        }
+        self.send_request_to(node, user, cost);
+        let cost = (cost - cost.checked_div(part).unwrap_or(0)).max(1);
+        self.schedule(self.now + spacing, Event::PulseRequest(PulseStep { left: left - 1, cost, ..step }));
+    }
+
+    fn send_request_to(&mut self, node: usize, user: u64, cost: u64) {
         self.next_request += 1;
         let request = self.next_request;
         let (its, wire) = (&self.nodes[node], Arc::clone(&self.wire));
@@ -48,9 +104,6 @@ impl World {
         };
         let task = Some(self.spawn(node, Origin::Request(request), Box::pin(deciding)));
         self.open.insert(request, OpenRequest { node, starts, receipt: None, task, ends: 0 });
-        if chance < traffic.leaving {
-            self.schedule(self.now + leave_after, Event::After(request, AfterRequest::Leave));
-        }
     }
 
     pub(super) fn observe_decision(&mut self, node: usize, decided: Decided, moment: NodeMoment) -> Checked {

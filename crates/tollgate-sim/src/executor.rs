@@ -1,4 +1,4 @@
-//! Tasks of the simulated world: futures that the world polls, and values that are sent between them.
+//! Tasks of a simulation: futures that it polls by hand, and values that are sent between them.
 //!
 //! There are no threads and no timers. A future that waits is woken by a [`Sender`], and the world polls it in the
 //! order of the wake-ups.
@@ -9,28 +9,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// A task.
-pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The number of a task.
-pub(super) type TaskId = u64;
+pub(crate) type TaskId = u64;
 
 /// The tasks that were woken, in order.
 #[derive(Clone, Default)]
-pub(super) struct ReadyQueue(Arc<Mutex<VecDeque<TaskId>>>);
+pub(crate) struct ReadyQueue(Arc<Mutex<VecDeque<TaskId>>>);
 
 impl ReadyQueue {
-    pub(super) fn push(&self, task: TaskId) {
+    pub(crate) fn push(&self, task: TaskId) {
         let mut queue = lock(&self.0);
         if !queue.contains(&task) {
             queue.push_back(task);
         }
     }
 
-    pub(super) fn pop(&self) -> Option<TaskId> {
+    pub(crate) fn pop(&self) -> Option<TaskId> {
         lock(&self.0).pop_front()
     }
 
-    pub(super) fn waker(&self, task: TaskId) -> Waker {
+    pub(crate) fn waker(&self, task: TaskId) -> Waker {
         Waker::from(Arc::new(TaskWaker { task, queue: self.clone() }))
     }
 }
@@ -47,7 +47,7 @@ impl Wake for TaskWaker {
 }
 
 /// Locks a value of the world. Only one thread uses it.
-pub(super) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -58,20 +58,20 @@ struct Shared<T> {
 }
 
 /// Sends one value.
-pub(super) struct Sender<T>(Arc<Mutex<Shared<T>>>);
+pub(crate) struct Sender<T>(Arc<Mutex<Shared<T>>>);
 
 /// Receives one value: a future.
-pub(super) struct Receiver<T>(Arc<Mutex<Shared<T>>>);
+pub(crate) struct Receiver<T>(Arc<Mutex<Shared<T>>>);
 
 /// Creates a channel for one value.
-pub(super) fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
+pub(crate) fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Mutex::new(Shared { value: None, waker: None, is_receiver_gone: false }));
     (Sender(Arc::clone(&shared)), Receiver(shared))
 }
 
 impl<T> Sender<T> {
     /// Sends the value. Returns whether there is a receiver.
-    pub(super) fn send(self, value: T) -> bool {
+    pub(crate) fn send(self, value: T) -> bool {
         let mut shared = lock(&self.0);
         shared.value = Some(value);
         let (waker, is_received) = (shared.waker.take(), !shared.is_receiver_gone);

@@ -1,0 +1,68 @@
+//! What each mode costs and admits.
+
+use tollgate::{Bucket, Rate, Span};
+
+use super::*;
+use crate::traffic::Shape;
+
+fn of(report: &FleetReport, mode: FleetMode) -> &FleetModeReport {
+    report.modes.iter().find(|it| it.mode == mode).expect("the mode was compared")
+}
+
+#[test]
+fn leases_admit_nearly_everything_with_few_calls_and_never_too_much() {
+    for (shape, load) in
+        [(Shape::Poisson, 2.0), (Shape::Steady, 0.9), (Shape::OnOff, 1.5), (Shape::Ramp, 1.0)]
+    {
+        let scenario =
+            FleetScenario { shape, load, duration: Span::from_secs(10), ..FleetScenario::default() };
+        let report = compare_fleet(&scenario).expect("the scenario is valid");
+        let leased = of(&report, FleetMode::Leased);
+        assert_eq!(leased.overshoot, 0, "{shape:?}");
+        assert!(leased.underuse < 0.02, "{shape:?}: {}", leased.underuse);
+        assert!(leased.calls_per_decision < 0.3, "{shape:?}: {}", leased.calls_per_decision);
+        assert_eq!(of(&report, FleetMode::Exact).overshoot, 0);
+    }
+}
+
+#[test]
+fn copies_admit_too_much_and_parts_too_little() {
+    let scenario = FleetScenario { duration: Span::from_secs(10), ..FleetScenario::default() };
+    let report = compare_fleet(&scenario).expect("the scenario is valid");
+    assert!(of(&report, FleetMode::Sync).overshoot > 10, "{:?}", of(&report, FleetMode::Sync).words);
+    let split = of(&report, FleetMode::Split);
+    assert_eq!((split.calls, split.overshoot), (0, 0));
+    // One node of four gets all requests: the others' parts are of no use.
+    let exact = of(&report, FleetMode::Exact);
+    assert_eq!(exact.calls, report.offered);
+    assert!((exact.waited - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_comparison_is_the_same_for_the_same_seed() {
+    let scenario = FleetScenario { duration: Span::from_secs(2), ..FleetScenario::default() };
+    assert_eq!(compare_fleet(&scenario), compare_fleet(&scenario));
+    let other = FleetScenario { seed: 2, ..scenario.clone() };
+    assert_ne!(compare_fleet(&scenario), compare_fleet(&other));
+}
+
+#[test]
+fn a_scenario_that_cannot_run_is_refused() {
+    let usual = FleetScenario { duration: Span::from_secs(2), ..FleetScenario::default() };
+    let fast = Bucket::new(Rate::per_second(1_000)).and_then(|it| it.with_burst(50)).expect("a bucket");
+    let cases = [
+        (FleetScenario { nodes: 0, ..usual.clone() }, "1 to 64 nodes"),
+        (FleetScenario { bucket: fast, ..usual.clone() }, "too fast"),
+        (FleetScenario { lease: Some(Span::from_secs(1)), ..usual.clone() }, "a tenth of the time to fill"),
+        (FleetScenario { round_trip: Span::ZERO, ..usual.clone() }, "a round trip"),
+        (FleetScenario { sync_interval: Span::from_secs(60), ..usual.clone() }, "nodes synchronize"),
+        (FleetScenario { shape: Shape::RetryStorm, ..usual.clone() }, "do not retry"),
+        (FleetScenario { modes: Vec::new(), ..usual.clone() }, "no mode"),
+        (FleetScenario { load: 0.0, ..usual.clone() }, "a load is a multiple"),
+        (FleetScenario { max_requests: 10, ..usual }, "take a lower rate"),
+    ];
+    for (scenario, expected) in cases {
+        let error = compare_fleet(&scenario).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
