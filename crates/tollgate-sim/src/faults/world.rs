@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use fastrand::Rng;
-use tollgate::{Policy, Receipt};
+use tollgate::{Policy, Receipt, Store as _};
 use tollgate_lease::LeaseCounters;
 
 use super::clock::{SimClock, TrueTime};
