@@ -1,32 +1,10 @@
-//! The changes that undo charges: of one check, or of a whole call.
+//! The changes that undo the charges of a whole call.
 
-use tollgate_core::{Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Timestamp};
+use tollgate_core::Adjustment;
+use tollgate_store::parts::undo_check;
 
 use crate::batch::{Batch, Item};
 use crate::reply::{Replay, ScriptReply};
-
-/// Returns the change that undoes a check at this time, if the check charged anything. `renewed`:
-/// the owner held its slot before and keeps it.
-pub(crate) fn undo_check(
-    amount: Amount,
-    outcome: &Outcome,
-    renewed: bool,
-    taken_at: Timestamp,
-) -> Option<Adjustment> {
-    match amount {
-        Amount::Slot(owner) if outcome.is_admitted() && !renewed => Some(Adjustment::Release { owner }),
-        Amount::Exactly(_) | Amount::UpTo(_) if outcome.units() > 0 => {
-            let charge = ChargeTimes::of(taken_at, outcome);
-            Some(Adjustment::Refund { units: outcome.units(), charge })
-        }
-        Amount::Lease(LeaseRequest { ttl, .. }) if outcome.units() > 0 => {
-            // At most the requested units, which fit.
-            let units = u32::try_from(outcome.units()).unwrap_or(u32::MAX);
-            Some(Adjustment::ReturnLease { units, taken_at, ttl })
-        }
-        Amount::Slot(_) | Amount::Exactly(_) | Amount::UpTo(_) | Amount::Lease(_) => None,
-    }
-}
 
 /// Returns the changes that undo a call whose waiters are gone, each with the index of its key.
 pub(crate) fn undo_call(batch: &Batch, reply: ScriptReply) -> Vec<(usize, Adjustment)> {

@@ -2,6 +2,7 @@
 //!
 //! - [`Store`]: the contract. A batch of checks is charged as a whole or not at all.
 //! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
+//! - [`parts`]: batches whose keys are in several places.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
 //!
@@ -14,6 +15,7 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
+pub mod parts;
 mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
