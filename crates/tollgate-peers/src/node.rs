@@ -60,7 +60,7 @@ impl<C: Clock> Node<C> {
                 let KeyChange { rule, key, adjustment, id } = &*change;
                 Reply::Adjusted(self.adjust(rule, key, (*adjustment, *id)), now)
             }
-            Call::Decide(_) | Call::Adjust(_) | Call::Yield(_) => Reply::NotOwner,
+            Call::Decide(_) | Call::Adjust(_) => Reply::NotOwner,
         }
     }
 

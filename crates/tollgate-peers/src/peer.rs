@@ -37,7 +37,6 @@ pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
     pub(crate) served: AtomicU64,
     pub(crate) not_owner: AtomicU64,
-    pub(crate) carried: AtomicU64,
 }
 
 impl Counts {

@@ -107,7 +107,9 @@ mod tests {
 
     #[test]
     fn a_stranger_is_not_a_peer() {
-        for bytes in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"$-1\r\n", b"$99999999\r\n", b"$2\r\nabcd", b":1\r\n"] {
+        for bytes in
+            [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"$-1\r\n", b"$99999999\r\n", b"$2\r\nabcd", b":1\r\n"]
+        {
             assert_eq!(next(&mut bytes.into()), Err(Malformed), "{bytes:?}");
         }
         assert_eq!(next(&mut [b'-'; MAX_LINE_BYTES][..].into()), Err(Malformed));

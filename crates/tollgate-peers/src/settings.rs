@@ -19,8 +19,7 @@ const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 pub const PEER_USER: &str = "tollgate-peer";
 
 /// The expected format of a URL.
-const URL_SHAPE: &str =
-    "such as tollgate://10.0.0.1:7379,10.0.0.2:7379, or one name of all nodes: tollgate://tollgate-headless:7379";
+const URL_SHAPE: &str = "such as tollgate://10.0.0.1:7379,10.0.0.2:7379, or one name of all nodes: tollgate://tollgate-headless:7379";
 
 /// The settings of a [`PeerStore`](crate::PeerStore).
 ///
@@ -210,7 +209,10 @@ mod tests {
     fn a_list_is_parsed_and_shown_without_its_password() {
         for (urls, expected) in [
             (&["tollgate://a"][..], "tollgate://a:7379"),
-            (&["tollgate://A.example:1,[::1],[2001:db8::1]:2/"], "tollgate://a.example:1,[::1]:7379,[2001:db8::1]:2"),
+            (
+                &["tollgate://A.example:1,[::1],[2001:db8::1]:2/"],
+                "tollgate://a.example:1,[::1]:7379,[2001:db8::1]:2",
+            ),
             (&["tollgates://a", "tollgates://b"], "tollgates://a:7379,b:7379"),
         ] {
             let mut settings = PeerSettings::parse(urls).unwrap();

@@ -12,7 +12,6 @@ use tollgate_store::{
     AdjustmentId, Answer, Check, Clock, MemoryStore, Outcomes, Store, StoreError, SystemClock,
 };
 
-use crate::failure::Failure;
 use crate::node::Node;
 use crate::peer::{Counts, Dial, Peer};
 use crate::reserve::{adjusted, decide_there, reserve};
@@ -263,11 +262,5 @@ impl<C: Clock> fmt::Debug for PeerStore<C> {
             .field("settings", self.settings())
             .field("counters", &self.counters())
             .finish_non_exhaustive()
-    }
-}
-
-impl From<&Failure> for StoreError {
-    fn from(failure: &Failure) -> Self {
-        failure.clone().into()
     }
 }

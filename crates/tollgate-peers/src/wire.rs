@@ -12,7 +12,7 @@ mod reader;
 mod values;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Rule, State, Timestamp};
+use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
 use tollgate_store::parts::OwnedCheck;
 use tollgate_store::{AdjustmentId, Answer, Check, Outcomes};
 
@@ -39,8 +39,6 @@ pub(crate) enum Call {
     Decide(Vec<OwnedCheck>),
     /// Adjusts one key, once if there is an id.
     Adjust(Box<KeyChange>),
-    /// Asks for the states of a key under a rule and its predecessors, and forgets them.
-    Yield(Box<(Rule, Box<[u8]>)>),
 }
 
 /// An adjustment of one key.
@@ -61,8 +59,6 @@ pub(crate) enum Reply {
     Decided(Answer, SmallVec<[usize; 1]>),
     /// The state of a key after an adjustment, and the time.
     Adjusted(Outcome, Timestamp),
-    /// The states of a key under a rule and its predecessors, as far as there are any.
-    Yielded(Vec<(usize, State)>, Timestamp),
     /// The node does not own a key of the call, by its list of peers. Nothing was done.
     NotOwner,
     /// The call arrived too late. Nothing was done.
@@ -72,7 +68,6 @@ pub(crate) enum Reply {
 const PING: u8 = 0;
 const DECIDE: u8 = 1;
 const ADJUST: u8 = 2;
-const YIELD: u8 = 3;
 const NOT_OWNER: u8 = 4;
 const LATE: u8 = 5;
 
@@ -111,11 +106,7 @@ pub(crate) fn encode_decide(checks: &[Check<'_>]) -> Vec<u8> {
 }
 
 /// Encodes an adjustment.
-pub(crate) fn encode_adjust(
-    rule: &Rule,
-    key: &[u8],
-    change: (Adjustment, Option<AdjustmentId>),
-) -> Vec<u8> {
+pub(crate) fn encode_adjust(rule: &Rule, key: &[u8], change: (Adjustment, Option<AdjustmentId>)) -> Vec<u8> {
     let mut out = start(ADJUST, 48 + key.len());
     rule.write(&mut out);
     put_bytes(&mut out, key);
@@ -127,14 +118,6 @@ pub(crate) fn encode_adjust(
             out.extend_from_slice(&id.to_le_bytes());
         }
     }
-    out
-}
-
-/// Encodes a request for the states of a key.
-pub(crate) fn encode_yield(rule: &Rule, key: &[u8]) -> Vec<u8> {
-    let mut out = start(YIELD, 48 + key.len());
-    rule.write(&mut out);
-    put_bytes(&mut out, key);
     out
 }
 
@@ -161,7 +144,6 @@ impl Call {
                 };
                 Self::Adjust(Box::new(KeyChange { rule, key, adjustment, id }))
             }
-            YIELD => Self::Yield(Box::new((Rule::read(&mut from)?, from.bytes()?.into()))),
             _ => return Err(WireError),
         };
         from.end()?;
@@ -183,7 +165,7 @@ impl Reply {
     /// Returns the time of the node that replied, if the reply has it.
     pub(crate) const fn at(&self) -> Option<Timestamp> {
         match self {
-            Self::Pong(at) | Self::Adjusted(_, at) | Self::Yielded(_, at) => Some(*at),
+            Self::Pong(at) | Self::Adjusted(_, at) => Some(*at),
             Self::Decided(answer, _) => Some(answer.at),
             Self::NotOwner | Self::Late => None,
         }
@@ -211,15 +193,6 @@ impl Reply {
                 put(&mut out, at.as_micros());
                 outcome.write(&mut out);
             }
-            Self::Yielded(states, at) => {
-                out.push(YIELD);
-                put(&mut out, at.as_micros());
-                put(&mut out, states.len() as u64);
-                for (rule, state) in states {
-                    put(&mut out, *rule as u64);
-                    put_bytes(&mut out, &state.encode());
-                }
-            }
             Self::NotOwner => out.push(NOT_OWNER),
             Self::Late => out.push(LATE),
         }
@@ -235,7 +208,8 @@ impl Reply {
             DECIDE => {
                 let (at, admitted) = (time(&mut from)?, from.flag()?);
                 let count = from.count(MAX_CHECKS)?;
-                let outcomes = (0..count).map(|_| Outcome::read(&mut from)).collect::<Result<Outcomes, _>>()?;
+                let outcomes =
+                    (0..count).map(|_| Outcome::read(&mut from)).collect::<Result<Outcomes, _>>()?;
                 let count = from.count(MAX_CHECKS)?;
                 let index = |from: &mut Reader<'_>| from.count(MAX_CHECKS);
                 let renewed = (0..count).map(|_| index(&mut from)).collect::<Result<_, _>>()?;
@@ -244,16 +218,6 @@ impl Reply {
             ADJUST => {
                 let at = time(&mut from)?;
                 Self::Adjusted(Outcome::read(&mut from)?, at)
-            }
-            YIELD => {
-                let at = time(&mut from)?;
-                let count = from.count(MAX_CHECKS)?;
-                let state = |from: &mut Reader<'_>| {
-                    let rule = from.count(MAX_CHECKS)?;
-                    let state = State::decode(from.bytes()?).map_err(|_| WireError)?;
-                    Ok((rule, state))
-                };
-                Self::Yielded((0..count).map(|_| state(&mut from)).collect::<Result<_, _>>()?, at)
             }
             NOT_OWNER => Self::NotOwner,
             LATE => Self::Late,

@@ -43,7 +43,8 @@ async fn a_refused_request_charges_no_owner() {
     let nodes = Nodes::start(3);
     let (wide, narrow) = (hourly("wide", 10), hourly("narrow", 1));
     let keys: Vec<_> = (0..3).map(|node| nodes.key_of(node, 0)).collect();
-    let batch = [Check::new(&wide, &keys[0], 1), Check::new(&wide, &keys[1], 1), Check::new(&narrow, &keys[2], 1)];
+    let batch =
+        [Check::new(&wide, &keys[0], 1), Check::new(&wide, &keys[1], 1), Check::new(&narrow, &keys[2], 1)];
     for store in &nodes.stores {
         let answer = store.decide(&batch).await.unwrap();
         assert_eq!(answer.admitted, std::ptr::eq(store, &nodes.stores[0]));
@@ -111,5 +112,8 @@ async fn other_versions_and_garbage_are_refused() {
     for payload in [&b""[..], b"\xff", b"hello there", &[1; 60_000]] {
         seen.insert(store.serve(version.as_bytes(), payload).unwrap_err());
     }
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["ERR the bytes are not a call between peers, or are damaged"]);
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        ["ERR the bytes are not a call between peers, or are damaged"]
+    );
 }

@@ -4,8 +4,8 @@ use std::future::{Future, ready};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_peers::PeerStore;
-use tollgate_store::conformance::{self, Harness};
 use tollgate_store::ManualClock;
+use tollgate_store::conformance::{self, Harness};
 
 use crate::support::Nodes;
 

@@ -76,7 +76,8 @@ impl Nodes {
     pub(crate) fn start_with(count: usize, change: impl Fn(usize, PeerSettings) -> PeerSettings) -> Self {
         let clock = ManualClock::at(Timestamp::from_micros(1_772_366_412_345_678));
         let sockets: Vec<_> = (0..count).map(|_| Sockets::bind("127.0.0.1:0", 1).unwrap()).collect();
-        let addresses: Vec<_> = sockets.iter().map(|it| Address::of(it.address().ip(), it.address().port())).collect();
+        let addresses: Vec<_> =
+            sockets.iter().map(|it| Address::of(it.address().ip(), it.address().port())).collect();
         let list = addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
         let store = |number: usize| {
             let mut settings = PeerSettings::parse(&[&format!("tollgate://{list}")]).unwrap();
@@ -87,7 +88,8 @@ impl Nodes {
             PeerStore::new(change(number, settings), memory, None)
         };
         let stores: Vec<_> = (0..count).map(store).collect();
-        let servers = sockets.into_iter().zip(&stores).map(|(it, store)| Some(Server::start(it, store))).collect();
+        let servers =
+            sockets.into_iter().zip(&stores).map(|(it, store)| Some(Server::start(it, store))).collect();
         Self { clock, stores, servers }
     }
 

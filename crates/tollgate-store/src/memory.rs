@@ -33,9 +33,7 @@ mod word;
 use std::fmt;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict,
-};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 
 use self::action::Action;
 use self::hash::KeyHasher;

@@ -14,9 +14,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Rule, Timestamp, Verdict,
-};
+use tollgate_core::{Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Rule, Timestamp, Verdict};
 
 use crate::store::{Answer, Check, Outcomes};
 

@@ -76,7 +76,7 @@ fn calls() -> Vec<Vec<u8>> {
             count_denied: at % 3 == 0,
         })
         .collect();
-    let mut calls = vec![encode_ping(), encode_decide(&checks), encode_decide(&[]), encode_yield(&rules[3], b"k")];
+    let mut calls = vec![encode_ping(), encode_decide(&checks), encode_decide(&[])];
     for (at, adjustment) in adjustments().into_iter().enumerate() {
         let id = (at % 2 == 0).then_some(AdjustmentId(u128::MAX - 3));
         calls.push(encode_adjust(&rules[at], b"key", (adjustment, id)));
@@ -93,12 +93,13 @@ fn replies() -> Vec<Reply> {
         outcome(Verdict::Refused { retry_after: Span::from_secs(2) }),
         outcome(Verdict::Never),
     ];
-    let states = quotas().iter().map(Quota::fresh).enumerate().collect();
     vec![
         Reply::Pong(at),
-        Reply::Decided(Answer { admitted: true, at, outcomes: outcomes.into() }, [1, 3].into_iter().collect()),
+        Reply::Decided(
+            Answer { admitted: true, at, outcomes: outcomes.into() },
+            [1, 3].into_iter().collect(),
+        ),
         Reply::Adjusted(outcomes[2], at),
-        Reply::Yielded(states, at),
         Reply::NotOwner,
         Reply::Late,
     ]
@@ -117,7 +118,6 @@ fn calls_survive_the_wire() {
                 encode_decide(&checks.iter().map(OwnedCheck::check).collect::<Vec<_>>())
             }
             Call::Adjust(it) => encode_adjust(&it.rule, &it.key, (it.adjustment, it.id)),
-            Call::Yield(it) => encode_yield(&it.0, &it.1),
         };
         assert_eq!(again, bytes, "{call:?}");
     }
