@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-policy", &["tollgate-core", "tollgate-document"]),
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate-lease", &["tollgate-core", "tollgate-store"]),
+    ("tollgate-peers", &["tollgate-core", "tollgate-store"]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
     (
         "tollgate",
@@ -58,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-http",
             "tollgate-lease",
             "tollgate-net",
+            "tollgate-peers",
             "tollgate-redis",
             "tollgate-resp",
             "tollgate-rls",

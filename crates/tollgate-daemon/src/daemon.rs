@@ -87,7 +87,12 @@ impl Daemon {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
-        let store = store::open(&configuration.policy, secrets.store.clone());
+        let remote = store::complete(
+            secrets.store.clone(),
+            &configuration.settings.resp_listen,
+            &configuration.policy,
+        )?;
+        let store = store::open(&configuration.policy, remote);
         let limiter = store::limiter(configuration.policy.clone(), &store, &outage, watcher.as_ref());
         let status = Arc::new(Status::new());
         if let Some(remote) = store.remote() {
@@ -104,7 +109,7 @@ impl Daemon {
         let process_metrics =
             Arc::new(ProcessMetrics::new(reading, seen, reloaded, consumer_counts.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
-        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
+        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets, &store);
         process_metrics.speak(protocols.clone());
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
         let api = protocols.clone().answer_json(api);

@@ -27,7 +27,7 @@ const SETTING_PATHS: [(&str, &[&str]); 20] = [
     ("rls.tls", &["certificate", "key", "client_ca"]),
     ("resp", &["password_file"]),
     ("resp.tls", &["certificate", "key", "client_ca"]),
-    ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix"]),
+    ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix", "advertise"]),
     ("store.outage", &["failures", "share", "grace"]),
     ("log", &["level", "format", "refusals"]),
     ("observe", &["records"]),

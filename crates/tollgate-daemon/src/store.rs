@@ -5,12 +5,13 @@
 //! this node, probing the store, renewing leases, charging requests that were admitted without it) runs on the main
 //! thread, and once more at the end.
 //!
-//! - `remote`: the kinds of remote stores.
+//! - `remote`: the kinds of remote stores. `peers`: Tollgate nodes as their own store.
 //!
 //! The client of Redis is in `tollgate_redis`, the outage rules in `tollgate::outage`.
 
 mod counters;
 mod delegate;
+mod peers;
 mod remote;
 
 use std::error::Error;
@@ -30,6 +31,7 @@ use tollgate_lease::Leased;
 use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
+pub(crate) use peers::{PeerRemote, Peers, complete};
 pub(crate) use remote::{RemoteSettings, RemoteStore};
 
 use delegate::delegate_store;
@@ -135,6 +137,13 @@ pub(crate) async fn connect(limiter: &Limiter<AnyStore>, store: &AnyStore) -> Re
     if connected {
         return Ok(());
     }
+    if remote.peers().is_some() {
+        return Err(format!(
+            "warning: cannot reach all peers of {remote}: {why}\n  \
+             = help: until it answers, the keys of that node are decided as the `on_outage` of each limit says. \
+             It is tried again all the time\n"
+        ));
+    }
     Err(format!(
         "warning: cannot use the store {remote}: {why}\n  \
          = help: serving without it until it answers: each limit does as its `on_outage` says. \
@@ -152,6 +161,7 @@ async fn try_until_it_works(store: &RemoteStore, why: &mut String) {
         };
         let Err(error) = tried.await else { return };
         // No request was sent yet, so the cause is the message.
+        let error = if let StoreError::Part(error) = &error { error } else { &error };
         *why = error.source().map_or_else(|| error.to_string(), in_full);
         sleep(pause).await;
         pause *= 2;

@@ -1,12 +1,14 @@
 //! The `store` section: the store of the counters.
 //!
-//! It is `memory`, a URL of Redis, a list of URLs, or a map. The files that it names (a password,
+//! It is `memory`, a URL of Redis or of peers, a list of URLs, or a map. The files that it names (a password,
 //! certificates) are read when the server starts, and by `validate`, which needs no Redis.
 //!
+//! - `peers`: Tollgate nodes as their own store.
 //! - `values`: its scalar values.
 //!
 //! URLs are parsed by `tollgate_redis::RedisSettings`; connecting is in `store`.
 
+mod peers;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate_redis::{RedisSettings, SettingsError};
 
+pub(crate) use self::peers::PeersSection;
 use self::values::{deadline, or_off, prefix, share};
 use super::{LoadPhase, files, shown};
 use crate::failure::Failure;
@@ -28,6 +31,8 @@ pub(crate) enum StoreSettings {
     Memory,
     /// In Redis.
     Redis(Box<RedisSection>),
+    /// In the memory of several nodes.
+    Peers(Box<PeersSection>),
 }
 
 /// The settings of Redis.
@@ -44,7 +49,17 @@ pub(crate) struct RedisSection {
 const STORE: Words = Words {
     section: "`store`",
     // `lease` is read with the limits, which it is a default of.
-    known: &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix", "outage"],
+    known: &[
+        "url",
+        "password_file",
+        "ca",
+        "deadline",
+        "deny_cache",
+        "lease",
+        "prefix",
+        "outage",
+        "advertise",
+    ],
     synonyms: &[
         ("url", &["urls", "uri", "address", "host", "redis", "nodes", "kind", "type"]),
         ("password_file", &["password", "pass", "passwd", "auth"]),
@@ -53,6 +68,7 @@ const STORE: Words = Words {
         ("deadline", &["timeout"]),
         ("deny_cache", &["cache"]),
         ("prefix", &["namespace", "key_prefix"]),
+        ("advertise", &["self", "advertised", "announce"]),
         ("outage", &["fallback", "breaker"]),
     ],
 };
@@ -74,6 +90,10 @@ const CHOICES: &str =
 impl StoreSettings {
     /// Parses the section.
     pub(crate) fn read(node: &Node, problems: &mut Problems) -> Self {
+        if let Some(url) = peers::url(node) {
+            let section = PeersSection::read(node, url, problems);
+            return section.map_or(Self::Memory, |section| Self::Peers(Box::new(section)));
+        }
         let section = match &node.kind {
             Kind::Map(_) => node.fields(&STORE, problems).and_then(|it| RedisSection::read(&it, problems)),
             _ if node.text() == Some("memory") => None,
@@ -86,7 +106,11 @@ impl StoreSettings {
 
     /// Returns the settings with the contents of the files; `None` for memory.
     pub(crate) fn load(&self, reading: LoadPhase) -> Result<Option<RemoteSettings>, Failure> {
-        let Self::Redis(section) = self else { return Ok(None) };
+        let section = match self {
+            Self::Memory => return Ok(None),
+            Self::Peers(section) => return section.load(reading).map(Some),
+            Self::Redis(section) => section,
+        };
         let mut settings = section.settings.clone();
         if let Some(file) = &section.password_file {
             settings.password = Some(files::password(file, "the password of Redis", reading)?);
@@ -99,7 +123,11 @@ impl StoreSettings {
 
     /// Returns the address and the deadline for messages; `None` for memory.
     pub(crate) fn shown(&self) -> Option<String> {
-        let Self::Redis(section) = self else { return None };
+        let section = match self {
+            Self::Memory => return None,
+            Self::Peers(section) => return Some(section.shown()),
+            Self::Redis(section) => section,
+        };
         let mut settings = section.settings.clone();
         if section.password_file.is_some() {
             // A placeholder, so that the message says that there is a password without showing it.
@@ -113,6 +141,7 @@ impl StoreSettings {
         match self {
             Self::Memory => OutageSettings::default(),
             Self::Redis(section) => section.outage.clone(),
+            Self::Peers(section) => section.outage.clone(),
         }
     }
 }
@@ -177,6 +206,11 @@ impl RedisSection {
                 .label("nothing to check")
                 .related(url.items().first().unwrap_or(url).place, "no TLS here")
                 .help("TLS is spoken with `rediss://`; without it, leave `ca` out");
+        }
+        if let Some(node) = fields.get("advertise") {
+            problems
+                .error(node.place, "`advertise` is for peers, and this is Redis")
+                .help("with `url: tollgate://…` it is the address of this node in the list");
         }
         if !fields.mentions("password_file") {
             self.require_password(url, problems);
@@ -326,6 +360,7 @@ mod tests {
             assert!(problems.is_empty(), "{text}: {problems:?}");
             let message = match settings {
                 StoreSettings::Memory => String::new(),
+                StoreSettings::Peers(it) => it.shown(),
                 StoreSettings::Redis(it) => {
                     let (at, out) = (&it.settings, &it.outage);
                     let (deadline, deny, prefix) = (at.deadline, at.deny_cache, &at.prefix);
@@ -440,7 +475,7 @@ mod tests {
             .load(LoadPhase::First)
         {
             Ok(settings) => {
-                let RemoteSettings::Redis(settings) = settings.unwrap();
+                let Some(RemoteSettings::Redis(settings)) = settings else { panic!("{settings:?}") };
                 format!("{:?} {:?}", settings.password, settings.tls.unwrap().ca.map(|it| it.len()))
             }
             Err(failure) => failure.to_string(),

@@ -2,6 +2,7 @@
 
 use tollgate::Store;
 use tollgate_lease::LeaseCounters;
+use tollgate_peers::PeerCounters;
 use tollgate_redis::Counters;
 use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
@@ -14,6 +15,9 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     let mut to = Exposition::new(out);
     if let Some(redis) = remote.redis() {
         calls(&redis.counters(), &mut to);
+    }
+    if let Some(peers) = remote.peers() {
+        peer_calls(&peers.counters(), &mut to);
     }
     let help = "Nodes that share the store, including this one, as last known.";
     to.one("tollgate_nodes", Gauge, help, remote.nodes());
@@ -29,6 +33,19 @@ fn calls(counted: &Counters, to: &mut Exposition<'_>) {
     to.one("tollgate_redis_remembered_total", Counter, help, counted.remembered);
     to.one("tollgate_redis_failures_total", Counter, "Calls to Redis that failed.", counted.failures);
     to.one("tollgate_redis_connections_total", Counter, "Connections made.", counted.connections);
+}
+
+fn peer_calls(counted: &PeerCounters, to: &mut Exposition<'_>) {
+    to.one("tollgate_peers_calls_total", Counter, "Calls to other nodes.", counted.calls);
+    let help = "Calls to other nodes without an answer.";
+    to.one("tollgate_peers_failures_total", Counter, help, counted.failures);
+    let help = "Calls that another node refused because its list of peers differs.";
+    to.one("tollgate_peers_not_owner_total", Counter, help, counted.not_owner);
+    to.one("tollgate_peers_connections_total", Counter, "Connections to other nodes.", counted.connections);
+    to.one("tollgate_peers_served_total", Counter, "Calls of other nodes.", counted.served);
+    to.one("tollgate_peers_down", Gauge, "Nodes of the list that cannot be reached.", counted.down);
+    let help = "Partitions of keys that this node owns, of 256.";
+    to.one("tollgate_peers_partitions", Gauge, help, counted.owned);
 }
 
 fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {
