@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-store", &["tollgate-core"]),
     ("tollgate-lease", &["tollgate-core", "tollgate-store"]),
     ("tollgate-postgres", &["tollgate-core", "tollgate-store"]),
+    ("tollgate-peers", &["tollgate-core", "tollgate-store"]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store"]),
     (
         "tollgate",
@@ -60,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-lease",
             "tollgate-net",
             "tollgate-postgres",
+            "tollgate-peers",
             "tollgate-redis",
             "tollgate-resp",
             "tollgate-rls",

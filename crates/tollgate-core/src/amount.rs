@@ -92,6 +92,20 @@ pub enum Adjustment {
     },
 }
 
+impl Adjustment {
+    /// Returns the same adjustment with its times by a clock that is `by` microseconds ahead.
+    #[must_use]
+    pub fn shifted(self, by: i64) -> Self {
+        match self {
+            Self::Refund { units, charge } => Self::Refund { units, charge: charge.shifted(by) },
+            Self::ReturnLease { units, taken_at, ttl } => {
+                Self::ReturnLease { units, taken_at: taken_at.shifted(by), ttl }
+            }
+            other => other,
+        }
+    }
+}
+
 /// The times of a charge, by which a refund finds it in a state. They are by the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChargeTimes {

@@ -99,9 +99,10 @@ impl Daemon {
             None => (None, configuration.policy.clone(), RuleHistory::default(), None),
         };
         configuration.warnings.extend(warning);
-        let store = restored.unwrap_or_else(|| {
-            store::open(&configuration.policy, secrets.store.clone(), secrets.far.clone())
-        });
+        let listen = &configuration.settings.resp_listen;
+        let remote = store::complete(secrets.store.clone(), listen, &configuration.policy)?;
+        let store =
+            restored.unwrap_or_else(|| store::open(&configuration.policy, remote, secrets.far.clone()));
         let (rules, policy, warning) = RuleRegistry::join(&store, policy).await;
         configuration.warnings.extend(warning);
         let limiter = store::limiter(policy, &store, &outage, watcher.as_ref());
@@ -123,7 +124,7 @@ impl Daemon {
         let process_metrics =
             Arc::new(ProcessMetrics::new(reading, seen, reloaded, consumer_counts.clone(), log.clone()));
         let access = access(&configuration.settings, &secrets.tokens);
-        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets);
+        let protocols = Protocols::new(&configuration.settings, &limiter, &secrets, &store);
         process_metrics.speak(protocols.clone());
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
         let api = fleet::join(protocols.clone().answer_json(api), &store);

@@ -28,7 +28,7 @@ const SETTING_PATHS: [(&str, &[&str]); 21] = [
     ("rls.tls", &["certificate", "key", "client_ca"]),
     ("resp", &["password_file"]),
     ("resp.tls", &["certificate", "key", "client_ca"]),
-    ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix"]),
+    ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix", "advertise"]),
     ("store.outage", &["failures", "share", "grace"]),
     ("regions", &["here"]),
     ("log", &["level", "format", "refusals"]),

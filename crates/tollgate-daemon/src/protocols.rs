@@ -24,7 +24,7 @@ use tollgate_server::Api;
 use crate::configuration::Settings;
 use crate::fd_limit;
 use crate::reload::Secrets;
-use crate::store::AnyStore;
+use crate::store::{AnyStore, Peers, RemoteStore};
 use crate::surfaces::{REQUEST_BODY_TIMEOUT, within, workers};
 
 /// Both protocols. Clones share their state.
@@ -40,7 +40,12 @@ pub(crate) struct Protocols {
 
 impl Protocols {
     /// Creates the protocols from the settings.
-    pub(crate) fn new(settings: &Settings, limiter: &SharedLimiter<AnyStore>, secrets: &Secrets) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        limiter: &SharedLimiter<AnyStore>,
+        secrets: &Secrets,
+        store: &AnyStore,
+    ) -> Self {
         let refuse_refunds = !settings.rls.takes_refunds(&settings.rls_listen);
         let defaults = RlsSettings::default();
         let rls = RlsSettings {
@@ -54,7 +59,9 @@ impl Protocols {
         let password = secrets.resp.as_deref().and_then(Password::new);
         let connections = fd_limit::share(workers(settings));
         let refuse_refunds = !settings.resp.takes_refunds(&settings.resp_listen);
-        let resp_settings = RespSettings { password, refuse_refunds, connections, ..RespSettings::default() };
+        let peers = store.remote().and_then(RemoteStore::peers).map(Peers::calls);
+        let resp_settings =
+            RespSettings { password, peers, refuse_refunds, connections, ..RespSettings::default() };
         Self { rls, max_wait, resp: Resp::new(limiter.clone(), resp_settings), connections }
     }
 

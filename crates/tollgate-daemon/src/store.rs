@@ -6,13 +6,14 @@
 //! thread, and once more at the end.
 //!
 //! - `far`: the stores of other regions.
-//! - `remote`: the kinds of remote stores.
+//! - `remote`: the kinds of remote stores. `peers`: Tollgate nodes as their own store.
 //!
 //! The client of Redis is in `tollgate_redis`, the outage rules in `tollgate::outage`.
 
 mod counters;
 mod delegate;
 mod far;
+mod peers;
 mod remote;
 
 use std::error::Error;
@@ -33,6 +34,7 @@ use tollgate_redis::RedisStore;
 use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
+pub(crate) use peers::{PeerRemote, Peers, complete};
 pub(crate) use remote::{RemoteSettings, RemoteStore};
 
 use delegate::delegate_store;
@@ -150,6 +152,13 @@ pub(crate) async fn connect(limiter: &Limiter<AnyStore>, store: &AnyStore) -> Re
     if connected {
         return Ok(());
     }
+    if remote.peers().is_some() {
+        return Err(format!(
+            "warning: cannot reach all peers of {remote}: {why}\n  \
+             = help: until it answers, the keys of that node are decided as the `on_outage` of each limit says. \
+             It is tried again all the time\n"
+        ));
+    }
     Err(format!(
         "warning: cannot use the store {remote}: {why}\n  \
          = help: serving without it until it answers: each limit does as its `on_outage` says. \
@@ -167,6 +176,7 @@ async fn try_until_it_works(store: &RemoteStore, why: &mut String) {
         };
         let Err(error) = tried.await else { return };
         // No request was sent yet, so the cause is the message.
+        let error = if let StoreError::Part(error) = &error { error } else { &error };
         *why = error.source().map_or_else(|| error.to_string(), in_full);
         sleep(pause).await;
         pause *= 2;

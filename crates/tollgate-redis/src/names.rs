@@ -25,12 +25,10 @@ use std::sync::LazyLock;
 
 use tollgate_core::RuleId;
 use tollgate_store::AdjustmentId;
+pub(crate) use tollgate_store::parts::{PARTITIONS, partition};
 
 /// The version of the format; it increases when the meaning of names or values changes.
 const VERSION: &str = "tg1";
-
-/// The number of partitions. It is part of the format and does not change within a version.
-pub(crate) const PARTITIONS: usize = 256;
 
 /// The number of slots of a Redis Cluster.
 const CLUSTER_SLOTS: u16 = 16_384;
@@ -53,17 +51,6 @@ static HASH_TAGS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
     }
     tags
 });
-
-/// Returns the partition of a key.
-pub(crate) fn partition(key: &[u8]) -> usize {
-    // FNV-1a with a finalizer; part of the format, so it must not change.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for &byte in key {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (hash >> 56) as usize
-}
 
 /// Returns the cluster slot of a partition.
 pub(crate) fn slot_of(partition: usize) -> u16 {

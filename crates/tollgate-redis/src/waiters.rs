@@ -5,7 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tollgate_core::Outcome;
-use tollgate_store::Answer;
+pub(crate) use tollgate_store::parts::PartReply as DecisionReply;
 
 use crate::failure::Failure;
 
@@ -14,13 +14,6 @@ pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, Failure>>;
 
 /// The channel on which a task waits for a reply.
 pub(crate) type ReplyReceiver<T> = oneshot::Receiver<Result<T, Failure>>;
-
-/// A decision, and the slots that their owner held before.
-pub(crate) struct DecisionReply {
-    pub(crate) answer: Answer,
-    /// The indices of the checks that renewed a slot.
-    pub(crate) renewed: SmallVec<[usize; 1]>,
-}
 
 /// The waiters of one item.
 pub(crate) enum ItemWaiters {

@@ -12,6 +12,7 @@ pub(crate) enum Command {
     Release,
     Renew,
     Refund,
+    Call,
     Ping,
     Echo,
     Hello,
@@ -55,7 +56,7 @@ const fn info(
 }
 
 /// All commands, in the order of [`Command`].
-pub(crate) const COMMANDS: [CommandInfo; 26] = [
+pub(crate) const COMMANDS: [CommandInfo; 27] = [
     // Reports a wrong number of arguments itself.
     info(Command::ClThrottle, "cl.throttle", -1, 1, "Spends units of a key, as redis-cell does"),
     info(Command::Throttle, "throttle", -5, 1, "Spends units of a key, as throttlecrab does"),
@@ -66,6 +67,7 @@ pub(crate) const COMMANDS: [CommandInfo; 26] = [
     info(Command::Release, "tg.release", -3, 2, "Gives a slot back"),
     info(Command::Renew, "tg.renew", -3, 2, "Starts the lease of a slot again"),
     info(Command::Refund, "tg.refund", -2, 2, "Gives units or a place in a queue back"),
+    info(Command::Call, "tg.call", 3, 0, "A call of another node, for keys that this node owns"),
     info(Command::Ping, "ping", -1, 0, "Returns the server's liveliness response"),
     info(Command::Echo, "echo", 2, 0, "Returns the given string"),
     info(Command::Hello, "hello", -1, 0, "Handshakes with the server"),

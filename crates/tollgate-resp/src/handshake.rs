@@ -7,6 +7,7 @@ use tollgate::Store;
 use crate::frame::{Words, integer};
 use crate::info::REDIS_VERSION;
 use crate::metrics::CommandResult;
+use crate::peer_call::PEER_USER;
 use crate::reply::{self, Protocol};
 use crate::session::{Session, bulk, cut, simple, unknown_subcommand, wrong, wrong_arity};
 
@@ -96,8 +97,14 @@ impl<S: Store> Session<S> {
         if self.log_in(user, password) { simple(out, "OK") } else { wrong(out, WRONG_PASSWORD) }
     }
 
-    /// Authenticates with a password. The only user is `default`.
+    /// Authenticates with a password. The users are `default`, and that of peers.
     fn log_in(&mut self, user: Option<&[u8]>, password: &[u8]) -> bool {
+        if let (Some(peers), Some(PEER_USER)) = (&self.inner.settings.peers, user)
+            && peers.password.as_ref().is_some_and(|right| right.is(password))
+        {
+            (self.is_peer, self.is_unauthenticated, self.wrong_passwords) = (true, false, 0);
+            return true;
+        }
         let is_user = user.is_none_or(|user| user == b"default");
         let is_password = self.inner.settings.password.as_ref().is_none_or(|right| right.is(password));
         if is_user && is_password {
@@ -112,6 +119,7 @@ impl<S: Store> Session<S> {
     pub(crate) fn reset(&mut self, out: &mut Vec<u8>) -> CommandResult {
         self.protocol = Protocol::default();
         self.is_unauthenticated = self.inner.settings.password.is_some();
+        self.is_peer = false;
         (self.name, self.database, self.transaction) = (Box::default(), 0, None);
         simple(out, "RESET")
     }

@@ -5,8 +5,8 @@
 //! - [`Resp`]: the server. [`RespSettings`] and [`Password`]: its settings.
 //! - `frame`, `inline`, `reply`: parse commands and write replies.
 //! - `session`: the state of one connection, and the execution of a command.
-//! - `throttle`, `limit_commands`, `handshake`, `info`: the commands. `transaction`: `MULTI` and
-//!   `EXEC`.
+//! - `throttle`, `limit_commands`, `peer_call`, `handshake`, `info`: the commands. `transaction`:
+//!   `MULTI` and `EXEC`.
 //! - `pending`: pipelined commands that wait for a store together.
 //!
 //! Not here: arithmetic (`tollgate_core`), sockets and draining (`tollgate_net`).
@@ -22,6 +22,7 @@ mod info;
 mod inline;
 mod limit_commands;
 mod metrics;
+mod peer_call;
 mod pending;
 mod reply;
 mod server;
@@ -30,5 +31,6 @@ mod settings;
 mod throttle;
 mod transaction;
 
+pub use peer_call::{PeerCalls, PeerSettings};
 pub use server::Resp;
 pub use settings::{Password, RespSettings};

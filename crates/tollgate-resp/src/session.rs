@@ -40,6 +40,8 @@ pub(crate) struct Session<S> {
     pub(crate) protocol: Protocol,
     /// Whether the client still has to authenticate.
     pub(crate) is_unauthenticated: bool,
+    /// Whether the client has authenticated as a peer.
+    pub(crate) is_peer: bool,
     /// The number of wrong passwords since the last correct one.
     pub(crate) wrong_passwords: u32,
     /// The selected database.
@@ -89,6 +91,7 @@ impl<S: Store> Session<S> {
             tally: Tally::default(),
             protocol: Protocol::default(),
             is_unauthenticated,
+            is_peer: false,
             wrong_passwords: 0,
             database: 0,
             transaction: None,
@@ -191,6 +194,7 @@ impl<S: Store> Session<S> {
                     | Command::Renew
                     | Command::Refund,
                 ) => self.named(command, words, exchange),
+                (_, Command::Call) => Ok(self.call(words, exchange.end())),
                 _ => {
                     let (result, flow) = self.introspect(command, words, exchange.end());
                     self.tally.count(command, result);

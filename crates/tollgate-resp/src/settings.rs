@@ -3,11 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::peer_call::PeerSettings;
+
 /// The settings of a [`Resp`](crate::Resp) server.
 #[derive(Clone, Debug)]
 pub struct RespSettings {
     /// The password that clients must send with `AUTH` or `HELLO`, if set.
     pub password: Option<Password>,
+    /// The calls of other nodes, if this node has peers.
+    pub peers: Option<PeerSettings>,
     /// Whether a negative quantity, which refunds units, is refused. This is for a port without
     /// authentication.
     pub refuse_refunds: bool,
@@ -25,6 +29,7 @@ impl Default for RespSettings {
     fn default() -> Self {
         Self {
             password: None,
+            peers: None,
             refuse_refunds: false,
             connections: 20_000,
             idle: Duration::from_secs(300),

@@ -10,7 +10,7 @@
 //! A store that gives no answer is no error: the limiter keeps the change and applies it later. Only a
 //! change that cannot be kept is refused, and then the caller may repeat it at the same cost.
 
-use tollgate::{DecisionId, Store, StoreError};
+use tollgate::{DecisionId, Store};
 use tollgate_api::{ReleaseRequest, Released, RenewRequest, Renewed, SettleRequest, Settled};
 
 use crate::api::Inner;
@@ -41,7 +41,7 @@ impl<S: Store> Inner<S> {
                     limiter.settle_receipt(&receipt, cost).await
                 };
                 if let Err(error) = settled {
-                    let in_doubt = matches!(error, StoreError::Failed(_));
+                    let in_doubt = error.is_in_doubt();
                     if in_doubt && !limiter.recognizes_repetitions() {
                         return Err(Problem::settled_in_doubt(&error));
                     }

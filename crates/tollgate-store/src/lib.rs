@@ -2,6 +2,7 @@
 //!
 //! - [`Store`]: the contract. A batch of checks is charged as a whole or not at all.
 //! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
+//! - [`parts`]: batches whose keys are in several places.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
 //! - [`undo_check`]: the change that undoes a charge.
@@ -17,6 +18,7 @@ mod clock;
 pub mod conformance;
 pub mod memory;
 pub mod node_board;
+pub mod parts;
 mod store;
 mod undo;
 

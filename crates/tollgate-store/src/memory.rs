@@ -34,10 +34,7 @@ mod word;
 use std::fmt;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp,
-    Verdict,
-};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Quota, Rule, RuleId, State, Timestamp, Verdict};
 
 use self::action::Action;
 use self::hash::KeyHasher;
@@ -51,6 +48,7 @@ use self::wide_table::{WideKey, WideTable};
 use self::word::PackedState;
 use crate::clock::{Clock, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
+use crate::undo::undo_check;
 
 /// A store in the memory of this process.
 ///
@@ -290,18 +288,9 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn give_back(&self, check: &Check<'_>, outcome: &Outcome, now: Timestamp) {
-        let undo = match check.amount {
-            Amount::Slot(owner) => Adjustment::Release { owner },
-            Amount::Lease(LeaseRequest { ttl, .. }) => {
-                // At most the requested units, which fit.
-                let units = u32::try_from(outcome.units()).unwrap_or(u32::MAX);
-                Adjustment::ReturnLease { units, taken_at: now, ttl }
-            }
-            Amount::Exactly(_) | Amount::UpTo(_) => {
-                Adjustment::Refund { units: outcome.units(), charge: ChargeTimes::of(now, outcome) }
-            }
-        };
-        self.act(check.rule, check.key, self.hash(check), Action::Adjust(undo), now);
+        if let Some(undo) = undo_check(check.amount, outcome, false, now) {
+            self.act(check.rule, check.key, self.hash(check), Action::Adjust(undo), now);
+        }
     }
 
     /// Charges a rule for a refused request, and returns an outcome with its original verdict: a

@@ -219,4 +219,19 @@ pub enum StoreError {
     /// affected. Safe to retry.
     #[error("the keys are being moved to another node of the store")]
     Migrating(#[source] BoxError),
+    /// The node that holds these keys gave no answer, for the reason inside. Other keys are not
+    /// affected: the rest of the store answers.
+    #[error("a part of the store gave no answer")]
+    Part(#[source] Box<StoreError>),
+}
+
+impl StoreError {
+    /// Returns whether a change may have been applied.
+    pub fn is_in_doubt(&self) -> bool {
+        match self {
+            Self::Failed(_) => true,
+            Self::Part(error) => error.is_in_doubt(),
+            _ => false,
+        }
+    }
 }

@@ -15,9 +15,10 @@
 //! the store may have applied them: it recognizes them by an id.
 //!
 //! After several consecutive failures the store is no longer called (`breaker`). A store that finds
-//! foreign data under a key ([`StoreError::Foreign`]), or that is moving a key between its nodes
-//! ([`StoreError::Migrating`]), has answered: the request is decided as above, with `allow` as `local`
-//! because no outage has begun whose end could be awaited, and the breaker does not count a failure.
+//! foreign data under a key ([`StoreError::Foreign`]), that is moving a key between its nodes
+//! ([`StoreError::Migrating`]), or that has lost the node of a key ([`StoreError::Part`]), has answered:
+//! the request is decided as above, with `allow` as `local` because no outage of the whole store has begun
+//! whose end could be awaited, and the breaker does not count a failure.
 //!
 //! Stores own their deadlines: a store that uses a network stops waiting and returns
 //! [`StoreError::TimedOut`]. It compensates charges that arrive later, so such a request is counted
@@ -145,6 +146,19 @@ pub(crate) enum ChargeStatus {
     Unknown,
 }
 
+impl ChargeStatus {
+    fn of(error: &StoreError) -> Self {
+        match error {
+            StoreError::Refused(_)
+            | StoreError::TimedOut(_)
+            | StoreError::Foreign(_)
+            | StoreError::Migrating(_) => Self::NotCharged,
+            StoreError::Part(error) => Self::of(error),
+            _ => Self::Unknown,
+        }
+    }
+}
+
 impl Outage {
     pub(crate) fn new(settings: &OutageSettings, clock: impl Clock, randomness: Randomness) -> Self {
         let clock = SharedClock(Arc::new(clock));
@@ -243,11 +257,11 @@ impl Outage {
     fn failed(&self, ticket: Ticket, error: &StoreError) -> ChargeStatus {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let (now, cause) = (self.now(), with_causes(error));
-        if let StoreError::Foreign(_) | StoreError::Migrating(_) = error {
+        if let StoreError::Foreign(_) | StoreError::Migrating(_) | StoreError::Part(_) = error {
             self.warn_of_key(cause, now);
             // The store did answer.
             self.succeeded(ticket);
-            return ChargeStatus::NotCharged;
+            return ChargeStatus::of(error);
         }
         let mut state = self.lock_state();
         state.error = Some(cause.clone());
@@ -266,10 +280,7 @@ impl Outage {
         if let Some(line) = line {
             line.write();
         }
-        match error {
-            StoreError::Refused(_) | StoreError::TimedOut(_) => ChargeStatus::NotCharged,
-            _ => ChargeStatus::Unknown,
-        }
+        ChargeStatus::of(error)
     }
 
     /// Logs a key that the store cannot count at most once per interval: it concerns every request for

@@ -150,6 +150,13 @@ impl Settings {
         }
         if let Some(node) = section("store") {
             settings.store = StoreSettings::read(node, problems);
+            if let StoreSettings::Peers(section) = &settings.store {
+                // The other nodes need the listener, so it is not optional.
+                if let Listen::IfFree(address) = &settings.resp_listen {
+                    settings.resp_listen = Listen::On(address.clone());
+                }
+                section.check_listener(node, &settings.resp_listen, settings.resp.tls.as_ref(), problems);
+            }
         }
         if let Some(node) = section("regions") {
             settings.regions = RegionsSection::read(node, &settings.store, problems);

@@ -1,13 +1,15 @@
 //! The `store` section: the store of the counters.
 //!
-//! It is `memory`, a URL, a list of URLs of Redis, or a map. The files that it names (a password,
+//! It is `memory`, a URL, a list of URLs of Redis or of peers, or a map. The files that it names (a password,
 //! certificates) are read when the server starts, and by `validate`, which needs no store.
 //!
+//! - `peers`: Tollgate nodes as their own store.
 //! - `postgres`: the section for PostgreSQL.
 //! - `values`: its scalar values.
 //!
 //! URLs are parsed by `tollgate_redis::RedisSettings`; connecting is in `store`.
 
+mod peers;
 mod postgres;
 mod values;
 
@@ -18,6 +20,7 @@ use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
 use tollgate_redis::{RedisSettings, SettingsError};
 
+pub(crate) use self::peers::PeersSection;
 use self::postgres::{PostgresSection, is_postgres};
 pub(super) use self::values::or_off;
 use self::values::{deadline, prefix, share};
@@ -35,6 +38,8 @@ pub(crate) enum StoreSettings {
     Redis(Box<RedisSection>),
     /// In PostgreSQL.
     Postgres(Box<PostgresSection>),
+    /// In the memory of several nodes.
+    Peers(Box<PeersSection>),
 }
 
 /// The settings of Redis.
@@ -51,7 +56,17 @@ pub(crate) struct RedisSection {
 const STORE: Words = Words {
     section: "`store`",
     // `lease` is read with the limits, which it is a default of.
-    known: &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix", "outage"],
+    known: &[
+        "url",
+        "password_file",
+        "ca",
+        "deadline",
+        "deny_cache",
+        "lease",
+        "prefix",
+        "outage",
+        "advertise",
+    ],
     synonyms: &[
         ("url", &["urls", "uri", "address", "host", "redis", "nodes", "kind", "type"]),
         ("password_file", &["password", "pass", "passwd", "auth"]),
@@ -60,6 +75,7 @@ const STORE: Words = Words {
         ("deadline", &["timeout"]),
         ("deny_cache", &["cache"]),
         ("prefix", &["namespace", "key_prefix"]),
+        ("advertise", &["self", "advertised", "announce"]),
         ("outage", &["fallback", "breaker"]),
     ],
 };
@@ -82,6 +98,10 @@ const CHOICES: &str = "it is `memory`, a URL such as redis://127.0.0.1:6379 or p
 impl StoreSettings {
     /// Parses the section.
     pub(crate) fn read(node: &Node, problems: &mut Problems) -> Self {
+        if let Some(url) = peers::url(node) {
+            let section = PeersSection::read(node, url, problems);
+            return section.map_or(Self::Memory, |section| Self::Peers(Box::new(section)));
+        }
         let section = match &node.kind {
             Kind::Map(_) => {
                 let Some(fields) = node.fields(&STORE, problems) else { return Self::Memory };
@@ -124,6 +144,7 @@ impl StoreSettings {
         let section = match self {
             Self::Memory => return Ok(None),
             Self::Postgres(section) => return Ok(Some(RemoteSettings::Postgres(section.load(reading)?))),
+            Self::Peers(section) => return section.load(reading).map(Some),
             Self::Redis(section) => section,
         };
         let mut settings = section.settings.clone();
@@ -144,6 +165,7 @@ impl StoreSettings {
                 let settings = section.shown();
                 return Some(format!("{settings}, {} ms", settings.deadline.as_millis()));
             }
+            Self::Peers(section) => return Some(section.shown()),
             Self::Redis(section) => section,
         };
         let mut settings = section.settings.clone();
@@ -160,6 +182,7 @@ impl StoreSettings {
             Self::Memory => OutageSettings::default(),
             Self::Redis(section) => section.outage.clone(),
             Self::Postgres(section) => section.outage.clone(),
+            Self::Peers(section) => section.outage.clone(),
         }
     }
 }
@@ -222,6 +245,11 @@ impl RedisSection {
                 .label("nothing to check")
                 .related(url.items().first().unwrap_or(url).place, "no TLS here")
                 .help("TLS is spoken with `rediss://`; without it, leave `ca` out");
+        }
+        if let Some(node) = fields.get("advertise") {
+            problems
+                .error(node.place, "`advertise` is for peers, and this is Redis")
+                .help("with `url: tollgate://…` it is the address of this node in the list");
         }
         if !fields.mentions("password_file") {
             self.require_password(url, problems);
@@ -376,6 +404,7 @@ mod tests {
             let message = match settings {
                 StoreSettings::Memory => String::new(),
                 StoreSettings::Postgres(it) => panic!("{it:?}"),
+                StoreSettings::Peers(it) => it.shown(),
                 StoreSettings::Redis(it) => {
                     let (at, out) = (&it.settings, &it.outage);
                     let (deadline, deny, prefix) = (at.deadline, at.deny_cache, &at.prefix);

@@ -2,6 +2,7 @@
 
 use tollgate::Store;
 use tollgate_lease::{FarCounters, LeaseCounters};
+use tollgate_peers::PeerCounters;
 use tollgate_redis::Counters;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, MetricKind};
@@ -17,6 +18,9 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
     }
     if let Some(postgres) = remote.postgres() {
         transactions(&postgres.counters(), &mut to);
+    }
+    if let Some(peers) = remote.peers() {
+        peer_calls(&peers.counters(), &mut to);
     }
     let help = "Nodes that share the store, including this one, as last known.";
     to.one("tollgate_nodes", Gauge, help, remote.nodes());
@@ -83,6 +87,19 @@ fn transactions(counted: &tollgate_postgres::Counters, to: &mut Exposition<'_>) 
     to.one("tollgate_postgres_connections_total", Counter, "Connections made.", counted.connections);
     let help = "Expired rows that this node deleted.";
     to.one("tollgate_postgres_expired_rows_total", Counter, help, counted.expired);
+}
+
+fn peer_calls(counted: &PeerCounters, to: &mut Exposition<'_>) {
+    to.one("tollgate_peers_calls_total", Counter, "Calls to other nodes.", counted.calls);
+    let help = "Calls to other nodes without an answer.";
+    to.one("tollgate_peers_failures_total", Counter, help, counted.failures);
+    let help = "Calls that another node refused because its list of peers differs.";
+    to.one("tollgate_peers_not_owner_total", Counter, help, counted.not_owner);
+    to.one("tollgate_peers_connections_total", Counter, "Connections to other nodes.", counted.connections);
+    to.one("tollgate_peers_served_total", Counter, "Calls of other nodes.", counted.served);
+    to.one("tollgate_peers_down", Gauge, "Nodes of the list that cannot be reached.", counted.down);
+    let help = "Partitions of keys that this node owns, of 256.";
+    to.one("tollgate_peers_partitions", Gauge, help, counted.owned);
 }
 
 fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {

@@ -12,6 +12,7 @@ use tollgate_postgres::{PostgresSettings, PostgresStore};
 use tollgate_redis::{RedisSettings, RedisStore};
 
 use super::delegate::delegate_store;
+use super::peers::{PeerRemote, Peers};
 
 /// The settings of a store in another process, with the contents of the files that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum RemoteSettings {
     Redis(RedisSettings),
     /// PostgreSQL.
     Postgres(PostgresSettings),
+    /// Tollgate nodes.
+    Peers(Box<PeerRemote>),
 }
 
 /// A store in another process.
@@ -28,9 +31,11 @@ pub(crate) enum RemoteStore {
     Redis(RedisStore),
     /// PostgreSQL.
     Postgres(PostgresStore),
+    /// Tollgate nodes.
+    Peers(Peers),
 }
 
-delegate_store!(RemoteStore: Redis, Postgres);
+delegate_store!(RemoteStore: Redis, Postgres, Peers);
 
 impl RemoteStore {
     /// Creates a store that connects when it is first used.
@@ -38,6 +43,7 @@ impl RemoteStore {
         match settings {
             RemoteSettings::Redis(settings) => Self::Redis(RedisStore::new(settings)),
             RemoteSettings::Postgres(settings) => Self::Postgres(PostgresStore::new(settings)),
+            RemoteSettings::Peers(remote) => Self::Peers(Peers::new(*remote)),
         }
     }
 
@@ -46,6 +52,7 @@ impl RemoteStore {
         match self {
             Self::Redis(_) => "redis",
             Self::Postgres(_) => "postgres",
+            Self::Peers(_) => "peers",
         }
     }
 
@@ -54,6 +61,7 @@ impl RemoteStore {
         match self {
             Self::Redis(store) => store.connect().await,
             Self::Postgres(store) => store.connect().await,
+            Self::Peers(peers) => peers.connect().await,
         }
     }
 
@@ -62,6 +70,7 @@ impl RemoteStore {
         match self {
             Self::Redis(store) => store.announce().await,
             Self::Postgres(store) => store.announce().await,
+            Self::Peers(peers) => peers.watch().await,
         }
     }
 
@@ -69,7 +78,7 @@ impl RemoteStore {
     pub(crate) fn node_board(&self) -> Option<Arc<dyn NodeBoard>> {
         match self {
             Self::Redis(store) => Some(store.node_board()),
-            Self::Postgres(_) => None,
+            Self::Postgres(_) | Self::Peers(_) => None,
         }
     }
 
@@ -77,7 +86,7 @@ impl RemoteStore {
     pub(crate) const fn redis(&self) -> Option<&RedisStore> {
         match self {
             Self::Redis(store) => Some(store),
-            Self::Postgres(_) => None,
+            Self::Postgres(_) | Self::Peers(_) => None,
         }
     }
 
@@ -85,7 +94,15 @@ impl RemoteStore {
     pub(crate) const fn postgres(&self) -> Option<&PostgresStore> {
         match self {
             Self::Postgres(store) => Some(store),
-            Self::Redis(_) => None,
+            Self::Redis(_) | Self::Peers(_) => None,
+        }
+    }
+
+    /// Returns the store in several nodes, if it is one.
+    pub(crate) const fn peers(&self) -> Option<&Peers> {
+        match self {
+            Self::Peers(peers) => Some(peers),
+            Self::Redis(_) | Self::Postgres(_) => None,
         }
     }
 }
@@ -96,6 +113,7 @@ impl fmt::Display for RemoteStore {
         match self {
             Self::Redis(store) => store.settings().fmt(f),
             Self::Postgres(store) => store.settings().fmt(f),
+            Self::Peers(peers) => peers.settings().fmt(f),
         }
     }
 }

@@ -55,8 +55,9 @@ fn server_sections() -> Value {
 }
 
 /// Returns the definitions that those sections refer to.
-fn server_definitions() -> [(String, Value); 5] {
+fn server_definitions() -> [(String, Value); 6] {
     [
+        ("Peers", json!({"type": "string", "pattern": "^tollgates?://.+$", "examples": ["tollgate://10.0.0.1:7379,10.0.0.2:7379"]})),
         ("Address", json!({"type": "string", "pattern": "^(off|.+:[0-9]{1,5})$", "examples": ["127.0.0.1:8080", "off"]})),
         ("Redis", json!({"type": "string", "pattern": "^(redis|valkey)s?(-sentinel|-cluster)?://.+$", "examples": ["redis://127.0.0.1:6379"]})),
         ("Upstream", json!({"type": "string", "pattern": "^(demo|(https?|h2c)://.+)$", "examples": ["http://127.0.0.1:3000"]})),

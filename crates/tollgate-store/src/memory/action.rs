@@ -27,12 +27,7 @@ impl Action {
     /// Returns the action for states whose clock is `by` microseconds ahead.
     pub(super) fn shifted(self, by: i64) -> Self {
         match self {
-            Self::Adjust(Adjustment::Refund { units, charge }) => {
-                Self::Adjust(Adjustment::Refund { units, charge: charge.shifted(by) })
-            }
-            Self::Adjust(Adjustment::ReturnLease { units, taken_at, ttl }) => {
-                Self::Adjust(Adjustment::ReturnLease { units, taken_at: taken_at.shifted(by), ttl })
-            }
+            Self::Adjust(adjustment) => Self::Adjust(adjustment.shifted(by)),
             other => other,
         }
     }

@@ -81,6 +81,7 @@ impl ChangeStatus {
         match error {
             StoreError::Refused(_) | StoreError::TimedOut(_) | StoreError::Migrating(_) => Self::NotApplied,
             StoreError::Foreign(_) => Self::Refused,
+            StoreError::Part(error) => Self::of(error),
             _ => Self::Unknown,
         }
     }

@@ -1,0 +1,236 @@
+//! The bytes of a call between two nodes, and of its reply.
+//!
+//! Numbers are LEB128, texts and keys have a length before them. A call holds everything that the
+//! owner needs: rules travel with their quotas, because two nodes may have different policies during
+//! a deploy. Times are by the clock of the owner (`clock_offset`).
+//!
+//! Invariant: any bytes decode to a value that the in-memory store accepts, or to an error. Decoding
+//! never panics, and allocates no more than the length of the input. Tested by `tests::garbage`.
+
+mod quota;
+mod reader;
+mod values;
+
+use smallvec::SmallVec;
+use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
+use tollgate_store::parts::OwnedCheck;
+use tollgate_store::{AdjustmentId, Answer, Check, Outcomes};
+
+pub(crate) use self::reader::WireError;
+use self::reader::{Reader, put, put_bytes};
+use self::values::Wire;
+
+/// The version of the calls. It increases when their meaning changes.
+pub const VERSION: u32 = 1;
+
+/// The maximum number of checks in one call.
+pub(crate) const MAX_CHECKS: usize = 512;
+
+/// The maximum number of bytes of a call. A command of the Redis protocol may have 128 KiB, and one
+/// argument 64 KiB.
+pub(crate) const MAX_CALL_BYTES: usize = 60 * 1024;
+
+/// A call to the owner of some keys.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// Asks whether the node answers, and for its time.
+    Ping,
+    /// Decides a batch.
+    Decide(Vec<OwnedCheck>),
+    /// Adjusts one key, once if there is an id.
+    Adjust(Box<KeyChange>),
+}
+
+/// An adjustment of one key.
+#[derive(Debug)]
+pub(crate) struct KeyChange {
+    pub(crate) rule: Rule,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) adjustment: Adjustment,
+    pub(crate) id: Option<AdjustmentId>,
+}
+
+/// The reply to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// The time of the owner.
+    Pong(Timestamp),
+    /// The answer to a batch, and the indices of the checks that renewed a slot.
+    Decided(Answer, SmallVec<[usize; 1]>),
+    /// The state of a key after an adjustment, and the time.
+    Adjusted(Outcome, Timestamp),
+    /// The node does not own a key of the call, by its list of peers. Nothing was done.
+    NotOwner,
+    /// The call arrived too late. Nothing was done.
+    Late,
+}
+
+const PING: u8 = 0;
+const DECIDE: u8 = 1;
+const ADJUST: u8 = 2;
+const NOT_OWNER: u8 = 4;
+const LATE: u8 = 5;
+
+/// Starts a call that is never too late.
+fn start(kind: u8, capacity: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + capacity);
+    out.push(kind);
+    out.extend_from_slice(&u64::MAX.to_le_bytes());
+    out
+}
+
+/// Makes a call void after `at`, by the clock of the owner: a call that waited in the socket of a node
+/// which had stopped is not executed when it continues.
+pub(crate) fn void_after(call: &mut [u8], at: Timestamp) {
+    if let Some(place) = call.get_mut(1..9) {
+        place.copy_from_slice(&at.as_micros().to_le_bytes());
+    }
+}
+
+/// Encodes a ping.
+pub(crate) fn encode_ping() -> Vec<u8> {
+    start(PING, 0)
+}
+
+/// Encodes a batch.
+pub(crate) fn encode_decide(checks: &[Check<'_>]) -> Vec<u8> {
+    let mut out = start(DECIDE, 48 * checks.len());
+    put(&mut out, checks.len() as u64);
+    for check in checks {
+        check.rule.write(&mut out);
+        put_bytes(&mut out, check.key);
+        check.amount.write(&mut out);
+        out.push(u8::from(check.binding) | u8::from(check.count_denied) << 1);
+    }
+    out
+}
+
+/// Encodes an adjustment.
+pub(crate) fn encode_adjust(rule: &Rule, key: &[u8], change: (Adjustment, Option<AdjustmentId>)) -> Vec<u8> {
+    let mut out = start(ADJUST, 48 + key.len());
+    rule.write(&mut out);
+    put_bytes(&mut out, key);
+    change.0.write(&mut out);
+    match change.1 {
+        None => out.push(0),
+        Some(AdjustmentId(id)) => {
+            out.push(1);
+            out.extend_from_slice(&id.to_le_bytes());
+        }
+    }
+    out
+}
+
+impl Call {
+    /// Decodes a call and the time after which it is void.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, Timestamp), WireError> {
+        let mut from = Reader(bytes);
+        let kind = from.byte()?;
+        let not_after = Timestamp::from_micros(from.fixed()?);
+        let call = match kind {
+            PING => Self::Ping,
+            DECIDE => {
+                let count = from.count(MAX_CHECKS)?;
+                let checks = (0..count).map(|_| check(&mut from)).collect::<Result<_, _>>()?;
+                Self::Decide(checks)
+            }
+            ADJUST => {
+                let (rule, key): (_, Box<[u8]>) = (Rule::read(&mut from)?, from.bytes()?.into());
+                let adjustment = Adjustment::read(&mut from)?;
+                let id = match from.byte()? {
+                    0 => None,
+                    1 => Some(AdjustmentId(from.wide()?)),
+                    _ => return Err(WireError),
+                };
+                Self::Adjust(Box::new(KeyChange { rule, key, adjustment, id }))
+            }
+            _ => return Err(WireError),
+        };
+        from.end()?;
+        Ok((call, not_after))
+    }
+}
+
+fn check(from: &mut Reader<'_>) -> Result<OwnedCheck, WireError> {
+    let (rule, key) = (Rule::read(from)?, from.bytes()?.into());
+    let amount = tollgate_core::Amount::read(from)?;
+    let flags = from.byte()?;
+    if flags > 3 {
+        return Err(WireError);
+    }
+    Ok(OwnedCheck { rule, key, amount, binding: flags & 1 != 0, count_denied: flags & 2 != 0 })
+}
+
+impl Reply {
+    /// Returns the time of the node that replied, if the reply has it.
+    pub(crate) const fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Pong(at) | Self::Adjusted(_, at) => Some(*at),
+            Self::Decided(answer, _) => Some(answer.at),
+            Self::NotOwner | Self::Late => None,
+        }
+    }
+
+    /// Encodes the reply.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Self::Pong(at) => {
+                out.push(PING);
+                put(&mut out, at.as_micros());
+            }
+            Self::Decided(answer, renewed) => {
+                out.push(DECIDE);
+                put(&mut out, answer.at.as_micros());
+                out.push(answer.admitted.into());
+                put(&mut out, answer.outcomes.len() as u64);
+                answer.outcomes.iter().for_each(|outcome| outcome.write(&mut out));
+                put(&mut out, renewed.len() as u64);
+                renewed.iter().for_each(|&at| put(&mut out, at as u64));
+            }
+            Self::Adjusted(outcome, at) => {
+                out.push(ADJUST);
+                put(&mut out, at.as_micros());
+                outcome.write(&mut out);
+            }
+            Self::NotOwner => out.push(NOT_OWNER),
+            Self::Late => out.push(LATE),
+        }
+        out
+    }
+
+    /// Decodes a reply.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut from = Reader(bytes);
+        let kind = from.byte()?;
+        let reply = match kind {
+            PING => Self::Pong(time(&mut from)?),
+            DECIDE => {
+                let (at, admitted) = (time(&mut from)?, from.flag()?);
+                let count = from.count(MAX_CHECKS)?;
+                let outcomes =
+                    (0..count).map(|_| Outcome::read(&mut from)).collect::<Result<Outcomes, _>>()?;
+                let count = from.count(MAX_CHECKS)?;
+                let index = |from: &mut Reader<'_>| from.count(MAX_CHECKS);
+                let renewed = (0..count).map(|_| index(&mut from)).collect::<Result<_, _>>()?;
+                Self::Decided(Answer { admitted, at, outcomes }, renewed)
+            }
+            ADJUST => {
+                let at = time(&mut from)?;
+                Self::Adjusted(Outcome::read(&mut from)?, at)
+            }
+            NOT_OWNER => Self::NotOwner,
+            LATE => Self::Late,
+            _ => return Err(WireError),
+        };
+        from.end()?;
+        Ok(reply)
+    }
+}
+
+fn time(from: &mut Reader<'_>) -> Result<Timestamp, WireError> {
+    Ok(Timestamp::from_micros(from.number()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Requests across owners, and callers that are no peers.
+
+use std::collections::HashSet;
+
+use tollgate_core::{Adjustment, Amount, Bucket, Concurrency, Owner, Rate, Rule, Span};
+use tollgate_peers::VERSION;
+use tollgate_store::{AdjustmentId, Check, Store as _};
+
+use crate::support::Nodes;
+
+fn hourly(name: &str, units: u64) -> Rule {
+    Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_to_all_nodes_share_one_budget_exactly() {
+    let nodes = Nodes::start(3);
+    let rule = hourly("api", 100);
+    let tasks: Vec<_> = (0..12)
+        .map(|number| {
+            let (store, rule) = (nodes.stores[number % 3].clone(), rule.clone());
+            tokio::spawn(async move {
+                let mut admitted = [0; 3];
+                for round in 0..60 {
+                    let key = [b'a' + (round % 3) as u8];
+                    let answer = store.decide(&[Check::new(&rule, &key, 1)]).await.unwrap();
+                    admitted[round % 3] += usize::from(answer.admitted);
+                }
+                admitted
+            })
+        })
+        .collect();
+    let mut total = [0; 3];
+    for task in tasks {
+        let admitted = task.await.unwrap();
+        (0..3).for_each(|at| total[at] += admitted[at]);
+    }
+    assert_eq!(total, [100; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_charges_no_owner() {
+    let nodes = Nodes::start(3);
+    let (wide, narrow) = (hourly("wide", 10), hourly("narrow", 1));
+    let keys: Vec<_> = (0..3).map(|node| nodes.key_of(node, 0)).collect();
+    let batch =
+        [Check::new(&wide, &keys[0], 1), Check::new(&wide, &keys[1], 1), Check::new(&narrow, &keys[2], 1)];
+    for store in &nodes.stores {
+        let answer = store.decide(&batch).await.unwrap();
+        assert_eq!(answer.admitted, std::ptr::eq(store, &nodes.stores[0]));
+        let left: Vec<_> = answer.outcomes.iter().map(|it| it.remaining).collect();
+        assert_eq!(left, [9, 9, 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_its_owner_holds_survives_a_refused_request() {
+    let nodes = Nodes::start(2);
+    let slots = Rule::new("slots", Concurrency::new(1, Span::from_secs(30)).unwrap());
+    let (held, narrow) = (nodes.key_of(1, 0), nodes.key_of(0, 0));
+    let rate = hourly("rate", 1);
+    let slot = |owner| Check { amount: Amount::Slot(Owner(owner)), ..Check::new(&slots, &held, 1) };
+    let store = &nodes.stores[0];
+    let both = [slot(1), Check::new(&rate, &narrow, 1)];
+    assert!(store.decide(&both).await.unwrap().admitted);
+    assert!(!store.decide(&both).await.unwrap().admitted, "the rate refuses");
+    assert!(!store.decide(&[slot(2)]).await.unwrap().admitted, "the slot is still held");
+    store.adjust(&slots, &held, Adjustment::Release { owner: Owner(1) }).await.unwrap();
+    assert!(store.decide(&[slot(2)]).await.unwrap().admitted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adjustment_with_an_id_is_made_once() {
+    let nodes = Nodes::start(2);
+    let rule = hourly("api", 10);
+    for node in 0..2 {
+        let key = nodes.key_of(node, 0);
+        let charge = Adjustment::Charge { units: 3, overdraft: tollgate_core::Overdraft::None };
+        for _ in 0..3 {
+            let outcome = nodes.stores[0].adjust_once(&rule, &key, charge, AdjustmentId(node as u128)).await;
+            assert_eq!(outcome.unwrap().remaining, 7);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clocks_of_nodes_may_differ() {
+    // Each node has its own clock here, hours apart: only durations and converted times are used.
+    let one = Nodes::start(1);
+    let other = Nodes::start(1);
+    other.clock.advance(Span::from_hours(5));
+    let members = [one.address(0), other.address(0)];
+    one.stores[0].set_members(&members, Some(&members[0]));
+    other.stores[0].set_members(&members, Some(&members[1]));
+    let (store, rule) = (&one.stores[0], hourly("api", 10));
+    let key = (0..).map(|it| [it]).find(|key| store.owner(key) == Some(members[1].clone())).unwrap();
+    let answer = store.decide(&[Check::new(&rule, &key, 4)]).await.unwrap();
+    assert_eq!(answer.at, tollgate_store::Clock::now(&one.clock), "by the clock of the caller");
+    let charge = tollgate_core::ChargeTimes::of(answer.at, &answer.outcomes[0]);
+    let refunded = store.adjust(&rule, &key, Adjustment::Refund { units: 4, charge }).await.unwrap();
+    assert_eq!(refunded.remaining, 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_versions_and_garbage_are_refused() {
+    let nodes = Nodes::start(1);
+    let store = &nodes.stores[0];
+    let version = VERSION.to_string();
+    let refused = store.serve(b"2", b"").unwrap_err();
+    assert!(refused.starts_with("PEERVERSION this node speaks version 1"), "{refused}");
+    let mut seen = HashSet::new();
+    for payload in [&b""[..], b"\xff", b"hello there", &[1; 60_000]] {
+        seen.insert(store.serve(version.as_bytes(), payload).unwrap_err());
+    }
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        ["ERR the bytes are not a call between peers, or are damaged"]
+    );
+}
