@@ -16,6 +16,7 @@ mod integrations;
 mod operator;
 mod page;
 mod postgres;
+mod peers;
 mod prometheus;
 mod redis;
 mod regions;
