@@ -1,5 +1,6 @@
 //! `tollgate simulate`: compares algorithms on generated traffic or on a log, and protections against overload.
 //!
+//! - `fleet`: ways to share a limit instead of algorithms.
 //! - `options`: parses arguments.
 //! - `on_log`: a log instead of generated traffic.
 //! - `overload`: protections instead of algorithms.
@@ -7,6 +8,7 @@
 //!
 //! Traffic, deciding and counting are in `tollgate_sim`, opening logs in `replay::input`.
 
+mod fleet;
 mod on_log;
 mod options;
 mod overload;
@@ -71,10 +73,18 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
     if let Some(shape) = &arguments.overload {
         return overload::run(shape, arguments, environment);
     }
-    if let Some(chart @ (Picture::Goodput | Picture::Latency | Picture::Critical)) = arguments.chart {
+    if let Some(shape) = &arguments.fleet {
+        return fleet::run(shape, arguments, environment);
+    }
+    let help = match arguments.chart {
+        Some(Picture::Goodput | Picture::Latency | Picture::Critical) => "add --overload step",
+        Some(Picture::Admitted | Picture::Calls) => "add --fleet",
+        None | Some(Picture::Window | Picture::Arrivals) => "",
+    };
+    if let Some(chart) = arguments.chart.filter(|_| !help.is_empty()) {
         return Err(Failure::with_help(
-            format_args!("`--chart {}` is a chart of protections", overload::chart_word(chart)),
-            "add --overload step, or take `window` or `arrivals`",
+            format_args!("`--chart {}` is not a chart of algorithms", chart_word(chart)),
+            format_args!("{help}, or take `window` or `arrivals`"),
         ));
     }
     let report = if arguments.logs.is_empty() {
@@ -96,6 +106,19 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
         output::text(&text_report(&report, arguments, environment))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the word of a chart on the command line.
+const fn chart_word(chart: Picture) -> &'static str {
+    match chart {
+        Picture::Window => "window",
+        Picture::Arrivals => "arrivals",
+        Picture::Goodput => "goodput",
+        Picture::Latency => "latency",
+        Picture::Critical => "critical",
+        Picture::Admitted => "admitted",
+        Picture::Calls => "calls",
+    }
 }
 
 /// Renders a chart if it fits, then the tables and their interpretation.

@@ -112,7 +112,7 @@ impl Rule {
     /// predecessors. It keeps its own predecessors.
     #[must_use]
     pub fn replacing(self, before: &Self) -> Self {
-        let far = self.far.as_ref().map(|far| far.iter().cloned().map(|it| it.replacing(before)).collect());
+        let far = self.far.as_ref().map(|far| far.iter().map(|it| it.replacing(before)).collect());
         let own = self.predecessors().chain(before.predecessors()).map(Predecessor::unlinked);
         let all = core::iter::once(before.as_predecessor()).chain(own);
         let before = Predecessor::chain(all, self.id);

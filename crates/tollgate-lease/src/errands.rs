@@ -202,8 +202,9 @@ pub(crate) fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now:
     // What is spent until the end, and as much again for a sixteenth of the `ttl`.
     let spent = u128::from(usage) * u128::from(left + ttl / 16) / u128::from(ttl);
     let surplus = u128::from(content.units).saturating_sub(spent) as u32;
-    // A few units are not worth a call.
-    if surplus >= crate::MIN_LEASE_UNITS { surplus } else { 0 }
+    // A few units are not worth a call, unless they are a large part of a small lease.
+    let worth_a_call = u64::from(crate::MIN_LEASE_UNITS).min(usage / 16).max(1);
+    if u64::from(surplus) >= worth_a_call { surplus } else { 0 }
 }
 
 /// Runs futures concurrently.

@@ -16,7 +16,6 @@
 mod busiest;
 mod contest;
 mod contestant;
-mod fleet;
 mod nodes;
 mod on_log;
 mod picture;
@@ -29,7 +28,6 @@ mod tests;
 mod words;
 
 pub use contestant::{About, Choice, Contestant, ContestantError, NotALength, SUB_WINDOWS, length};
-pub use fleet::{FleetReport, Strategy, StrategyReport, compare_fleet, fleet_window};
 pub use nodes::{MAX_NODES, Network, Routing, Stores};
 pub use on_log::OnLog;
 pub use picture::{arrivals, window};

@@ -16,6 +16,7 @@ Examples:
   tollgate simulate --log access.log --rate 5/1s --rate 20/60s     the accuracy of each algorithm on your traffic
   tollgate simulate --overload step                        protections of a service at four times its capacity
   tollgate simulate --overload retry-storm --protection none,adaptive --svg storm.svg
+  tollgate simulate --fleet --nodes 8 --rate 10000/second --burst 20000     ways to share a limit between nodes
 
 Shapes of traffic:
   steady       evenly spaced                                         load 1.5
@@ -37,6 +38,9 @@ Overloads (with the load as a multiple of the capacity, 4 by default; outside of
   retry-storm-budget  the same, with a budget of one retry for ten calls
   slow-upstream       constant load; every call takes longer for half of the time
   slow-dependency     constant load; calls of one route of four take longer, limits are for each route
+
+Ways to share a limit (`--mode` with --fleet): exact (one call to the store for each request), leased (`lease: auto` of a policy), split
+(each node has its part of the limit), sync (each node has a copy, which it reconciles every 100 ms; Tollgate has no such mode).
 
 Protections: none, rate (a rate limit at 95 % of the capacity), slots (as many as workers, with a queue), adaptive (`slots: adaptive`),
 adaptive-classes (the same with `priorities`: critical 10 %, normal 30 %, bulk 60 % of the calls). Callers give up after one second.
@@ -61,7 +65,22 @@ const OF_ALGORITHMS: [&str; 13] = [
     "logs",
 ];
 
-/// Compares algorithms, or protections against overload
+/// The arguments that have no meaning with `--fleet`.
+const NOT_OF_A_FLEET: [&str; 11] = [
+    "traffic",
+    "overload",
+    "algorithm",
+    "clients",
+    "by",
+    "no_jitter",
+    "ignore_retry_after",
+    "attempts",
+    "store",
+    "routing",
+    "logs",
+];
+
+/// Compares algorithms, protections against overload, or ways to share a limit
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Simulate {
@@ -80,6 +99,19 @@ pub(crate) struct Simulate {
     /// The mean time that a worker needs for a call, up to 500ms [default: 25ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload", requires = "overload")]
     pub(crate) service_time: Option<String>,
+    /// Compares the ways in which nodes can share a limit, with traffic of this shape
+    #[arg(long, value_name = "SHAPE", num_args = 0..=1, default_missing_value = "poisson", help_heading = "Fleet",
+        conflicts_with_all = NOT_OF_A_FLEET)]
+    pub(crate) fleet: Option<String>,
+    /// The modes, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", help_heading = "Fleet", requires = "fleet")]
+    pub(crate) mode: Option<String>,
+    /// How long a node may hold leased units: `auto`, or a time [default: auto]
+    #[arg(long, value_name = "TIME", help_heading = "Fleet", requires = "fleet")]
+    pub(crate) lease: Option<String>,
+    /// The time from a call to the store to its reply [default: 1ms]
+    #[arg(long, value_name = "TIME", help_heading = "Fleet", requires = "fleet")]
+    pub(crate) round_trip: Option<String>,
     /// The rate to try, as in a policy; may be given several times [default: 10/minute]
     #[arg(long = "rate", value_name = "RATE")]
     pub(crate) rates: Vec<String>,
@@ -99,7 +131,7 @@ pub(crate) struct Simulate {
     /// The offered load, as a multiple of the rate; with --overload, of the capacity
     #[arg(long, value_name = "FACTOR", conflicts_with = "logs")]
     pub(crate) load: Option<f64>,
-    /// The length of the simulation: 90s, 10m [default: ten windows; with --overload 60s]
+    /// The length of the simulation: 90s, 10m [default: ten windows; with --overload 60s, with --fleet 30s]
     #[arg(long, value_name = "TIME", conflicts_with = "logs")]
     pub(crate) duration: Option<String>,
     /// The seed of the random numbers; the same seed gives the same traffic
@@ -114,7 +146,7 @@ pub(crate) struct Simulate {
     /// The maximum number of attempts of a request [default: 10]
     #[arg(long, value_name = "N", help_heading = "Retries", conflicts_with = "logs")]
     pub(crate) attempts: Option<u32>,
-    /// The number of nodes [default: 1]
+    /// The number of nodes [default: 1; with --fleet 4]
     #[arg(long, value_name = "N", help_heading = "Nodes", conflicts_with = "logs")]
     pub(crate) nodes: Option<u32>,
     /// The store: `memory`, each node for itself; `shared`, one for all; `outage`, a shared one that
@@ -144,7 +176,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "chart.png", hide = true)]
     pub(crate) png: Option<PathBuf>,
     /// The chart: `window`, the requests admitted in the last window; `arrivals`, the requests over
-    /// time; with --overload `goodput`, `latency` or `critical`
+    /// time; with --overload `goodput`, `latency` or `critical`; with --fleet `admitted` or `calls`
     #[arg(long, value_name = "WHAT", help_heading = "Output")]
     pub(crate) chart: Option<Picture>,
 }
@@ -171,4 +203,8 @@ pub(crate) enum Picture {
     Latency,
     /// With --overload: the share of critical calls that succeeded
     Critical,
+    /// With --fleet: the admitted requests
+    Admitted,
+    /// With --fleet: the calls to the store
+    Calls,
 }

@@ -66,17 +66,6 @@ pub(super) fn contestants(
     rate: &str,
     by: &str,
 ) -> Result<(Vec<Contestant>, Vec<String>), Failure> {
-    let as_failure = |error: ContestantError| {
-        let flag = match error.about {
-            About::Algorithm => "--algorithm",
-            About::Key => "--by",
-            About::Rate => "--rate",
-        };
-        match error.help() {
-            "" => Failure::new(format_args!("{flag}: {}", error.message())),
-            help => Failure::with_help(format_args!("{flag}: {}", error.message()), help),
-        }
-    };
     if arguments.algorithm.trim() == "all" {
         return Contestant::all(rate, arguments.burst, by).map_err(as_failure);
     }
@@ -105,6 +94,19 @@ fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {
         },
         ..usual
     })
+}
+
+/// Returns the failure for an algorithm, a key or a rate that cannot be simulated.
+pub(super) fn as_failure(error: ContestantError) -> Failure {
+    let flag = match error.about {
+        About::Algorithm => "--algorithm",
+        About::Key => "--by",
+        About::Rate => "--rate",
+    };
+    match error.help() {
+        "" => Failure::new(format_args!("{flag}: {}", error.message())),
+        help => Failure::with_help(format_args!("{flag}: {}", error.message()), help),
+    }
 }
 
 /// Parses a length of time, if it is given.

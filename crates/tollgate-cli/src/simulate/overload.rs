@@ -13,7 +13,7 @@ use tollgate_sim::plot::number::count;
 
 use super::options::{time, unknown};
 use super::text::{Column, folded, seconds, table};
-use super::width_and_color;
+use super::{chart_word, width_and_color};
 use crate::arguments::{Picture, Simulate};
 use crate::output;
 
@@ -38,24 +38,13 @@ pub(super) fn run(shape: &str, arguments: &Simulate, environment: &Environment) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the word of a chart on the command line.
-pub(super) const fn chart_word(chart: Picture) -> &'static str {
-    match chart {
-        Picture::Window => "window",
-        Picture::Arrivals => "arrivals",
-        Picture::Goodput => "goodput",
-        Picture::Latency => "latency",
-        Picture::Critical => "critical",
-    }
-}
-
 fn chart_of(asked: Option<Picture>) -> Result<fn(&OverloadReport) -> Chart, Failure> {
     match asked {
         None | Some(Picture::Goodput) => Ok(goodput),
         Some(Picture::Latency) => Ok(latency),
         Some(Picture::Critical) => Ok(critical),
         Some(other) => Err(Failure::with_help(
-            format_args!("`--chart {}` is a chart of algorithms", chart_word(other)),
+            format_args!("`--chart {}` is not a chart of an overload", chart_word(other)),
             "with --overload there are goodput, latency and critical",
         )),
     }

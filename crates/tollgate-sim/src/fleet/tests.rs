@@ -19,10 +19,25 @@ fn leases_admit_nearly_everything_with_few_calls_and_never_too_much() {
         let report = compare_fleet(&scenario).expect("the scenario is valid");
         let leased = of(&report, FleetMode::Leased);
         assert_eq!(leased.overshoot, 0, "{shape:?}");
-        assert!(leased.underuse < 0.02, "{shape:?}: {}", leased.underuse);
+        // The pad of leases is a twentieth of the burst, and some units are not spent in time.
+        assert!(leased.underuse < 0.05, "{shape:?}: {}", leased.underuse);
         assert!(leased.calls_per_decision < 0.3, "{shape:?}: {}", leased.calls_per_decision);
         assert_eq!(of(&report, FleetMode::Exact).overshoot, 0);
     }
+}
+
+#[test]
+fn leases_refuse_no_request_below_the_rate() {
+    // Small leases: a node asks for eleven units in each.
+    let scenario = FleetScenario {
+        shape: Shape::Steady,
+        load: 0.9,
+        modes: vec![FleetMode::Leased],
+        ..FleetScenario::default()
+    };
+    let scenario = FleetScenario { duration: Span::from_secs(60), ..scenario };
+    let report = compare_fleet(&scenario).expect("the scenario is valid");
+    assert_eq!(of(&report, FleetMode::Leased).admitted, report.offered);
 }
 
 #[test]

@@ -114,18 +114,6 @@ impl Contest {
         })
     }
 
-    /// Gives each node its part of the limit.
-    pub(super) fn split_limit(&mut self, network: Network, keys: usize) -> Result<(), ContestantError> {
-        let part = self.contestant.split(network.nodes)?;
-        self.nodes = Nodes::new(&part, network, keys, self.begin)?;
-        Ok(())
-    }
-
-    /// Returns the calls to a shared store.
-    pub(super) const fn calls(&self) -> u64 {
-        self.nodes.calls()
-    }
-
     /// Continues with a new store: all state of the old one has expired. Only for logs, which run on one node.
     pub(super) fn renew(&mut self, keys: usize, now: Timestamp) -> Result<(), ContestantError> {
         self.evictions += self.nodes.evictions();

@@ -212,14 +212,6 @@ impl Contestant {
         &self.quota
     }
 
-    /// Returns the same algorithm with the part of its numbers that each of `nodes` nodes has: at least one unit.
-    pub(super) fn split(&self, nodes: u32) -> Result<Self, ContestantError> {
-        let part = |number: u64| (number / u64::from(nodes.max(1))).max(1);
-        let rate = Rate::new(part(self.rate.count), self.rate.period);
-        let burst = self.choice.takes_burst().then(|| part(self.quota.capacity()));
-        Self::new(self.choice, &rate.to_string(), burst, &self.by)
-    }
-
     /// Returns a policy with this limit. Its text was parsed before.
     pub(super) fn policy(&self) -> Result<Policy, ContestantError> {
         parsed(&self.text, About::Rate)

@@ -3,7 +3,6 @@
 //! Redis uses its own clock, so it cannot run in virtual time. A shared store is simulated by the in-memory store,
 //! which decides as Redis does, to the microsecond (`tollgate-redis/tests/store`). Network delays are not simulated.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use schemars::JsonSchema;
@@ -62,9 +61,6 @@ impl Default for Network {
     }
 }
 
-/// How long a node repeats a refusal of a shared store without a call (`deny_cache`).
-const DENY_CACHE: Span = Span::from_secs(1);
-
 /// The part of a decision that is counted.
 pub(super) struct NodeDecision {
     pub(super) admitted: bool,
@@ -82,10 +78,6 @@ pub(super) struct Nodes {
     limiters: Limiters,
     routing: Routing,
     next: usize,
-    /// Calls to a shared store.
-    calls: u64,
-    /// Until when each node refuses a key without a call. `None`: the store is not shared.
-    refused_until: Option<HashMap<(usize, u64), Timestamp>>,
     count: usize,
 }
 
@@ -120,15 +112,7 @@ impl Nodes {
             });
             Limiters::Answering(answering.collect::<Result<_, _>>()?)
         };
-        Ok(Self {
-            clock,
-            limiters,
-            routing: network.routing,
-            next: 0,
-            calls: 0,
-            refused_until: (network.store == Stores::Shared).then(HashMap::new),
-            count: count as usize,
-        })
+        Ok(Self { clock, limiters, routing: network.routing, next: 0, count: count as usize })
     }
 
     /// Decides a request of a client at a time. `None` if the limit does not apply to it.
@@ -151,20 +135,7 @@ impl Nodes {
             Limiters::Answering(all) => ask(&all[node % all.len()], request),
             Limiters::Cut(all) => ask(&all[node % all.len()], request),
         };
-        if let (Some(refused_until), Some(decided)) = (&mut self.refused_until, &decided) {
-            let name = (node, decided.key);
-            if refused_until.get(&name).is_none_or(|until| at >= *until) {
-                self.calls += 1;
-                let wait = decided.retry_after.filter(|_| !decided.admitted).unwrap_or(Span::ZERO);
-                refused_until.insert(name, at + wait.min(DENY_CACHE));
-            }
-        }
         decided
-    }
-
-    /// Returns the calls to a shared store. A node repeats a refusal without a call until its wait is over.
-    pub(super) const fn calls(&self) -> u64 {
-        self.calls
     }
 
     /// Returns the number of evicted keys.

@@ -83,23 +83,8 @@ fn title(round: &Round) -> String {
     }
 }
 
-/// Returns the points of a series of requests, over a time in `unit` seconds.
-pub(super) fn points_of(values: &[u64], step: f64, unit: f64) -> Vec<(f64, f64)> {
-    scaled_points(values, step, unit, 1.0)
-}
-
-/// Returns the unit of the time of this many cells, in seconds, and its name.
-pub(super) fn window_time(cells: usize, step: f64) -> (f64, String) {
-    let time = Time::over(cells, step);
-    (time.unit, time.label())
-}
-
 fn points(values: &[u64], step: f64, time: &Time, per: f64) -> Vec<(f64, f64)> {
-    scaled_points(values, step, time.unit, per)
-}
-
-fn scaled_points(values: &[u64], step: f64, unit: f64, per: f64) -> Vec<(f64, f64)> {
-    let at = |number: usize| as_number(number as u64) * step / unit;
+    let at = |number: usize| as_number(number as u64) * step / time.unit;
     let mut points: Vec<_> =
         values.iter().enumerate().map(|(number, &it)| (at(number), as_number(it) * per)).collect();
     // A step keeps its value until the next point, so the last cell needs an end.

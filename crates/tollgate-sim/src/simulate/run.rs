@@ -79,8 +79,6 @@ pub struct Simulation {
     until: Timestamp,
     begin: Timestamp,
     step_s: f64,
-    /// Calls to a shared store, of all algorithms.
-    calls: u64,
 }
 
 impl Simulation {
@@ -116,7 +114,6 @@ impl Simulation {
             events: 0,
             begin,
             step_s: 0.0,
-            calls: 0,
         };
         simulation.next_contest()?;
         Ok(simulation)
@@ -136,17 +133,6 @@ impl Simulation {
     /// Returns the number of keys of a store. Its table is four ways wide: room for twice the keys avoids evictions.
     fn keys(&self) -> usize {
         (self.question.traffic.clients as usize * 2).max(1_024)
-    }
-
-    /// Gives each node its part of the limit. Only before the first event, with one algorithm.
-    pub(super) fn split_limit(&mut self) -> Result<(), ContestantError> {
-        let (network, keys) = (self.question.network, self.keys());
-        self.current.as_mut().map_or(Ok(()), |(contest, _)| contest.split_limit(network, keys))
-    }
-
-    /// Returns the calls to a shared store so far.
-    pub(super) const fn calls(&self) -> u64 {
-        self.calls
     }
 
     /// Processes this many events. Returns whether events are left.
@@ -180,7 +166,6 @@ impl Simulation {
             self.until = self.until.min(left.at);
         }
         contest.end(self.begin + self.question.traffic.duration);
-        self.calls += contest.calls();
         self.done.push(contest.report());
         // The policy was parsed when the contestant was created, so it is valid.
         let _more = self.next_contest();
