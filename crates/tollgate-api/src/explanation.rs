@@ -147,6 +147,7 @@ pub struct ExplainedRequest<T: Default = String> {
 }
 
 /// One window of one limit, with its arithmetic.
+#[allow(clippy::struct_excessive_bools, reason = "each is a member of the JSON object")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "ExplainedLimit")]

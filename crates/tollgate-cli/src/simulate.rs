@@ -158,8 +158,13 @@ fn picture(round: &Round, requested: Option<Picture>) -> Chart {
     let usual = if comes_back || round.traffic.is_none() { Picture::Arrivals } else { Picture::Window };
     match requested.unwrap_or(usual) {
         Picture::Window => window(round),
-        // Charts of protections were rejected before.
-        Picture::Arrivals | Picture::Goodput | Picture::Latency | Picture::Critical => arrivals(round),
+        // Charts of protections and of fleets were rejected before.
+        Picture::Arrivals
+        | Picture::Goodput
+        | Picture::Latency
+        | Picture::Critical
+        | Picture::Admitted
+        | Picture::Calls => arrivals(round),
     }
 }
 

@@ -193,13 +193,12 @@ impl RuleRegistry {
         }
         let mut registration =
             Registration { version: &version, sends_rules: false, in_force, known_revision };
-        let registry = match redis.register(&registration).await? {
-            Some(registry) => registry,
-            None => {
-                registration.sends_rules = true;
-                redis.register(&registration).await?.unwrap_or_default()
-            }
-        };
+        let mut registry = redis.register(&registration).await?;
+        if registry.is_none() {
+            registration.sends_rules = true;
+            registry = redis.register(&registration).await?;
+        }
+        let registry = registry.unwrap_or_default();
         let unknown = self.agreement.lock().unknown(&registry);
         let mut learned = Vec::new();
         for digest in unknown {

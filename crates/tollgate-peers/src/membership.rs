@@ -91,12 +91,13 @@ impl<C: Clock> PeerStore<C> {
             return;
         }
         let list = members.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-        match &here {
-            Some(here) => tracing::info!(members = list, %here, "the list of peers has changed"),
-            None => tracing::warn!(
+        if let Some(here) = &here {
+            tracing::info!(members = list, %here, "the list of peers has changed");
+        } else {
+            tracing::warn!(
                 members = list,
                 "the list of peers has changed and does not name this node: it owns no keys, and asks the others"
-            ),
+            );
         }
         self.set_members(&members, here.as_ref());
     }

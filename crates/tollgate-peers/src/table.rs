@@ -82,7 +82,7 @@ fn hash_of(address: &Address) -> u64 {
     mix(RuleId::of([&*address.host, &address.port.to_string()]).0)
 }
 
-/// The finalizer of SplitMix64.
+/// The finalizer of `SplitMix64`.
 const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

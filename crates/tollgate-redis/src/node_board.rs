@@ -113,7 +113,7 @@ impl NodeBoard for RedisBoard {
         Box::pin(async move {
             let keys = ["node-times", "node:"].map(|name| self.key(name));
             let bounds = [millis(RECORD_LIFETIME), decimal(MAX_NODES), decimal(MAX_RECORD_BYTES)];
-            let reply = self.run(READ_SCRIPT, &keys, &bounds.each_ref().map(|it| it.as_bytes())).await?;
+            let reply = self.run(READ_SCRIPT, &keys, &bounds.each_ref().map(String::as_bytes)).await?;
             Ok(records(items(reply)))
         })
     }

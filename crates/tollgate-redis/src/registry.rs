@@ -157,6 +157,7 @@ async fn query(dispatcher: &Dispatcher, command: &Cmd) -> Result<Value, Failure>
 }
 
 /// Parses a reply; the outer `None` means that it is invalid.
+#[allow(clippy::option_option, reason = "an invalid reply, none, and a registry")]
 fn parse(parts: &[Value]) -> Option<Option<Registry>> {
     match parts {
         [Value::Int(0)] => Some(None),

@@ -127,7 +127,7 @@ impl<S: Store> Inner<S> {
         })?;
         let limiter = self.limiter.load();
         if let Some(record) = watcher.record(id) {
-            return Ok(json_of(&self.explained(&limiter, watcher, &record)));
+            return Ok(json_of(&Self::explained(&limiter, watcher, &record)));
         }
         match self.ask_other_nodes(&limiter, id).await {
             Some(explanation) => Ok(json_of(&explanation)),
@@ -137,7 +137,6 @@ impl<S: Store> Inner<S> {
 
     /// Returns the explanation of a past decision of this node.
     pub(crate) fn explained<'r>(
-        &self,
         limiter: &Limiter<S>,
         watcher: &Watcher,
         record: &'r Record,

@@ -127,18 +127,13 @@ impl Problem {
     /// 503: units were to be returned to a key, and it is unknown whether the store did so. 409 as for
     /// `outage`.
     pub(crate) fn changed_in_doubt(error: &StoreError) -> Self {
-        match error.is_in_doubt() {
-            true => Self::without_store(
-                error,
-                "the store did not say whether it made this change, and it is not kept for later; look with \
-                 `peek` before you repeat it",
-            ),
-            false => Self::without_store(
-                error,
-                "the store gives no answer at the moment, and this change was not made; try again shortly",
-            ),
-        }
-        .of_key(error)
+        let detail = if error.is_in_doubt() {
+            "the store did not say whether it made this change, and it is not kept for later; look with \
+             `peek` before you repeat it"
+        } else {
+            "the store gives no answer at the moment, and this change was not made; try again shortly"
+        };
+        Self::without_store(error, detail).of_key(error)
     }
 
     fn without_store(error: &StoreError, detail: &'static str) -> Self {

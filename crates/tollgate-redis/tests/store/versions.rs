@@ -16,7 +16,7 @@ fn versions(name: &str, quotas: &[Quota]) -> Vec<Rule> {
     let rules: Vec<_> = quotas.iter().map(|quota| Rule::new(name, quota.clone())).collect();
     let knowing = |rule: &Rule| {
         let others = rules.iter().filter(|other| other.id != rule.id);
-        others.fold(rule.clone(), |rule, other| rule.replacing(other))
+        others.fold(rule.clone(), Rule::replacing)
     };
     rules.iter().map(knowing).collect()
 }
@@ -85,13 +85,11 @@ fn version(digest: u64) -> Version {
 async fn register(store: &RedisStore, digest: u64, known_revision: Option<u64>) -> Registry {
     let version = version(digest);
     let mut it = Registration { version: &version, sends_rules: false, in_force: digest, known_revision };
-    match store.register(&it).await.unwrap() {
-        Some(registry) => registry,
-        None => {
-            it.sends_rules = true;
-            store.register(&it).await.unwrap().expect("the rules were sent")
-        }
+    if let Some(registry) = store.register(&it).await.unwrap() {
+        return registry;
     }
+    it.sends_rules = true;
+    store.register(&it).await.unwrap().expect("the rules were sent")
 }
 
 fn digests(registry: &Registry) -> Vec<u64> {

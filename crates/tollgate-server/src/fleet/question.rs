@@ -80,7 +80,7 @@ impl<S: Store> Inner<S> {
         let Some(watcher) = self.watcher.get() else { return Ok(()) };
         let Some(record) = watcher.record(DecisionId(question.0)) else { return Ok(()) };
         let limiter = self.limiter.load();
-        let mut explanation = self.explained(&limiter, watcher, &record);
+        let mut explanation = Self::explained(&limiter, watcher, &record);
         explanation.node = Some((&*fleet.name).into());
         let answer = serde_json::to_vec(&explanation).unwrap_or_default();
         if answer.is_empty() || answer.len() > MAX_ANSWER_BYTES {

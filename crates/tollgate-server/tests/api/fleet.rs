@@ -227,7 +227,7 @@ fn a_decision_of_another_node_is_explained_by_that_node() {
     let other = Arc::new(node(&board, 2, alone()));
     let answering = Arc::clone(&other);
     let one = node(&board, 1, Box::new(move || publish(&answering)));
-    let last = (0..6).map(|_| check(&other, "sk-live-4711")).last().unwrap();
+    let last = (0..6).map(|_| check(&other, "sk-live-4711")).reduce(|_, it| it).unwrap();
     let id = last["id"].as_str().unwrap();
     let explained = one.get(&format!("/v1/decisions/{id}")).json();
     assert_eq!(

@@ -131,11 +131,10 @@ impl Nodes {
             Routing::Sticky => usize::try_from(client % self.count as u64).unwrap_or(0),
         };
         // All nodes share one limiter on a shared store.
-        let decided = match &self.limiters {
+        match &self.limiters {
             Limiters::Answering(all) => ask(&all[node % all.len()], request),
             Limiters::Cut(all) => ask(&all[node % all.len()], request),
-        };
-        decided
+        }
     }
 
     /// Returns the number of evicted keys.

@@ -51,9 +51,9 @@ impl KeyHasher {
     }
 
     /// Creates a hasher with the secrets of another one.
-    pub(super) const fn from_secrets(secrets: [u64; 10]) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j] = secrets;
-        Self { place: [a, b, c, d, e], identity: [f, g, h, i, j] }
+    pub(super) fn from_secrets(secrets: [u64; 10]) -> Self {
+        let half = |first: usize| std::array::from_fn(|index| secrets[first + index]);
+        Self { place: half(0), identity: half(5) }
     }
 
     /// The hash that places a key. Its lowest bits are those of the rule, so that a table can
