@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Reports what a policy would have done to the traffic of an access log, and to which clients
     Replay(Replay),
     /// Compares algorithms on generated traffic or a log, in numbers and charts
-    Simulate(Simulate),
+    Simulate(Box<Simulate>),
     /// Converts the configuration of another limiter into a policy, with comments on differences
     Import(Import),
     /// Asks a running Tollgate to decide about a request, and charges it

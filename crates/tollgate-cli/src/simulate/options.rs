@@ -97,6 +97,7 @@ fn traffic(arguments: &Simulate, usual: Traffic) -> Result<Traffic, Failure> {
 }
 
 /// Returns the failure for an algorithm, a key or a rate that cannot be simulated.
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(super) fn as_failure(error: ContestantError) -> Failure {
     let flag = match error.about {
         About::Algorithm => "--algorithm",
