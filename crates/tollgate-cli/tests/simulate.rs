@@ -187,3 +187,39 @@ fn a_mistake_in_an_overload_gets_help() {
         assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
     }
 }
+
+#[test]
+fn a_fleet_shows_the_cost_of_each_way_to_share_a_limit() {
+    let steady = ["--fleet", "steady", "--load", "0.9", "--duration", "5s"];
+    let report = json(&steady);
+    let modes = report["modes"].as_array().unwrap();
+    assert_eq!(modes.iter().map(|it| &it["mode"]).collect::<Vec<_>>(), ["exact", "leased", "split", "sync"]);
+    assert_eq!(modes[0]["calls"], report["offered"]);
+    assert_eq!((&modes[1]["overshoot"], &modes[1]["admitted"]), (&0.into(), &report["offered"]));
+    assert_eq!(json(&steady), report, "the same seed");
+    let files = Scratch::new();
+    let chart = files.path().join("calls.svg");
+    let finished = simulate(&[&steady[..], &["--chart", "calls", "--svg", chart.to_str().unwrap()]].concat());
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    assert!(finished.stdout.contains("never admitted more than the limit"), "{}", finished.stdout);
+    assert!(fs::read_to_string(chart).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn a_mistake_in_a_fleet_gets_help() {
+    for (arguments, expected) in [
+        (&["--fleet", "retry-storm"][..], "clients do not retry here"),
+        (&["--fleet", "--lease", "5s"], "--lease: a lease of this limit is 10ms to 200ms"),
+        (&["--fleet", "--mode", "exactly"], "did you mean `exact`?"),
+        (&["--fleet", "--nodes", "0"], "--nodes: a fleet has 1 to"),
+        (&["--fleet", "--rate", "5/minuet"], "did you mean `minute`?"),
+        (&["--fleet", "--rate", "5/minute", "--rate", "6/minute"], "a fleet shares one limit"),
+        (&["--fleet", "--chart", "goodput"], "with --fleet there are admitted and calls"),
+        (&["--chart", "calls"], "add --fleet"),
+        (&["--lease", "1s"], "--fleet"),
+    ] {
+        let finished = simulate(arguments);
+        assert_eq!(finished.code, Some(2), "{arguments:?}");
+        assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
+    }
+}
