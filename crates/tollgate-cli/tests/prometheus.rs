@@ -127,7 +127,12 @@ fn the_exposed_metrics_are_valid_and_match_the_document() {
         .map(|(name, rest)| (format!("tollgate_{name}"), rest.split(' ').next().unwrap().to_owned()))
         .collect();
     let missing: Vec<_> = exposed.difference(&documented).collect();
-    let gone: Vec<_> = documented.difference(&exposed).collect();
+    // Metrics of stores that this test does not start: `tollgate-daemon/src/store/counters.rs` exposes them.
+    let is_of_another_store = |name: &str| {
+        ["peers", "postgres", "region"].iter().any(|it| name.starts_with(&format!("tollgate_{it}_")))
+    };
+    let gone: Vec<_> =
+        documented.difference(&exposed).filter(|(name, _)| !is_of_another_store(name)).collect();
     assert!(missing.is_empty() && gone.is_empty(), "not in the document: {missing:?}\nonly there: {gone:?}");
 }
 

@@ -305,7 +305,7 @@ fn an_idle_node_returns_what_it_borrowed_to_where_it_came_from() {
     (0..400).for_each(|_| assert!(world.is_admitted(0, 1)));
     world.pass(Span::from_millis(100));
     assert!(world.nodes[0].store.far_counters()[0].borrowed >= 8);
-    world.pass(Span::from_secs(60));
+    world.pass(Span::from_secs(120));
     let [far] = &world.nodes[0].store.far_counters()[..] else { panic!("one other region") };
     let counters = world.nodes[0].store.counters();
     assert_eq!((far.borrowed, counters.held), (far.returned + counters.expired, 0));

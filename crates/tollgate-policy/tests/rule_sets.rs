@@ -91,11 +91,11 @@ fn amounts_of_a_set_replace_those_with_other_states() {
         let policy = one(amount).with_amounts_of(&one(set).rule_set());
         policy.limits()[0].rules().iter().map(|rule| rule.quota.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(limits("bucket: 7/day", "bucket: 5/day"), ["token-bucket 5/1d"]);
-    assert_eq!(limits("windows: [1/second, 7/day]", "bucket: 5/day"), ["token-bucket 5/1d"]);
+    assert_eq!(limits("bucket: 7/day", "bucket: 5/day"), ["token-bucket 5/day"]);
+    assert_eq!(limits("windows: [1/second, 7/day]", "bucket: 5/day"), ["token-bucket 5/day"]);
     // Windows share their states, and a slot is no unit.
     let fixed = |rate| format!("algorithm: fixed-window, rate: {rate}");
-    assert_eq!(limits(&fixed("7/day"), &fixed("5/day")), ["fixed-window 7/1d"]);
+    assert_eq!(limits(&fixed("7/day"), &fixed("5/day")), ["fixed-window 7/day"]);
     assert_eq!(limits("slots: 7", "bucket: 5/day"), ["concurrency 7 for 1m"]);
     let keys = |amount: &str| {
         parse(&format!("limits: [{{name: a, by: api_key, bucket: 5/day, overrides: {{k1: {amount}}}}}]"))

@@ -68,9 +68,11 @@ shed: {node: {inflight: 4, cpu: 100%, delay: 1m, rise: 100ms, fall: 100ms, hold:
     let checked = asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
     assert_eq!((&checked["allowed"], &checked["limit"]), (&false.into(), &"shed.node".into()), "{checked}");
     // CPU and delay are measured, and far from their targets.
-    let signals = node(api)["signals"].clone();
-    let names: Vec<_> = signals.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["inflight", "cpu", "delay"], "{signals}");
+    until("all signals are measured", &tollgate, || {
+        let signals = node(api)["signals"].clone();
+        let names = signals.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned());
+        names.eq(["inflight", "cpu", "delay"])
+    });
     drop(clients);
     until("all requests pass again", &tollgate, || {
         node(api)["level_percent"] == 0 && get(gateway, "/").status == 200
