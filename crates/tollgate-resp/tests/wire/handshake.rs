@@ -42,7 +42,7 @@ fn clients_are_greeted_in_both_protocols() {
     client.ask("CLIENT ID", ":1\r\n");
     client.ask("CLIENT NO-EVICT on", "+OK\r\n");
     client.ask("CLIENT KILL x", "-ERR unknown subcommand 'KILL'. Try CLIENT HELP.\r\n");
-    client.ask("COMMAND COUNT", ":26\r\n");
+    client.ask("COMMAND COUNT", ":27\r\n");
     client.ask("COMMAND GETKEYS CL.THROTTLE k 1 2 3", "*1\r\n$1\r\nk\r\n");
     client.ask("AUTH x", "-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?\r\n");
     client.ask("QUIT", "+OK\r\n");
