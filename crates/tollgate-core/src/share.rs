@@ -17,7 +17,8 @@ impl Quota {
     /// ```
     /// # use tollgate_core::{Bucket, Quota, QuotaError, Rate};
     /// let quota = Quota::from(Bucket::new(Rate::per_minute(1_000))?);
-    /// assert_eq!(quota.share(30, 100), Bucket::new(Rate::per_minute(300))?.into());
+    /// let share = quota.share(30, 100);
+    /// assert_eq!((share.capacity(), share.period()), (300, quota.period()));
     /// # Ok::<(), QuotaError>(())
     /// ```
     #[must_use]

@@ -573,7 +573,7 @@ impl Oracle {
             );
         }
         // A refused request may wait for the lease that another request takes meanwhile.
-        let calls = if has_reserved { 2 } else { 1 } * if self.plan.pulses.is_some() { 2 } else { 1 };
+        let calls = if has_reserved { 2 } else { 1 } * if self.plan.lease_trials.is_some() { 2 } else { 1 };
         let longest = calls * self.plan.deadline + 2_000;
         let waited = moment.local.saturating_sub(record.started_local);
         if waited > longest && record.pauses == pauses {

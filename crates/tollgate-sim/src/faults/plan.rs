@@ -102,8 +102,8 @@ pub(super) struct Plan {
     pub(super) deadline: TrueTime,
     pub(super) deny_cache: TrueTime,
     pub(super) traffic: Traffic,
-    /// The pulses of a fleet with leases: a key is hot for a short time.
-    pub(super) pulses: Option<Pulses>,
+    /// The lease trials of a fleet with leases: a key is hot for a short time.
+    pub(super) lease_trials: Option<LeaseTrials>,
     pub(super) faults: Vec<Fault>,
     pub(super) calm_from: TrueTime,
     pub(super) traffic_until: TrueTime,
@@ -130,13 +130,13 @@ pub(super) struct Traffic {
 
 /// Requests in quick succession, on top of the others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pulses {
-    /// The mean time between two pulses, in microseconds.
+pub(super) struct LeaseTrials {
+    /// The mean time between two lease trials, in microseconds.
     pub(super) gap: u64,
     pub(super) max_requests: u64,
-    /// The longest time between two requests of a pulse.
+    /// The longest time between two requests of a lease trial.
     pub(super) max_spacing: u64,
-    /// The users that have pulses.
+    /// The users that have lease trials.
     pub(super) users: u64,
     /// The longest lease of a limit, and the smallest capacity.
     pub(super) max_lease: TrueTime,
@@ -190,7 +190,7 @@ impl Plan {
             deadline,
             deny_cache: [0, SECOND, SECOND][rng.usize(..3)],
             traffic,
-            pulses: is_leased.then(|| Pulses {
+            lease_trials: is_leased.then(|| LeaseTrials {
                 gap: lease_rng.u64(100_000..2_000_000),
                 max_requests: lease_rng.u64(20..200),
                 max_spacing: [0, 500, 4_000][lease_rng.usize(..3)],
@@ -234,7 +234,7 @@ impl Plan {
         for _ in 0..number {
             let before = self.policies[self.policies.len() - 1].clone();
             let mut limits: Vec<_> = before.iter().map(|limit| with_other_numbers(limit, rng)).collect();
-            if self.pulses.is_some() {
+            if self.lease_trials.is_some() {
                 // Half of the changes are only to the leases, which the states of a limit survive.
                 if lease_rng.bool() {
                     limits.clone_from(&before);

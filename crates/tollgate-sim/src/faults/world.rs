@@ -8,6 +8,7 @@
 //! (`clock`). Nothing reads the time or a random number of the machine, so a seed has one run.
 
 mod calls;
+mod event;
 mod injection;
 mod traffic;
 
@@ -19,6 +20,7 @@ use fastrand::Rng;
 use tollgate::{Policy, Receipt, Store as _};
 use tollgate_lease::LeaseCounters;
 
+use self::event::{Event, LeaseTrialStep};
 use super::clock::{SimClock, TrueTime};
 use super::defect::Defect;
 use super::deny_cache;
@@ -39,56 +41,6 @@ const MAX_TASKS: usize = 4_000;
 /// The interval of `reconcile`, as in `tollgate-daemon`, and of probes.
 const RECONCILE_INTERVAL: TrueTime = 200_000;
 const PROBE_INTERVAL: TrueTime = 3_000_000;
-
-/// An event.
-enum Event {
-    /// A call arrives at its shard.
-    Arrive(CallId),
-    /// A reply arrives at its node.
-    Return(CallId),
-    /// The connection of a call breaks.
-    Break(CallId, Failure),
-    /// The deadline of a call passes.
-    Deadline(CallId),
-    /// A sleep of a node ends.
-    Wake {
-        node: usize,
-        starts: u64,
-        due: u64,
-        done: Sender<()>,
-    },
-    /// A client sends a request.
-    Request,
-    /// Clients of a user send many requests to a node.
-    Pulse,
-    PulseRequest(PulseStep),
-    /// All nodes return their leases.
-    DrainAll,
-    /// A client does something after its request.
-    After(RequestId, AfterRequest),
-    /// A node reconciles or probes.
-    Tick {
-        node: usize,
-        starts: u64,
-        is_probe: bool,
-    },
-    FaultBegins(usize),
-    FaultEnds(usize),
-    /// A flapping link changes.
-    Flap(usize, bool),
-}
-
-/// The rest of a pulse: requests of one user to one node.
-#[derive(Clone, Copy, Debug)]
-struct PulseStep {
-    user: u64,
-    node: usize,
-    left: u64,
-    /// The cost of a request; each costs this part less than the one before.
-    cost: u64,
-    part: u64,
-    spacing: TrueTime,
-}
 
 /// What a client does after a request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +110,7 @@ pub(super) struct World {
     next_event: u64,
     link_rng: Rng,
     traffic_rng: Rng,
-    pulse_rng: Rng,
+    lease_trial_rng: Rng,
     wire: Arc<Wire>,
     ready: ReadyQueue,
     tasks: HashMap<TaskId, Task>,
@@ -215,7 +167,7 @@ impl World {
             next_event: 0,
             link_rng: Rng::with_seed(plan.seed ^ 0x11_4b5),
             traffic_rng: Rng::with_seed(plan.seed ^ 0x7a_ff1c),
-            pulse_rng: Rng::with_seed(plan.seed ^ 0x9_015e),
+            lease_trial_rng: Rng::with_seed(plan.seed ^ 0x9_015e),
             wire: Arc::default(),
             ready: ReadyQueue::default(),
             tasks: HashMap::new(),
@@ -243,8 +195,8 @@ impl World {
             world.begin_background_work(node);
         }
         world.schedule(1_000, Event::Request);
-        if plan.pulses.is_some() {
-            world.schedule(1_500, Event::Pulse);
+        if plan.lease_trials.is_some() {
+            world.schedule(1_500, Event::LeaseTrial);
         }
         world.schedule(plan.drain_at, Event::DrainAll);
         for (number, fault) in plan.faults.iter().enumerate() {
@@ -416,12 +368,12 @@ impl World {
                 self.send_request();
                 Ok(())
             }
-            Event::Pulse => {
-                self.begin_pulse();
+            Event::LeaseTrial => {
+                self.begin_lease_trial();
                 Ok(())
             }
-            Event::PulseRequest(step) => {
-                self.continue_pulse(step);
+            Event::LeaseTrialRequest(step) => {
+                self.continue_lease_trial(step);
                 Ok(())
             }
             Event::DrainAll => {

@@ -8,7 +8,7 @@ use super::super::node::{Decided, Report};
 use super::super::oracle::{Checked, NodeMoment, decision_id};
 use super::super::plan::Counting;
 use super::super::wire::{Command, Origin, RequestId};
-use super::{AfterRequest, Event, OpenRequest, PulseStep, World, user_name};
+use super::{AfterRequest, Event, LeaseTrialStep, OpenRequest, World, user_name};
 
 /// The most requests that are open at a time, besides those with a steady rate.
 const MAX_OPEN_REQUESTS: usize = 1_000;
@@ -42,38 +42,45 @@ impl World {
 
     /// Clients of one user send many requests, which makes its keys hot. Some time later, within a lease, other nodes
     /// spend all that is left, and then the first node spends what it holds.
-    pub(super) fn begin_pulse(&mut self) {
-        let Some(pulses) = self.plan.pulses else { return };
-        let rng = &mut self.pulse_rng;
-        let next = self.now + rng.u64(1..2 * pulses.gap);
-        let user = rng.u64(..pulses.users.min(self.plan.users));
+    pub(super) fn begin_lease_trial(&mut self) {
+        let Some(lease_trials) = self.plan.lease_trials else { return };
+        let rng = &mut self.lease_trial_rng;
+        let next = self.now + rng.u64(1..2 * lease_trials.gap);
+        let user = rng.u64(..lease_trials.users.min(self.plan.users));
         let [node, other] = [(), ()].map(|()| rng.usize(..self.nodes.len()));
         // A few requests are enough to make a key hot, and a bucket regains few units soon.
-        let most = if rng.bool() { pulses.max_requests } else { 10 };
-        let (left, spacing) = (rng.u64(1..=most), rng.u64(..=pulses.max_spacing));
+        let most = if rng.bool() { lease_trials.max_requests } else { 10 };
+        let (left, spacing) = (rng.u64(1..=most), rng.u64(..=lease_trials.max_spacing));
         // Within the lease, or after the bucket has regained it.
-        let lease = pulses.max_lease;
+        let lease = lease_trials.max_lease;
         let pause = if rng.bool() { rng.u64(..=lease) } else { rng.u64(2 * lease..=6 * lease) };
         let later = rng.u64(..=6 * lease);
         let is_followed = rng.u8(..3) > 0;
         if next < self.plan.traffic_until {
-            self.schedule(next, Event::Pulse);
+            self.schedule(next, Event::LeaseTrial);
         }
-        let hot = PulseStep { user, node, left, cost: 1, part: 0, spacing };
-        self.continue_pulse(hot);
+        let hot = LeaseTrialStep { user, node, left, cost: 1, part: 0, spacing };
+        self.continue_lease_trial(hot);
         if is_followed {
-            let rest = PulseStep { user, node: other, left: 24, cost: pulses.capacity, part: 3, spacing: 0 };
-            self.schedule(self.now + pause, Event::PulseRequest(rest));
-            let cost = (pulses.capacity / 128).max(1);
-            let held = PulseStep { user, node, left: 40, cost, part: 0, spacing: 0 };
-            self.schedule(self.now + pause + 2_000, Event::PulseRequest(held));
+            let rest = LeaseTrialStep {
+                user,
+                node: other,
+                left: 24,
+                cost: lease_trials.capacity,
+                part: 3,
+                spacing: 0,
+            };
+            self.schedule(self.now + pause, Event::LeaseTrialRequest(rest));
+            let cost = (lease_trials.capacity / 128).max(1);
+            let held = LeaseTrialStep { user, node, left: 40, cost, part: 0, spacing: 0 };
+            self.schedule(self.now + pause + 2_000, Event::LeaseTrialRequest(held));
             // What was returned meanwhile is spent, too.
-            self.schedule(self.now + pause + later, Event::PulseRequest(rest));
+            self.schedule(self.now + pause + later, Event::LeaseTrialRequest(rest));
         }
     }
 
-    pub(super) fn continue_pulse(&mut self, step: PulseStep) {
-        let PulseStep { user, node, left, cost, part, spacing } = step;
+    pub(super) fn continue_lease_trial(&mut self, step: LeaseTrialStep) {
+        let LeaseTrialStep { user, node, left, cost, part, spacing } = step;
         let its = &self.nodes[node];
         // The requests for a paused node wait for it: as many as its callers would send.
         let is_full = self.open.len() > MAX_OPEN_REQUESTS;
@@ -82,7 +89,10 @@ impl World {
         }
         self.send_request_to(node, user, cost);
         let cost = (cost - cost.checked_div(part).unwrap_or(0)).max(1);
-        self.schedule(self.now + spacing, Event::PulseRequest(PulseStep { left: left - 1, cost, ..step }));
+        self.schedule(
+            self.now + spacing,
+            Event::LeaseTrialRequest(LeaseTrialStep { left: left - 1, cost, ..step }),
+        );
     }
 
     fn send_request_to(&mut self, node: usize, user: u64, cost: u64) {
