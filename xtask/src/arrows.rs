@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
     ("tollgate-api", &[]),
+    ("tollgate-grpc", &[]),
     (
         "tollgate-gateway",
         &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net", "tollgate-overload"],
@@ -33,7 +34,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     (
         "tollgate-rls",
-        &["tollgate", "tollgate-document", "tollgate-envoy", "tollgate-http", "tollgate-telemetry"],
+        &[
+            "tollgate",
+            "tollgate-document",
+            "tollgate-envoy",
+            "tollgate-grpc",
+            "tollgate-http",
+            "tollgate-telemetry",
+        ],
     ),
     ("tollgate-resp", &["tollgate", "tollgate-document", "tollgate-net", "tollgate-telemetry"]),
     ("tollgate-import", &["tollgate", "tollgate-document", "tollgate-envoy"]),

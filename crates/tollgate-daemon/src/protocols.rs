@@ -18,7 +18,7 @@ use tollgate::{SharedLimiter, Sleeper};
 use tollgate_http::WaitingRoom;
 use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
-use tollgate_rls::{Rls, RlsBody, RlsSettings};
+use tollgate_rls::{GrpcBody, Rls, RlsSettings};
 use tollgate_server::Api;
 
 use crate::configuration::Settings;
@@ -124,7 +124,7 @@ impl Protocols {
 }
 
 /// Returns the response to a call whose message does not arrive in time: `DEADLINE_EXCEEDED`.
-fn too_slow() -> Response<Either<RlsBody, Empty<Bytes>>> {
+fn too_slow() -> Response<Either<GrpcBody, Empty<Bytes>>> {
     let mut answer = Response::new(Either::Right(Empty::new()));
     for (name, value) in [
         ("content-type", "application/grpc"),

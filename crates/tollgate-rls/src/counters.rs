@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::Counter;
 
-use crate::grpc::Code;
+use tollgate_grpc::call::Code;
 
 /// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,6 @@ use smallvec::SmallVec;
 use tollgate::{Clock as _, Decision, Input, Limiter, Pending, Store, Timestamp};
 use tollgate_envoy::Domains;
 
-use crate::grpc::{Refusal, framed};
 use crate::held::{CallTimeout, Hold};
 use crate::json;
 use crate::native::{self, Ahead, Batch, DescriptorPart, Part};
@@ -26,6 +25,7 @@ use crate::response::{Answer, Status};
 use crate::response_headers;
 use crate::service::Inner;
 use crate::upstream::{self, DescriptorOutcomes, ResolvedDescriptor, ResolvedDescriptors};
+use tollgate_grpc::call::{Refusal, framed};
 
 /// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

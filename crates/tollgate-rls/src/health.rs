@@ -13,9 +13,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use parking_lot::Mutex;
 
-use crate::body::NextFrame;
-use crate::grpc::{Code, Refusal, framed, unavailable_trailers};
-use crate::wire::{Reader, Write as _};
+use tollgate_grpc::NextFrame;
+use tollgate_grpc::call::{Code, Refusal, framed, unavailable_trailers};
+use tollgate_grpc::wire::{Reader, Write as _};
 
 /// The names that are known: the whole server, the name that envoyproxy/ratelimit uses, and the
 /// services.
@@ -107,7 +107,7 @@ impl Drop for EndSignal {
 /// Whether the request names a known service.
 fn is_known(message: &[u8]) -> Result<bool, Refusal> {
     let (mut fields, mut service) = (Reader::new(message), "");
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next_field()? {
         if number == 1 {
             service = value.text()?;
         }

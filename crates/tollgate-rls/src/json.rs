@@ -10,10 +10,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use crate::grpc::{MAX_MESSAGE_BYTES, Refusal};
 use crate::request::{self, Override, RateLimitRequest};
 use crate::response::{Answer, Quota, Status};
 use crate::unit;
+use tollgate_grpc::call::{MAX_MESSAGE_BYTES, Refusal};
 
 /// A request as written.
 #[derive(Debug, Default, Deserialize)]

@@ -7,18 +7,16 @@
 //!   a request are charged or none.
 //!
 //! The messages are in `proto/`, with Envoy's names and numbers, reduced to the fields that are
-//! used. They are parsed and written by hand (`wire`), so that a call costs little more than a
+//! used. They are parsed and written by hand (`tollgate_grpc::wire`), so that a call costs little more than a
 //! decision. `proto/descriptors.bin` is generated from them for reflection, and the tests encode
 //! and decode with it.
 //!
 //! Not here: sockets. The crate maps requests to responses.
 
-mod body;
 mod counters;
 mod decide;
 #[doc(hidden)]
 pub mod fuzz;
-mod grpc;
 mod health;
 mod held;
 mod json;
@@ -34,8 +32,7 @@ mod statistics;
 mod throttle;
 mod unit;
 mod upstream;
-mod wire;
 
-pub use body::RlsBody;
 pub use response_headers::Headers;
 pub use service::{Rls, RlsSettings};
+pub use tollgate_grpc::GrpcBody;

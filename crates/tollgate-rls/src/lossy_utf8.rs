@@ -10,7 +10,7 @@
 
 use std::str::from_utf8;
 
-use crate::wire::{Reader, Value, WireError, Write as _, put_always};
+use tollgate_grpc::wire::{Reader, Value, WireError, Write as _, put_always};
 
 /// The field path of values in a `RateLimitRequest`: descriptors, entries, value.
 const VALUE_FIELD_PATH: [u32; 3] = [2, 1, 2];
@@ -27,7 +27,7 @@ pub(crate) fn lossy_utf8(message: &[u8]) -> Result<Option<Vec<u8>>, WireError> {
 fn copy(message: &[u8], way: &[u32], out: &mut Vec<u8>) -> Result<bool, WireError> {
     let mut changed = false;
     let mut fields = Reader::new(message);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next_field()? {
         match (value, way) {
             (Value::Bytes(bytes), [at]) if *at == number => {
                 changed |= from_utf8(bytes).is_err();

@@ -20,11 +20,11 @@ use tollgate::{
     Subject, Window,
 };
 
-use crate::grpc::Refusal;
 use crate::request::{Entries, RateLimitRequest};
 use crate::response::{self, Answer, CurrentLimit, Status};
 use crate::unit::Unit;
 use crate::upstream;
+use tollgate_grpc::call::Refusal;
 
 /// A descriptor that owns its list of entries, as a part of a batch.
 #[derive(Clone, Debug)]

@@ -15,10 +15,10 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
 
-use crate::body::NextFrame;
-use crate::grpc::{PREFIX_BYTES, Refusal, announced, framed, ok_trailers};
 use crate::health::{EndSignal, ServingStatus};
-use crate::wire::{Reader, WireError, Write as _};
+use tollgate_grpc::NextFrame;
+use tollgate_grpc::call::{PREFIX_BYTES, Refusal, announced, framed, ok_trailers};
+use tollgate_grpc::wire::{Reader, WireError, Write as _};
 
 /// A `FileDescriptorSet` of all files in `proto/` and their imports.
 pub(crate) static DESCRIPTORS: &[u8] = include_bytes!("../proto/descriptors.bin");
@@ -48,7 +48,7 @@ impl Index {
     fn of(set: &'static [u8]) -> Result<Self, WireError> {
         let mut index = Self::default();
         let mut fields = Reader::new(set);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next_field()? {
             if number == 1 {
                 index.add(value.bytes()?)?;
             }
@@ -61,7 +61,7 @@ impl Index {
         let mut file = File { name: "", bytes, imports: Vec::new() };
         let mut package = "";
         let mut fields = Reader::new(bytes);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next_field()? {
             match number {
                 1 => file.name = value.text()?,
                 // The package precedes all symbols of the file.
@@ -89,7 +89,7 @@ impl Index {
     ) -> Result<String, WireError> {
         let mut fields = Reader::new(message);
         let mut name = String::new();
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next_field()? {
             if number == 1 {
                 name = if scope.is_empty() {
                     value.text()?.to_owned()
@@ -130,7 +130,7 @@ impl Index {
 fn answer(message: &[u8]) -> Result<Bytes, WireError> {
     let (mut host, mut question) = ("", None);
     let mut fields = Reader::new(message);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next_field()? {
         match number {
             1 => host = value.text()?,
             3 | 4 | 6 | 7 => question = Some((number, value.text()?)),

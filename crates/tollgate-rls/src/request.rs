@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 
-use crate::grpc::Refusal;
 use crate::lossy_utf8::lossy_utf8;
 use crate::unit::{self, Unit};
-use crate::wire::{Reader, Value, WireError};
+use tollgate_grpc::call::Refusal;
+use tollgate_grpc::wire::{Reader, Value, WireError};
 
 /// The maximum number of descriptors of a request.
 pub(crate) const MAX_DESCRIPTORS: usize = 100;
@@ -87,7 +87,7 @@ impl<'m> RateLimitRequest<'m> {
     fn read_text(message: &'m [u8]) -> Result<Self, Refusal> {
         let mut request = Self::default();
         let mut fields = Reader::new(message);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next_field()? {
             match number {
                 1 => request.domain = value.text()?,
                 2 => {
@@ -156,7 +156,7 @@ impl<'m> Descriptor<'m> {
     #[inline]
     fn read(&mut self, message: &'m [u8]) -> Result<(), Refusal> {
         let mut fields = Reader::new(message);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next_field()? {
             match number {
                 1 => {
                     if self.entries.len() >= MAX_ENTRIES {
@@ -216,7 +216,7 @@ impl Override {
 fn entry(message: &[u8]) -> Result<(&str, &str), WireError> {
     let (mut key, mut text) = ("", "");
     let mut fields = Reader::new(message);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next_field()? {
         match number {
             1 => key = value.text()?,
             2 => text = value.text()?,
@@ -231,7 +231,7 @@ fn each<'m>(
     mut with: impl FnMut(u32, Value<'m>) -> Result<(), WireError>,
 ) -> Result<(), WireError> {
     let mut fields = Reader::new(message);
-    while let Some((number, value)) = fields.next()? {
+    while let Some((number, value)) = fields.next_field()? {
         with(number, value)?;
     }
     Ok(())

@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use tollgate::{Call, Request};
 use tollgate_document::sanitize::printable;
 
-use crate::grpc::Refusal;
 use crate::native::{Batch, Part};
 use crate::request::RateLimitRequest;
+use tollgate_grpc::call::Refusal;
 
 /// The domain whose descriptors describe requests.
 pub(crate) const DOMAIN: &str = "tollgate";

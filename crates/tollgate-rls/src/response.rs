@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tollgate::{DecisionId, Timestamp};
 
 use crate::unit::{self, Unit};
-use crate::wire::{Write as _, put_always, put_double};
+use tollgate_grpc::wire::{Write as _, put_always, put_double};
 
 /// A response to a proxy.
 #[derive(Clone, Debug, Default)]

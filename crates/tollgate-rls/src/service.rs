@@ -9,16 +9,16 @@ use http_body::Body;
 use tollgate::{Limiter, SharedLimiter, Sleeper, Store, SystemClock};
 use tollgate_http::WaitingRoom;
 
-use crate::body::RlsBody;
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
-use crate::grpc::{self, Refusal, read_message, reject_non_grpc};
 use crate::health::ServingStatus;
 use crate::held::{CallTimeout, HeldAnswers};
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
 use crate::{health, json, reflection, throttle};
+use tollgate_grpc::GrpcBody;
+use tollgate_grpc::call::{self as grpc, Refusal, read_message, reject_non_grpc};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const THROTTLE: &str = "/throttlecrab.RateLimiter/Throttle";
@@ -140,7 +140,7 @@ impl<S: Store> Rls<S> {
 
     /// Answers a gRPC call.
     #[inline]
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<RlsBody>
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<GrpcBody>
     where
         B: Body + Send + 'static,
         B::Data: Buf + Send,
@@ -207,14 +207,14 @@ impl<S: Store> Inner<S> {
         &self,
         body: B,
         headers: &HeaderMap,
-    ) -> Result<Response<RlsBody>, Refusal> {
+    ) -> Result<Response<GrpcBody>, Refusal> {
         let message = read_message(body).await?;
         let (place, limiter) = (OnceLock::new(), self.in_force());
         let answered = match self.try_limit(&limiter, &message, &place, CallTimeout::Grpc(headers))? {
             Ok(answered) => answered,
             Err(pending) => held(pending.await?).await,
         };
-        Ok(grpc::response(RlsBody::message(self.counted(Surface::Envoy, answered).bytes)))
+        Ok(grpc::response(GrpcBody::message(self.counted(Surface::Envoy, answered).bytes)))
     }
 
     /// Reads a call and removes the parts that its caller is not permitted to request.
@@ -261,17 +261,17 @@ impl<S: Store> Inner<S> {
         Ok(self.counted(Surface::Json, answered))
     }
 
-    async fn throttle<B: Body>(&self, body: B) -> Result<Response<RlsBody>, Refusal> {
+    async fn throttle<B: Body>(&self, body: B) -> Result<Response<GrpcBody>, Refusal> {
         let message = read_message(body).await?;
         let request = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
         let throttled = throttle::throttle(&limiter, &request).await?;
         self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
-        Ok(grpc::response(RlsBody::message(throttle::framed(&throttled))))
+        Ok(grpc::response(GrpcBody::message(throttle::framed(&throttled))))
     }
 
     /// Answers the methods that are not called for every request.
-    async fn answer_other<B>(&self, request: Request<B>) -> Result<Response<RlsBody>, Refusal>
+    async fn answer_other<B>(&self, request: Request<B>) -> Result<Response<GrpcBody>, Refusal>
     where
         B: Body + Send + 'static,
         B::Data: Send,
@@ -279,14 +279,14 @@ impl<S: Store> Inner<S> {
         Ok(grpc::response(match request.uri().path() {
             CHECK => {
                 let message = read_message(request.into_body()).await?;
-                RlsBody::message(self.serving.check(&message)?)
+                GrpcBody::message(self.serving.check(&message)?)
             }
             WATCH => {
                 let message = read_message(request.into_body()).await?;
-                RlsBody::stream(health::WatchStream::new(&self.serving, &message)?)
+                GrpcBody::stream(health::WatchStream::new(&self.serving, &message)?)
             }
             REFLECTION | REFLECTION_ALPHA => {
-                RlsBody::stream(reflection::ReflectionStream::new(&self.serving, request.into_body()))
+                GrpcBody::stream(reflection::ReflectionStream::new(&self.serving, request.into_body()))
             }
             _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
         }))

@@ -12,8 +12,8 @@ use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
 use tollgate::{Limiter, Rule, Store};
 
-use crate::grpc::{self, Refusal};
-use crate::wire::{Reader, Write as _};
+use tollgate_grpc::call::{self as grpc, Refusal};
+use tollgate_grpc::wire::{Reader, Write as _};
 
 thread_local! {
     /// The rules of recent quotas, by thread.
@@ -34,7 +34,7 @@ impl<'m> ThrottleRequest<'m> {
     pub(crate) fn read(message: &'m [u8]) -> Result<Self, Refusal> {
         let mut request = Self::default();
         let mut fields = Reader::new(message);
-        while let Some((number, value)) = fields.next()? {
+        while let Some((number, value)) = fields.next_field()? {
             match number {
                 1 => request.key = value.text()?,
                 2 => request.max_burst = value.int32()?,

@@ -23,13 +23,13 @@ use tollgate::{
 };
 use tollgate_envoy::{DescriptorMatch, Domains, Leaf, Metadata};
 
-use crate::grpc::Refusal;
 use crate::native::saturate_u32;
 use crate::request::{Descriptor, RateLimitRequest};
 use crate::response::{Answer, CurrentLimit, Status};
 use crate::response_headers::{self, Headers};
 use crate::statistics::{HitState, Statistics};
 use crate::unit::{self, Unit};
+use tollgate_grpc::call::Refusal;
 
 /// The remaining hits of a descriptor without a limit, as in envoyproxy/ratelimit.
 const UNLIMITED: u32 = u32::MAX;

@@ -9,7 +9,7 @@ use http::{Method, Request};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use tollgate_rls::RlsBody;
+use tollgate_rls::GrpcBody;
 
 use crate::support::{SHOULD_RATE_LIMIT, Service, decode, encode, framed, of_policy};
 
@@ -43,7 +43,7 @@ enum Next {
     End(String),
 }
 
-fn next(body: &mut RlsBody) -> Next {
+fn next(body: &mut GrpcBody) -> Next {
     let mut poll = || pollster::block_on(poll_fn(|cx| Poll::Ready(pin!(&mut *body).poll_frame(cx))));
     let Poll::Ready(frame) = poll() else { return Next::Nothing };
     match frame.expect("the stream goes on").unwrap().into_data() {

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate::{Descriptor, Limiter, ManualClock, MemoryStore, Policy, Sleeper, Timestamp};
 use tollgate_http::ShuttingDown;
-use tollgate_rls::{Headers, Rls, RlsBody, RlsSettings};
+use tollgate_rls::{GrpcBody, Headers, Rls, RlsSettings};
 
 use crate::support::{SHOULD_RATE_LIMIT, START, Store, decode, encode, framed, read};
 
@@ -43,7 +43,7 @@ impl Future for Sleep {
 }
 
 /// A call that may not be answered yet.
-struct Call<'s>(Pin<Box<dyn Future<Output = Response<RlsBody>> + 's>>);
+struct Call<'s>(Pin<Box<dyn Future<Output = Response<GrpcBody>> + 's>>);
 
 impl Call<'_> {
     /// Returns the answer, if there is one.

@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::Value;
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, Span, Timestamp};
 use tollgate_envoy::{EnvoyConfig, EnvoyFile};
-use tollgate_rls::{Headers, Rls, RlsBody, RlsSettings};
+use tollgate_rls::{GrpcBody, Headers, Rls, RlsSettings};
 
 pub(crate) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -83,7 +83,7 @@ impl Service {
         read(response)
     }
 
-    pub(crate) fn send(&self, path: &str, body: Vec<u8>) -> Response<RlsBody> {
+    pub(crate) fn send(&self, path: &str, body: Vec<u8>) -> Response<GrpcBody> {
         let request = Request::post(format!("http://rls.test{path}"))
             .header("content-type", "application/grpc")
             .body(Full::new(Bytes::from(body)))
@@ -100,7 +100,7 @@ pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the status and the message of a response.
-pub(crate) fn read(response: Response<RlsBody>) -> (String, Option<Bytes>) {
+pub(crate) fn read(response: Response<GrpcBody>) -> (String, Option<Bytes>) {
     let status = |headers: &HeaderMap| headers["grpc-status"].to_str().unwrap().to_owned();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "application/grpc");

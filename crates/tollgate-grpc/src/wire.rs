@@ -5,18 +5,18 @@
 //!
 //! Groups, which proto3 does not have, are malformed.
 //!
-//! Not here: the meaning of the fields (`request`, `response`, `health`, `reflection`, `throttle`).
+//! Not here: the meaning of the fields (the crates of the services).
 //!
 //! Invariant: no input causes a panic, and no memory is allocated for an announced length.
-//! `tests/answers/hostile.rs` checks this.
+//! `tests/answers/hostile.rs` of `tollgate-rls` checks this.
 
 /// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WireError;
+pub struct WireError;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'m> {
+pub enum Value<'m> {
     /// Integers, enums and booleans.
     Varint(u64),
     /// Strings, bytes and messages.
@@ -26,47 +26,50 @@ pub(crate) enum Value<'m> {
 }
 
 impl<'m> Value<'m> {
+    /// Returns the value of an integer, an enum or a boolean.
     #[inline]
-    pub(crate) const fn varint(self) -> Result<u64, WireError> {
+    pub const fn varint(self) -> Result<u64, WireError> {
         if let Self::Varint(value) = self { Ok(value) } else { Err(WireError) }
     }
 
     /// Converts to a `uint32` like protobuf: the low half.
     #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
-    pub(crate) fn uint32(self) -> Result<u32, WireError> {
+    pub fn uint32(self) -> Result<u32, WireError> {
         self.varint().map(|it| it as u32)
     }
 
     /// Converts to an `int32` like protobuf: the low half, with its sign.
     #[allow(clippy::cast_possible_truncation, reason = "so does protobuf")]
-    pub(crate) fn int32(self) -> Result<i32, WireError> {
+    pub fn int32(self) -> Result<i32, WireError> {
         self.varint().map(|it| it as i32)
     }
 
+    /// Returns the content of a string, a byte field or a message.
     #[inline]
-    pub(crate) const fn bytes(self) -> Result<&'m [u8], WireError> {
+    pub const fn bytes(self) -> Result<&'m [u8], WireError> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WireError) }
     }
 
     /// Returns a string; invalid UTF-8 makes the message invalid.
     #[inline]
-    pub(crate) fn text(self) -> Result<&'m str, WireError> {
+    pub fn text(self) -> Result<&'m str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError)
     }
 }
 
 /// Reads the fields of a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'m>(&'m [u8]);
+pub struct Reader<'m>(&'m [u8]);
 
 impl<'m> Reader<'m> {
-    pub(crate) const fn new(message: &'m [u8]) -> Self {
+    /// Reads the fields of this message.
+    pub const fn new(message: &'m [u8]) -> Self {
         Self(message)
     }
 
     /// Returns the next field, in wire order.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
+    pub fn next_field(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -120,7 +123,7 @@ impl<'m> Reader<'m> {
 }
 
 /// Writes the fields of a message. Fields with default values are omitted.
-pub(crate) trait Write {
+pub trait Write {
     /// Writes an integer, an enum or a boolean.
     fn put_uint(&mut self, number: u32, value: u64);
     /// Writes a string or bytes.
@@ -166,20 +169,21 @@ impl Write for Vec<u8> {
 }
 
 /// Writes a `double`, which only metadata has.
-pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
+pub fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
     put_varint(out, u64::from(number << 3 | 1));
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Writes a field of a `oneof`, even if it has the default value.
-pub(crate) fn put_always(out: &mut Vec<u8>, number: u32, value: u64) {
+pub fn put_always(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, u64::from(number << 3));
     put_varint(out, value);
 }
 
+/// Writes an integer in the variable-length encoding, without a field number.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "what is left fits seven bits")]
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;

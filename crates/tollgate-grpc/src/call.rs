@@ -3,7 +3,7 @@
 //! A call is read into one message and answered by one message, without a router, a codec or an
 //! extra task. `tonic` does more work per call, which is measurable (`make bench-service`).
 //!
-//! Not here: HTTP/2 itself (the server of the caller), the methods (`service`).
+//! Not here: HTTP/2 itself (the server of the caller), the methods (the crates of the services).
 
 use std::pin::pin;
 
@@ -14,13 +14,13 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::body::RlsBody;
+use crate::body::GrpcBody;
 use crate::wire::WireError;
 
 /// The maximum size of a message.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// The size of the message prefix: a compression flag and the length.
-pub(crate) const PREFIX_BYTES: usize = 5;
+pub const PREFIX_BYTES: usize = 5;
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -29,17 +29,24 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// A gRPC status code of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum Code {
+    /// The message is invalid.
     InvalidArgument = 3,
+    /// The requested object does not exist.
     NotFound = 5,
+    /// The caller is not permitted to make this call.
     PermissionDenied = 7,
+    /// A bound of the server was reached.
     ResourceExhausted = 8,
+    /// The method does not exist.
     Unimplemented = 12,
+    /// The call violates the gRPC protocol, or the server failed.
     Internal = 13,
 }
 
 impl Code {
-    pub(crate) const ALL: [(Self, &'static str); 6] = [
+    /// All codes with their names in metrics.
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::InvalidArgument, "invalid_argument"),
         (Self::NotFound, "not_found"),
         (Self::PermissionDenied, "permission_denied"),
@@ -51,40 +58,44 @@ impl Code {
 
 /// An error response to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) code: Code,
-    pub(crate) message: String,
+pub struct Refusal {
+    /// The status code.
+    pub code: Code,
+    /// The reason, for the caller.
+    pub message: String,
 }
 
 impl Refusal {
     /// An error for an invalid message.
-    pub(crate) const fn invalid_argument(message: String) -> Self {
+    pub const fn invalid_argument(message: String) -> Self {
         Self { code: Code::InvalidArgument, message }
     }
 
     /// An error for a call that the caller is not permitted to make.
-    pub(crate) const fn forbidden(message: String) -> Self {
+    pub const fn forbidden(message: String) -> Self {
         Self { code: Code::PermissionDenied, message }
     }
 
-    pub(crate) fn internal(message: &str) -> Self {
+    /// An error for a call that violates the gRPC protocol.
+    pub fn internal(message: &str) -> Self {
         Self { code: Code::Internal, message: message.to_owned() }
     }
 
-    pub(crate) fn unimplemented(message: String) -> Self {
+    /// An error for a method or encoding that the server does not have.
+    pub fn unimplemented(message: String) -> Self {
         Self { code: Code::Unimplemented, message }
     }
 
     /// Creates a response with headers only, as gRPC does for an error before any message.
-    pub(crate) fn response(&self) -> Response<RlsBody> {
-        let mut response = Response::new(RlsBody::empty());
+    pub fn response(&self) -> Response<GrpcBody> {
+        let mut response = Response::new(GrpcBody::empty());
         response.headers_mut().insert(CONTENT_TYPE, GRPC);
         self.write(response.headers_mut());
         response
     }
 
     /// Creates the trailers for an error at the end of a stream.
-    pub(crate) fn trailers(&self) -> HeaderMap {
+    pub fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::new();
         self.write(&mut trailers);
         trailers
@@ -108,7 +119,7 @@ impl From<WireError> for Refusal {
 }
 
 /// The trailers of a successful call.
-pub(crate) fn ok_trailers() -> HeaderMap {
+pub fn ok_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(&GRPC_STATUS, HeaderValue::from_static("0"));
     trailers
@@ -116,21 +127,21 @@ pub(crate) fn ok_trailers() -> HeaderMap {
 
 /// The trailers of a stream that ends because the server drains (`UNAVAILABLE`): the client
 /// reconnects elsewhere.
-pub(crate) fn unavailable_trailers() -> HeaderMap {
+pub fn unavailable_trailers() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(&GRPC_STATUS, HeaderValue::from_static("14"));
     trailers
 }
 
 /// Creates a successful response with this body.
-pub(crate) fn response(body: RlsBody) -> Response<RlsBody> {
+pub fn response(body: GrpcBody) -> Response<GrpcBody> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }
 
 /// Encodes a message with its prefix.
-pub(crate) fn framed(fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+pub fn framed(fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     fields(&mut out);
@@ -140,8 +151,8 @@ pub(crate) fn framed(fields: impl FnOnce(&mut Vec<u8>)) -> Bytes {
 }
 
 /// Returns an HTTP error if the request is not a gRPC call.
-pub(crate) fn reject_non_grpc<B>(request: &Request<B>) -> Option<Response<RlsBody>> {
-    let mut response = Response::new(RlsBody::empty());
+pub fn reject_non_grpc<B>(request: &Request<B>) -> Option<Response<GrpcBody>> {
+    let mut response = Response::new(GrpcBody::empty());
     if request.method() != Method::POST {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -163,7 +174,7 @@ fn is_grpc(content_type: &[u8]) -> bool {
 
 /// Reads the only message of a call.
 #[inline]
-pub(crate) async fn read_message<B: Body>(body: B) -> Result<Bytes, Refusal> {
+pub async fn read_message<B: Body>(body: B) -> Result<Bytes, Refusal> {
     let mut body = pin!(body);
     let mut gathered = MessageBuffer::default();
     while !body.is_end_stream() {
@@ -218,7 +229,7 @@ impl MessageBuffer {
 
 /// Returns the announced length of a message; `None` if the prefix is incomplete.
 #[inline]
-pub(crate) fn announced(received: &[u8]) -> Result<Option<usize>, Refusal> {
+pub fn announced(received: &[u8]) -> Result<Option<usize>, Refusal> {
     let [flag, a, b, c, d, ..] = *received else { return Ok(None) };
     match flag {
         0 => {}

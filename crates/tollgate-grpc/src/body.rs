@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::grpc::ok_trailers;
+use crate::call::ok_trailers;
 
 /// The largest piece that `h2` copies into the buffer of other frames. A larger piece is sent in a
 /// separate system call, which costs more than the rest of a call.
@@ -16,11 +16,11 @@ const MAX_COPIED_FRAME_BYTES: usize = 255;
 /// Messages up to this size are sent in such pieces; a message may span any number of frames.
 const MAX_SPLIT_BYTES: usize = 2 * 1024;
 
-/// A response body of the rate limit service.
-pub struct RlsBody(Kind);
+/// The body of a gRPC response.
+pub struct GrpcBody(Kind);
 
 /// The next frame of a body that cannot fail.
-pub(crate) type NextFrame = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
+pub type NextFrame = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
 
 /// A body that continues until the client disconnects or the server drains.
 type StreamBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
@@ -34,22 +34,24 @@ enum Kind {
     Stream(StreamBody),
 }
 
-impl RlsBody {
-    pub(crate) const fn empty() -> Self {
+impl GrpcBody {
+    /// A body without a message, for responses of headers only.
+    pub const fn empty() -> Self {
         Self(Kind::Done)
     }
 
     /// A message with its prefix, followed by an OK status.
-    pub(crate) const fn message(framed: Bytes) -> Self {
+    pub const fn message(framed: Bytes) -> Self {
         Self(Kind::Message(framed))
     }
 
-    pub(crate) fn stream(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
+    /// A stream of messages, which ends with its own trailers.
+    pub fn stream(body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
         Self(Kind::Stream(Box::pin(body)))
     }
 }
 
-impl Body for RlsBody {
+impl Body for GrpcBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -87,13 +89,13 @@ impl Body for RlsBody {
     }
 }
 
-impl fmt::Debug for RlsBody {
+impl fmt::Debug for GrpcBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Kind::Done => "RlsBody(done)",
-            Kind::Message(_) => "RlsBody(message)",
-            Kind::Trailers => "RlsBody(trailers)",
-            Kind::Stream(_) => "RlsBody(stream)",
+            Kind::Done => "GrpcBody(done)",
+            Kind::Message(_) => "GrpcBody(message)",
+            Kind::Trailers => "GrpcBody(trailers)",
+            Kind::Stream(_) => "GrpcBody(stream)",
         })
     }
 }
@@ -108,7 +110,7 @@ mod tests {
     fn messages_of_medium_size_are_split_without_changes() {
         for (length, pieces) in [(5, 1), (255, 1), (256, 2), (600, 3), (2_048, 9), (2_049, 1)] {
             let whole: Vec<u8> = (0..=255).cycle().take(length).collect();
-            let mut body = RlsBody::message(Bytes::from(whole.clone()));
+            let mut body = GrpcBody::message(Bytes::from(whole.clone()));
             let (mut sent, mut frames) = (Vec::new(), 0);
             let mut next = || pollster::block_on(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)));
             while let Some(Ok(frame)) = next() {
