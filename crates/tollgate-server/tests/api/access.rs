@@ -95,9 +95,9 @@ fn a_page_of_another_site_is_refused() {
             assert!(detail.contains("`Sec-Fetch-Site` is not `same-origin`"), "{detail}");
         }
     }
-    let told =
+    let view =
         from_page("/v1/check", &[("origin", "http://localhost:7070"), ("sec-fetch-site", "cross-site")]);
-    assert_eq!(told.0, 403, "one of the two headers is enough");
+    assert_eq!(view.0, 403, "one of the two headers is enough");
 }
 
 #[test]

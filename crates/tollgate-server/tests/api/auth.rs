@@ -261,8 +261,8 @@ fn check_client(headers: &[(&str, &str)], header: &str, expected: &str) {
     let key = format!(r#"{{"key":"{expected}"}}"#);
     let headers = [&[("X-Original-URI", "/")], headers].concat();
     assert_eq!(auth(&subject, "", &headers).status, 200);
-    let told = subject.ask("/v1/limits/everything-by-ip/peek", &key);
-    assert_eq!(told["limits"][0]["remaining"], 0, "{headers:?} is not {expected}");
+    let view = subject.ask("/v1/limits/everything-by-ip/peek", &key);
+    assert_eq!(view["limits"][0]["remaining"], 0, "{headers:?} is not {expected}");
 }
 
 #[test]

@@ -16,11 +16,11 @@ deny: [{ip: 192.0.2.0/24}]
 #[test]
 fn a_response_has_every_documented_member() {
     let subject = subject(POLICY);
-    let told = subject.ask("/v1/check", r#"{"method":"GET","path":"/search?q=x","ip":"203.0.113.9"}"#);
-    let id = told["id"].as_str().unwrap();
+    let response = subject.ask("/v1/check", r#"{"method":"GET","path":"/search?q=x","ip":"203.0.113.9"}"#);
+    let id = response["id"].as_str().unwrap();
     assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     assert_eq!(
-        told,
+        response,
         json!({
             "id": id, "allowed": true, "limit": "search", "retry_after_ms": null, "wait_ms": 0,
             "degraded": false, "priority": null, "soft": [],
@@ -41,19 +41,19 @@ fn a_refusal_is_200_and_its_waits_are_rounded_up() {
     subject.ask("/v1/check", question);
     subject.ask("/v1/check", question);
     subject.advance(Span::from_micros(1));
-    let told = subject.ask("/v1/check", question);
-    assert_eq!((&told["allowed"], &told["limit"]), (&json!(false), &json!("search")), "{told}");
-    assert_eq!(told["retry_after_ms"], 30_000, "29 999.999 ms");
-    assert_eq!(told["limits"][0]["retry_after_ms"], 30_000);
-    assert_eq!(told["limits"][0]["reset_after_ms"], 60_000);
+    let response = subject.ask("/v1/check", question);
+    assert_eq!((&response["allowed"], &response["limit"]), (&json!(false), &json!("search")), "{response}");
+    assert_eq!(response["retry_after_ms"], 30_000, "29 999.999 ms");
+    assert_eq!(response["limits"][0]["retry_after_ms"], 30_000);
+    assert_eq!(response["limits"][0]["reset_after_ms"], 60_000);
     subject.advance(Span::from_millis(30_000));
     assert_eq!(subject.ask("/v1/check", question)["allowed"], true);
 }
 
 #[track_caller]
 fn check(policy: &str, question: &str, member: &str, expected: &Value) {
-    let told = subject(policy).ask("/v1/check", question);
-    assert_eq!(told.pointer(member).unwrap_or(&Value::Null), expected, "{question}: {told}");
+    let response = subject(policy).ask("/v1/check", question);
+    assert_eq!(response.pointer(member).unwrap_or(&Value::Null), expected, "{question}: {response}");
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn every_field_reaches_the_policy() {
 fn keys_are_shown_as_privacy_says() {
     let policy = |how: &str| format!("privacy: {{keys: {how}}}\nlimits: [{{by: user, bucket: 5/s}}]");
     let shown = |how| {
-        let told = subject(&policy(how)).ask("/v1/check", r#"{"path":"/","user":"annabel"}"#);
-        told["limits"][0]["key"].as_str().unwrap().to_owned()
+        let response = subject(&policy(how)).ask("/v1/check", r#"{"path":"/","user":"annabel"}"#);
+        response["limits"][0]["key"].as_str().unwrap().to_owned()
     };
     assert_eq!(shown("plain"), "annabel");
     assert_eq!(shown("truncated"), "anna…");
@@ -140,12 +140,12 @@ fn keys_are_shown_as_privacy_says() {
 #[test]
 fn requests_of_a_batch_are_decided_in_order_and_independently() {
     let subject = subject("limits: [{name: one, by: user, bucket: 1/minute}]");
-    let told = subject.ask(
+    let response = subject.ask(
         "/v1/check/batch",
         r#"{"requests":[{"path":"/","user":"ann"},{"path":"/","user":"ann"},{"path":"/","user":"bob"}]}"#,
     );
     let allowed: Vec<_> =
-        told["decisions"].as_array().unwrap().iter().map(|it| it["allowed"].as_bool().unwrap()).collect();
+        response["decisions"].as_array().unwrap().iter().map(|it| it["allowed"].as_bool().unwrap()).collect();
     assert_eq!(allowed, [true, false, true]);
     assert_eq!(subject.ask("/v1/check/batch", r#"{"requests":[]}"#), json!({"decisions": []}));
 }
@@ -179,19 +179,19 @@ fn headers_and_claims_with_several_values_identify_no_caller() {
     for headers in keys {
         let subject = subject("limits: [{name: keys, by: api_key, missing: skip, bucket: 1/hour}]");
         let body = format!(r#"{{"path":"/","ip":"203.0.113.9","headers":{headers}}}"#);
-        let told = subject.ask("/v1/check", &body);
-        assert_eq!(told["limits"][0]["key"], "client 203.0.113.9", "{headers}");
+        let response = subject.ask("/v1/check", &body);
+        assert_eq!(response["limits"][0]["key"], "client 203.0.113.9", "{headers}");
         assert_eq!(subject.ask("/v1/check", &body)["allowed"], false);
     }
     let subject = subject("limits: [{name: orgs, by: 'claim:org', bucket: 1/hour}]");
-    let told = subject.ask("/v1/check", r#"{"path":"/","ip":"203.0.113.9","claims":{"org":["a","b"]}}"#);
-    assert_eq!(told["limits"][0]["key"], "client 203.0.113.9");
+    let response = subject.ask("/v1/check", r#"{"path":"/","ip":"203.0.113.9","claims":{"org":["a","b"]}}"#);
+    assert_eq!(response["limits"][0]["key"], "client 203.0.113.9");
 }
 
 #[test]
 fn a_refusal_of_ambiguous_credentials_has_a_reason() {
     let policy = "identify: {ambiguous: refuse}\nlimits: [{name: keys, by: api_key, bucket: 9/hour}]";
-    let told = subject(policy).ask("/v1/check", r#"{"path":"/","headers":{"X-API-Key":["a","b"]}}"#);
-    assert_eq!((&told["allowed"], &told["limit"]), (&json!(false), &json!("keys")));
-    assert!(told["reason"].as_str().unwrap().contains("several different values"), "{told}");
+    let response = subject(policy).ask("/v1/check", r#"{"path":"/","headers":{"X-API-Key":["a","b"]}}"#);
+    assert_eq!((&response["allowed"], &response["limit"]), (&json!(false), &json!("keys")));
+    assert!(response["reason"].as_str().unwrap().contains("several different values"), "{response}");
 }

@@ -33,20 +33,20 @@ fn explained(subject: &Subject, decision: &Value) -> Value {
 fn a_refusal_is_explained_by_its_id_with_the_arithmetic() {
     let (subject, _) = watched(POLICY, Access::open());
     let refused = last(&subject, ASKED, 11);
-    let told = explained(&subject, &refused);
-    assert_eq!((&told["id"], &told["hypothetical"]), (&refused["id"], &json!(false)));
+    let view = explained(&subject, &refused);
+    assert_eq!((&view["id"], &view["hypothetical"]), (&refused["id"], &json!(false)));
     assert_eq!(
-        (&told["allowed"], &told["fate"], &told["limit"]),
+        (&view["allowed"], &view["fate"], &view["limit"]),
         (&json!(false), &json!("refused"), &json!("search"))
     );
-    assert_eq!(told["retry_after_ms"], refused["retry_after_ms"]);
-    assert!(told["summary"].as_str().unwrap().starts_with("Refused by `search`"), "{}", told["summary"]);
+    assert_eq!(view["retry_after_ms"], refused["retry_after_ms"]);
+    assert!(view["summary"].as_str().unwrap().starts_with("Refused by `search`"), "{}", view["summary"]);
     assert_eq!(
-        told["request"],
+        view["request"],
         json!({"method": "GET", "path": "/search", "host": "api.test", "client": "203.0.113.9"}),
         "without the query"
     );
-    let limits = told["limits"].as_array().unwrap();
+    let limits = view["limits"].as_array().unwrap();
     assert_eq!(limits.len(), 2);
     let search = &limits[0];
     for (member, value) in [
@@ -67,9 +67,9 @@ fn a_refusal_is_explained_by_its_id_with_the_arithmetic() {
     }
     assert!(search["arithmetic"].as_array().unwrap().len() >= 3, "{search}");
     assert_eq!(search["spenders"][0]["path"], "/search");
-    assert!(!told.to_string().contains("51HzQ"), "a key is never shown whole");
+    assert!(!view.to_string().contains("51HzQ"), "a key is never shown whole");
     assert_eq!((&limits[1]["decided"], &limits[1]["allowed"]), (&json!(false), &json!(true)));
-    assert_eq!((&told["policy_version"], &told["policy_is_current"]), (&json!(1), &json!(true)));
+    assert_eq!((&view["policy_version"], &view["policy_is_current"]), (&json!(1), &json!(true)));
     subject.put("/v1/limits/search/mode", r#"{"mode":"off"}"#);
     assert_eq!(explained(&subject, &refused)["policy_is_current"], false);
 }
@@ -81,9 +81,9 @@ fn an_uncounted_decision_is_explained() {
         (r#"{"path":"/","ip":"192.0.2.66"}"#, "deny_listed", json!(null)),
         (r#"{"path":"/closed","ip":"203.0.113.9"}"#, "blocked", json!("closed")),
     ] {
-        let told = explained(&subject, &last(&subject, body, 1));
-        assert_eq!((&told["fate"], &told["limit"]), (&json!(fate), &limit), "{told}");
-        assert!(told["reason"].is_string() && !told["summary"].as_str().unwrap().is_empty(), "{told}");
+        let view = explained(&subject, &last(&subject, body, 1));
+        assert_eq!((&view["fate"], &view["limit"]), (&json!(fate), &limit), "{view}");
+        assert!(view["reason"].is_string() && !view["summary"].as_str().unwrap().is_empty(), "{view}");
     }
 }
 
@@ -93,20 +93,20 @@ fn a_hypothetical_request_is_explained_and_charges_nothing() {
     last(&subject, ASKED, 9);
     let before = (watcher.totals(), watcher.kept().last);
     for _ in 0..50 {
-        let told = subject.ask("/v1/explain", ASKED);
+        let view = subject.ask("/v1/explain", ASKED);
         assert_eq!(
-            (&told["id"], &told["hypothetical"], &told["allowed"]),
+            (&view["id"], &view["hypothetical"], &view["allowed"]),
             (&json!(null), &json!(true), &json!(true))
         );
     }
     assert_eq!((watcher.totals(), watcher.kept().last), before, "it is not counted");
     assert_eq!(last(&subject, ASKED, 1)["limits"][0]["remaining"], 0, "the tenth of ten");
-    let told = subject.ask("/v1/explain", ASKED);
-    assert_eq!((&told["allowed"], &told["retry_after_ms"]), (&json!(false), &json!(6000)));
+    let view = subject.ask("/v1/explain", ASKED);
+    assert_eq!((&view["allowed"], &view["retry_after_ms"]), (&json!(false), &json!(6000)));
     let refused = last(&subject, ASKED, 1);
     assert_eq!(
         explained(&subject, &refused)["summary"],
-        told["summary"],
+        view["summary"],
         "a hypothetical explanation has the same wording"
     );
     subject.advance(Span::from_secs(6));
@@ -169,8 +169,8 @@ fn text_from_callers_is_escaped_in_json() {
                 .to_string();
         let refused = last(&subject, &body, 2);
         assert_eq!(refused["allowed"], false);
-        let told = explained(&subject, &refused);
-        assert!(told.to_string().len() < 8_000, "{}", told.to_string().len());
+        let view = explained(&subject, &refused);
+        assert!(view.to_string().len() < 8_000, "{}", view.to_string().len());
         for path in ["/v1/decisions", "/v1/top", "/v1/overview", "/v1/stats"] {
             let answer = subject.get(path);
             assert_eq!(answer.header("content-type"), Some("application/json"), "{path}");
@@ -206,30 +206,30 @@ limits: [{name: api, by: ip, bucket: 1/hour}, {name: who, by: user, missing: ski
         let request = Request::post(path).header("tollgate-token", token);
         subject.send(request.body(Full::from(body.to_owned())).unwrap()).json()
     };
-    let asked = r#"{"path":"/","ip":"203.0.113.9","user":"ann"}"#;
-    let hash = post(admin, "/v1/check", asked)["limits"][0]["key"].clone();
+    let question = r#"{"path":"/","ip":"203.0.113.9","user":"ann"}"#;
+    let hash = post(admin, "/v1/check", question)["limits"][0]["key"].clone();
     let hash = hash.as_str().unwrap();
-    for (path, body) in [("/v1/explain", asked), ("/v1/limits/api/peek", r#"{"key":"203.0.113.9"}"#)] {
-        let told = post(admin, path, body);
-        assert_eq!(told["limits"][0]["key"], hash, "{path}");
-        let told = post(reader, path, body);
-        assert_eq!(told["limits"][0]["key"], "hash:hidden", "{path}");
-        assert!(!told.to_string().replace("hash:hidden", "").contains("hash:"), "{path}: {told}");
+    for (path, body) in [("/v1/explain", question), ("/v1/limits/api/peek", r#"{"key":"203.0.113.9"}"#)] {
+        let view = post(admin, path, body);
+        assert_eq!(view["limits"][0]["key"], hash, "{path}");
+        let view = post(reader, path, body);
+        assert_eq!(view["limits"][0]["key"], "hash:hidden", "{path}");
+        assert!(!view.to_string().replace("hash:hidden", "").contains("hash:"), "{path}: {view}");
     }
-    let told = post(reader, "/v1/explain", asked);
+    let view = post(reader, "/v1/explain", question);
     assert_eq!(
-        (&told["request"]["client"], &told["limits"][1]["key"]),
+        (&view["request"]["client"], &view["limits"][1]["key"]),
         (&json!("hash:hidden"), &json!("hash:hidden"))
     );
     for (privacy, key, tagged) in [("plain", "203.0.113.9", true), ("truncated", "203.…", false)] {
         let policy = format!("privacy: {{keys: {privacy}}}\nlimits: [{{name: api, by: ip, bucket: 1/hour}}]");
         let (subject, _) = watched(&policy, Access::guarded().with_reader(reader));
         let request = Request::post("/v1/explain").header("tollgate-token", reader);
-        let told = subject.send(request.body(Full::from(asked)).unwrap()).json();
+        let view = subject.send(request.body(Full::from(question)).unwrap()).json();
         assert_eq!(
-            (&told["limits"][0]["key"], told["limits"][0]["tag"].is_string()),
+            (&view["limits"][0]["key"], view["limits"][0]["tag"].is_string()),
             (&json!(key), tagged),
-            "{told}"
+            "{view}"
         );
     }
 }
@@ -238,15 +238,15 @@ limits: [{name: api, by: ip, bucket: 1/hour}, {name: who, by: user, missing: ski
 fn sums_use_final_costs() {
     let (subject, _) = watched("limits: [{name: tokens, by: user, bucket: 1000/hour}]", Access::open());
     for (ip, reserve, cost) in [("203.0.113.1", Some(400), 37), ("203.0.113.2", None, 120)] {
-        let mut asked = json!({"path": "/chat", "user": "ann", "ip": ip});
+        let mut question = json!({"path": "/chat", "user": "ann", "ip": ip});
         if let Some(reserve) = reserve {
-            asked["cost"] = json!(reserve);
+            question["cost"] = json!(reserve);
         }
-        let id = subject.ask("/v1/check", &asked.to_string())["id"].clone();
+        let id = subject.ask("/v1/check", &question.to_string())["id"].clone();
         subject.ask("/v1/settle", &json!({"id": id, "cost": cost}).to_string());
     }
-    let told = subject.ask("/v1/explain", r#"{"path":"/chat","user":"ann"}"#);
-    let spenders = told["limits"][0]["spenders"].as_array().unwrap();
+    let view = subject.ask("/v1/explain", r#"{"path":"/chat","user":"ann"}"#);
+    let spenders = view["limits"][0]["spenders"].as_array().unwrap();
     let sums: Vec<_> = spenders.iter().map(|it| (it["client"].as_str(), it["units"].as_u64())).collect();
     assert_eq!(sums, [(Some("203.0.113.2"), Some(120)), (Some("203.0.113.1"), Some(37))]);
 }
@@ -257,12 +257,12 @@ fn the_plan_or_override_that_set_the_quota_is_named() {
 limits:
   - {name: api, by: user, bucket: 1/hour, plans: {pro: 6/hour}, overrides: {ann: 9/hour}}";
     let (subject, _) = watched(policy, Access::open());
-    for (asked, granted_by) in [
+    for (question, granted_by) in [
         (r#"{"path":"/","user":"bob"}"#, json!(null)),
         (r#"{"path":"/","user":"bob","plan":"pro"}"#, json!("plan pro")),
         (r#"{"path":"/","user":"ann","plan":"pro"}"#, json!("override")),
     ] {
-        let told = subject.ask("/v1/explain", asked);
-        assert_eq!(told["limits"][0]["granted_by"], granted_by, "{told}");
+        let view = subject.ask("/v1/explain", question);
+        assert_eq!(view["limits"][0]["granted_by"], granted_by, "{view}");
     }
 }

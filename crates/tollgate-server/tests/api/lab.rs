@@ -15,13 +15,13 @@ const LAB: &str = "/v1/lab/simulate";
 
 #[test]
 fn the_burst_at_the_edge_of_a_fixed_window_is_reported() {
-    let told =
+    let response =
         subject(POLICY).ask(LAB, r#"{"algorithms":["fixed-window","sliding-log"],"rate":"10\/minute"}"#);
-    let [fixed, log] = told["algorithms"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    let [fixed, log] = response["algorithms"].as_array().unwrap().as_slice() else { panic!("{response}") };
     assert_eq!((&fixed["algorithm"], &fixed["most_in_a_window"]), (&json!("fixed-window"), &json!(20)));
     assert!(fixed["words"].as_str().unwrap().contains("twice the limit"), "{fixed}");
     assert_eq!(log["most_in_a_window"], 10);
-    assert_eq!(told["limit"], 10);
+    assert_eq!(response["limit"], 10);
     for series in ["offered", "admitted", "window"] {
         assert_eq!(fixed["series"][series].as_array().unwrap().len(), 240, "{series}");
     }
@@ -73,9 +73,9 @@ fn invalid_or_excessive_simulations_get_a_helpful_error() {
 fn endless_retries_are_cut_off() {
     let body = r#"{"traffic":"retry-storm","rate":"4000/minute","duration":"2m","load":1,"honours_retry_after":false,
                    "jitter":true,"attempts":100,"algorithms":["gcra"]}"#;
-    let told = subject(POLICY).ask(LAB, body);
-    assert_eq!(told["algorithms"][0]["offered"], 50_000);
-    assert!(told["notes"][0].as_str().unwrap().starts_with("cut short"), "{}", told["notes"]);
+    let response = subject(POLICY).ask(LAB, body);
+    assert_eq!(response["algorithms"][0]["offered"], 50_000);
+    assert!(response["notes"][0].as_str().unwrap().starts_with("cut short"), "{}", response["notes"]);
 }
 
 #[test]
@@ -106,12 +106,14 @@ const OVERLOAD: &str = "/v1/lab/overload";
 fn protections_are_compared_in_an_overload() {
     let body =
         r#"{"overload":"step","protections":["none","adaptive"],"workers":8,"duration":"12s","seed":1}"#;
-    let told = subject(POLICY).ask(OVERLOAD, body);
-    let [none, adaptive] = told["protections"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    let response = subject(POLICY).ask(OVERLOAD, body);
+    let [none, adaptive] = response["protections"].as_array().unwrap().as_slice() else {
+        panic!("{response}")
+    };
     assert_eq!((&none["protection"], &adaptive["protection"]), (&json!("none"), &json!("adaptive")));
-    assert!(none["goodput"].as_f64() < adaptive["goodput"].as_f64(), "{told}");
-    assert_eq!(told["possible"].as_array().unwrap().len(), 120);
-    assert_eq!(told, subject(POLICY).ask(OVERLOAD, body), "the same seed gives the same result");
+    assert!(none["goodput"].as_f64() < adaptive["goodput"].as_f64(), "{response}");
+    assert_eq!(response["possible"].as_array().unwrap().len(), 120);
+    assert_eq!(response, subject(POLICY).ask(OVERLOAD, body), "the same seed gives the same result");
 }
 
 #[test]

@@ -17,29 +17,29 @@ limits:
   - {name: jobs, by: user, slots: 2}
 ";
 
-fn left(told: &Value) -> Vec<u64> {
-    told["limits"].as_array().unwrap().iter().map(|it| it["remaining"].as_u64().unwrap()).collect()
+fn left(response: &Value) -> Vec<u64> {
+    response["limits"].as_array().unwrap().iter().map(|it| it["remaining"].as_u64().unwrap()).collect()
 }
 
 #[track_caller]
 fn check(subject: &Subject, path: &str, body: &str, allowed: bool, expected: &[u64]) -> Value {
-    let told = subject.ask(&format!("/v1/limits/{path}"), body);
+    let response = subject.ask(&format!("/v1/limits/{path}"), body);
     assert_eq!(
-        (told["allowed"].as_bool().unwrap(), &*left(&told)),
+        (response["allowed"].as_bool().unwrap(), &*left(&response)),
         (allowed, expected),
-        "{path} {body}: {told}"
+        "{path} {body}: {response}"
     );
-    told
+    response
 }
 
 #[test]
 fn all_operations_apply_to_every_window() {
     let subject = subject(POLICY);
-    let told = check(&subject, "api/check", r#"{"key":"ann"}"#, true, &[1, 4]);
-    assert!(told["id"].is_string());
-    assert_eq!(told["limit"], "api", "the name to ask by");
+    let response = check(&subject, "api/check", r#"{"key":"ann"}"#, true, &[1, 4]);
+    assert!(response["id"].is_string());
+    assert_eq!(response["limit"], "api", "the name to ask by");
     let windows: Vec<_> =
-        told["limits"].as_array().unwrap().iter().map(|it| (&it["name"], &it["window"])).collect();
+        response["limits"].as_array().unwrap().iter().map(|it| (&it["name"], &it["window"])).collect();
     assert_eq!(windows, [(&json!("api"), &json!("1s")), (&json!("api"), &json!("1h"))]);
     check(&subject, "api/check", r#"{"key":["ann"]}"#, true, &[0, 3]);
     let refused = check(&subject, "api/check", r#"{"key":"ann"}"#, false, &[0, 3]);
@@ -72,10 +72,10 @@ fn a_grant_returns_the_newest_charges_up_to_a_full_allowance() {
             let subject = subject(&policy);
             let step = |word: &str, cost: u64, left: u64| {
                 let body = format!(r#"{{"key":"ann","cost":{cost}}}"#);
-                let told = subject.ask(&format!("/v1/limits/a/{word}"), &body);
-                assert_eq!(told["limits"][0]["remaining"], left, "{algorithm} {word} {cost}: {told}");
-                assert!(told.get("reason").is_none(), "{algorithm} {word} {cost}: {told}");
-                assert_eq!(told["allowed"], true, "{algorithm} {word} {cost}: {told}");
+                let response = subject.ask(&format!("/v1/limits/a/{word}"), &body);
+                assert_eq!(response["limits"][0]["remaining"], left, "{algorithm} {word} {cost}: {response}");
+                assert!(response.get("reason").is_none(), "{algorithm} {word} {cost}: {response}");
+                assert_eq!(response["allowed"], true, "{algorithm} {word} {cost}: {response}");
             };
             step("check", 4, 6);
             subject.advance(Span::from_millis(1));
@@ -93,8 +93,9 @@ fn a_grant_returns_the_newest_charges_up_to_a_full_allowance() {
 fn a_request_and_a_named_key_share_their_state() {
     let subject = subject(POLICY);
     check(&subject, "pair/check", r#"{"key":["acme","203.0.113.9"],"cost":3}"#, true, &[2]);
-    let told = subject.ask("/v1/check", r#"{"path":"/","tenant":"acme","ip":"203.0.113.9","user":"ann"}"#);
-    let pair = told["limits"].as_array().unwrap().iter().find(|it| it["name"] == "pair").unwrap();
+    let response =
+        subject.ask("/v1/check", r#"{"path":"/","tenant":"acme","ip":"203.0.113.9","user":"ann"}"#);
+    let pair = response["limits"].as_array().unwrap().iter().find(|it| it["name"] == "pair").unwrap();
     assert_eq!((&pair["remaining"], &pair["key"]), (&json!(1), &json!("acme, 203.0.113.9")));
 }
 
@@ -106,8 +107,8 @@ fn plans_and_overrides_have_their_own_quotas() {
     check(&subject, "api/peek", r#"{"key":"ann"}"#, true, &[2, 5]);
     check(&subject, "api/check", r#"{"key":"vip"}"#, true, &[199, 499]);
     for operation in ["check", "peek", "grant", "reset", "refund"] {
-        let told = check(&subject, &format!("api/{operation}"), r#"{"key":"eve"}"#, false, &[]);
-        assert!(told["reason"].as_str().unwrap().contains("`overrides`"), "{told}");
+        let response = check(&subject, &format!("api/{operation}"), r#"{"key":"eve"}"#, false, &[]);
+        assert!(response["reason"].as_str().unwrap().contains("`overrides`"), "{response}");
         check(&subject, &format!("api/{operation}"), r#"{"key":"ann","plan":"gone"}"#, false, &[]);
         check(&subject, &format!("api/{operation}"), r#"{"key":"ann","plan":"staff"}"#, true, &[]);
     }
@@ -117,9 +118,9 @@ fn plans_and_overrides_have_their_own_quotas() {
 fn a_check_follows_the_mode_and_a_peek_works_in_every_mode() {
     let subject = subject(POLICY);
     check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
-    let told = check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
+    let response = check(&subject, "seen/check", r#"{"key":"ann"}"#, true, &[0]);
     assert_eq!(
-        (&told["limits"][0]["allowed"], &told["limits"][0]["mode"]),
+        (&response["limits"][0]["allowed"], &response["limits"][0]["mode"]),
         (&json!(false), &json!("shadow"))
     );
     check(&subject, "asleep/check", r#"{"key":"ann"}"#, true, &[]);
@@ -131,8 +132,8 @@ fn a_global_limit_needs_no_key() {
     let subject = subject(POLICY);
     check(&subject, "all/check", "{}", true, &[4]);
     check(&subject, "all/check", r#"{"key":null}"#, true, &[3]);
-    let told = check(&subject, "all/check", r#"{"key":[]}"#, true, &[2]);
-    assert_eq!(told["limits"][0]["window"], Value::Null, "there is one only");
+    let response = check(&subject, "all/check", r#"{"key":[]}"#, true, &[2]);
+    assert_eq!(response["limits"][0]["window"], Value::Null, "there is one only");
 }
 
 #[test]

@@ -78,14 +78,14 @@ fn references_resolve_and_operation_ids_are_unique() {
 
 /// Fails unless the members of a response are those of its schema.
 #[track_caller]
-fn check_members(description: &Value, schema: &str, told: &Value) {
+fn check_members(description: &Value, schema: &str, view: &Value) {
     let schema = &description["components"]["schemas"][schema];
     let known = schema["properties"].as_object().unwrap();
-    for member in told.as_object().unwrap().keys() {
+    for member in view.as_object().unwrap().keys() {
         assert!(known.contains_key(member), "{member} is not described");
     }
     for member in schema["required"].as_array().unwrap() {
-        assert!(told.get(member.as_str().unwrap()).is_some(), "{member} is missing in {told}");
+        assert!(view.get(member.as_str().unwrap()).is_some(), "{member} is missing in {view}");
     }
 }
 
@@ -120,7 +120,7 @@ fn responses_have_the_described_members() {
 fn responses_for_operators_have_the_described_members() {
     let (description, (subject, id)) = (description(), with_a_refusal());
     let overview = subject.get("/v1/overview").json();
-    for (schema, told) in [
+    for (schema, view) in [
         ("Overview", &overview),
         ("PolicyInForce", &overview["policy"]),
         ("StoreInFull", &overview["store"]),
@@ -128,18 +128,18 @@ fn responses_for_operators_have_the_described_members() {
         ("Series", &overview["series"]),
         ("Latency", &overview["latency_us"]),
     ] {
-        check_members(&description, schema, told);
+        check_members(&description, schema, view);
     }
     check_members(&description, "Leases", &overview["leases"]);
     let fleet = subject.get("/v1/fleet").json();
-    for (schema, told) in [
+    for (schema, view) in [
         ("Fleet", &fleet),
         ("FleetNode", &fleet["nodes"][0]),
         ("FleetTotals", &fleet["totals"]),
         ("NodeCounts", &fleet["totals"]["window"]),
         ("NodeLeases", &fleet["nodes"][0]["leases"]),
     ] {
-        check_members(&description, schema, told);
+        check_members(&description, schema, view);
     }
     let stats = subject.get("/v1/stats?limit=api").json();
     check_members(&description, "Stats", &stats);

@@ -39,38 +39,38 @@ fn the_overview_summarizes_the_server() {
     ask(&subject, "/", "192.0.2.66");
     subject.advance(Span::from_secs(90));
     watcher.tick(Timestamp::from_secs(1_772_366_490));
-    let told = subject.get("/v1/overview").json();
+    let response = subject.get("/v1/overview").json();
     assert_eq!(
-        (&told["now"], &told["started_at"]),
+        (&response["now"], &response["started_at"]),
         (&json!("2026-03-01T12:01:30Z"), &json!("2026-03-01T12:00:00Z"))
     );
     assert_eq!(
-        (&told["role"], &told["observing"], &told["mode"]),
+        (&response["role"], &response["observing"], &response["mode"]),
         (&json!("admin"), &json!(true), &json!("enforce"))
     );
     assert_eq!(
-        told["policy"],
+        response["policy"],
         json!({"version": 1, "loaded_at": "2026-03-01T12:00:00Z", "reload_error": null, "limits": 3, "switched": 0,
                "privacy": "plain"})
     );
     assert_eq!(
-        told["store"],
+        response["store"],
         json!({"kind": "memory", "address": null, "state": "ok", "breaker": "closed", "since": null, "error": null,
                "failures": 0, "degraded_decisions": 0, "nodes": 1, "ledger_keys": 0, "keys": 7, "evictions": 0,
                "outages": []})
     );
     assert_eq!(
-        told["totals"],
+        response["totals"],
         json!({"allowed": 2, "unlimited": 0, "limited": 1, "blocked": 1, "uncountable": 0, "shadow_limited": 0,
                "degraded": 0, "shed": 0})
     );
-    let series = &told["series"];
+    let series = &response["series"];
     assert_eq!((&series["step_s"], &series["until"]), (&json!(1), &json!(1_772_366_490)));
     assert_eq!(series["allowed"].as_array().unwrap().len(), 300);
     assert_eq!((&series["allowed"][299], &series["refused"][299]), (&json!(2), &json!(2)));
-    assert_eq!(told["tarpit"], json!({"waiting": 3, "most": 1000}));
-    assert_eq!(told["log"], json!({"suppressed": 12}));
-    assert!(told["latency_us"]["p99"].is_u64(), "{told}");
+    assert_eq!(response["tarpit"], json!({"waiting": 3, "most": 1000}));
+    assert_eq!(response["log"], json!({"suppressed": 12}));
+    assert!(response["latency_us"]["p99"].is_u64(), "{response}");
 }
 
 #[test]
@@ -80,15 +80,15 @@ fn a_key_that_is_exhausted_for_long_is_an_alert() {
         ask(&subject, "/", "203.0.113.9");
         subject.advance(Span::from_secs(10));
     }
-    let told = subject.get("/v1/overview").json();
-    let alert = &told["alerts"][0];
+    let response = subject.get("/v1/overview").json();
+    let alert = &response["alerts"][0];
     assert_eq!(
         (&alert["limit"], &alert["key"]),
         (&json!("api"), &json!("203.0.113.9")),
         "{}",
-        told["alerts"]
+        response["alerts"]
     );
-    assert_eq!(told["at_zero_for_s"], 300);
+    assert_eq!(response["at_zero_for_s"], 300);
     assert!(alert["for_s"].as_u64().unwrap() >= 300 && alert["refused"].as_u64().unwrap() > 10, "{alert}");
 }
 
@@ -103,12 +103,12 @@ fn stats_list_every_limit_and_the_requested_series() {
     }
     subject.advance(Span::from_secs(5));
     watcher.tick(Timestamp::from_secs(1_772_366_405));
-    let told = subject.get("/v1/stats?limit=api").json();
+    let response = subject.get("/v1/stats?limit=api").json();
     assert_eq!(
-        (&told["window_s"], &told["step_s"], &told["until"]),
+        (&response["window_s"], &response["step_s"], &response["until"]),
         (&json!(300), &json!(5), &json!(1_772_366_405))
     );
-    let limits = told["limits"].as_array().unwrap();
+    let limits = response["limits"].as_array().unwrap();
     let names: Vec<_> = limits.iter().map(|limit| limit["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["api", "pool", "pool.candidate"]);
     let api = &limits[0];
@@ -226,8 +226,8 @@ fn limits_that_are_not_counted_separately_have_no_numbers() {
         (0..=MAX_NAMED_LIMITS).map(|at| format!("{{name: n{at}, by: ip, bucket: 9/s}}")).collect();
     let (subject, _) = watched(&format!("limits: [{}]", limits.join(",")), Access::open());
     ask(&subject, "/", "203.0.113.9");
-    let told = subject.get("/v1/stats").json();
-    let (first, last) = (&told["limits"][0], &told["limits"][MAX_NAMED_LIMITS]);
+    let response = subject.get("/v1/stats").json();
+    let (first, last) = (&response["limits"][0], &response["limits"][MAX_NAMED_LIMITS]);
     assert_eq!((&first["counted"], &first["allowed"]), (&json!(true), &json!(1)));
     assert_eq!(last["counted"], false);
     for unknown in
@@ -282,10 +282,10 @@ fn polling_returns_each_decision_once() {
     assert_eq!((some["decisions"].as_array().unwrap().len(), &some["next"]), (2, &json!(next + 2)));
     refuse(400);
     let late = subject.get(&format!("/v1/decisions?after={next}&most=1000")).json();
-    let told = late["decisions"].as_array().unwrap().len() as u64;
+    let response = late["decisions"].as_array().unwrap().len() as u64;
     assert!(late["missed"].as_u64().unwrap() > 0);
     assert_eq!(
-        told + late["missed"].as_u64().unwrap(),
+        response + late["missed"].as_u64().unwrap(),
         405,
         "each decision is returned or counted as missed"
     );
@@ -339,9 +339,9 @@ fn unknown_parameters_are_rejected() {
 #[test]
 fn a_removed_limit_does_not_hide_the_others() {
     let (subject, _) = watched(POLICY, Access::open());
-    let told = subject.get("/v1/stats?limit=api&limit=gone").json();
-    assert_eq!(told["limits"].as_array().unwrap().len(), 3);
-    assert!(told["limits"][0]["series"].is_object(), "{told}");
+    let response = subject.get("/v1/stats?limit=api&limit=gone").json();
+    assert_eq!(response["limits"].as_array().unwrap().len(), 3);
+    assert!(response["limits"][0]["series"].is_object(), "{response}");
 }
 
 #[test]
@@ -393,17 +393,17 @@ limits:
     let mut tags = Vec::new();
     for path in ["/", "/long", "/pair"] {
         for _ in 0..2 {
-            let asked = json!({"path": path, "api_key": "sk-live-51HzQ", "ip": "203.0.113.9"}).to_string();
-            let told = subject.ask("/v1/check", &asked);
-            tags.extend(told["limits"].as_array().unwrap().iter().map(|it| it["tag"].clone()));
+            let query = json!({"path": path, "api_key": "sk-live-51HzQ", "ip": "203.0.113.9"}).to_string();
+            let response = subject.ask("/v1/check", &query);
+            tags.extend(response["limits"].as_array().unwrap().iter().map(|it| it["tag"].clone()));
             subject.advance(Span::from_secs(60));
         }
     }
     let peeked = subject.ask("/v1/limits/long/peek", r#"{"key":"sk-live-51HzQ"}"#);
     tags.push(peeked["limits"][0]["tag"].clone());
     for (path, list) in [("/v1/top", "keys"), ("/v1/decisions", "decisions")] {
-        let told = subject.get(path).json();
-        tags.extend(told[list].as_array().unwrap().iter().map(|it| it["tag"].clone()));
+        let response = subject.get(path).json();
+        tags.extend(response[list].as_array().unwrap().iter().map(|it| it["tag"].clone()));
     }
     assert!(tags.len() > 12 && tags.iter().all(|tag| *tag == tags[0] && tag.is_string()), "{tags:?}");
     let other = subject.ask("/v1/limits/long/peek", r#"{"key":"sk-live-51HzR"}"#);
@@ -422,8 +422,8 @@ fn all_sums_use_the_same_window_and_include_the_current_second() {
     assert_eq!(stats["limits"][0]["limited"], 3);
     assert_eq!(top["keys"][0]["refused"], 3);
     assert_eq!(overview["window"]["until"], overview["series"]["until"]);
-    for told in [&stats, &top] {
-        assert_eq!(told["from"], overview["window"]["from"]);
+    for response in [&stats, &top] {
+        assert_eq!(response["from"], overview["window"]["from"]);
     }
 }
 
@@ -447,8 +447,8 @@ fn disabled_observation_is_reported() {
         assert!(answer.problem().contains("`observe: off`"), "{path}");
     }
     assert_eq!(subject.post("/v1/explain", r#"{"path":"/"}"#).status, 409);
-    let told = subject.get("/v1/overview").json();
-    assert_eq!((&told["observing"], &told["series"]["allowed"]), (&json!(false), &json!([])));
+    let response = subject.get("/v1/overview").json();
+    assert_eq!((&response["observing"], &response["series"]["allowed"]), (&json!(false), &json!([])));
     assert_eq!(
         subject.put("/v1/mode", r#"{"mode":"shadow"}"#).status,
         200,
@@ -471,11 +471,11 @@ fn responses_are_bounded_for_many_limits_and_keys() {
     }
     let names: Vec<_> = (0..100).map(|at| format!("limit=limit-{at}")).collect();
     let stats = subject.get(&format!("/v1/stats?{}", names.join("&")));
-    let told = stats.json();
-    assert_eq!(told["limits"].as_array().unwrap().len(), 1_000);
-    assert!(told["limits"].as_array().unwrap().iter().all(|limit| limit["total"]["limited"] == 10));
+    let response = stats.json();
+    assert_eq!(response["limits"].as_array().unwrap().len(), 1_000);
+    assert!(response["limits"].as_array().unwrap().iter().all(|limit| limit["total"]["limited"] == 10));
     assert_eq!(
-        told["limits"].as_array().unwrap().iter().filter(|limit| !limit["series"].is_null()).count(),
+        response["limits"].as_array().unwrap().iter().filter(|limit| !limit["series"].is_null()).count(),
         100
     );
     assert!(stats.body.len() < 600_000, "{}", stats.body.len());

@@ -45,9 +45,9 @@ fn settle_twice(error: StoreError, cost: u64) -> [(u16, String); 2] {
     let clock = ManualClock::at(Timestamp::from_secs(1_772_366_400));
     let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), Mutex::new(Some(error)));
     let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
-    let told = subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
+    let response = subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
     let settle = |cost: u64| {
-        let answer = subject.post("/v1/settle", format!(r#"{{"id":{},"cost":{cost}}}"#, told["id"]));
+        let answer = subject.post("/v1/settle", format!(r#"{{"id":{},"cost":{cost}}}"#, response["id"]));
         (answer.status.as_u16(), answer.text().to_owned())
     };
     let answers = [settle(cost), settle(cost)];
@@ -89,9 +89,9 @@ fn a_refund_by_name_is_kept_until_the_store_answers() {
     let store = FailOnceStore(MemoryStore::with_seed(1_000, clock.clone(), 7), refused);
     let subject = on_store("limits: [{name: a, by: global, bucket: 100/hour}]", Access::open(), store, clock);
     subject.ask("/v1/check", r#"{"path":"/","cost":50}"#);
-    let told = subject.ask("/v1/limits/a/refund", r#"{"cost":20}"#);
-    assert_eq!((&told["degraded"], &told["limits"]), (&true.into(), &json!([])), "{told}");
-    assert!(told["reason"].as_str().unwrap().contains("do not repeat it"), "{told}");
+    let response = subject.ask("/v1/limits/a/refund", r#"{"cost":20}"#);
+    assert_eq!((&response["degraded"], &response["limits"]), (&true.into(), &json!([])), "{response}");
+    assert!(response["reason"].as_str().unwrap().contains("do not repeat it"), "{response}");
     pollster::block_on(subject.limiter.load().reconcile());
     assert_eq!(subject.ask("/v1/limits/a/peek", "{}")["limits"][0]["remaining"], 70);
 }
@@ -110,11 +110,15 @@ fn subject() -> Subject<UnreachableStore> {
 
 #[track_caller]
 fn check(path: &str, body: &str, allowed: bool, limit: Option<&str>) {
-    let told = subject().ask(path, body);
-    assert_eq!((told["allowed"].as_bool(), told["limit"].as_str()), (Some(allowed), limit), "{told}");
-    assert_eq!(told["degraded"], true, "{told}");
-    assert!(told["reason"].is_string(), "{told}");
-    assert_eq!(told["limits"].as_array().map(Vec::len), Some(0));
+    let response = subject().ask(path, body);
+    assert_eq!(
+        (response["allowed"].as_bool(), response["limit"].as_str()),
+        (Some(allowed), limit),
+        "{response}"
+    );
+    assert_eq!(response["degraded"], true, "{response}");
+    assert!(response["reason"].is_string(), "{response}");
+    assert_eq!(response["limits"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]
@@ -123,31 +127,35 @@ fn each_limit_decides_as_its_on_outage_says() {
     check("/v1/check", r#"{"path":"/closed"}"#, false, Some("closed"));
     check("/v1/limits/open/check", "{}", true, None);
     check("/v1/limits/closed/check", "{}", false, Some("closed"));
-    let told = subject().ask("/v1/check", r#"{"path":"/closed"}"#);
-    assert_eq!(told["retry_after_ms"], 1_000);
-    let told = subject().ask("/v1/check", r#"{"path":"/blocked"}"#);
+    let response = subject().ask("/v1/check", r#"{"path":"/closed"}"#);
+    assert_eq!(response["retry_after_ms"], 1_000);
+    let response = subject().ask("/v1/check", r#"{"path":"/blocked"}"#);
     assert_eq!(
-        (&told["allowed"], &told["limit"]),
+        (&response["allowed"], &response["limit"]),
         (&false.into(), &"blocking".into()),
         "this decision needs no store"
     );
-    assert_eq!(told["degraded"], false, "so it is not degraded");
+    assert_eq!(response["degraded"], false, "so it is not degraded");
 }
 
 #[test]
 fn a_local_decision_has_the_numbers_of_the_nodes_share() {
     let subject = subject();
     for (remaining, allowed) in [(1, true), (0, true), (0, false)] {
-        let told = subject.ask("/v1/check", r#"{"path":"/counted"}"#);
-        assert_eq!((&told["allowed"], &told["degraded"]), (&allowed.into(), &true.into()), "{told}");
-        assert_eq!(told["limit"], "counted");
-        assert!(told["reason"].as_str().unwrap().contains("on this node alone"), "{told}");
-        let counted = &told["limits"][0];
-        assert_eq!((&counted["limit"], &counted["remaining"]), (&2.into(), &remaining.into()), "{told}");
-        assert_eq!(told["retry_after_ms"], if allowed { serde_json::Value::Null } else { 30_000.into() });
+        let response = subject.ask("/v1/check", r#"{"path":"/counted"}"#);
+        assert_eq!(
+            (&response["allowed"], &response["degraded"]),
+            (&allowed.into(), &true.into()),
+            "{response}"
+        );
+        assert_eq!(response["limit"], "counted");
+        assert!(response["reason"].as_str().unwrap().contains("on this node alone"), "{response}");
+        let counted = &response["limits"][0];
+        assert_eq!((&counted["limit"], &counted["remaining"]), (&2.into(), &remaining.into()), "{response}");
+        assert_eq!(response["retry_after_ms"], if allowed { serde_json::Value::Null } else { 30_000.into() });
     }
-    let told = subject.ask("/v1/limits/counted/check", "{}");
-    assert_eq!((&told["allowed"], &told["degraded"]), (&false.into(), &true.into()), "{told}");
+    let response = subject.ask("/v1/limits/counted/check", "{}");
+    assert_eq!((&response["allowed"], &response["degraded"]), (&false.into(), &true.into()), "{response}");
 }
 
 #[test]
@@ -156,10 +164,14 @@ fn a_degraded_decision_is_settled_and_released_locally() {
                            {name: c, by: global, bucket: 100/day, on_outage: allow}]";
     let subject = on_store(policy, Access::open(), RefusingStore, ManualClock::at(Timestamp::EPOCH));
     let check = || subject.ask("/v1/check", r#"{"path":"/","cost":10}"#);
-    let told = check();
-    assert_eq!((&told["allowed"], &told["limits"][0]["remaining"]), (&true.into(), &10.into()), "{told}");
+    let response = check();
+    assert_eq!(
+        (&response["allowed"], &response["limits"][0]["remaining"]),
+        (&true.into(), &10.into()),
+        "{response}"
+    );
     assert_eq!(check()["allowed"], false, "the slot is taken");
-    let id = &told["id"];
+    let id = &response["id"];
     let released = subject.ask("/v1/release", &format!(r#"{{"id":{id}}}"#));
     assert_eq!(released["slots"], 1);
     let again = check();
@@ -247,9 +259,13 @@ fn the_overview_lists_past_outages_and_the_current_one() {
         subject.get("/v1/overview").json()["store"].clone()
     };
     assert_eq!(pass(false)["outages"], json!([]));
-    let told = pass(true);
-    assert_eq!((&told["state"], &told["breaker"]), (&json!("degraded"), &json!("closed")), "{told}");
-    assert_eq!(told["outages"], json!([{"from": "2026-03-01T12:00:20Z", "to": null}]));
+    let response = pass(true);
+    assert_eq!(
+        (&response["state"], &response["breaker"]),
+        (&json!("degraded"), &json!("closed")),
+        "{response}"
+    );
+    assert_eq!(response["outages"], json!([{"from": "2026-03-01T12:00:20Z", "to": null}]));
     pass(true);
     let over = json!({"from": "2026-03-01T12:00:20Z", "to": "2026-03-01T12:00:40Z"});
     assert_eq!(pass(false)["outages"], json!([over]));

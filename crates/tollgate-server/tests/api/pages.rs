@@ -52,23 +52,26 @@ fn readiness_reports_the_policy_and_reload_errors() {
         let answer = subject.get("/readyz");
         (answer.status.as_u16(), answer.json())
     };
-    let told = |ready: bool, draining: bool, version: u64, at: Option<&str>, error: Option<&str>| {
+    let response = |ready: bool, draining: bool, version: u64, at: Option<&str>, error: Option<&str>| {
         json!({"ready": ready, "draining": draining, "policy_version": version,
                "policy_loaded_at": at, "reload_error": error,
                "store": {"address": null, "state": "ok", "since": null, "error": null, "failures": 0,
                          "degraded_decisions": 0, "ledger_keys": 0}})
     };
-    assert_eq!(ready(), (503, told(false, false, 1, None, None)));
+    assert_eq!(ready(), (503, response(false, false, 1, None, None)));
     subject.status.loaded(Timestamp::from_secs(1_772_366_400));
     let at = Some("2026-03-01T12:00:00Z");
-    assert_eq!(ready(), (200, told(true, false, 1, at, None)));
+    assert_eq!(ready(), (200, response(true, false, 1, at, None)));
     subject.status.reload_failed("error: a rate of zero\n  --> policy.yaml:3");
-    assert_eq!(ready(), (200, told(true, false, 1, at, Some("error: a rate of zero\n  --> policy.yaml:3"))));
+    assert_eq!(
+        ready(),
+        (200, response(true, false, 1, at, Some("error: a rate of zero\n  --> policy.yaml:3")))
+    );
     subject.limiter.replace(tollgate::Policy::default());
     subject.status.loaded(Timestamp::from_secs(1_772_366_401));
-    assert_eq!(ready(), (200, told(true, false, 2, Some("2026-03-01T12:00:01Z"), None)));
+    assert_eq!(ready(), (200, response(true, false, 2, Some("2026-03-01T12:00:01Z"), None)));
     subject.status.drain();
-    assert_eq!(ready(), (503, told(false, true, 2, Some("2026-03-01T12:00:01Z"), None)));
+    assert_eq!(ready(), (503, response(false, true, 2, Some("2026-03-01T12:00:01Z"), None)));
     assert_eq!(subject.get("/healthz").status, 200, "still alive");
 }
 

@@ -27,9 +27,9 @@ fn a_check_has_the_class_of_the_request_which_a_header_can_only_lower() {
         (json!({"path": "/", "headers": {"tollgate-priority": "critical"}}), json!("normal")),
         (json!({"path": "/", "headers": {"x-priority": "bulk"}}), json!("bulk")),
     ] {
-        let told = subject.ask("/v1/check", &question.to_string());
-        assert_eq!(told["priority"], class, "{question}");
-        subject.ask("/v1/release", &json!({"id": told["id"]}).to_string());
+        let answer = subject.ask("/v1/check", &question.to_string());
+        assert_eq!(answer["priority"], class, "{question}");
+        subject.ask("/v1/release", &json!({"id": answer["id"]}).to_string());
     }
     let plain = self::subject("limits: [{by: ip, bucket: 1/s}]");
     assert_eq!(plain.ask("/v1/check", r#"{"path":"/"}"#)["priority"], json!(null));
@@ -53,9 +53,9 @@ fn a_shed_check_names_the_shedder_and_its_class_and_can_be_explained() {
     assert_eq!(subject.ask("/v1/check", r#"{"path":"/pay"}"#)["allowed"], true);
 
     let id = refused["id"].as_str().unwrap();
-    let told = subject.get(&format!("/v1/decisions/{id}")).json();
-    assert_eq!((&told["priority"], &told["limit"]), (&json!("bulk"), &json!("shed.fleet")), "{told}");
-    let shedder = told["limits"].as_array().unwrap().iter().find(|it| it["name"] == "shed.fleet").unwrap();
+    let answer = subject.get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!((&answer["priority"], &answer["limit"]), (&json!("bulk"), &json!("shed.fleet")), "{answer}");
+    let shedder = answer["limits"].as_array().unwrap().iter().find(|it| it["name"] == "shed.fleet").unwrap();
     assert_eq!(
         (&shedder["granted_by"], &shedder["limit"]),
         (&json!("priority bulk"), &json!(2)),
@@ -92,22 +92,22 @@ fn a_shed_check_names_the_shedder_and_its_class_and_can_be_explained() {
 fn operators_see_the_classes_and_the_maximum_of_each() {
     let subject = subject(POLICY);
     assert_eq!(subject.get("/v1/policy").json()["priorities"], json!(["critical", "normal", "bulk"]));
-    let told = subject.get("/v1/limits").json();
-    let shedder = &told["limits"][1];
+    let answer = subject.get("/v1/limits").json();
+    let shedder = &answer["limits"][1];
     assert_eq!(
         (&shedder["name"], &shedder["class_quotas"]),
         (&json!("shed.fleet"), &json!(["4 at once", "3 at once", "2 at once"])),
         "{shedder}"
     );
-    assert_eq!(told["limits"][0]["class_quotas"], json!(null));
+    assert_eq!(answer["limits"][0]["class_quotas"], json!(null));
 }
 
 #[test]
 fn a_hypothetical_request_has_a_class_and_takes_no_slot() {
     let (subject, _) = watched(POLICY, Access::open());
     for _ in 0..9 {
-        let told = subject.ask("/v1/explain", r#"{"path":"/pay"}"#);
-        assert_eq!((&told["priority"], &told["allowed"]), (&json!("critical"), &json!(true)), "{told}");
+        let answer = subject.ask("/v1/explain", r#"{"path":"/pay"}"#);
+        assert_eq!((&answer["priority"], &answer["allowed"]), (&json!("critical"), &json!(true)), "{answer}");
     }
 }
 
@@ -118,6 +118,6 @@ fn forward_auth_tells_the_proxy_the_class() {
         .header("x-forwarded-uri", "/pay")
         .header("x-forwarded-method", "GET")
         .header("tollgate-priority", "forged");
-    let told = subject.send(request.body(Full::default()).unwrap());
-    assert_eq!((told.status.as_u16(), told.header("tollgate-priority")), (200, Some("critical")));
+    let answer = subject.send(request.body(Full::default()).unwrap());
+    assert_eq!((answer.status.as_u16(), answer.header("tollgate-priority")), (200, Some("critical")));
 }

@@ -16,8 +16,8 @@ fn waits(subject: &Subject, count: usize) -> Vec<Value> {
 }
 
 fn leave(subject: &Subject, id: &Value) {
-    let told = subject.ask("/v1/settle", &json!({"id": id, "cost": 0}).to_string());
-    assert_eq!(told["cost"], 0, "{told}");
+    let answer = subject.ask("/v1/settle", &json!({"id": id, "cost": 0}).to_string());
+    assert_eq!(answer["cost"], 0, "{answer}");
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn an_admitted_request_of_a_queue_has_a_wait_and_a_refused_one_a_time_to_return(
 #[test]
 fn each_request_of_a_batch_has_its_own_wait() {
     let subject = subject(POLICY);
-    let asked = format!(r#"{{"requests":[{QUESTION},{QUESTION},{{"path":"/free"}},{QUESTION},{QUESTION}]}}"#);
-    let told = subject.ask("/v1/check/batch", &asked);
-    let found = told["decisions"].as_array().unwrap().iter();
+    let query = format!(r#"{{"requests":[{QUESTION},{QUESTION},{{"path":"/free"}},{QUESTION},{QUESTION}]}}"#);
+    let answer = subject.ask("/v1/check/batch", &query);
+    let found = answer["decisions"].as_array().unwrap().iter();
     let found: Vec<_> =
         found.map(|it| (it["allowed"].as_bool().unwrap(), it["wait_ms"].as_u64().unwrap())).collect();
     assert_eq!(found, [(true, 0), (true, 200), (true, 0), (true, 400), (false, 0)]);
@@ -51,13 +51,13 @@ fn each_request_of_a_batch_has_its_own_wait() {
 fn a_peek_has_the_wait_of_the_next_request() {
     let subject = subject(POLICY);
     for (peeked, taken) in [(0, 0), (200, 200), (400, 400)] {
-        let told = subject.ask("/v1/limits/reports/peek", r#"{"key":"ann"}"#);
-        assert_eq!((&told["allowed"], &told["wait_ms"]), (&json!(true), &json!(peeked)), "{told}");
-        let told = subject.ask("/v1/limits/reports/check", r#"{"key":"ann"}"#);
-        assert_eq!(told["wait_ms"], taken, "{told}");
+        let answer = subject.ask("/v1/limits/reports/peek", r#"{"key":"ann"}"#);
+        assert_eq!((&answer["allowed"], &answer["wait_ms"]), (&json!(true), &json!(peeked)), "{answer}");
+        let answer = subject.ask("/v1/limits/reports/check", r#"{"key":"ann"}"#);
+        assert_eq!(answer["wait_ms"], taken, "{answer}");
     }
-    let told = subject.ask("/v1/limits/reports/peek", r#"{"key":"ann"}"#);
-    assert_eq!((&told["allowed"], &told["wait_ms"]), (&json!(false), &json!(0)), "{told}");
+    let answer = subject.ask("/v1/limits/reports/peek", r#"{"key":"ann"}"#);
+    assert_eq!((&answer["allowed"], &answer["wait_ms"]), (&json!(false), &json!(0)), "{answer}");
 }
 
 #[test]

@@ -173,23 +173,27 @@ fn readiness_is_public_and_errors_need_the_reader_role() {
         subject.send(request.body(Full::from(body)).unwrap()).json()
     };
     send(Request::post("/v1/check"), Some(ADMIN), r#"{"path":"/","ip":"203.0.113.9"}"#);
-    let asked = |token| send(Request::get("/readyz"), token, "");
+    let query = |token| send(Request::get("/readyz"), token, "");
     for token in [ADMIN, READER] {
-        let told = asked(Some(token));
-        assert_eq!(told["store"]["address"], "redis://10.0.0.7:6379");
-        assert_eq!(told["reload_error"], "secret.yaml:3: unknown key");
-        assert!(told["store"]["error"].as_str().unwrap().contains("gone"), "{told}");
+        let response = query(Some(token));
+        assert_eq!(response["store"]["address"], "redis://10.0.0.7:6379");
+        assert_eq!(response["reload_error"], "secret.yaml:3: unknown key");
+        assert!(response["store"]["error"].as_str().unwrap().contains("gone"), "{response}");
     }
     for token in [None, Some("wrong")] {
-        let told = asked(token);
-        assert_eq!((&told["ready"], &told["store"]["state"]), (&json!(true), &json!("degraded")), "{told}");
-        assert_eq!(told["store"]["address"], json!(null));
+        let response = query(token);
+        assert_eq!(
+            (&response["ready"], &response["store"]["state"]),
+            (&json!(true), &json!("degraded")),
+            "{response}"
+        );
+        assert_eq!(response["store"]["address"], json!(null));
         assert!(
-            told["reload_error"].is_string() && told["store"]["error"].is_string(),
-            "that it did: {told}"
+            response["reload_error"].is_string() && response["store"]["error"].is_string(),
+            "that it did: {response}"
         );
         for hidden in ["10.0.0.7", "secret.yaml", "gone"] {
-            assert!(!told.to_string().contains(hidden), "{hidden}: {told}");
+            assert!(!response.to_string().contains(hidden), "{hidden}: {response}");
         }
     }
 }

@@ -16,8 +16,8 @@ fn remaining(subject: &Subject) -> u64 {
 }
 
 fn settle(subject: &Subject, id: &str, cost: u64) {
-    let told = subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":{cost}}}"#));
-    assert_eq!((told["id"].as_str(), told["cost"].as_u64()), (Some(id), Some(cost)));
+    let response = subject.ask("/v1/settle", &format!(r#"{{"id":"{id}","cost":{cost}}}"#));
+    assert_eq!((response["id"].as_str(), response["cost"].as_u64()), (Some(id), Some(cost)));
 }
 
 /// Every algorithm that counts units, with an allowance of 100.
@@ -35,11 +35,11 @@ fn the_first_cost_is_final_and_the_same_again_changes_nothing() {
         for (cost, left) in [(20, 80), (90, 10), (0, 100), (50, 50), (130, 0)] {
             let subject = on(algorithm);
             let id = id(&subject, QUESTION);
-            let told = || {
+            let response = || {
                 settle(&subject, &id, cost);
                 remaining(&subject)
             };
-            assert_eq!((told(), told()), (left, left), "{algorithm}, settled at {cost}");
+            assert_eq!((response(), response()), (left, left), "{algorithm}, settled at {cost}");
             let answer = subject.post("/v1/settle", format!(r#"{{"id":"{id}","cost":{}}}"#, cost + 1));
             assert_eq!(answer.status, 409, "{}", answer.text());
             assert!(answer.problem().contains(&format!("already settled as {cost}")), "{}", answer.text());
@@ -60,8 +60,8 @@ fn of_concurrent_settlements_exactly_one_is_the_first() {
                     scope.spawn(move || (cost, subject.post("/v1/settle", body).status.as_u16()))
                 })
                 .collect();
-            let told = asks.into_iter().map(|ask| ask.join().unwrap());
-            told.filter(|(_, status)| *status == 200).map(|(cost, _)| cost).collect()
+            let response = asks.into_iter().map(|ask| ask.join().unwrap());
+            response.filter(|(_, status)| *status == 200).map(|(cost, _)| cost).collect()
         });
         assert_eq!(settled.len(), 1, "{settled:?}");
         assert_eq!(remaining(subject), 100 - settled[0]);

@@ -40,10 +40,10 @@ fn check(subject: &Subject) -> Value {
 #[test]
 fn a_shed_check_names_the_shedder_and_its_explanation_has_the_signals() {
     let subject = overloaded(watched(POLICY, Access::open()));
-    let told = check(&subject);
-    assert_eq!((&told["allowed"], &told["limit"]), (&json!(false), &json!("shed.node")), "{told}");
-    assert!(told["retry_after_ms"].as_u64().is_some_and(|it| it >= 1_000), "{told}");
-    let explained = subject.get(&format!("/v1/decisions/{}", told["id"].as_str().unwrap())).json();
+    let answer = check(&subject);
+    assert_eq!((&answer["allowed"], &answer["limit"]), (&json!(false), &json!("shed.node")), "{answer}");
+    assert!(answer["retry_after_ms"].as_u64().is_some_and(|it| it >= 1_000), "{answer}");
+    let explained = subject.get(&format!("/v1/decisions/{}", answer["id"].as_str().unwrap())).json();
     assert_eq!(explained["fate"], "shed");
     let summary = explained["summary"].as_str().unwrap();
     assert!(
@@ -111,9 +111,9 @@ fn an_operator_freezes_the_level_switches_the_shedder_off_and_back() {
     let subject = overloaded(watched(POLICY, Access::open()));
     let switch = |mode: &str| {
         let body = json!({"mode": mode, "reason": "drill", "by": "ann"}).to_string();
-        let told = subject.put("/v1/limits/shed.node/mode", &body);
-        assert_eq!(told.status, 200, "{}", told.text());
-        told.json()["mode"].as_str().unwrap().to_owned()
+        let answer = subject.put("/v1/limits/shed.node/mode", &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["mode"].as_str().unwrap().to_owned()
     };
     assert_eq!(switch("frozen"), "enforce");
     subject.limiter.load().node_shedder().report(Measurement::InFlight(0));
@@ -187,8 +187,8 @@ limits: []
 fn only_a_shedder_can_be_frozen_and_only_if_the_policy_has_it() {
     let subject = subject("limits: [{name: api, by: ip, bucket: 1/s}]");
     let put = |name: &str| subject.put(&format!("/v1/limits/{name}/mode"), r#"{"mode":"frozen"}"#);
-    let told = put("api");
-    assert_eq!(told.status, 409, "{}", told.text());
-    assert!(told.text().contains("`api` has no level to freeze"), "{}", told.text());
+    let answer = put("api");
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    assert!(answer.text().contains("`api` has no level to freeze"), "{}", answer.text());
     assert_eq!(put("shed.node").status, 404);
 }

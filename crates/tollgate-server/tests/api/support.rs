@@ -124,11 +124,11 @@ impl Answer {
     #[track_caller]
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
-        let told = self.json();
-        assert_eq!(told["status"], self.status.as_u16(), "{told}");
+        let view = self.json();
+        assert_eq!(view["status"], self.status.as_u16(), "{view}");
         for member in ["type", "title", "detail"] {
-            assert!(told[member].as_str().is_some_and(|it| !it.is_empty()), "{member} of {told}");
+            assert!(view[member].as_str().is_some_and(|it| !it.is_empty()), "{member} of {view}");
         }
-        told["detail"].as_str().unwrap_or_default().to_owned()
+        view["detail"].as_str().unwrap_or_default().to_owned()
     }
 }

@@ -31,10 +31,10 @@ fn modes(subject: &Subject) -> Vec<String> {
 fn an_override_is_in_force_at_once_and_keeps_the_counts() {
     let subject = subject(POLICY);
     assert!(passes(&subject) && passes(&subject) && !passes(&subject));
-    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"shadow","reason":"launch","by":"ann"}"#);
+    let response = subject.put("/v1/limits/api/mode", r#"{"mode":"shadow","reason":"launch","by":"ann"}"#);
     let expected =
         json!({"name": "api", "mode": "shadow", "before": "enforce", "persisted": null, "warning": null});
-    assert_eq!((told.status.as_u16(), told.json()), (200, expected));
+    assert_eq!((response.status.as_u16(), response.json()), (200, expected));
     assert!(passes(&subject));
     let limit = subject.get("/v1/limits").json()["limits"][0].clone();
     assert_eq!(
@@ -53,8 +53,8 @@ fn the_mode_of_everything_only_weakens() {
         ("off", ["off", "off", "off"]),
         ("enforce", ["enforce", "shadow", "off"]),
     ] {
-        let told = subject.put("/v1/mode", &json!({"mode": said}).to_string());
-        assert_eq!((told.status.as_u16(), &told.json()["mode"]), (200, &json!(said)), "{said}");
+        let response = subject.put("/v1/mode", &json!({"mode": said}).to_string());
+        assert_eq!((response.status.as_u16(), &response.json()["mode"]), (200, &json!(said)), "{said}");
         assert_eq!(modes(&subject), expected, "{said}");
         assert_eq!(subject.get("/v1/mode").json(), json!({"mode": said, "limits": []}));
         assert_eq!(subject.get("/v1/overview").json()["mode"], said);
@@ -65,9 +65,9 @@ fn the_mode_of_everything_only_weakens() {
 fn an_override_hidden_by_everything_causes_a_warning() {
     let subject = subject(POLICY);
     subject.put("/v1/mode", r#"{"mode":"off"}"#);
-    let told = subject.put("/v1/limits/tried/mode", r#"{"mode":"enforce"}"#).json();
-    assert_eq!(told["mode"], "off");
-    assert!(told["warning"].as_str().unwrap().contains("everything is switched to `off`"), "{told}");
+    let response = subject.put("/v1/limits/tried/mode", r#"{"mode":"enforce"}"#).json();
+    assert_eq!(response["mode"], "off");
+    assert!(response["warning"].as_str().unwrap().contains("everything is switched to `off`"), "{response}");
     assert_eq!(
         subject.get("/v1/mode").json()["limits"],
         json!([{"name": "tried", "mode": "off", "policy_mode": "shadow", "switch": "enforce"}])
@@ -193,8 +193,8 @@ fn the_override_of_a_removed_limit_can_be_removed() {
     let (subject, board) = with_board(POLICY);
     subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#);
     board.reload(Policy::default());
-    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#);
-    assert_eq!((told.status.as_u16(), &told.json()["mode"]), (200, &json!(null)));
+    let response = subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#);
+    assert_eq!((response.status.as_u16(), &response.json()["mode"]), (200, &json!(null)));
     assert_eq!(subject.get("/v1/mode").json()["limits"], json!([]));
 }
 
@@ -217,8 +217,8 @@ fn saved_overrides_and_changes_are_restored() {
         *keep.lock().unwrap() = serde_json::to_string(saved).unwrap();
         Ok(())
     });
-    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"off","by":"ann"}"#).json();
-    assert_eq!((&told["persisted"], &told["warning"]), (&json!(true), &json!(null)));
+    let response = subject.put("/v1/limits/api/mode", r#"{"mode":"off","by":"ann"}"#).json();
+    assert_eq!((&response["persisted"], &response["warning"]), (&json!(true), &json!(null)));
     subject.put("/v1/mode", r#"{"mode":"shadow"}"#);
 
     let (restarted, board) = with_board(POLICY);
@@ -239,9 +239,9 @@ fn an_override_that_cannot_be_saved_is_in_force_with_a_warning() {
     board.on_change(
         move |_, _| if failing.load(Ordering::Relaxed) { Err("the disk is full".into()) } else { Ok(()) },
     );
-    let told = subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json();
-    assert_eq!((&told["mode"], &told["persisted"]), (&json!("off"), &json!(false)));
-    assert!(told["warning"].as_str().unwrap().contains("the disk is full"), "{told}");
+    let response = subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json();
+    assert_eq!((&response["mode"], &response["persisted"]), (&json!("off"), &json!(false)));
+    assert!(response["warning"].as_str().unwrap().contains("the disk is full"), "{response}");
     assert_eq!(modes(&subject)[0], "off");
     assert_eq!(
         subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json()["persisted"],
@@ -318,16 +318,16 @@ fn switching_everything_warns_that_the_deny_list_stays_in_force() {
     let policy = "deny: [{ip: 192.0.2.66}]\nlimits: [{name: api, by: ip, bucket: 2/minute}]";
     let (subject, board) = with_board(policy);
     for mode in ["off", "shadow"] {
-        let told = subject.put("/v1/mode", &json!({"mode": mode}).to_string()).json();
-        assert!(told["warning"].as_str().unwrap().contains("deny list"), "{told}");
+        let response = subject.put("/v1/mode", &json!({"mode": mode}).to_string()).json();
+        assert!(response["warning"].as_str().unwrap().contains("deny list"), "{response}");
         assert_eq!(subject.ask("/v1/check", r#"{"path":"/","ip":"192.0.2.66"}"#)["allowed"], false);
     }
     assert_eq!(subject.put("/v1/mode", r#"{"mode":"enforce"}"#).json()["warning"], json!(null));
     assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"off"}"#).json()["warning"], json!(null));
     board.on_change(|_, _| Err("the disk is full".to_owned()));
-    let told = subject.put("/v1/mode", r#"{"mode":"off"}"#).json();
-    let warning = told["warning"].as_str().unwrap();
-    assert!(warning.contains("the disk is full") && warning.contains("deny list"), "{told}");
+    let response = subject.put("/v1/mode", r#"{"mode":"off"}"#).json();
+    let warning = response["warning"].as_str().unwrap();
+    assert!(warning.contains("the disk is full") && warning.contains("deny list"), "{response}");
 }
 
 #[test]

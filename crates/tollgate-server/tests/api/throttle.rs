@@ -28,8 +28,8 @@ fn throttle_responds_like_throttlecrab() {
         assert_eq!(subject.ask("/throttle", &question(quantity)), expected, "{quantity} after {advance}");
     }
     let more = r#"{"key":"new","max_burst":3,"count_per_period":30,"period":60,"quantity":5}"#;
-    let told = subject.ask("/throttle", more);
-    assert_eq!((&told["allowed"], &told["remaining"]), (&json!(false), &json!(3)));
+    let response = subject.ask("/throttle", more);
+    assert_eq!((&response["allowed"], &response["remaining"]), (&json!(false), &json!(3)));
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn invalid_numbers_are_named_in_the_error() {
         let answer = subject.post("/throttle", body.to_owned());
         assert_eq!(answer.status, status, "{body}: {}", answer.text());
         assert!(answer.problem().contains(said), "{body}: {}", answer.text());
-        let told = answer.json();
-        assert_eq!(told["error"], told["detail"], "{body}: where throttlecrab's clients look");
+        let response = answer.json();
+        assert_eq!(response["error"], response["detail"], "{body}: where throttlecrab's clients look");
     }
     let unknown = r#"{"key":"a","max_burst":1,"count_per_period":1,"period":1,"timestamp":5}"#;
     assert_eq!(subject.ask("/throttle", unknown)["allowed"], true, "throttlecrab ignores it too");
