@@ -32,6 +32,7 @@ setup-test: setup
 	@setup/python crates/tollgate-cli/tests/tools/requirements.txt target/tools
 	@setup/node crates/tollgate-cli/tests/clients
 	@setup/node crates/tollgate-cli/tests/page target/page
+	@setup/node clients/typescript target/typescript
 	@setup/envoy
 
 test: setup-test test-loom ## all tests, from nothing

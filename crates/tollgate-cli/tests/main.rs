@@ -4,6 +4,7 @@
 
 mod canned;
 mod client;
+mod client_libraries;
 mod client_tls;
 mod clients;
 mod commands;
