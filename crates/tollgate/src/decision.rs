@@ -57,6 +57,8 @@ pub struct Decision<'l> {
     pub(crate) id: Option<DecisionId>,
     /// The time after which a request that a line has refused may find a slot.
     line_wait: Option<Duration>,
+    /// Whether this is about the slots of a request that was admitted before, and starts now.
+    pub(crate) is_start: bool,
 }
 
 /// The reason for a decision.
@@ -100,6 +102,7 @@ impl<'l> Decision<'l> {
             degraded: None,
             id: None,
             line_wait: None,
+            is_start: false,
         }
     }
 

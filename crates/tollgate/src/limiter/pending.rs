@@ -326,7 +326,7 @@ impl<S: Store> Limiter<S> {
 
 impl<'l, S> Pending<'l, S> {
     #[cold]
-    fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
+    pub(super) fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
         Self { unfinished: Unfinished { limiter, decision: Box::new(decision), waiting } }
     }
 
