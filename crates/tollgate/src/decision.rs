@@ -141,6 +141,14 @@ impl<'l> Decision<'l> {
         (self.at, self.wall_ahead) = (Some(at), wall_ahead);
     }
 
+    /// Adds the slots that the request has taken after its wait. Both decisions were counted by the store.
+    pub(crate) fn add_slots(&mut self, slots: Self) {
+        self.checks.append(slots.checks);
+        self.outcomes.extend(slots.outcomes);
+        (self.owner, self.in_flight) = (slots.owner, slots.in_flight);
+        self.at = self.at.or(slots.at);
+    }
+
     /// Sets the outcomes that this node decided because the store gave no answer.
     pub(crate) fn degrade(&mut self, found: FallbackOutcome, wall_ahead: i64) {
         self.wall_ahead = wall_ahead;

@@ -31,10 +31,10 @@ impl Check<'_> {
         matches!(self.rule.quota, Quota::Concurrency(_))
     }
 
-    /// Whether the limit may delay the request: it has a leaky queue, and is in force.
+    /// Whether the limit may delay the request: it has a leaky queue whose places are not all free, and is in force.
     pub fn may_delay(&self) -> bool {
-        self.limit.mode() == Mode::Enforce
-            && matches!(&self.rule.quota, Quota::Bucket(it) if it.queue().is_some())
+        let Quota::Bucket(bucket) = &self.rule.quota else { return false };
+        self.limit.mode() == Mode::Enforce && bucket.queue().is_some_and(|queue| queue.free < queue.length)
     }
 }
 
@@ -154,6 +154,12 @@ impl<'p> Checks<'p> {
     pub fn remove_slots(&mut self) {
         self.list.retain(|check| !check.is_slot());
         self.adaptive.clear();
+    }
+
+    /// Adds the checks of slots of the same request.
+    pub fn append(&mut self, slots: Self) {
+        self.list.extend(slots.list);
+        self.adaptive.extend(slots.adaptive);
     }
 
     /// Stops refusals from being counted by limits that count them.

@@ -14,12 +14,30 @@
 
 use std::time::Duration;
 
+use tollgate_core::Timestamp;
 use tollgate_policy::{Check, Input, Matched};
 use tollgate_store::Store;
 
 use super::{Limiter, Patience, Pending};
 use crate::decision::Decision;
 use crate::id::DecisionId;
+
+/// The number of steps in which a request is decided that is under limits of both kinds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Steps {
+    /// All limits when the request arrives.
+    One,
+    /// The slots when it starts.
+    Two,
+}
+
+/// The reason to decide about a request again.
+pub(super) enum Retry {
+    /// A slot may be free after this time.
+    After(Duration),
+    /// A step was decided without the store. The charges of one decision are all in the store, or all in this node.
+    InOneStep,
+}
 
 impl<S: Store> Limiter<S> {
     /// Decides as [`try_decide_or_wait`](Self::try_decide_or_wait) does, for a caller that takes slots when the
@@ -31,15 +49,63 @@ impl<S: Store> Limiter<S> {
         input: &I,
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
-        let matching = |it: &mut Decision<'l>| {
-            let matched = input.add_checks(&self.policy, &mut it.checks);
-            if matched == Matched::Applies && self.may_delay(it) {
-                it.checks.remove_slots();
-            }
-            self.name_owner(it);
-            matched
-        };
+        let matching = |it: &mut Decision<'l>| self.match_admission(input, Steps::Two, it);
         self.try_decide_matched(Some(input), matching, Patience::InLine, then)
+    }
+
+    /// Prepares a decision, without slots if the request takes them in a second step.
+    #[inline]
+    pub(super) fn match_admission<'l, I: Input>(
+        &'l self,
+        input: &I,
+        steps: Steps,
+        decision: &mut Decision<'l>,
+    ) -> Matched<'l> {
+        let matched = input.add_checks(&self.policy, &mut decision.checks);
+        if steps == Steps::Two && matched == Matched::Applies && self.may_delay(decision) {
+            decision.checks.remove_slots();
+        }
+        self.name_owner(decision);
+        matched
+    }
+
+    /// Waits for the start of an admitted request, and takes its slots. Returns the admission with the slots, or a
+    /// refusal that no time changes.
+    pub(super) async fn start_when_ready<'l, I: Input + Sync>(
+        &'l self,
+        input: &I,
+        mut decision: Decision<'l>,
+        deadline: Option<Timestamp>,
+    ) -> Result<Decision<'l>, Retry> {
+        // Refunds the admission when it is dropped.
+        let Some(place) = self.charged_place(&decision) else { return Ok(decision) };
+        if decision.is_degraded() {
+            return Err(Retry::InOneStep);
+        }
+        if let Some(left) = self.time_left(deadline).filter(|left| place.wait_time() > *left) {
+            drop(place);
+            decision.refuse_wait(left);
+            return Ok(decision);
+        }
+        self.sleep(place.wait_time()).await;
+        let hold = |_| Some(self.hold_until(deadline));
+        let slots = match self.take_slots(input, self.id_of(&decision), hold).await {
+            Ok(slots) => slots,
+            Err(never) => match never {},
+        };
+        if !slots.is_allowed() {
+            return match self.sleep_after(&slots, deadline) {
+                Some(sleep) => Err(Retry::After(sleep)),
+                None => Ok(slots),
+            };
+        }
+        if slots.is_degraded() {
+            drop(self.permit(slots));
+            return Err(Retry::InOneStep);
+        }
+        decision.add_slots(slots);
+        place.start().forget();
+        Ok(decision)
     }
 
     /// Whether slots of a request that [`try_admit`](Self::try_admit) admitted may be missing.
