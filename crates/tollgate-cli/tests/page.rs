@@ -262,6 +262,17 @@ limits:
 }
 
 #[test]
+fn each_shedder_has_a_switch_on_its_panel() {
+    let policy = "
+priorities: [{name: normal}, {name: bulk, headers: {x-priority: bulk}}]
+shed: {node: {inflight: 1000}, fleet: {rate: 2/hour, reserve: {normal: 50%}}}
+gateway: {throttle: {mode: shadow}}
+limits: []
+";
+    run("shedders.mjs", policy);
+}
+
+#[test]
 fn the_lab_simulates_its_parameters_and_keeps_them_in_the_url() {
     run("lab.mjs", POLICY);
 }

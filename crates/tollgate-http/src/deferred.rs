@@ -50,8 +50,11 @@ trait DeferredWork: Send {
     /// Records the answer of the service, for limits with a learned number of slots.
     fn complete(&self, outcome: RequestOutcome);
 
-    /// Returns the request in flight under limits with a learned number of slots.
-    fn in_flight(&self) -> Option<&Arc<InFlight>>;
+    /// Returns the timer of the service, if a limit with a learned number of slots measures it.
+    fn service_timer(&self) -> Option<ServiceTimer>;
+
+    /// Adds the deferred work of the admission to that of the slots, which were taken later.
+    fn add_admission(&mut self, admission: Owing);
 
     /// Keeps the slots until their `ttl` instead of releasing them.
     fn leave_slots(&mut self);
@@ -74,6 +77,8 @@ struct DeferredFor<S: Store> {
     is_queued: bool,
     /// Whether the slots are kept until their `ttl` instead of being released.
     leaves_slots: bool,
+    /// The work of the admission, if this is the work of slots that were taken when the request started.
+    admission: Option<Owing>,
 }
 
 /// The deferred work of a request, as its response carries it.
@@ -104,8 +109,22 @@ impl Owing {
     /// Returns the timer of the service, if a limit with a learned number of slots measures it.
     pub(crate) fn service_timer(&self) -> Option<ServiceTimer> {
         match self {
-            Self::Alone(deferred) => deferred.0.in_flight().map(ServiceTimer::new),
-            Self::Shared(guard) => guard.lock().0.in_flight().map(ServiceTimer::new),
+            Self::Alone(deferred) => deferred.0.service_timer(),
+            Self::Shared(guard) => guard.lock().0.service_timer(),
+        }
+    }
+
+    /// Returns the work of an admission and of the slots that were taken after it.
+    pub(crate) fn join(admission: Option<Self>, slots: Option<Self>) -> Option<Self> {
+        match (admission, slots) {
+            (Some(admission), Some(mut slots)) => {
+                match &mut slots {
+                    Self::Alone(deferred) => deferred.0.add_admission(admission),
+                    Self::Shared(guard) => guard.lock().0.add_admission(admission),
+                }
+                Some(slots)
+            }
+            (admission, slots) => admission.or(slots),
         }
     }
 
@@ -156,6 +175,7 @@ impl Deferred {
             spawn,
             is_queued,
             leaves_slots,
+            admission: None,
         }));
         Some(match ttl {
             Some(ttl) => Owing::Shared(SlotGuard::new(deferred, ttl, clock, outer)),
@@ -192,12 +212,19 @@ fn may_settle(policy: &Policy, decision: &Decision<'_>) -> bool {
 
 impl<S: Store> DeferredWork for DeferredFor<S> {
     fn meters(&mut self) -> &mut Meters {
-        &mut self.meters
+        match &mut self.admission {
+            // An admission without slots is not shared.
+            Some(Owing::Alone(admission)) => admission.meters(),
+            _ => &mut self.meters,
+        }
     }
 
     fn start(&mut self) {
         self.is_queued = false;
         self.meters.start();
+        if let Some(admission) = &mut self.admission {
+            admission.start();
+        }
         if let Some(in_flight) = &self.in_flight {
             in_flight.start();
         }
@@ -209,8 +236,12 @@ impl<S: Store> DeferredWork for DeferredFor<S> {
         }
     }
 
-    fn in_flight(&self) -> Option<&Arc<InFlight>> {
-        self.in_flight.as_ref()
+    fn service_timer(&self) -> Option<ServiceTimer> {
+        self.in_flight.as_ref().map(ServiceTimer::new)
+    }
+
+    fn add_admission(&mut self, admission: Owing) {
+        self.admission = Some(admission);
     }
 
     fn leave_slots(&mut self) {

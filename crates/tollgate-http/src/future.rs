@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use pin_project_lite::pin_project;
-use tollgate::{InFlightGuard, NodeShedder, RequestOutcome};
+use tollgate::{DecisionId, InFlightGuard, Limiter, NodeShedder, RequestOutcome};
 
 use crate::body::LimitBody;
 use crate::deferred::{Detached, NotForwarded, Owing, Unmeasured};
@@ -26,15 +28,15 @@ use crate::waiting_room::HeldRequest;
 pub(crate) struct RefusalMarker;
 
 /// The outcome of a decision for its request.
-pub(crate) enum Conclusion {
+pub(crate) enum Conclusion<S> {
     Passes(AdmittedContext),
     /// The request passes, but is marked or held first. Boxed because this is rare.
-    Delayed(Box<Delayed>),
+    Delayed(Box<Delayed<S>>),
     Refused(Response<Bytes>),
 }
 
 /// A request that is marked or held before the inner service is called.
-pub(crate) struct Delayed {
+pub(crate) struct Delayed<S> {
     pub(crate) passing: AdmittedContext,
     /// The soft thresholds that it reached.
     pub(crate) soft: Option<Soft>,
@@ -42,6 +44,17 @@ pub(crate) struct Delayed {
     pub(crate) queued: Option<HeldRequest>,
     /// Counts it as in flight when the inner service is called.
     pub(crate) shedder: Option<NodeShedder>,
+    /// Takes its slots when it starts.
+    pub(crate) start: Option<Start<S>>,
+}
+
+/// An admitted request that takes its slots when it starts.
+pub(crate) struct Start<S> {
+    /// The limiter that admitted it.
+    pub(crate) limiter: Arc<Limiter<S>>,
+    /// The id of the admission.
+    pub(crate) id: DecisionId,
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// The state that accompanies an admitted request.

@@ -5,6 +5,7 @@
 //!                                     └─ allowed ──► call the service → add headers → response
 //!   no slot is free: held, decided again ┘
 //!                 admitted with a wait: held ┘   └ deferred work travels with the body ┘
+//!                  takes slots when it starts ┘
 //!    over a soft threshold: delayed and marked
 //! ```
 //!
@@ -28,13 +29,13 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, DetachedPending, Limiter, MemoryStore, NodeShedder, NotHeld, Store};
+use tollgate::{Decision, DecisionId, DetachedPending, Limiter, MemoryStore, NodeShedder, NotHeld, Store};
 use tower_service::Service;
 
 use crate::body::LimitBody;
 use crate::client_address::client_address;
-use crate::deferred::Deferred;
-use crate::future::{AdmittedContext, Conclusion, Delayed, LimitFuture, RefusalMarker};
+use crate::deferred::{Deferred, Owing};
+use crate::future::{AdmittedContext, Conclusion, Delayed, LimitFuture, RefusalMarker, Start};
 use crate::headers::{RetryAfter, is_limited, written};
 use crate::layer::Wiring;
 use crate::places::TimedPlace;
@@ -101,7 +102,7 @@ where
         let client = self.wiring.client(&limiter, &parts);
         let view = HttpRequest::new(&parts, client);
         let concluded = limiter
-            .try_decide_or_wait(&view, |decision| self.wiring.conclude(&limiter, decision, &parts))
+            .try_admit(&view, |decision| self.wiring.conclude(&limiter, decision, &parts))
             .map_err(|pending| Box::new(pending.detach()));
         match concluded {
             Ok(conclusion) => self.wiring.proceed(conclusion, ready, parts, body),
@@ -164,20 +165,21 @@ impl<S: Store> Waiting<S> {
 
 /// Serves a request that is held first: until its turn in the queues of its limits, then for the delay
 /// of the tarpit. It takes a place in the tarpit when its turn comes: the places are few, and the
-/// queue may be long.
+/// queue may be long. It takes its slots after that, when the inner service is to be called.
 ///
 /// The inner service becomes ready again after that. Its readiness may be a permit, which other
 /// requests can use in the meantime.
-async fn held<Inner, B, R>(
-    queued: Option<HeldRequest>,
-    tarpit: impl FnOnce(&mut Parts) -> Option<TimedPlace<()>>,
+async fn held<Inner, S, B, R>(
+    wiring: Arc<Wiring<S>>,
+    (delayed, mut tarpit): (Delayed<S>, Option<TimedPlace<()>>),
     ready: Inner,
     (mut parts, body): (Parts, B),
-    (mut passing, shedder): (AdmittedContext, Option<NodeShedder>),
 ) -> Result<Response<LimitBody<R>>, Inner::Error>
 where
     Inner: Service<Request<B>, Response = Response<R>> + Clone,
+    S: Store,
 {
+    let Delayed { mut passing, soft, queued, shedder, start } = delayed;
     let mut inner = ready.clone();
     drop(ready);
     if let Some(queued) = queued
@@ -185,8 +187,18 @@ where
     {
         return Ok(passing.not_started(shutting_down.response()));
     }
-    if let Some(tarpit) = tarpit(&mut parts) {
+    if let Some(soft) = soft {
+        tarpit = soften(wiring.tarpit.as_ref(), soft, &mut parts);
+    }
+    if let Some(tarpit) = tarpit {
         tarpit.wait().await;
+    }
+    if let Some(start) = start {
+        // Boxed, so that a request that waits stays small.
+        if let Err(refusal) = Box::pin(wiring.take_slots(start, &parts, &mut passing)).await {
+            return Ok(refusal.map(LimitBody::refused));
+        }
+        passing.prepare(&mut parts);
     }
     poll_fn(|context| inner.poll_ready(context)).await?;
     passing.in_flight = shedder.map(|shedder| shedder.enter());
@@ -209,7 +221,7 @@ fn tracked<S>(limiter: &Limiter<S>) -> Option<NodeShedder> {
 
 impl<S: Store> Wiring<S> {
     /// Determines the outcome of a decision for its request.
-    fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion {
+    fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion<S> {
         if !is_limited(decision) && decision.in_flight().is_none() {
             let (priority, in_flight) = (RequestPriority::of(decision), limiter.track_in_flight());
             let admitted = self.admitted(limiter, decision, parts);
@@ -227,6 +239,7 @@ impl<S: Store> Wiring<S> {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         }
         let wait = decision.wait();
+        let start = self.start(limiter, decision, (id, parts));
         let passing = AdmittedContext {
             written: written(decision, id, settings, None),
             deferred: Deferred::of(
@@ -234,7 +247,7 @@ impl<S: Store> Wiring<S> {
                 decision,
                 (&self.limiter, &self.clock, &self.spawn),
                 parts.extensions.get(),
-                !wait.is_zero(),
+                !wait.is_zero() || start.is_some(),
             ),
             in_flight: None,
             priority: RequestPriority::of(decision),
@@ -243,13 +256,13 @@ impl<S: Store> Wiring<S> {
         let soft = Soft::of(decision);
         if wait.is_zero() {
             return match soft {
-                None => {
+                None if start.is_none() => {
                     let in_flight = limiter.track_in_flight();
                     Conclusion::Passes(AdmittedContext { in_flight, ..passing })
                 }
                 soft => {
                     let shedder = tracked(limiter);
-                    Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: None, shedder }))
+                    Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: None, shedder, start }))
                 }
             };
         }
@@ -261,7 +274,85 @@ impl<S: Store> Wiring<S> {
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         };
         let shedder = tracked(limiter);
-        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: Some(queued), shedder }))
+        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: Some(queued), shedder, start }))
+    }
+
+    /// Calls the inner service, or returns the refusal.
+    fn proceed<Inner, B, R>(
+        self: &Arc<Self>,
+        conclusion: Conclusion<S>,
+        mut inner: Inner,
+        mut parts: Parts,
+        body: B,
+    ) -> LimitFuture<Inner::Future, R, Inner::Error>
+    where
+        Inner: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        Inner::Future: Send,
+        B: Send + 'static,
+        R: 'static,
+    {
+        let mut passing = match conclusion {
+            Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
+            Conclusion::Passes(passing) => passing,
+            Conclusion::Delayed(mut delayed) => {
+                if delayed.start.is_none() {
+                    delayed.passing.prepare(&mut parts);
+                }
+                let mut tarpit = None;
+                if delayed.queued.is_none() {
+                    let soft = delayed.soft.take();
+                    tarpit = soft.and_then(|soft| soften(self.tarpit.as_ref(), soft, &mut parts));
+                }
+                if delayed.queued.is_some() || delayed.start.is_some() || tarpit.is_some() {
+                    let held = held(Arc::clone(self), (*delayed, tarpit), inner, (parts, body));
+                    return LimitFuture::waiting(Box::pin(held));
+                }
+                let in_flight = delayed.shedder.map(|shedder| shedder.enter());
+                let passing = AdmittedContext { in_flight, ..delayed.passing };
+                return LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)));
+            }
+        };
+        passing.prepare(&mut parts);
+        LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)))
+    }
+
+    /// Returns the start of a request that takes its slots after its wait.
+    fn start(
+        &self,
+        limiter: &Arc<Limiter<S>>,
+        decision: &Decision<'_>,
+        (id, parts): (DecisionId, &Parts),
+    ) -> Option<Start<S>> {
+        limiter.takes_slots_at_start(decision).then(|| Start {
+            limiter: Arc::clone(limiter),
+            id,
+            client: self.client(limiter, parts),
+        })
+    }
+
+    /// Takes the slots of an admitted request, or returns the refusal. The charges of a refused request are
+    /// refunded when its context is dropped.
+    async fn take_slots(
+        &self,
+        Start { limiter, id, client }: Start<S>,
+        parts: &Parts,
+        passing: &mut AdmittedContext,
+    ) -> Result<(), Response<Bytes>> {
+        let view = HttpRequest::new(parts, client);
+        let hold = |wait| self.waiting_room.enter(wait).map(HeldRequest::wait);
+        let decision = match limiter.take_slots(&view, id, hold).await {
+            Ok(decision) => decision,
+            Err(shutting_down) => return Err(shutting_down.response()),
+        };
+        let settings = limiter.policy().headers();
+        let retry_after = RetryAfter::jittered(&decision, settings, &*self.rng);
+        if let Some(rejection) = Rejection::of(&decision, id, retry_after) {
+            return Err(self.refuse(&rejection, parts, settings));
+        }
+        let wiring = (&self.limiter, &self.clock, &self.spawn);
+        let slots = Deferred::of(&limiter, &decision, wiring, parts.extensions.get(), false);
+        passing.deferred = Owing::join(passing.deferred.take(), slots);
+        Ok(())
     }
 }
 
@@ -278,57 +369,6 @@ impl<S> Wiring<S> {
     fn client(&self, limiter: &Limiter<S>, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.find_peer)(parts);
         client_address(peer, &parts.headers, limiter.policy().client())
-    }
-
-    /// Calls the inner service, or returns the refusal.
-    fn proceed<Inner, B, R>(
-        &self,
-        conclusion: Conclusion,
-        mut inner: Inner,
-        mut parts: Parts,
-        body: B,
-    ) -> LimitFuture<Inner::Future, R, Inner::Error>
-    where
-        Inner: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        Inner::Future: Send,
-        B: Send + 'static,
-        R: 'static,
-    {
-        let (mut passing, soft, queued, shedder) = match conclusion {
-            Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
-            Conclusion::Passes(passing) => (passing, None, None, None),
-            Conclusion::Delayed(delayed) => {
-                let Delayed { passing, soft, queued, shedder } = *delayed;
-                (passing, soft, queued, shedder)
-            }
-        };
-        passing.prepare(&mut parts);
-        if queued.is_some() {
-            let tarpit = self.tarpit.clone();
-            let soften = move |parts: &mut Parts| soft.and_then(|soft| soften(tarpit.as_ref(), soft, parts));
-            return LimitFuture::waiting(Box::pin(held(
-                queued,
-                soften,
-                inner,
-                (parts, body),
-                (passing, shedder),
-            )));
-        }
-        match soft.and_then(|soft| soften(self.tarpit.as_ref(), soft, &mut parts)) {
-            None => {
-                if let Some(shedder) = shedder {
-                    passing.in_flight = Some(shedder.enter());
-                }
-                LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)))
-            }
-            tarpit => LimitFuture::waiting(Box::pin(held(
-                None,
-                |_: &mut Parts| tarpit,
-                inner,
-                (parts, body),
-                (passing, shedder),
-            ))),
-        }
     }
 
     fn jittered(&self, settings: &HeaderSettings, wait: Duration) -> RetryAfter {

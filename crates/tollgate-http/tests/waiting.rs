@@ -175,7 +175,7 @@ fn free_places_start_immediately() {
 }
 
 #[test]
-fn a_request_that_leaves_gives_back_its_place_its_units_and_its_slots() {
+fn a_request_that_leaves_gives_back_its_place_and_its_units() {
     let sleeps = ManualSleep::default();
     let room = sleeps.room(100);
     let site = Site::new(POLICY).in_room(&room);
@@ -183,15 +183,15 @@ fn a_request_that_leaves_gives_back_its_place_its_units_and_its_slots() {
     let first = site.send().now().unwrap();
     let mut waiting: Vec<_> = (0..4).map(|_| site.hold()).collect();
     assert_eq!(site.send().now().unwrap().status(), 429);
-    assert_eq!(site.left(), [0, 95, 5]);
+    assert_eq!(site.left(), [0, 95, 9], "requests that wait take no slots");
     drop(waiting.pop());
-    assert_eq!((room.waiting(), site.left()), (3, vec![1, 96, 6]));
+    assert_eq!((room.waiting(), site.left()), (3, vec![1, 96, 9]));
     let newcomer = site.hold();
     assert_eq!(sleeps.sleeping(), [100, 200, 300, 400, 400], "the others keep their times");
     assert_eq!(site.send().now().unwrap().status(), 429);
-    // A place in the middle is not given to others, but the units and the slot are.
+    // A place in the middle is not given to others, but the units are.
     drop(waiting.remove(1));
-    assert_eq!(site.left(), [0, 96, 6]);
+    assert_eq!(site.left(), [0, 96, 9]);
     drop(newcomer);
     while let Some(last) = waiting.pop() {
         drop(last);
@@ -200,6 +200,78 @@ fn a_request_that_leaves_gives_back_its_place_its_units_and_its_slots() {
     assert_eq!((room.waiting(), site.calls()), (0, 1));
     site.clock.advance(Span::from_millis(300));
     assert_eq!(site.left(), [before[0], 99, 10], "only the first request was charged");
+}
+
+#[test]
+fn a_request_takes_its_slots_when_it_starts_and_not_while_it_waits() {
+    let (sleeps, policy) = (ManualSleep::default(), POLICY.replace("length: 4", "length: 20"));
+    let site = Site::new(&policy.replace("slots: 10", "slots: 2")).in_room(&sleeps.room(100));
+    let first = site.send().now().unwrap();
+    let mut waiting: Vec<_> = (0..10).map(|_| site.hold()).collect();
+    assert_eq!(site.left()[1..], [89, 1], "ten requests wait, and one works");
+    let mut start = || {
+        sleeps.end_first(Ok(()));
+        waiting.remove(0).now().expect("its turn has come")
+    };
+    let second = start();
+    assert_eq!((second.status().as_u16(), site.left()[2]), (200, 0));
+    let third = start();
+    assert_eq!((third.status().as_u16(), site.calls()), (429, 2));
+    assert!(third.headers().contains_key("retry-after") && third.headers().contains_key("tollgate-decision"));
+    assert_eq!(json(third)["violated-policies"], serde_json::json!(["slots"]));
+    assert_eq!(site.left()[1], 90, "it is refunded");
+    drop(first);
+    let fourth = start();
+    assert_eq!((fourth.status().as_u16(), site.left()[2], site.calls()), (200, 0, 3));
+}
+
+#[test]
+fn a_request_that_does_not_have_to_wait_takes_its_slots_too_and_charges_nothing_without_one() {
+    let site = Site::new(&POLICY.replace("slots: 10", "slots: 1"));
+    let first = site.send().now().unwrap();
+    site.clock.advance(Span::from_secs(1));
+    let before = site.left();
+    assert_eq!((first.status().as_u16(), before[2]), (200, 0));
+    assert_eq!(site.send().now().unwrap().status(), 429);
+    assert_eq!((site.left(), site.calls()), (before, 1));
+    drop(first);
+    assert_eq!((site.send().now().unwrap().status().as_u16(), site.calls()), (200, 2));
+}
+
+#[test]
+fn a_request_whose_turn_has_come_waits_in_line_for_its_slot() {
+    let (sleeps, policy) =
+        (ManualSleep::default(), POLICY.replace("slots: 10", "slots: 1, queue: {length: 1, wait: 1s}"));
+    let site = Site::new(&policy).in_room(&sleeps.room(100));
+    let first = site.send().now().unwrap();
+    let mut second = site.hold();
+    assert_eq!(sleeps.sleeping(), [100]);
+    sleeps.end_first(Ok(()));
+    assert!(second.now().is_none());
+    assert_eq!(sleeps.sleeping(), [1_000], "it waits for the slot of the first");
+    drop(first);
+    assert_eq!((second.now().unwrap().status().as_u16(), site.calls()), (200, 2));
+}
+
+#[test]
+fn a_request_that_waits_is_not_in_flight_under_a_learned_number_of_slots() {
+    let (sleeps, policy) =
+        (ManualSleep::default(), POLICY.replace("slots: 10", "slots: {adaptive: {min: 2, max: 2}}"));
+    let site = Site::new(&policy).in_room(&sleeps.room(100));
+    let in_flight = || site.limiter.load().adaptive_views(1)[0].in_flight;
+    let first = site.send().now().unwrap();
+    let mut waiting: Vec<_> = (0..3).map(|_| site.hold()).collect();
+    assert_eq!(in_flight(), 1);
+    let mut start = || {
+        sleeps.end_first(Ok(()));
+        waiting.remove(0).now().expect("its turn has come")
+    };
+    let second = start();
+    assert_eq!((second.status().as_u16(), in_flight()), (200, 2));
+    assert_eq!((start().status().as_u16(), in_flight()), (503, 2));
+    drop((first, second));
+    let fourth = start();
+    assert_eq!((fourth.status().as_u16(), in_flight(), site.calls()), (200, 1, 3));
 }
 
 #[test]

@@ -239,6 +239,9 @@ impl AdaptiveLimit {
         let Some(point) = self.cohort.load_point() else { return self.fail_dip(now) };
         if self.proves_slower_service(point) {
             self.replace_baseline(point, now);
+        } else if point.has_changed_since(dip.before) {
+            // The service changed during the dip. If it has fewer workers, the requests of the dip waited.
+            self.fail_dip(now);
         } else if f64::from(self.cohort.max_inflight()) <= dip.max_inflight {
             // Latency that did not fall with the requests in flight is not waiting: the service itself
             // became slower.
@@ -300,8 +303,8 @@ impl AdaptiveLimit {
     }
 
     /// Whether a cohort proves that the service itself became slower.
-    fn proves_slower_service(&self, point: LoadPoint) -> bool {
-        self.cohort.is_meaningful() && self.alarm.is_some_and(|it| it.proves_slower_service(point))
+    fn proves_slower_service(&mut self, point: LoadPoint) -> bool {
+        self.cohort.is_meaningful() && self.alarm.as_mut().is_some_and(|it| it.prove_slower_service(point))
     }
 
     /// Replaces an obsolete baseline by the latency of requests that did not wait.

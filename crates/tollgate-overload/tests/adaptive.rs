@@ -183,18 +183,21 @@ fn with_classes_the_baseline_follows_a_service_that_becomes_slow_at_once() {
 
 #[test]
 fn with_classes_fewer_workers_do_not_move_the_baseline() {
-    for (workers, critical) in [(16, 0.3), (16, 0.6), (6, 0.5)] {
-        for seed in 0..4 {
+    for (workers, critical) in [(16, 0.3), (16, 0.6), (16, 0.9), (6, 0.5)] {
+        for seed in 0..16 {
             let critical = critical * f64::from(workers) / 32.0;
             let arrivals = [critical, 1.0, 3.0 - critical].map(|it| it * 1280.0);
             let usual = Phase { arrivals, ..phase(15, 32, 25, 0.0) };
             let fewer = Phase { until: seconds(45), workers, ..usual };
             let settings = AdaptiveSettings::default();
             let report = &run_seeded(seed, settings, Noise::Half, (3, Duration::ZERO), &[usual, fewer])[1];
-            let case = format!("{workers} workers, seed {seed}");
+            let case = format!("{workers} workers, critical load {critical}, seed {seed}");
             assert!(report.goodput(&fewer) >= 0.95, "{case}: {}", report.goodput(&fewer));
             assert!(report.success(0) >= 0.99, "{case}: {}", report.success(0));
-            assert!(report.baseline < 1.5 * 0.025, "{case}: {}", report.baseline);
+            // A dip of ten requests measures it, so it varies.
+            let last = &report.baselines[report.baselines.len() - 200..];
+            let mean = last.iter().sum::<f64>() / last.len() as f64;
+            assert!(mean < 1.6 * 0.025, "{case}: {mean}");
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use foldhash::HashMap;
-use tollgate_core::{Rule, RuleId, Span};
+use tollgate_core::{Quota, Rule, RuleId, Span};
 
 use crate::adaptive::AdaptiveSlots;
 use crate::cost::{Cost, Settle};
@@ -437,6 +437,16 @@ impl Limit {
     pub fn every_rule(&self) -> impl Iterator<Item = &Rule> {
         let others = self.plans.values().chain(self.overrides.values());
         self.rules.iter().chain(&self.class_rules).chain(others.flat_map(Allowance::rules))
+    }
+
+    /// Whether requests above the rate wait for a computed time (`algorithm: leaky-queue`).
+    pub fn has_leaky_queue(&self) -> bool {
+        self.every_rule().any(|rule| matches!(&rule.quota, Quota::Bucket(it) if it.queue().is_some()))
+    }
+
+    /// Whether the limit counts concurrent requests: a number of slots, or a learned one.
+    pub fn counts_concurrency(&self) -> bool {
+        self.adaptive.is_some() || self.every_rule().any(|rule| matches!(rule.quota, Quota::Concurrency(_)))
     }
 
     /// Returns the rule that now holds the charges made to a key under `id`: the rule with

@@ -81,7 +81,6 @@ lints! {
     DerivedNameTwice "derived-name-twice" Limit,
     IdleMissing "idle-missing" Limit,
     IdleQueue "idle-queue" Limit,
-    SlotsWhileQueued "slots-while-queued" Limit,
     OddMethod "odd-method" Limit,
     OddEntry "odd-entry" Limit,
     QuotaAhead "quota-ahead" Limit,

@@ -82,6 +82,8 @@ pub struct Policy {
     pub(crate) settles: bool,
     /// Whether requests wait for slots of a limit.
     pub(crate) has_slot_queues: bool,
+    /// Whether there are both limits that delay requests and limits that count concurrent ones.
+    pub(crate) has_queues_and_slots: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -118,6 +120,7 @@ impl Default for Policy {
             read_headers: Vec::new(),
             settles: false,
             has_slot_queues: false,
+            has_queues_and_slots: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -162,6 +165,8 @@ impl Policy {
         }
         self.read_headers = read_headers::all(&self);
         self.has_slot_queues = self.limits.iter().any(|limit| limit.slot_queue.is_some());
+        self.has_queues_and_slots = self.limits.iter().any(Limit::has_leaky_queue)
+            && self.limits.iter().any(Limit::counts_concurrency);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
@@ -199,6 +204,13 @@ impl Policy {
     #[inline]
     pub const fn has_slot_queues(&self) -> bool {
         self.has_slot_queues
+    }
+
+    /// Whether there are both limits that delay requests and limits that count concurrent ones, so that a request
+    /// may have to take its slots after its wait.
+    #[inline]
+    pub const fn has_queues_and_slots(&self) -> bool {
+        self.has_queues_and_slots
     }
 
     /// Returns the limits in file order.

@@ -86,23 +86,8 @@ impl PolicyCounters {
         let (decision, totals) = (event.decision, self.totals.mine());
         totals.latency.put(&LATENCY, Span::from(event.took).as_micros());
         let is_degraded = decision.is_degraded();
-        let (applied, mut in_shadow) = (decision.is_limited(), false);
-
-        let mut open: Option<Part<'_>> = None;
-        for limit in decision.limits() {
-            // Windows of one limit are adjacent.
-            match &mut open {
-                Some(part) if part.limit.place() == limit.limit().place() => part.add(&limit),
-                _ => {
-                    if let Some(part) = open.replace(Part::of(&limit)) {
-                        in_shadow |= self.count_part(&part, is_degraded);
-                    }
-                }
-            }
-        }
-        if let Some(part) = &open {
-            in_shadow |= self.count_part(part, is_degraded);
-        }
+        let applied = decision.is_limited();
+        let mut in_shadow = self.count_limits(decision);
         for block in decision.shadowed() {
             in_shadow |= block.limit.candidate_of().is_none();
             self.count_one(block.limit, Field::ShadowLimited);
@@ -132,6 +117,41 @@ impl PolicyCounters {
         }
         if self.has_queues && decision.is_allowed() {
             self.count_waits(event);
+        }
+    }
+
+    /// Counts the outcome of each limit. Returns whether a limit in shadow mode would have refused.
+    #[inline]
+    fn count_limits(&self, decision: &Decision<'_>) -> bool {
+        let (is_degraded, mut in_shadow) = (decision.is_degraded(), false);
+        let mut open: Option<Part<'_>> = None;
+        for limit in decision.limits() {
+            // Windows of one limit are adjacent.
+            match &mut open {
+                Some(part) if part.limit.place() == limit.limit().place() => part.add(&limit),
+                _ => {
+                    if let Some(part) = open.replace(Part::of(&limit)) {
+                        in_shadow |= self.count_part(&part, is_degraded);
+                    }
+                }
+            }
+        }
+        if let Some(part) = &open {
+            in_shadow |= self.count_part(part, is_degraded);
+        }
+        in_shadow
+    }
+
+    /// Counts the slots of a request that was counted as admitted, and starts now. Corrects the counts of one that
+    /// finds no slot.
+    pub(crate) fn count_start(&self, decision: &Decision<'_>) {
+        self.count_limits(decision);
+        if let Fate::Shed(Shed { cause: ShedCause::Adaptive(shed), .. }) = decision.fate() {
+            self.count_one(shed.limit, Field::Limited);
+        }
+        if !decision.is_allowed() {
+            let kind = self.kind(decision, true);
+            self.recount(decision, Kind::Allowed, kind);
         }
     }
 

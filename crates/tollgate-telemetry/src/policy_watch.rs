@@ -215,6 +215,17 @@ impl Watch for PolicyWatch {
         self.all.ring.keep(Record { reason: Some(describe::not_held(reason).into()), ..record }, caller);
     }
 
+    fn started(&self, event: &Event<'_, '_>) {
+        self.counters.count_start(event.decision);
+        for it in event.decision.limits() {
+            self.look_at(event, &it);
+        }
+        if !event.decision.is_allowed() {
+            let caller = self.refuse(event);
+            self.remember(event, caller);
+        }
+    }
+
     fn throttled(&self, event: &Event<'_, '_>, was_limited: bool) {
         self.counters.throttle(event.decision, was_limited);
         let caller = self.refuse(event);

@@ -279,6 +279,31 @@ fn a_request_that_is_not_held_is_counted_and_explained_as_refused() {
 }
 
 #[test]
+fn slots_that_are_taken_at_the_start_are_counted_once_and_a_refusal_replaces_the_admission() {
+    let (limiter, watcher) = watched(
+        "limits: [{name: queue, by: global, algorithm: leaky-queue, rate: 1/second, queue: {length: 4}}, {name: slots, by: global, slots: 1}]",
+    );
+    let call = ann();
+    let admit = || {
+        let admitted = limiter.try_admit(&call, |it| (limiter.takes_slots_at_start(it), limiter.id_of(it)));
+        let Ok((true, id)) = admitted else { panic!("it starts later") };
+        id
+    };
+    let hold = |_| None::<std::future::Ready<Result<(), Infallible>>>;
+    let first = pollster::block_on(limiter.take_slots(&call, admit(), hold)).unwrap();
+    assert!(first.is_allowed());
+    let id = admit();
+    assert_eq!((limit(&watcher, "queue").allowed, limit(&watcher, "slots").allowed), (2, 1));
+    assert!(!pollster::block_on(limiter.take_slots(&call, id, hold)).unwrap().is_allowed());
+    let slots = limit(&watcher, "slots");
+    assert_eq!((slots.allowed, slots.limited), (1, 1));
+    let Counts { allowed, limited, .. } = watcher.totals();
+    assert_eq!((allowed, limited), (1, 1));
+    let summary = watcher.record(id).expect("a refusal is remembered").summary();
+    assert!(summary.contains("slots"), "{summary}");
+}
+
+#[test]
 fn a_throttled_request_is_counted_explained_and_alerted_as_shed() {
     for (limits, was_limited) in [("[]", false), ("[{name: api, by: user, bucket: 9/hour}]", true)] {
         let classes = "[{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]";

@@ -57,6 +57,8 @@ pub struct Decision<'l> {
     pub(crate) id: Option<DecisionId>,
     /// The time after which a request that a line has refused may find a slot.
     line_wait: Option<Duration>,
+    /// Whether this is about the slots of a request that was admitted before, and starts now.
+    pub(crate) is_start: bool,
 }
 
 /// The reason for a decision.
@@ -100,6 +102,7 @@ impl<'l> Decision<'l> {
             degraded: None,
             id: None,
             line_wait: None,
+            is_start: false,
         }
     }
 
@@ -136,6 +139,14 @@ impl<'l> Decision<'l> {
     pub(crate) fn count(&mut self, admitted: bool, at: Timestamp, wall_ahead: i64) {
         self.fate = if admitted { Fate::Admitted } else { Fate::Refused };
         (self.at, self.wall_ahead) = (Some(at), wall_ahead);
+    }
+
+    /// Adds the slots that the request has taken after its wait. Both decisions were counted by the store.
+    pub(crate) fn add_slots(&mut self, slots: Self) {
+        self.checks.append(slots.checks);
+        self.outcomes.extend(slots.outcomes);
+        (self.owner, self.in_flight) = (slots.owner, slots.in_flight);
+        self.at = self.at.or(slots.at);
     }
 
     /// Sets the outcomes that this node decided because the store gave no answer.

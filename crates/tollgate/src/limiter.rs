@@ -21,6 +21,7 @@ mod reconcile;
 mod renew;
 mod settle;
 mod settle_now;
+mod start;
 mod wait;
 
 use std::collections::HashMap;
@@ -251,6 +252,9 @@ impl<S> Limiter<S> {
     /// Notifies the observer of a decision, if there is one.
     #[inline]
     fn notify(&self, input: Option<&dyn Input>, decision: &mut Decision<'_>, started_at: Timestamp) {
+        if decision.is_start {
+            return self.notify_start(input, decision);
+        }
         if let Some(watched) = &self.watched {
             let id = self.ids.next();
             decision.id = Some(id);
@@ -270,9 +274,7 @@ impl<S> Limiter<S> {
     /// Creates the owner under which a request would hold slots.
     #[inline]
     fn name_owner(&self, decision: &mut Decision<'_>) {
-        let wants_slot =
-            |check: &tollgate_policy::Check<'_>| matches!(check.rule.quota, Quota::Concurrency(_));
-        if decision.checks.iter().any(wants_slot) {
+        if decision.checks.iter().any(tollgate_policy::Check::is_slot) {
             decision.owner = Some(self.owners.next());
         }
     }

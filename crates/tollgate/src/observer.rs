@@ -67,6 +67,13 @@ pub trait Watch: Send + Sync + 'static {
         let _ = (event, reason);
     }
 
+    /// Called after a request that [`decided`](Self::decided) reported as admitted has tried to take its slots,
+    /// when it starts. The decision of the event is about the slots only, with the same id; if it refuses, the request
+    /// is refused.
+    fn started(&self, event: &Event<'_, '_>) {
+        let _ = event;
+    }
+
     /// Called after a request that [`decided`](Self::decided) reported as admitted was refused, because its
     /// upstream rejects most requests. The decision of the event is the refusal, with the same id.
     /// `was_limited`: a limit applied to the admitted request.
@@ -205,6 +212,12 @@ impl ActiveObserver {
     ) {
         let event = Event { id, subject, decision, at: self.clock.now(), took: Duration::ZERO };
         self.watch.not_held(&event, reason);
+    }
+
+    /// Notifies the watch of an admitted request that starts, and of its slots.
+    pub(crate) fn started(&self, id: DecisionId, subject: Option<Subject<'_>>, decision: &Decision<'_>) {
+        let event = Event { id, subject, decision, at: self.clock.now(), took: Duration::ZERO };
+        self.watch.started(&event);
     }
 
     /// Notifies the watch of an admitted request that the throttle of its upstream refused.

@@ -63,10 +63,13 @@ impl<S: Store> Limiter<S> {
     /// Returns the place of a decision in the queues of its limits, or `None` if the request is
     /// refused or starts immediately.
     pub fn queue_place(&self, decision: &Decision<'_>) -> Option<QueuePlace<S>> {
+        if decision.wait().is_zero() { None } else { self.charged_place(decision) }
+    }
+
+    /// Returns the charge of a decision as a place that is given back, also without a wait. `None` if nothing was
+    /// charged.
+    pub(crate) fn charged_place(&self, decision: &Decision<'_>) -> Option<QueuePlace<S>> {
         let wait = decision.wait();
-        if wait.is_zero() {
-            return None;
-        }
         let (receipt, in_flight) = (decision.receipt()?, decision.in_flight().cloned());
         let renewal = self.keep_slots(&receipt);
         Some(QueuePlace { limiter: self.clone(), receipt: Some(receipt), in_flight, renewal, wait })

@@ -227,6 +227,28 @@ limits:
 }
 
 #[test]
+fn a_task_that_waits_in_a_queue_holds_no_slot_and_gives_its_place_back() {
+    let policy = "
+limits:
+  - {name: q, by: user, rate: 10/second, queue: {length: 5}}
+  - {name: slots, by: user, slots: 1}
+";
+    let limiter = limiter(policy).with_sleeper(Sleeper::new(|_| std::future::pending()));
+    let left = || -> Vec<u64> {
+        let peeked = limiter.check(&call().cost(0));
+        peeked.limits().map(|it| it.outcome().remaining).collect()
+    };
+    let first = block_on(limiter.acquire_when_ready(&call())).unwrap();
+    let mut second = Box::pin(limiter.acquire_when_ready(&call()));
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert_eq!(left(), [4, 0]);
+    drop(first);
+    assert_eq!(left(), [4, 1], "only the first had a slot");
+    drop(second);
+    assert_eq!(left(), [5, 1]);
+}
+
+#[test]
 fn a_turn_after_the_deadline_is_a_refusal_that_gives_the_place_back() {
     let (sleeper, sleeps) = recording();
     let limiter = limiter(&queue("{length: 2}")).with_sleeper(sleeper);

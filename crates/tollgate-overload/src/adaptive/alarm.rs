@@ -9,8 +9,9 @@ use super::load_point::LoadPoint;
 /// differ by chance. Requests wait permanently if important ones exceed the capacity by themselves.
 const MAX_WINDOWS: u32 = 16;
 
-/// The factor of the latency from which the service has changed again.
-const CHANGE_FACTOR: f64 = 1.25;
+/// The number of windows and dips in a row that prove a slower service. One may be below the capacity by chance: the
+/// throughput of a window varies by about a tenth, and many windows are compared.
+const MIN_PROOFS: u32 = 2;
 
 /// Windows in a row whose latency is far above the baseline.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +21,8 @@ pub(super) struct Alarm {
     has_failed_dip: bool,
     /// The window with the most requests in flight.
     highest: Option<LoadPoint>,
+    /// The windows and dips in a row that were below the capacity.
+    proofs: u32,
 }
 
 impl Alarm {
@@ -28,8 +31,8 @@ impl Alarm {
         self.windows = self.windows.saturating_add(1);
         match self.highest {
             None if self.windows == 1 => {}
-            Some(it) if window.is_slower(it) && window.mean.latency > CHANGE_FACTOR * it.mean.latency => {
-                (self.windows, self.highest) = (1, None);
+            Some(it) if window.has_changed_since(it) => {
+                (self.windows, self.highest, self.proofs) = (1, None, 0);
             }
             Some(it) if window.inflight < it.inflight && !window.is_slower(it) => {}
             _ => self.highest = Some(window),
@@ -46,9 +49,11 @@ impl Alarm {
         self.windows <= MAX_WINDOWS
     }
 
-    /// Whether the given requests did not wait, so that the baseline is obsolete. While dips measure it, windows
-    /// need not.
-    pub(super) fn proves_slower_service(self, point: LoadPoint) -> bool {
-        self.has_failed_dip && self.is_recent() && self.highest.is_some_and(|it| point.is_below_capacity(it))
+    /// Adds a window or dip to those that may prove that the baseline is obsolete. Returns whether they do: the requests
+    /// of several in a row did not wait. While dips measure the baseline, windows need not.
+    pub(super) fn prove_slower_service(&mut self, point: LoadPoint) -> bool {
+        let is_below = self.highest.is_some_and(|it| point.is_below_capacity(it));
+        self.proofs = if is_below { self.proofs.saturating_add(1) } else { 0 };
+        self.has_failed_dip && self.is_recent() && self.proofs >= MIN_PROOFS
     }
 }

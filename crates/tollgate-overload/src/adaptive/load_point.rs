@@ -14,6 +14,9 @@ const CONTRAST: f64 = 0.8;
 /// window of 50 requests varies by about a tenth.
 const SATURATED_SHARE: f64 = 0.8;
 
+/// The factor of the latency from which the service has changed.
+const CHANGE_FACTOR: f64 = 1.25;
+
 /// The mean latency of requests, and the mean number of requests in flight that they found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadPoint {
@@ -30,6 +33,11 @@ impl LoadPoint {
         self.inflight <= before.inflight * CONTRAST
             && !self.is_slower(before)
             && self.mean.latency - self.mean.error > saturated / SATURATED_SHARE
+    }
+
+    /// Whether the service has changed since a point with as many requests in flight or more: the latency is far higher.
+    pub(super) fn has_changed_since(self, before: Self) -> bool {
+        self.is_slower(before) && self.mean.latency > CHANGE_FACTOR * before.mean.latency
     }
 
     /// Whether the latency is significantly higher.

@@ -59,6 +59,8 @@ pub(crate) struct Report {
     pub(crate) latencies: Vec<f64>,
     /// The learned limit each 100 ms, with its time.
     pub(crate) limits: Vec<(f64, u32)>,
+    /// The baseline each 100 ms, in seconds.
+    pub(crate) baselines: Vec<f64>,
     /// The baseline at the end.
     pub(crate) baseline: f64,
 }
@@ -172,6 +174,7 @@ pub(crate) fn run_seeded(
             match event {
                 Event::Tick => {
                     report.limits.push((now.as_secs_f64(), limit.learned()));
+                    report.baselines.push(limit.baseline().unwrap_or_default().as_secs_f64());
                     events.push(Reverse((now + Duration::from_millis(100), Event::Tick)));
                 }
                 Event::Arrival(class) => {

@@ -30,7 +30,6 @@ mod plans;
 mod priorities;
 mod promise;
 mod same_twice;
-mod slots_while_queued;
 mod unbounded_key;
 mod upstream;
 
@@ -110,7 +109,6 @@ pub(super) fn find(
     idle_queue::find_lints(&linted, problems);
     lease::find_lints(document, &linted, problems);
     never_borrows::find_lints(regions, &linted, problems);
-    slots_while_queued::find_lints(&linted, problems);
     endpoints::find_lints(&linted, file, problems);
     let is_unknown = |lint| lint == Lint::BurstAboveUpstream && upstream::capacity(document).is_none();
     let found = expect::unexpected(file, problems.take_warnings(), is_unknown);

@@ -5,7 +5,7 @@ use tollgate_core::{Quota, Rule};
 
 use super::Block;
 use crate::key::Key;
-use crate::limit::Limit;
+use crate::limit::{Limit, Mode};
 use crate::priority::PriorityClass;
 
 /// One charge against one window of a limit.
@@ -23,6 +23,19 @@ pub struct Check<'p> {
     pub part: u32,
     /// Whether the check is charged although the request is refused.
     pub count_denied: bool,
+}
+
+impl Check<'_> {
+    /// Whether the check takes a slot.
+    pub const fn is_slot(&self) -> bool {
+        matches!(self.rule.quota, Quota::Concurrency(_))
+    }
+
+    /// Whether the limit may delay the request: it has a leaky queue whose places are not all free, and is in force.
+    pub fn may_delay(&self) -> bool {
+        let Quota::Bucket(bucket) = &self.rule.quota else { return false };
+        self.limit.mode() == Mode::Enforce && bucket.queue().is_some_and(|queue| queue.free < queue.length)
+    }
 }
 
 /// A limit with a learned number of slots that covers a request. The node counts it, not the store.
@@ -135,6 +148,18 @@ impl<'p> Checks<'p> {
     /// Keeps the checks that `is_kept` selects.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&Check<'p>) -> bool) {
         self.list.retain(|check| is_kept(check));
+    }
+
+    /// Removes the checks of concurrent requests.
+    pub fn remove_slots(&mut self) {
+        self.list.retain(|check| !check.is_slot());
+        self.adaptive.clear();
+    }
+
+    /// Adds the checks of slots of the same request.
+    pub fn append(&mut self, slots: Self) {
+        self.list.extend(slots.list);
+        self.adaptive.extend(slots.adaptive);
     }
 
     /// Stops refusals from being counted by limits that count them.

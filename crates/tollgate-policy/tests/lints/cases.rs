@@ -176,20 +176,3 @@ fn lists_that_match_every_caller_are_reported() {
         &["plans: {default: a}\nlimits: [{by: ip, bucket: 1/s, plans: {a: 2/s, b: unlimited}}]"],
     );
 }
-
-#[test]
-fn slots_that_are_held_in_a_queue_are_found() {
-    check(
-        "slots-while-queued",
-        &[
-            "limits: [{name: a, by: ip, algorithm: leaky-queue, rate: 10/second, queue: {length: 5}}, {name: b, by: global, slots: 5}]",
-            "limits: [{name: b, by: global, slots: 5, queue: {length: 5}}, {name: a, endpoint: /a, by: ip, rate: 10/second, queue: {length: 5}}]",
-        ],
-        &[
-            "limits: [{name: a, by: ip, rate: 10/second, queue: {length: 5, free: 5}}, {name: b, by: global, slots: 5}]",
-            "limits: [{name: a, endpoint: /a, by: ip, rate: 10/second, queue: {length: 5}}, {name: b, endpoint: /b, by: global, slots: 5}]",
-            "limits: [{name: a, by: ip, rate: 10/second, queue: {length: 5}}, {name: b, by: global, slots: 5, mode: shadow}]",
-            "limits: [{name: a, by: ip, bucket: 10/second}, {name: b, by: global, slots: 5, queue: {length: 5}}]",
-        ],
-    );
-}

@@ -31,7 +31,8 @@ impl<S> Limiter<S> {
         decision: &Decision<'l>,
     ) -> Option<Shed<'l>> {
         // A decision by the name of a limit is about a key, and not about a request of this node.
-        if self.policy.node_shed().is_some() && input.is_some() {
+        // The slots of a request that was admitted before are not decided by the load of the node, either.
+        if self.policy.node_shed().is_some() && input.is_some() && !decision.is_start {
             self.shed_by_node(decision.priority())
         } else {
             None

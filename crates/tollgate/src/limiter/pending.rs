@@ -30,6 +30,7 @@ use tollgate_policy::{DetachedChecks, Input, Matched, Policy};
 use tollgate_store::{Answer, Check, Outcomes, Store, StoreError};
 
 use super::candidates::Compensation;
+use super::start::Steps;
 use super::{Batch, Limiter, ask, ask_all, ask_denied};
 use crate::adaptive::InFlight;
 use crate::decision::Decision;
@@ -244,6 +245,7 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn decide_in_line<I, F, E>(
         &self,
         input: &I,
+        steps: Steps,
         hold: impl FnOnce(Duration) -> Option<F>,
     ) -> Result<Decision<'_>, E>
     where
@@ -252,7 +254,7 @@ impl<S: Store> Limiter<S> {
     {
         let pending = {
             let mut decision = Decision::undecided();
-            let matching = |it: &mut _| self.match_input(input, it);
+            let matching = |it: &mut _| self.match_admission(input, steps, it);
             match self.decide_into(Some(input), matching, &mut decision, Patience::InLine) {
                 Ok(()) => return Ok(decision),
                 Err(waiting) => Pending::new(self, decision, waiting),
@@ -326,7 +328,7 @@ impl<S: Store> Limiter<S> {
 
 impl<'l, S> Pending<'l, S> {
     #[cold]
-    fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
+    pub(super) fn new(limiter: &'l Limiter<S>, decision: Decision<'l>, waiting: Box<Waiting<'l>>) -> Self {
         Self { unfinished: Unfinished { limiter, decision: Box::new(decision), waiting } }
     }
 

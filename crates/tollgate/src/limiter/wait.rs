@@ -14,6 +14,7 @@ use tollgate_policy::Input;
 use tollgate_store::Store;
 
 use super::Limiter;
+use super::start::{Retry, Steps};
 use crate::decision::Decision;
 use crate::permit::Permit;
 use crate::spawner::Spawner;
@@ -110,38 +111,55 @@ impl<S: Store> Limiter<S> {
 
     async fn decide_until<I: Input + Sync>(&self, input: &I, max_wait: Option<Duration>) -> Decision<'_> {
         let deadline = max_wait.map(|wait| self.outage.now() + wait.into());
+        let mut steps = Steps::Two;
         loop {
             let sleep = {
-                let left = deadline.map(|deadline| Duration::from(deadline.since(self.outage.now())));
-                let hold = |_| {
-                    Some(async move {
-                        match left {
-                            Some(left) => self.sleep(left).await,
-                            None => std::future::pending().await,
-                        }
-                        Ok::<(), Infallible>(())
-                    })
-                };
-                let mut decision = match self.decide_in_line(input, hold).await {
+                let hold = |_| Some(self.hold_until(deadline));
+                let mut decision = match self.decide_in_line(input, steps, hold).await {
                     Ok(decision) => decision,
                     Err(never) => match never {},
                 };
-                let Some(sleep) = self.sleep_after(&decision, deadline) else {
-                    self.wait_in_queue(&mut decision, deadline).await;
-                    return decision;
-                };
-                sleep
+                match self.sleep_after(&decision, deadline) {
+                    Some(sleep) => sleep,
+                    None if steps == Steps::Two && self.takes_slots_at_start(&decision) => {
+                        match self.start_when_ready(input, decision, deadline).await {
+                            Ok(decision) => return decision,
+                            Err(Retry::After(sleep)) => sleep,
+                            Err(Retry::InOneStep) => {
+                                steps = Steps::One;
+                                Duration::ZERO
+                            }
+                        }
+                    }
+                    None => {
+                        self.wait_in_queue(&mut decision, deadline).await;
+                        return decision;
+                    }
+                }
             };
             self.sleep(sleep).await;
         }
+    }
+
+    /// Sleeps until the deadline, if there is one.
+    pub(super) async fn hold_until(&self, deadline: Option<Timestamp>) -> Result<(), Infallible> {
+        match self.time_left(deadline) {
+            Some(left) => self.sleep(left).await,
+            None => std::future::pending().await,
+        }
+        Ok(())
+    }
+
+    /// Returns the time until the deadline, if there is one.
+    pub(super) fn time_left(&self, deadline: Option<Timestamp>) -> Option<Duration> {
+        deadline.map(|deadline| deadline.since(self.outage.now()).into())
     }
 
     /// Waits until an admitted request may start. Refuses it, and gives its place back, if that is
     /// after the deadline.
     async fn wait_in_queue(&self, decision: &mut Decision<'_>, deadline: Option<Timestamp>) {
         let Some(place) = self.queue_place(decision) else { return };
-        let left = deadline.map(|deadline| Duration::from(deadline.since(self.outage.now())));
-        if let Some(left) = left.filter(|left| place.wait_time() > *left) {
+        if let Some(left) = self.time_left(deadline).filter(|left| place.wait_time() > *left) {
             drop(place);
             decision.refuse_wait(left);
             return;
@@ -159,7 +177,11 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Returns the time to sleep before the next attempt, or `None` if the decision is final.
-    fn sleep_after(&self, decision: &Decision<'_>, deadline: Option<Timestamp>) -> Option<Duration> {
+    pub(super) fn sleep_after(
+        &self,
+        decision: &Decision<'_>,
+        deadline: Option<Timestamp>,
+    ) -> Option<Duration> {
         let wait = decision.advised_wait()?;
         let Some(deadline) = deadline else { return Some(wait) };
         let left = Duration::from(deadline.since(self.outage.now()));
