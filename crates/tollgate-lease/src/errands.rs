@@ -87,7 +87,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 if let Some(oldest) = place.oldest_of_full(0..LOTS, tick) {
                     back.extend(state.take_back(place, oldest, u32::MAX, tick, &self.counts));
                 }
-                state.begin_asking();
+                state.begin_asking(units);
                 let tag = place.tag.load(crate::sync::Ordering::Acquire);
                 lease = Some(Asking::new(place, tag, LeaseRequest { units, ttl }));
             }
@@ -160,7 +160,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
                     self.install(&asking, outcome, times);
                 }
             }
-            Err(_) => self.put_off(&[(0, asking)]),
+            Err(error) => self.put_off(&[(0, asking)], &error),
         }
     }
 

@@ -39,8 +39,10 @@ impl UsageRate {
             self.rate += (latest - self.rate) * (2.0 * elapsed / ttl).min(1.0);
             (self.asked, self.since) = (0, now);
         }
-        // A burst counts at once, as if it had taken a quarter of the `ttl`.
-        let latest = self.asked as f64 / elapsed.max(ttl / 4.0);
+        // A burst counts at once. The more units it has, the more is known about its rate: 8 units count
+        // as if they had taken a quarter of the `ttl`, and 128 or more a 64th.
+        let known = (self.asked as f64 / f64::from(MIN_LEASE_UNITS)).clamp(1.0, 16.0);
+        let latest = self.asked as f64 / elapsed.max(ttl / (4.0 * known));
         (self.rate.max(latest) * ttl).ceil() as u64
     }
 }
