@@ -2,12 +2,14 @@
 //!
 //! - [`node`]: a node with leases on Redis, and requests at a constant rate.
 //! - [`hot`]: the cost of a decision about a leased key, against the in-memory store.
+//! - [`daemon`]: `tollgate serve` with leases, regions and peers.
 //! - [`cluster`]: requests with three limits on a Redis Cluster, with and without leases.
 //! - [`report`]: the table, the JSON, the bars.
 //!
 //! Not here: faults, which the simulator and the tests of `tollgate-redis` cover.
 
 pub mod cluster;
+pub mod daemon;
 pub mod hot;
 pub mod node;
 pub mod report;

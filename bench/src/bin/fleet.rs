@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 use std::time::Duration;
+use std::path::PathBuf;
 use std::{fs, io};
 
 use tollgate_bench::cores::Cores;
+use tollgate_bench::fleet::daemon::Stage;
 use tollgate_bench::fleet::node::{self, Load};
 use tollgate_bench::fleet::report::Row;
 use tollgate_bench::fleet::{FleetReport, Measured, bucket, cluster, hot};
@@ -22,7 +24,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: fleet [OPTION VALUE]...
   --rounds N      how often hot keys and processes are measured (10)
-  --seconds N     how long nodes send requests, each time (10)";
+  --seconds N     how long nodes send requests, each time (10)
+  --tollgate PATH the program to measure (target/release/tollgate)";
 
 /// Nodes on one key.
 const NODES: usize = 2;
@@ -32,6 +35,13 @@ const PER_MILLISECOND: u32 = 40;
 
 /// Eight processes with 150 concurrent requests each. The lease is that of `auto`, at most a second.
 const CONTENTION: Contention = Contention { processes: 8, requests: 150, lease: Some(Span::from_secs(1)) };
+
+/// The time after which a saturated bucket has to admit its whole rate.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Seconds and rounds of processes under load.
+const SERVICE_SECONDS: u64 = 4;
+const SERVICE_ROUNDS: usize = 3;
 
 /// The deadline of calls when Redis is stopped.
 const DEADLINE: Duration = Duration::from_millis(50);
@@ -52,15 +62,19 @@ fn main() -> ExitCode {
 struct Options {
     rounds: usize,
     length: Duration,
+    program: PathBuf,
 }
 
 impl Options {
     fn read(arguments: &[String]) -> Result<Self, String> {
-        let mut options = Self { rounds: 10, length: Duration::from_secs(10) };
+        let target = report::target().map_err(|error| error.to_string())?;
+        let program = target.join("release/tollgate");
+        let mut options = Self { rounds: 10, length: Duration::from_secs(10), program };
         command_line::read(arguments, USAGE, |option, value| {
             match option {
                 "--rounds" => options.rounds = command_line::number(value, 1..=1_000)?,
                 "--seconds" => options.length = Duration::from_secs(command_line::number(value, 4..=3_600)?),
+                "--tollgate" => options.program = value.into(),
                 _ => return None,
             }
             Some(())
@@ -93,16 +107,33 @@ fn run(options: &Options) -> io::Result<()> {
     let contention = (0..options.rounds).map(|round| exactness::measure(&redis, CONTENTION, round));
     let contention = contention.collect::<io::Result<_>>()?;
     eprintln!("cluster");
-    let cluster = Some(cluster::measure(&RedisCluster::start(), options.length)?);
-    let measured = Measured { hot, rows, cluster, contention };
+    let cluster = cluster::measure(&cluster_on(cores.contestant)?, options.length)?;
+    let (program, core) = (options.program.clone(), cores.contestant);
+    let stage = Stage { program, core, folder, seconds: SERVICE_SECONDS };
+    eprintln!("services");
+    let surfaces = stage.surfaces(options.rounds.min(SERVICE_ROUNDS))?;
+    eprintln!("regions");
+    let regions = stage.regions(options.length.as_secs())?;
+    eprintln!("peers");
+    let peers = stage.peers()?;
+    let measured = Measured { hot, rows, surfaces, regions, peers, cluster, contention };
     let remarks = vec![format!(
-        "Redis alone on core {}, all nodes on the others; the cluster shares the cores of the client",
+        "Redis, the cluster, and the process under load: on core {}; all else on the others",
         cores.contestant
     )];
     let report = FleetReport::new(machine, redis.version().to_owned(), measured, remarks);
     println!("{report}");
     println!("written to {}", report::write("fleet", &report)?.display());
     Ok(())
+}
+
+/// Starts a cluster on one core.
+fn cluster_on(core: usize) -> io::Result<RedisCluster> {
+    let cluster = RedisCluster::start();
+    for node in (0..6).map(|index| cluster.node(index).id()) {
+        process::succeeds("taskset", &["-a", "-p", "-c", &core.to_string(), &node.to_string()])?;
+    }
+    Ok(cluster)
 }
 
 /// Nodes on one key, under one limit.
@@ -136,15 +167,18 @@ impl Case {
         length: Duration,
     ) -> io::Result<Row> {
         let deadline = if self.is_stopped { DEADLINE } else { CALL_TIMEOUT };
-        let load = Load { per_millisecond: PER_MILLISECOND, length, deadline };
+        let (settled, length) = if self.limit.is_some() { (MINUTE, MINUTE + length) } else { (length, length) };
+        let load = Load { per_millisecond: PER_MILLISECOND, length, settled, deadline };
         let before = runtime.block_on(redis.account())?;
         let half = Duration::from(self.lease) / 2;
         let meanwhile = || if self.is_stopped { stop(redis, length / 2, half) } else { Ok(()) };
         let (tally, took) = node::run(&redis.url(), NODES, &self.rule()?, load, meanwhile)?;
         let calls = runtime.block_on(redis.account())?.since(&before).scripts;
         #[allow(clippy::cast_precision_loss, reason = "limits are far below 2^52")]
-        let ideal = self.limit.map(|limit| limit as f64 * (1.0 + took.as_secs_f64()));
-        Ok(Row { case: self.name, nodes: NODES, tally, calls, ideal })
+        let units = |time: f64| self.limit.map(|limit| limit as f64 * time);
+        let ideal = units(1.0 + took.as_secs_f64());
+        let settled_ideal = units((length - settled).as_secs_f64());
+        Ok(Row { case: self.name, nodes: NODES, tally, calls, ideal, settled_ideal })
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Load {
     pub per_millisecond: u32,
     /// The time for which they are sent.
     pub length: Duration,
+    /// The time after which admitted requests are also counted apart.
+    pub settled: Duration,
     /// The longest time of a call to Redis.
     pub deadline: Duration,
 }
@@ -33,6 +35,8 @@ pub struct Load {
 pub struct Tally {
     /// Admitted requests.
     pub admitted: u64,
+    /// Requests that were admitted in the last part of the load.
+    pub settled: u64,
     /// Refused requests.
     pub refused: u64,
     /// Requests that waited for Redis.
@@ -47,12 +51,14 @@ impl Tally {
         self.admitted + self.refused + self.failed
     }
 
-    const fn count(&mut self, admitted: bool) {
+    fn count(&mut self, admitted: bool, is_settled: bool) {
         if admitted { self.admitted += 1 } else { self.refused += 1 }
+        self.settled += u64::from(admitted && is_settled);
     }
 
     const fn add(&mut self, other: &Self) {
         self.admitted += other.admitted;
+        self.settled += other.settled;
         self.refused += other.refused;
         self.waited += other.waited;
         self.failed += other.failed;
@@ -70,27 +76,36 @@ pub fn run(
 ) -> io::Result<(Tally, Duration)> {
     let start = stopwatch::mark();
     thread::scope(|scope| {
-        let nodes: Vec<_> = (0..nodes).map(|_| scope.spawn(|| run_node(url, rule, load))).collect();
+        let node = || run_node(url, rule, load, || start.elapsed());
+        let nodes: Vec<_> = (0..nodes).map(|_| scope.spawn(node)).collect();
         let done = meanwhile();
-        let mut sum = Tally::default();
+        let (mut sum, mut first, mut last) = (Tally::default(), Duration::MAX, Duration::ZERO);
         for node in nodes {
-            let tally = node.join().map_err(|_| io::Error::other("a node panicked"))??;
+            let (tally, from, to) = node.join().map_err(|_| io::Error::other("a node panicked"))??;
             sum.add(&tally);
+            (first, last) = (first.min(from), last.max(to));
         }
-        done.map(|()| (sum, start.elapsed()))
+        done.map(|()| (sum, last.saturating_sub(first)))
     })
 }
 
-fn run_node(url: &str, rule: &Rule, load: Load) -> io::Result<Tally> {
+fn run_node(
+    url: &str,
+    rule: &Rule,
+    load: Load,
+    elapsed: impl Fn() -> Duration,
+) -> io::Result<(Tally, Duration, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tasks = LocalSet::new();
     runtime.block_on(tasks.run_until(async {
         let store = Rc::new(Leased::new(connect(&[url], load.deadline).await?));
         let background = tokio::task::spawn_local(maintain(Rc::clone(&store)));
+        let from = elapsed();
         let tally = send(&store, rule, load).await;
+        let to = elapsed();
         background.abort();
         store.drain().await;
-        Ok(tally)
+        Ok((tally, from, to))
     }))
 }
 
@@ -115,19 +130,20 @@ async fn send(store: &Rc<Leased<RedisStore>>, rule: &Rule, load: Load) -> Tally 
     let mut ticks = interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let rule = Rc::new(rule.clone());
-    for _ in 0..load.length.as_millis() {
+    for millisecond in 0..load.length.as_millis() {
         ticks.tick().await;
+        let is_settled = millisecond >= load.settled.as_millis();
         for _ in 0..load.per_millisecond {
             let mut outcomes = Outcomes::new();
             if let Some((admitted, _)) = store.try_decide(&[Check::new(&rule, KEY, 1)], &mut outcomes) {
-                tally.borrow_mut().count(admitted);
+                tally.borrow_mut().count(admitted, is_settled);
                 continue;
             }
             tally.borrow_mut().waited += 1;
             let (store, rule, tally) = (Rc::clone(store), Rc::clone(&rule), Rc::clone(&tally));
             waiting.spawn_local(async move {
                 match store.decide_uncached(&[Check::new(&rule, KEY, 1)]).await {
-                    Ok(answer) => tally.borrow_mut().count(answer.admitted),
+                    Ok(answer) => tally.borrow_mut().count(answer.admitted, is_settled),
                     Err(_) => tally.borrow_mut().failed += 1,
                 }
             });

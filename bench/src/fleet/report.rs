@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::cluster::ClusterRow;
+use super::daemon::{PeerRow, RegionRow, SurfaceRow};
 use super::hot::HotKey;
 use super::node::Tally;
 use crate::redis::exactness::Spent;
@@ -23,6 +24,8 @@ pub struct Row {
     pub calls: u64,
     /// Admitted requests of an ideal central bucket in the same time, at most; `None` if the limit is ample.
     pub ideal: Option<f64>,
+    /// The same in the last part of the run.
+    pub settled_ideal: Option<f64>,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
@@ -46,6 +49,11 @@ impl Row {
         Some(float(self.tally.admitted) / self.ideal?)
     }
 
+    /// Admitted requests relative to those of an ideal central bucket, in the last part of the run.
+    pub fn settled_of_ideal(&self) -> Option<f64> {
+        Some(float(self.tally.settled) / self.settled_ideal?)
+    }
+
     /// Admitted requests beyond those of an ideal central bucket.
     pub fn overshoot(&self) -> Option<f64> {
         Some((float(self.tally.admitted) - self.ideal?).max(0.0))
@@ -59,8 +67,14 @@ pub struct Measured {
     pub hot: HotKey,
     /// Nodes that share a key.
     pub rows: Vec<Row>,
-    /// Three limits on a cluster; `None` if it was not measured.
-    pub cluster: Option<ClusterRow>,
+    /// A hot key through `tollgate serve`.
+    pub surfaces: Vec<SurfaceRow>,
+    /// Two regions.
+    pub regions: RegionRow,
+    /// Two peers.
+    pub peers: PeerRow,
+    /// Three limits on a cluster.
+    pub cluster: ClusterRow,
     /// Eight processes with one allowance and leases: each round.
     pub contention: Vec<Spent>,
 }
@@ -89,7 +103,11 @@ impl FleetReport {
 }
 
 fn bars(measured: &Measured) -> Vec<Bar> {
-    let Measured { hot, rows, cluster, contention } = measured;
+    let Measured { hot, rows, surfaces, regions, peers, cluster, contention } = measured;
+    let surface = |name: &str| {
+        let row = surfaces.iter().find(|row| row.surface == name);
+        row.map(|row| row.leased.per_second / row.memory.per_second)
+    };
     let row = |case: &str| rows.iter().find(|row| row.case == case);
     let sums = || contention.iter().map(|it| float(it.admitted.iter().sum()));
     vec![
@@ -99,6 +117,8 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             "hot key through a limiter: memory / leased",
             Some(hot.limiter_memory_ns / hot.limiter_leased_ns),
         ),
+        Bar::at_least(0.95, "hot key over RESP: leased / memory, requests/s", surface("resp")),
+        Bar::at_least(0.95, "hot key through the gateway: leased / memory, requests/s", surface("gateway")),
         Bar::at_least(
             3_000.0,
             "lease 250ms: decisions per call to Redis",
@@ -111,6 +131,11 @@ fn bars(measured: &Measured) -> Vec<Bar> {
         ),
         Bar::at_most(0.001, "lease 250ms: share of requests that wait", row("lease 250ms").map(Row::waited)),
         Bar::at_least(0.98, "saturated: admitted / ideal", row("saturated").and_then(Row::of_ideal)),
+        Bar::at_least(
+            0.999,
+            "saturated, after a minute: admitted / ideal",
+            row("saturated").and_then(Row::settled_of_ideal),
+        ),
         Bar::at_most(0.0, "saturated: admitted beyond the limit", row("saturated").and_then(Row::overshoot)),
         Bar::at_most(
             0.0,
@@ -120,16 +145,58 @@ fn bars(measured: &Measured) -> Vec<Bar> {
         Bar::at_most(
             1.1,
             "cluster, three limits, leased: calls per request",
-            cluster.map(|it| it.leased.calls),
+            Some(cluster.leased.calls),
         ),
         Bar::at_least(
             2.0,
             "cluster, three limits: leased / exact requests/s",
-            cluster.map(|it| it.leased.per_second / it.exact.per_second),
+            Some(cluster.leased.per_second / cluster.exact.per_second),
         ),
+        Bar::at_most(
+            1.1,
+            "regions 80 ms apart: p99 / p99 of one near Redis",
+            Some(regions.regions.p99_us / regions.near.p99_us),
+        ),
+        Bar::at_most(0.0, "regions: refused while the other region has units", Some(regions.regions.refused)),
+        Bar::at_least(1e6, "peers: forwarded checks/s a core, of the forwarder", Some(peers.forwarder_per_core)),
+        Bar::at_least(1e6, "peers: forwarded checks/s a core, of the owner", Some(peers.owner_per_core)),
+        Bar::at_most(200.0, "peers: p50 of a forwarded check, us", Some(peers.p50_us)),
         Bar::at_most(100.0, "8 processes on 100 an hour: the most admitted", sums().reduce(f64::max)),
         Bar::at_least(98.0, "8 processes on 100 an hour: the fewest admitted", sums().reduce(f64::min)),
     ]
+}
+
+impl Measured {
+    /// Writes the rows of processes and of the cluster.
+    fn write_services(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{:<30}{:>12}{:>10}{:>10}{:>10}", "process", "requests/s", "p50 us", "p99 us", "refused")?;
+        let surfaces = self.surfaces.iter().flat_map(|it| {
+            [(format!("{}, memory", it.surface), it.memory), (format!("{}, leased", it.surface), it.leased)]
+        });
+        let regions = [("one near Redis", self.regions.near), ("two regions", self.regions.regions)];
+        for (name, it) in surfaces.chain(regions.map(|(name, it)| (name.to_owned(), it))) {
+            writeln!(
+                f,
+                "{name:<30}{:>12.0}{:>10.0}{:>10.0}{:>9.3}%",
+                it.per_second,
+                it.p50_us,
+                it.p99_us,
+                it.refused * 100.0
+            )?;
+        }
+        let PeerRow { p50_us, own_p50_us, per_second, owner_per_core, forwarder_per_core } = self.peers;
+        writeln!(
+            f,
+            "peers: forwarded p50 {p50_us:.0} us (own key {own_p50_us:.0}), pipelined {per_second:.0}/s; per core: \
+             forwarder {forwarder_per_core:.0}, owner {owner_per_core:.0}"
+        )?;
+        let ClusterRow { exact, leased } = &self.cluster;
+        writeln!(f, "\n{:<24}{:>14}{:>14}", "cluster, three limits", "requests/s", "calls/request")?;
+        for (name, it) in [("exact", exact), ("leased", leased)] {
+            writeln!(f, "{name:<24}{:>14.0}{:>14.3}", it.per_second, it.calls)?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for FleetReport {
@@ -174,12 +241,7 @@ impl fmt::Display for FleetReport {
                 of_ideal
             )?;
         }
-        if let Some(ClusterRow { exact, leased }) = &self.measured.cluster {
-            writeln!(f, "\n{:<24}{:>14}{:>14}", "cluster, three limits", "requests/s", "calls/request")?;
-            for (name, it) in [("exact", exact), ("leased", leased)] {
-                writeln!(f, "{name:<24}{:>14.0}{:>14.3}", it.per_second, it.calls)?;
-            }
-        }
+        self.measured.write_services(f)?;
         let sums: Vec<String> =
             self.measured.contention.iter().map(|it| it.admitted.iter().sum::<u64>().to_string()).collect();
         writeln!(f, "\n8 processes, 1200 checks at once on 100 an hour: admitted {}\n", sums.join(", "))?;
@@ -194,10 +256,11 @@ mod tests {
 
     #[test]
     fn a_row_is_compared_with_an_ideal_bucket() {
-        let tally = Tally { admitted: 990, refused: 1_000, waited: 20, failed: 10 };
-        let row = Row { case: "saturated", nodes: 2, tally, calls: 4, ideal: Some(1_000.0) };
+        let tally = Tally { admitted: 990, settled: 99, refused: 1_000, waited: 20, failed: 10 };
+        let row = Row { case: "saturated", nodes: 2, tally, calls: 4, ideal: Some(1_000.0), settled_ideal: Some(100.0) };
         assert!((row.decisions_per_call() - 500.0).abs() < 1e-9 && (row.waited() - 0.01).abs() < 1e-9);
         assert!(row.of_ideal().is_some_and(|it| (it - 0.99).abs() < 1e-9) && row.overshoot() == Some(0.0));
+        assert!(row.settled_of_ideal().is_some_and(|it| (it - 0.99).abs() < 1e-9));
         let row = Row { ideal: Some(980.0), ..row };
         assert_eq!(row.overshoot(), Some(10.0));
     }

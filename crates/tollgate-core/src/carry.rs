@@ -17,7 +17,7 @@ use crate::algorithm::Overdraft;
 use crate::amount::Adjustment;
 use crate::quota::{Quota, State};
 use crate::rule::Rule;
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 
 impl Quota {
     /// Returns the state of a key under this quota after it had `state` under `before`.
@@ -86,6 +86,17 @@ impl Quota {
             _ => Overdraft::Unlimited,
         };
         Adjustment::Charge { units, overdraft }
+    }
+
+    /// Returns the charge for units that were leased under another rule, if this quota has `state`. A
+    /// bucket charges the refill of two `ttl`s first, as a lease of its own does: the units may be spent
+    /// until the end of the lease. Rounds up by less than a unit.
+    pub fn echo_lease(&self, units: u64, ttl: Span, state: &State, now: Timestamp) -> Adjustment {
+        let pad = match (self, state) {
+            (Self::Bucket(it), State::Bucket(state)) => it.missing_pad(state, ttl, now),
+            _ => 0,
+        };
+        self.echo(units.saturating_add(pad))
     }
 
     /// Returns whether this quota admits at least as much as `other` at any time, by the same

@@ -43,6 +43,13 @@ impl Drop for Asking<'_> {
     }
 }
 
+/// A lease that another request or `tend` is taking.
+struct Attempt<'l> {
+    place: &'l Place,
+    tag: u64,
+    number: u64,
+}
+
 /// The times of a call to the store.
 #[derive(Clone, Copy)]
 pub(crate) struct CallTimes {
@@ -70,11 +77,28 @@ impl<S: Store, C: Clock> Leased<S, C> {
     /// Decides a batch of which the store is asked for a part.
     pub(crate) async fn decide_leased(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         let mut outcomes = Outcomes::new();
-        let (now, tick) = self.now();
+        let (mut now, mut tick) = self.now();
         let mut plan = Plan::of(self, checks, (now, tick));
         if plan.is_covered() {
             plan.admit(checks, std::iter::empty(), tick, &mut outcomes);
             return Ok(Answer { admitted: true, at: self.store_time(now), outcomes });
+        }
+        // A lease that is being taken brings the answer, at the latest with its own call.
+        let claimed = self.claim(checks, &plan);
+        let has_waited = claimed.is_some();
+        if let Some(attempts) = claimed {
+            drop(plan);
+            self.leases_taken(&attempts).await?;
+            (now, tick) = self.now();
+            plan = Plan::of(self, checks, (now, tick));
+            if plan.is_covered() {
+                plan.admit(checks, std::iter::empty(), tick, &mut outcomes);
+                return Ok(Answer { admitted: true, at: self.store_time(now), outcomes });
+            }
+            if let Some(refused) = self.dry_outcomes(checks, &plan, now) {
+                plan.refuse(checks, refused.into_iter(), (now, tick), &mut outcomes);
+                return Ok(Answer { admitted: false, at: self.store_time(now), outcomes });
+            }
         }
         let mut batch = plan.rest(checks);
         let asked_checks = batch.len();
@@ -89,7 +113,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let Answer { admitted, at, outcomes: answered } = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                self.put_off(&asking);
+                self.put_off(&asking, &error);
                 for check in &batch[..asked_checks] {
                     if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
                         self.note_refused_need(check, place, now);
@@ -113,7 +137,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
         // A lease may have arrived while the store refused. The store is not asked again: a request
         // waits for one call, and for one that another request has made.
-        if self.may_be_covered(checks, &plan).await {
+        if self.may_be_covered(checks, &plan, !has_waited).await {
             plan.put_back();
             let (now, tick) = self.now();
             let covered = Plan::of(self, checks, (now, tick));
@@ -150,7 +174,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             let size = state.lease_size(place, check.rule, ttl, now, self.inner.nodes());
             let is_draining = self.is_draining.load(std::sync::atomic::Ordering::Relaxed);
             if let Some(units) = size.filter(|_| !is_draining && check.binding) {
-                state.begin_asking();
+                state.begin_asking(units);
                 state.update_rule(check.rule);
                 asking.push((at, Asking::new(place, tag, LeaseRequest { units, ttl })));
             }
@@ -159,11 +183,14 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 
     /// Postpones leases after a failure.
-    pub(crate) fn put_off(&self, asking: &[(usize, Asking<'_>)]) {
+    pub(crate) fn put_off(&self, asking: &[(usize, Asking<'_>)], error: &StoreError) {
         let (now, _) = self.now();
         for (_, asking) in asking {
             if let Some(state) = &mut *asking.place.state() {
                 state.not_before = now + quarter(asking.request.ttl);
+                if let StoreError::TimedOut(deadline) = error {
+                    state.note_silence(*deadline);
+                }
             }
         }
     }
@@ -236,16 +263,46 @@ impl<S: Store, C: Clock> Leased<S, C> {
         true
     }
 
+    /// Counts on the leases that are being taken for all that the lots do not cover. Returns the
+    /// attempts; `None` if any check needs the store.
+    fn claim<'l>(&self, checks: &[Check<'_>], plan: &Plan<'l>) -> Option<SmallVec<[Attempt<'l>; 2]>> {
+        let parts = checks.iter().zip(&plan.parts).filter(|(_, part)| part.amount.is_some());
+        let claimed = parts.map(|(check, part)| {
+            let (place, Some(Amount::Exactly(missing))) = (part.place?, part.amount) else { return None };
+            let tag = self.table.tag(check.rule.id, check.key);
+            let mut guard = place.state();
+            let is_key = place.tag.load(crate::sync::Ordering::Acquire) == tag;
+            let number = guard.as_mut().filter(|_| is_key && check.binding)?.claim(missing)?;
+            Some(Attempt { place, tag, number })
+        });
+        claimed.collect()
+    }
+
+    /// Waits for leases that are being taken. A store that is silent is not asked again: the request
+    /// has waited for its deadline.
+    async fn leases_taken(&self, attempts: &[Attempt<'_>]) -> Result<(), StoreError> {
+        for Attempt { place, tag, number } in attempts {
+            self.lease_taken(place, *tag).await;
+            let silence = place.state().as_ref().and_then(|state| state.silence_since(*number));
+            if let Some(deadline) = silence {
+                return Err(StoreError::TimedOut(deadline));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns whether the lots of all checks that were asked for have enough units now. Waits for
-    /// leases that are being taken.
-    async fn may_be_covered(&self, checks: &[Check<'_>], plan: &Plan<'_>) -> bool {
+    /// leases that are being taken, if `waits` says so.
+    async fn may_be_covered(&self, checks: &[Check<'_>], plan: &Plan<'_>, waits: bool) -> bool {
         for (check, part) in checks.iter().zip(&plan.parts) {
             let Some(Amount::Exactly(missing)) = part.amount else { continue };
             if missing == 0 || !check.binding {
                 continue;
             }
             let Some(place) = leasable_units(check).and_then(|_| self.find(check)) else { return false };
-            self.lease_taken(place, self.table.tag(check.rule.id, check.key)).await;
+            if waits {
+                self.lease_taken(place, self.table.tag(check.rule.id, check.key)).await;
+            }
             if place.held(self.now().1) < missing {
                 return false;
             }
@@ -253,10 +310,16 @@ impl<S: Store, C: Clock> Leased<S, C> {
         true
     }
 
-    /// Waits until no lease of this key is being taken.
+    /// Waits for the lease of this key that is being taken, if there is one.
     pub(crate) async fn lease_taken(&self, place: &Place, tag: u64) {
+        let mut awaited = None;
         poll_fn(|context| match &mut *place.state() {
-            Some(state) if state.is_asking() && place.tag.load(crate::sync::Ordering::Acquire) == tag => {
+            Some(state) if place.tag.load(crate::sync::Ordering::Acquire) == tag => {
+                let attempt = state.attempt();
+                // A later attempt is not waited for.
+                if attempt.is_none() || attempt != *awaited.get_or_insert(attempt) {
+                    return Poll::Ready(());
+                }
                 state.wake_later(context.waker());
                 Poll::Pending
             }

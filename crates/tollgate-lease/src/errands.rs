@@ -1,6 +1,6 @@
 //! The work behind the requests: renewals and returns.
 //!
-//! A key that holds less than five eighths of its usage in one `ttl` is renewed, so that a silence of
+//! A key that holds less than nine sixteenths of its usage in one `ttl` is renewed, so that a silence of
 //! the store of half a `ttl` is bridged. Units that will not be spent before the end of their lease are returned.
 
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use tollgate_store::{Check, Clock, Store};
 use crate::decide::{Asking, CallTimes};
 use crate::far::ttl;
 use crate::leased::{Leased, Returning};
-use crate::lot::Tick;
+use crate::lot::{Lot, Tick};
 use crate::place::{LOTS, Place, PlaceState};
 use crate::usage::renewal_threshold;
 
@@ -87,7 +87,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
                 if let Some(oldest) = place.oldest_of_full(0..LOTS, tick) {
                     back.extend(state.take_back(place, oldest, u32::MAX, tick, &self.counts));
                 }
-                state.begin_asking();
+                state.begin_asking(units);
                 let tag = place.tag.load(crate::sync::Ordering::Acquire);
                 lease = Some(Asking::new(place, tag, LeaseRequest { units, ttl }));
             }
@@ -160,7 +160,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
                     self.install(&asking, outcome, times);
                 }
             }
-            Err(_) => self.put_off(&[(0, asking)]),
+            Err(error) => self.put_off(&[(0, asking)], &error),
         }
     }
 
@@ -199,8 +199,12 @@ pub(crate) fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now:
     if usage < crate::MIN_LEASE_UNITS.into() {
         return content.units;
     }
-    // What is spent until the end, and as much again for a sixteenth of the `ttl`.
-    let spent = u128::from(usage) * u128::from(left + ttl / 16) / u128::from(ttl);
+    // What is spent until the end, after the lots that end before, and as much again for a 32nd of the
+    // `ttl`.
+    let before = place.lots.iter().map(Lot::content).filter(|it| it.is_live(now) && it.end < content.end);
+    let before: u128 = before.map(|it| u128::from(it.units)).sum();
+    let spent = u128::from(usage) * u128::from(left + ttl / 32) / u128::from(ttl);
+    let spent = spent.saturating_sub(before);
     let surplus = u128::from(content.units).saturating_sub(spent) as u32;
     // A few units are not worth a call, unless they are a large part of a small lease.
     let worth_a_call = u64::from(crate::MIN_LEASE_UNITS).min(usage / 16).max(1);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-use tollgate_core::{Adjustment, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
 use tollgate_store::{AdjustmentId, Answer, Check, Clock, Holding, Outcomes, Store, StoreError, SystemClock};
 
 use crate::far::{FarStores, is_exact, ttl};
@@ -300,8 +300,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         let cost = u32::try_from(units).ok()?;
         let place = self.find(check)?;
         let (now, tick) = self.now();
-        place.take(cost, cost, tick)?;
-        let held = place.held(tick);
+        let held = place.spend(cost, tick)?;
         self.report_low(place, check.rule, held);
         outcomes.push(place.describe(&check.rule.quota, Verdict::admitted_from_lease(units), now, held));
         Some((true, self.store_time(now)))
@@ -319,12 +318,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             plan.admit(checks, std::iter::empty(), tick, outcomes);
             return Some((true, self.store_time(now)));
         }
-        if let Some(refused) = dry_outcomes(checks, &plan, now) {
-            for (check, part) in checks.iter().zip(&plan.parts) {
-                if let (Some(place), Some(_)) = (part.place, part.amount) {
-                    self.note_refused_need(check, place, now);
-                }
-            }
+        if let Some(refused) = self.dry_outcomes(checks, &plan, now) {
             plan.refuse(checks, refused.into_iter(), (now, tick), outcomes);
             return Some((false, self.store_time(now)));
         }
@@ -343,6 +337,36 @@ impl<S: Store, C: Clock> Leased<S, C> {
             plan.refuse(checks, answered.into_iter(), (now, tick), outcomes);
         }
         Some((admitted, at))
+    }
+
+    /// Returns the outcomes of the checks that the lots do not cover, if the store refused each of them
+    /// a moment ago, and one of them refuses the batch.
+    pub(crate) fn dry_outcomes(
+        &self,
+        checks: &[Check<'_>],
+        plan: &Plan<'_>,
+        now: Timestamp,
+    ) -> Option<Outcomes> {
+        let mut outcomes = Outcomes::new();
+        let mut refuses = false;
+        let asked = || checks.iter().zip(&plan.parts).filter(|(_, part)| part.amount.is_some());
+        for (check, part) in asked() {
+            let (place, Some(Amount::Exactly(units))) = (part.place?, part.amount) else { return None };
+            let retry_after = place.dry_for(units, now)?;
+            refuses |= check.binding;
+            let verdict = Verdict::Refused { retry_after };
+            outcomes.push(place.describe(&check.rule.quota, verdict, now, 0));
+        }
+        if !refuses {
+            return None;
+        }
+        for (check, part) in asked() {
+            if let Some(place) = part.place {
+                place.count_refused(leasable_units(check).unwrap_or(0));
+                self.note_refused_need(check, place, now);
+            }
+        }
+        Some(outcomes)
     }
 
     /// Prepares an adjustment of the inner store: own lots that it would count twice are given up.
@@ -375,30 +399,6 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
         with_held(outcome, place, self.now().1)
     }
-}
-
-/// Returns the outcomes of the checks that the lots do not cover, if the store refused each of them
-/// a moment ago, and one of them refuses the batch.
-fn dry_outcomes(checks: &[Check<'_>], plan: &Plan<'_>, now: Timestamp) -> Option<Outcomes> {
-    let mut outcomes = Outcomes::new();
-    let mut refuses = false;
-    for (check, part) in checks.iter().zip(&plan.parts) {
-        let Some(amount) = part.amount else { continue };
-        let (place, tollgate_core::Amount::Exactly(units)) = (part.place?, amount) else { return None };
-        let retry_after = place.dry_for(units, now)?;
-        refuses |= check.binding;
-        let verdict = Verdict::Refused { retry_after };
-        outcomes.push(place.describe(&check.rule.quota, verdict, now, 0));
-    }
-    if !refuses {
-        return None;
-    }
-    for (check, part) in checks.iter().zip(&plan.parts) {
-        if let (Some(place), Some(_)) = (part.place, part.amount) {
-            place.count_refused(leasable_units(check).unwrap_or(0));
-        }
-    }
-    Some(outcomes)
 }
 
 impl<S: Store, C: Clock> Store for Leased<S, C> {

@@ -97,6 +97,15 @@ impl Lot {
         }
     }
 
+    /// Spends units of a lot with this content, which has enough. Returns false if the content has
+    /// changed.
+    #[inline]
+    pub(crate) fn spend(&self, content: Content, units: u32) -> bool {
+        let word = content.pack();
+        let spent = word - u64::from(units);
+        self.0.compare_exchange(word, spent, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Puts back units that were taken, if the lot is still that of the same lease. Returns whether it
     /// was.
     pub(crate) fn put_back(&self, taken: Content) -> bool {

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm as _, BucketState, Outcome, Quota, Rule, Span, Timestamp, Verdict};
@@ -24,6 +25,9 @@ pub(crate) const LOTS: usize = 4;
 pub(crate) const FAR_LOTS: Range<usize> = LOTS..LOTS + 2;
 
 /// The lots of one key, and what this node knows about the key.
+///
+/// The words that a decision reads are in one cache line: `tag`, `lots` and `low`.
+#[repr(C, align(64))]
 pub(crate) struct Place {
     /// The hash of the rule and the key; zero if the place is free.
     pub(crate) tag: AtomicU64,
@@ -53,8 +57,12 @@ pub(crate) struct PlaceState {
     usage: UsageRate,
     /// The lease of each lot.
     leases: [LotLease; FAR_LOTS.end],
-    /// Whether a lease is being taken.
-    is_asking: bool,
+    /// The lease that is being taken.
+    attempt: Option<Attempt>,
+    /// The number of leases that were asked for, including the one that is being taken.
+    attempts: u64,
+    /// The last attempt that the store did not answer in time, and that time.
+    silence: Option<(u64, Duration)>,
     /// The time before which no lease is taken, by the local clock.
     pub(crate) not_before: Timestamp,
     pub(crate) last_used: Timestamp,
@@ -65,6 +73,13 @@ pub(crate) struct PlaceState {
     pub(crate) is_borrowing: bool,
     /// What is known about the key in other regions, by the index of their store.
     far: SmallVec<[FarView; 2]>,
+}
+
+/// A lease that is being taken.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    /// The units that requests may still count on.
+    unclaimed: u64,
 }
 
 /// The lease of a lot.
@@ -123,7 +138,9 @@ impl Place {
             key: key.into(),
             usage: UsageRate::new(now),
             leases: [lease; FAR_LOTS.end],
-            is_asking: false,
+            attempt: None,
+            attempts: 0,
+            silence: None,
             not_before: now,
             last_used: now,
             is_listed,
@@ -151,7 +168,7 @@ impl Place {
             return None;
         }
         match &*self.state() {
-            Some(state) if state.is_asking || state.is_borrowing => None,
+            Some(state) if state.is_asking() || state.is_borrowing => None,
             Some(state) => Some(state.last_used),
             None => Some(Timestamp::EPOCH),
         }
@@ -167,6 +184,29 @@ impl Place {
     /// Returns the units of all lots, also of those that have ended.
     pub(crate) fn loaded(&self) -> u64 {
         self.lots.iter().map(|lot| u64::from(lot.content().units)).sum()
+    }
+
+    /// Spends units of the lot that ends first among those that have enough. Returns the units that are
+    /// held after that.
+    #[inline]
+    pub(crate) fn spend(&self, units: u32, now: Tick) -> Option<u64> {
+        loop {
+            let (mut first, mut held) = (None::<(&Lot, Content)>, 0);
+            for lot in &self.lots {
+                let content = lot.content();
+                if now < content.end {
+                    held += u64::from(content.units);
+                    if content.units >= units && first.is_none_or(|(_, it)| content.end < it.end) {
+                        first = Some((lot, content));
+                    }
+                }
+            }
+            let (lot, content) = first?;
+            // Another thread may have changed the lot since: then all are looked at again.
+            if lot.spend(content, units) {
+                return Some(held - u64::from(units));
+            }
+        }
     }
 
     /// Takes up to `most` units, and at least `least`, from the lot that ends first among those that
@@ -232,9 +272,11 @@ impl Place {
     #[inline]
     pub(crate) fn describe(&self, quota: &Quota, verdict: Verdict, now: Timestamp, held: u64) -> Outcome {
         let fresh_at = Timestamp::from_micros(self.fresh_at.load(Ordering::Relaxed));
-        let state = BucketState { tat: fresh_at, grains: 0 };
         let mut outcome = match quota {
-            Quota::Bucket(bucket) => bucket.describe(&state, verdict, now),
+            Quota::Bucket(bucket) => match bucket.in_ticks().and_then(|it| it.describe(fresh_at, true, 0, now)) {
+                Some(outcome) => Outcome { verdict, ..outcome },
+                None => bucket.describe(&BucketState { tat: fresh_at, grains: 0 }, verdict, now),
+            },
             quota => {
                 let limit = quota.capacity();
                 let known = self.remaining.load(Ordering::Relaxed).min(limit);
@@ -299,7 +341,7 @@ impl PlaceState {
         nodes: usize,
     ) -> Option<u32> {
         let usage = self.usage(place, ttl, now);
-        if self.is_asking || now < self.not_before {
+        if self.is_asking() || now < self.not_before {
             return None;
         }
         let left = place.describe(&rule.quota, Verdict::Never, now, 0).remaining;
@@ -364,16 +406,41 @@ impl PlaceState {
     }
 
     pub(crate) const fn is_asking(&self) -> bool {
-        self.is_asking
+        self.attempt.is_some()
     }
 
-    pub(crate) const fn begin_asking(&mut self) {
-        self.is_asking = true;
+    /// Begins to take a lease of this size.
+    pub(crate) fn begin_asking(&mut self, units: u32) {
+        self.attempt = Some(Attempt { unclaimed: units.into() });
+        self.attempts += 1;
+    }
+
+    /// Returns the number of the attempt that is under way.
+    pub(crate) fn attempt(&self) -> Option<u64> {
+        self.attempt.map(|_| self.attempts)
+    }
+
+    /// Counts on these units of the lease that is being taken. Returns the number of the attempt, if
+    /// there is one and other requests do not count on all of its units.
+    pub(crate) fn claim(&mut self, units: u64) -> Option<u64> {
+        let attempt = self.attempt.as_mut()?;
+        attempt.unclaimed = attempt.unclaimed.checked_sub(units)?;
+        Some(self.attempts)
+    }
+
+    /// Records that the store did not answer the attempt within this time.
+    pub(crate) const fn note_silence(&mut self, deadline: Duration) {
+        self.silence = Some((self.attempts, deadline));
+    }
+
+    /// Returns the time within which the store did not answer this attempt or a later one.
+    pub(crate) fn silence_since(&self, attempt: u64) -> Option<Duration> {
+        self.silence.filter(|(at, _)| *at >= attempt).map(|(_, deadline)| deadline)
     }
 
     /// Ends the attempt to take a lease, and wakes the requests that wait for it.
     pub(crate) fn end_asking(&mut self) {
-        self.is_asking = false;
+        self.attempt = None;
         self.waiters.drain(..).for_each(Waker::wake);
     }
 

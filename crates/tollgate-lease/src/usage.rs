@@ -39,16 +39,29 @@ impl UsageRate {
             self.rate += (latest - self.rate) * (2.0 * elapsed / ttl).min(1.0);
             (self.asked, self.since) = (0, now);
         }
-        // A burst counts at once, as if it had taken a quarter of the `ttl`.
-        let latest = self.asked as f64 / elapsed.max(ttl / 4.0);
-        (self.rate.max(latest) * ttl).ceil() as u64
+        // A burst counts at once. The more units it has, the more is known about its rate: 8 units count
+        // as if they had taken a quarter of the `ttl`, and 128 or more a 64th.
+        let known = (self.asked as f64 / f64::from(MIN_LEASE_UNITS)).clamp(1.0, 16.0);
+        let latest = self.asked as f64 / elapsed.max(ttl / (4.0 * known));
+        // A hot key has a known rate. More units than that by chance do not raise it.
+        let expected = self.rate * elapsed;
+        let is_hot = self.rate * ttl >= f64::from(MIN_LEASE_UNITS);
+        let is_chance = is_hot && self.asked as f64 <= expected + 3.0 * expected.sqrt() + 4.0;
+        let rate = if is_chance { self.rate } else { self.rate.max(latest) };
+        (rate * ttl).ceil() as u64
     }
 }
 
 /// Returns the number of held units below which a lease is renewed: enough for half a `ttl` of
-/// silence, and for the time until the next visit.
+/// silence, and a sixteenth for the call.
 pub(crate) const fn renewal_threshold(usage: u64) -> u64 {
-    usage - usage / 8 * 3
+    usage - usage / 16 * 7
+}
+
+/// Returns the number of units that are held after a renewal. Units are spent in the order of their ends: with
+/// the whole usage of one `ttl`, any delay would leave the last ones unspent.
+const fn target(usage: u64) -> u64 {
+    usage - usage / 16
 }
 
 /// What a node knows when it decides about the size of a lease.
@@ -78,7 +91,7 @@ pub(crate) fn lease_size(quota: &Quota, ttl: Span, now: Situation) -> Option<u32
     }
     let nodes = now.nodes.max(1);
     let share = (now.left / (2 * nodes)).max(refilled(quota, ttl) / nodes);
-    let units = now.usage.saturating_sub(now.held).min(share).min(MAX_LOT_UNITS.into());
+    let units = target(now.usage).saturating_sub(now.held).min(share).min(MAX_LOT_UNITS.into());
     u32::try_from(units).ok().filter(|&units| units >= MIN_LEASE_UNITS)
 }
 
@@ -114,7 +127,7 @@ mod tests {
         };
         assert_eq!(size(600, 0, 100, 1), Some(50));
         assert_eq!(size(600, 0, 100, 4), Some(12));
-        assert_eq!(size(20, 5, 100, 1), Some(15));
+        assert_eq!(size(20, 5, 100, 1), Some(14));
         assert_eq!(size(600, 0, 15, 1), None, "the last units are exact");
         assert_eq!(size(7, 0, 100, 1), None, "a cold key");
         assert_eq!(size(20, 15, 100, 1), None);

@@ -2,7 +2,7 @@
 
 use pollster::block_on;
 use tollgate_core::{Adjustment, Bucket, FixedWindow, Quota, Rate, Rule, Span};
-use tollgate_lease::Leased;
+use tollgate_lease::{LeaseCounters, Leased};
 use tollgate_store::{Check, ManualClock, Store};
 
 use crate::remote::{Remote, START};
@@ -169,4 +169,28 @@ fn an_unsaturated_key_is_never_refused_and_costs_few_calls() {
     }
     let reset = fleet.remote.inside().adjust_now(&fleet.rule, b"key", Adjustment::Grant { units: 0 });
     assert!(reset.remaining > 0);
+}
+
+#[test]
+fn few_units_end_unspent_if_requests_come_at_random() {
+    // 5,000 a second, asked for 1.1 times of that by four nodes for ten seconds, at random times.
+    let mut fleet = Fleet::new(bucket(5_000, 10_000, 50), 4);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let (mut requests, mut due) = (0_u64, 0_u64);
+    while fleet.now() < 10_000_000 {
+        let gap = -rng.f64().ln() * 1_000_000.0 / 5_500.0;
+        fleet.clock.advance(Span::from_micros(gap as u64 + 1));
+        if fleet.now() >= due {
+            (0..4).for_each(|node| fleet.tend(node));
+            due = fleet.now() + 1_000;
+        }
+        requests += 1;
+        fleet.request(rng.usize(0..4), 1);
+    }
+    let admitted: u64 = fleet.admitted.iter().map(|it| it.1).sum();
+    let counters = fleet.nodes.iter().map(Leased::counters).collect::<Vec<_>>();
+    let sum = |of: fn(&LeaseCounters) -> u64| counters.iter().map(of).sum::<u64>();
+    let (leased, expired) = (sum(|it| it.leased), sum(|it| it.expired));
+    assert_eq!(admitted, requests, "the burst lasts for twenty seconds");
+    assert!(expired * 50 <= leased, "{counters:?}");
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Owner, Rule, RuleId, State, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Amount, Outcome, Overdraft, Owner, RuleId, State, Timestamp, Verdict};
 use tollgate_store::{ADJUSTMENT_ID_LIFETIME, Answer, Outcomes};
 
 use crate::failure::Failure;
@@ -79,7 +79,7 @@ fn decide_batch(checks: &[OwnedCheck], states: &mut States) -> Result<Decided, F
             }
         }
         for (check, outcome) in checks.iter().zip(&outcomes) {
-            charge_past(states, &check.rule, &check.key, outcome.units());
+            charge_past(states, check, outcome.units());
         }
     } else {
         for (check, outcome) in checks.iter().zip(&mut outcomes) {
@@ -120,7 +120,7 @@ fn refuse(check: &OwnedCheck, verdict: Verdict, states: &mut States) -> Outcome 
         let charge = Adjustment::Charge { units, overdraft: Overdraft::None };
         quota.adjust(&mut state, charge, now);
         states.write(&check.rule, &check.key, state.clone());
-        charge_past(states, &check.rule, &check.key, units);
+        charge_past(states, check, units);
         if let Verdict::Refused { .. } = verdict {
             // The charge may have made the wait longer.
             let again = quota.acquire(&mut state.clone(), check.amount, now);
@@ -131,9 +131,15 @@ fn refuse(check: &OwnedCheck, verdict: Verdict, states: &mut States) -> Outcome 
 }
 
 /// Charges the states under replaced rules for units that the present rule has admitted.
-fn charge_past(states: &mut States, rule: &Rule, key: &Arc<[u8]>, units: u64) {
+fn charge_past(states: &mut States, check: &OwnedCheck, units: u64) {
+    let now = states.now;
     if units > 0 {
-        states.follow(rule, key, |quota| Some(quota.echo(units)));
+        states.follow(&check.rule, &check.key, |quota, state| {
+            Some(match check.amount {
+                Amount::Lease(request) => quota.echo_lease(units, request.ttl, state, now),
+                _ => quota.echo(units),
+            })
+        });
     }
 }
 
@@ -152,7 +158,7 @@ fn adjust(change: &OwnedChange, states: &mut States, ids: &mut AdjustmentIds) ->
     let verdict = quota.adjust(&mut state, *adjustment, now);
     let outcome = quota.describe(&state, verdict, now);
     states.write(rule, key, state);
-    states.follow(rule, key, |quota| match *adjustment {
+    states.follow(rule, key, |quota, _| match *adjustment {
         // A lease was taken under the present rule: the states before it keep its charge.
         Adjustment::Release { .. } | Adjustment::Renew { .. } | Adjustment::ReturnLease { .. } => None,
         Adjustment::Charge { units, .. } => Some(quota.echo(units)),

@@ -152,19 +152,19 @@ impl States {
     }
 
     /// Changes the states of a key under the replaced rules in the way in which its present state has
-    /// changed. `change` returns the change under a quota.
+    /// changed. `change` returns the change of a state under a quota.
     pub(crate) fn follow(
         &mut self,
         rule: &Rule,
         key: &Arc<[u8]>,
-        change: impl Fn(&Quota) -> Option<Adjustment>,
+        change: impl Fn(&Quota, &State) -> Option<Adjustment>,
     ) {
         if rule.before.is_none() {
             return;
         }
         for (before, row) in self.live(rule, key) {
-            let Some(adjustment) = change(&before.quota) else { return };
             let Some(mut state) = self.state(&row).cloned() else { continue };
+            let Some(adjustment) = change(&before.quota, &state) else { return };
             before.quota.adjust(&mut state, adjustment, self.now);
             self.set(&row, &before.quota, state);
         }

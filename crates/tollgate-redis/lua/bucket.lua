@@ -102,6 +102,12 @@ function bucket.leasable(k, rule, pad)
     return units
 end
 
+-- Raises the debt to the refill of two lives of a lease, `pad` ticks, and at most to a full bucket.
+function bucket.pad(k, rule, pad)
+    pad = math.min(pad, rule[4])
+    if rule[13] ~= 1 and exceeds(pad, 0, debt(k)) then owe(k, pad, 0) end
+end
+
 -- Charges units as if they were spent one life after the end of their lease.
 function bucket.lease(k, rule, units, pad)
     local t, g = debt(k)

@@ -139,7 +139,7 @@ end
 local place, key_at = {}, 0
 -- For each key that has any, the indices of the replaced rules' states that count; and the units
 -- spent in this call.
-local past_of, spent = {}, {}
+local past_of, spent, padded = {}, {}, {}
 at = at + 1
 for k = 1, a[at] do
     local rule, n = rules[a[at + 1]], a[at + 2]
@@ -266,6 +266,7 @@ local function try(n)
         if taken[i] then
             local k = key_of[i]
             if rule_of[k][1] == SLOTS then slots.drop_lapsed(k) else note_spent(k, taken[i]) end
+            if manner_of[i] >= 16 then padded[k] = math.max(padded[k] or 0, pad_of[i]) end
         end
     end
     return true
@@ -419,7 +420,9 @@ end
 
 for k, units in pairs(spent) do
     for _, at in ipairs(past_of[k]) do
-        echo(k + at, rule_of[k + at], units)
+        local rule = rule_of[k + at]
+        if padded[k] and rule[1] == 1 then bucket.pad(k + at, rule, padded[k]) end
+        echo(k + at, rule, units)
         changed[k + at] = true
     end
 end

@@ -99,15 +99,31 @@ impl Question for Resp {
     }
 
     fn load(&self, server: SocketAddr, amount: Amount, _folder: &Path) -> io::Result<Pace> {
-        let requests = amount.requests();
+        let load = Load { connections: CONNECTIONS, pipeline: self.pipeline, requests: amount.requests() };
+        load.run(server, &self.dialect.words(self.ample(), ANY))
+    }
+}
+
+/// A load of redis-benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Number of connections.
+    pub connections: usize,
+    /// Requests in flight per connection.
+    pub pipeline: usize,
+    /// Number of requests.
+    pub requests: u64,
+}
+
+impl Load {
+    /// Sends a command again and again. redis-benchmark stops at an error of the server.
+    pub fn run(self, server: SocketAddr, words: &[String]) -> io::Result<Pace> {
         let mut command = Command::new("redis-benchmark");
         command.args(["-h", &server.ip().to_string(), "-p", &server.port().to_string(), "--csv"]);
-        command.args(["-c", &CONNECTIONS.to_string(), "-P", &self.pipeline.to_string()]);
-        command.args(["-r", &KEYS.to_string(), "-n", &requests.to_string()]);
-        command.args(self.dialect.words(self.ample(), ANY));
-        // redis-benchmark stops at an error of the server.
+        command.args(["-c", &self.connections.to_string(), "-P", &self.pipeline.to_string()]);
+        command.args(["-r", &KEYS.to_string(), "-n", &self.requests.to_string()]).args(words);
         let said = said(command)?;
-        parse(&said, requests).ok_or_else(|| io::Error::other(format!("redis-benchmark said:\n{said}")))
+        parse(&said, self.requests).ok_or_else(|| io::Error::other(format!("redis-benchmark said:\n{said}")))
     }
 }
 

@@ -250,6 +250,15 @@ impl Bucket {
         }
     }
 
+    /// Returns the units by which the debt is below the pad of a lease, rounded up.
+    pub(crate) fn missing_pad(&self, state: &BucketState, ttl: Span, now: Timestamp) -> u64 {
+        if self.queue.is_some() {
+            return 0;
+        }
+        let missing = (2 * self.refilled_in(ttl)).saturating_sub(self.debt_as_stored(*state, now));
+        self.units(missing + u128::from(self.unit) - 1)
+    }
+
     /// Returns the grains that come back in a span.
     fn refilled_in(&self, span: Span) -> u128 {
         u128::from(span.as_micros()) * u128::from(self.den)

@@ -81,3 +81,33 @@ fn a_scenario_that_cannot_run_is_refused() {
         assert!(error.contains(expected), "{error}");
     }
 }
+
+#[test]
+fn a_key_that_is_short_costs_at_most_eight_calls_per_lease_and_node() {
+    for (rate, shape, load) in [
+        (1_000, Shape::Poisson, 1.5),
+        (1_000, Shape::Steady, 4.0),
+        (5_000, Shape::Poisson, 1.1),
+        (5_000, Shape::Steady, 2.0),
+        (5_000, Shape::Poisson, 8.0),
+    ] {
+        let bucket = Bucket::new(Rate::per_second(rate)).and_then(|it| it.with_burst(2 * rate));
+        let scenario = FleetScenario {
+            bucket: bucket.expect("a bucket"),
+            shape,
+            load,
+            modes: vec![FleetMode::Exact, FleetMode::Leased],
+            duration: Span::from_secs(20),
+            ..FleetScenario::default()
+        };
+        let report = compare_fleet(&scenario).expect("the scenario is valid");
+        let leased = of(&report, FleetMode::Leased);
+        let leases = scenario.duration.as_micros() / scenario.lease_ttl().as_micros();
+        let per_lease = leased.calls as f64 / (leases * u64::from(scenario.nodes)) as f64;
+        let exact = of(&report, FleetMode::Exact).admitted;
+        let ratio = leased.admitted as f64 / exact as f64;
+        println!("{rate} {shape:?} {load}: {per_lease:.2} calls, waited {:.4}, {ratio:.4} of exact", leased.waited);
+        assert!(per_lease <= 8.0, "{rate} {shape:?} {load}: {per_lease} calls");
+        assert_eq!(leased.overshoot, 0);
+    }
+}

@@ -22,6 +22,17 @@ impl<H: Harness> Suite<'_, H> {
         self.late_return_changes_nothing().await;
         self.refused_batch_leases_nothing().await;
         self.limits_without_leases_lease_nothing().await;
+        self.lease_is_charged_to_a_replaced_rule_as_its_own().await;
+    }
+
+    /// Nodes with the rule before a change count beside nodes with leases of the rule after it.
+    async fn lease_is_charged_to_a_replaced_rule_as_its_own(&self) {
+        let before = hourly("lease-before", 60);
+        self.take(&before, "key", 1).await;
+        let after = hourly("lease-before", 120).replacing(&before);
+        assert_eq!(self.lease(&after, "key", 4).await.0.units(), 4);
+        // Two lives are two units of the first rule, of which one was spent.
+        assert!(self.remaining(&before, "key").await <= 54);
     }
 
     async fn lease(&self, rule: &Rule, key: &str, units: u32) -> (Outcome, Timestamp) {

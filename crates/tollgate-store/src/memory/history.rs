@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Predecessor, Quota, Rule, RuleId, State, Timestamp};
+use tollgate_core::{Adjustment, Amount, Outcome, Predecessor, Quota, Rule, RuleId, State, Timestamp};
 
 use super::MemoryStore;
 use super::action::Action;
@@ -52,7 +52,7 @@ impl<'a, C: Clock> History<'a, C> {
                 self.mark(before.id, before.quota.expires_at(&state));
             }
         }
-        let change = |quota: &Quota| match act {
+        let change = |Predecessor { id, quota, .. }: &Predecessor| match act {
             // A lease was taken under the present rule: the states before it keep its charge.
             Action::Peek(_)
             | Action::Adjust(
@@ -60,11 +60,19 @@ impl<'a, C: Clock> History<'a, C> {
             ) => None,
             Action::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
             Action::Adjust(adjustment) => Some(adjustment),
-            Action::Acquire(_) => Some(outcome.units()).filter(|&units| units > 0).map(|it| quota.echo(it)),
+            Action::Acquire(amount) => {
+                let units = Some(outcome.units()).filter(|&units| units > 0)?;
+                let leased = match amount {
+                    Amount::Lease(request) => self.store.read(*id, quota, self.key, self.now).zip(Some(request.ttl)),
+                    _ => None,
+                };
+                let lease = |(state, ttl)| quota.echo_lease(units, ttl, &state, self.now);
+                Some(leased.map_or_else(|| quota.echo(units), lease))
+            }
         };
         let usage = (self.store.evictions() > 0).then(|| self.usage_before(outcome));
         for before in self.rule.predecessors() {
-            let Some(adjustment) = change(&before.quota) else { return };
+            let Some(adjustment) = change(before) else { return };
             if let Some(usage) = usage {
                 self.restore(before, usage);
             }
