@@ -470,7 +470,11 @@ impl Bucket {
             _ => remaining - in_flight,
         });
         self.learn_window(remaining, is_new, seen, ticket, now);
-        self.reset_at = seen.reset_at.or(self.reset_at);
+        self.reset_at = match (self.reset_at.filter(|_| !is_new), seen.reset_at) {
+            // Both are rounded up: the earlier one is closer.
+            (Some(old), Some(new)) => Some(old.min(new)),
+            (old, new) => new.or(old),
+        };
         (self.unconfirmed, self.probe_sent) = (None, None);
     }
 

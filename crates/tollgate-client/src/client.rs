@@ -59,6 +59,12 @@ pub struct ClientBuilder {
     rng: fastrand::Rng,
 }
 
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
