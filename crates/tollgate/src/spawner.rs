@@ -30,7 +30,8 @@ impl Spawner {
         Self(Arc::new(spawn))
     }
 
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs work in the background.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         (self.0)(Box::pin(work));
     }
 }

@@ -1,0 +1,540 @@
+//! The model of one bucket of a server, and the pace that follows from it.
+//!
+//! The server decides; this model only predicts. Three rules keep it close:
+//!
+//! - A call takes its units from the model when it is sent. A response that reports `r` remaining units was counted
+//!   before some of the other calls that are under way, so the truth is between `r` minus those calls and `r`. A model
+//!   outside of this range is moved to its edge.
+//! - A bucket that refills is used at its rate, above a small reserve that absorbs the jitter of the network. A window
+//!   is used evenly, with a quarter of it in advance, so that the window is used up before it ends.
+//! - After a reset one call goes ahead, and the others follow its response: a reset that is announced too early costs
+//!   one refusal.
+//!
+//! Most headers do not say whether a bucket refills or has windows. A reset that moves, or units that return before the
+//! reset, mean refilling. If neither is seen until the bucket is empty, one call is sent at the time at which a
+//! refilling bucket had units again: its answer tells.
+//!
+//! Numbers are floats: they are estimates, and no decision of a limiter follows from them.
+//!
+//! Invariant: no call is sent before the time that a refusal named, up to [`MAX_BLOCK`].
+
+mod guess;
+
+use tollgate::{Span, Timestamp};
+
+use crate::headers::{BucketKind, Shape};
+use guess::Guess;
+
+/// The longest time for which a refusal or a reset stops a bucket. Afterwards one call finds out.
+pub const MAX_BLOCK: Span = Span::from_hours(1);
+
+/// The part of a window that may be used before its time.
+const WINDOW_ADVANCE: f64 = 0.25;
+/// The part of a refilling bucket that is kept in reserve, and the largest reserve.
+const RESERVE: (f64, f64) = (0.05, 5.0);
+/// The part of the rate of a refilling bucket that is used.
+const PACE: f64 = 0.99;
+/// The time for which calls wait for the answer of a probe.
+const PROBE_TIMEOUT: Span = Span::from_secs(2);
+/// The wait for a bucket that is empty and has no known reset.
+const DEFAULT_RESET: Span = Span::from_secs(1);
+/// The calls that are sent before the first response of a bucket, and the time for which others wait for it.
+const SLOW_START: (u32, Span) = (4, Span::from_millis(250));
+/// Refusals against the prediction after which a refilling bucket is taken for a window.
+const MAX_SURPRISES: u32 = 3;
+/// Calls after which one such refusal is forgotten.
+const SURPRISE_MEMORY: u32 = 100;
+/// Calls after which the average cost is computed.
+const COST_SAMPLE: u64 = 8;
+/// The time by which the reset of a window may differ between two responses.
+const RESET_TOLERANCE: Span = Span::from_millis(1_500);
+const PRECISE_RESET_TOLERANCE: Span = Span::from_millis(50);
+
+/// The state of a bucket in a response, with times of the local clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// The units of a full bucket, or of a window.
+    pub limit: Option<u64>,
+    /// The units that are left.
+    pub remaining: Option<u64>,
+    /// The time of the reset.
+    pub reset_at: Option<Timestamp>,
+    /// The window that `limit` is for.
+    pub window: Option<Span>,
+    /// The shape, if the dialect defines it.
+    pub shape: Option<Shape>,
+    /// Whether `reset_at` is more precise than a second.
+    pub is_precise: bool,
+}
+
+/// When a call may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// Now.
+    Now,
+    /// At this time, unless a response tells otherwise before.
+    At(Timestamp),
+    /// After a response to a call that is under way, and at this time at the latest.
+    AfterAnswer(Timestamp),
+}
+
+/// The units of one call that is under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ticket {
+    sent_at: Timestamp,
+    /// The number of the call in its bucket.
+    number: u64,
+    /// The calls that were under way when it was sent.
+    others: u32,
+    cost: f64,
+    is_probe: bool,
+}
+
+/// The model of one bucket.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    kind: BucketKind,
+    shape: Option<Shape>,
+    limit: Option<f64>,
+    window: Option<Span>,
+    /// The units that are left, at `updated`; `None` until the server reports them.
+    level: Option<f64>,
+    updated: Timestamp,
+    /// The largest number of remaining units that was reported: the capacity may be less than the limit.
+    max_seen: f64,
+    /// Units per microsecond.
+    rate: Option<f64>,
+    reset_at: Option<Timestamp>,
+    blocked_until: Timestamp,
+    sent: u64,
+    in_flight: u32,
+    /// The number of the first call after a reset that no response has confirmed.
+    unconfirmed: Option<u64>,
+    probe_sent: Option<Timestamp>,
+    average_cost: f64,
+    sample: Option<CostSample>,
+    surprises: u32,
+    admitted: u32,
+    guess: Option<Guess>,
+    /// The end of the slow start; `None` before the first call and after the first response.
+    slow_until: Option<Timestamp>,
+    is_new: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CostSample {
+    at: Timestamp,
+    number: u64,
+    remaining: f64,
+    reset_at: Option<Timestamp>,
+}
+
+impl Bucket {
+    /// Creates the model of a bucket that no response has described yet.
+    pub fn new(kind: BucketKind, now: Timestamp) -> Self {
+        Self {
+            kind,
+            shape: None,
+            limit: None,
+            window: None,
+            level: None,
+            updated: now,
+            max_seen: 0.0,
+            rate: None,
+            reset_at: None,
+            blocked_until: Timestamp::EPOCH,
+            sent: 0,
+            in_flight: 0,
+            unconfirmed: None,
+            probe_sent: None,
+            average_cost: 1.0,
+            sample: None,
+            surprises: 0,
+            admitted: 0,
+            guess: None,
+            slow_until: None,
+            is_new: true,
+        }
+    }
+
+    /// Returns the calls that are under way.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Returns the time until which a refusal stops the bucket.
+    pub fn blocked_until(&self) -> Timestamp {
+        self.blocked_until
+    }
+
+    /// Returns the predicted units that are left.
+    pub fn level(&self) -> Option<f64> {
+        self.level
+    }
+
+    /// Returns the units of a full bucket or of a window.
+    pub fn limit(&self) -> Option<f64> {
+        self.limit
+    }
+
+    /// Returns the shape, as far as it is known.
+    pub fn shape(&self) -> Option<Shape> {
+        self.shape
+    }
+
+    /// Returns the units per second that the bucket gets.
+    pub fn rate_per_second(&self) -> Option<f64> {
+        self.rate.map(|rate| rate * 1e6)
+    }
+
+    /// Returns when a call may be sent. `cost` is its known cost in tokens.
+    pub fn ready(&mut self, now: Timestamp, cost: Option<f64>) -> Ready {
+        self.advance(now);
+        if now < self.blocked_until {
+            return Ready::At(self.blocked_until);
+        }
+        if let Some(end) = self.slow_until.filter(|end| self.in_flight >= SLOW_START.0 && now < *end) {
+            return Ready::AfterAnswer(end);
+        }
+        if let Some(guess) = &self.guess {
+            return guess.ready(now);
+        }
+        if self.kind == BucketKind::Slots {
+            let free = self.limit.is_none_or(|limit| f64::from(self.in_flight) < limit.max(1.0));
+            return if free { Ready::Now } else { Ready::AfterAnswer(now + PROBE_TIMEOUT) };
+        }
+        let Some(level) = self.level.filter(|_| self.kind != BucketKind::Other) else { return Ready::Now };
+        if self.unconfirmed.is_some() {
+            return self.probe_ready(now);
+        }
+        let cost = self.cost(cost);
+        match (self.shape, self.rate) {
+            (Some(Shape::Refill), Some(rate)) => {
+                let capacity = self.capacity();
+                let need = (cost + (capacity * RESERVE.0).min(RESERVE.1)).min(capacity.max(cost));
+                if level >= need { Ready::Now } else { Ready::At(after(now, (need - level) / rate)) }
+            }
+            (shape, rate) if level < cost => {
+                let reset = self.reset_at.unwrap_or(self.updated + DEFAULT_RESET);
+                match rate.filter(|_| shape.is_none()) {
+                    Some(rate) => self.shape_probe_ready(now, after(self.updated, 2.0 * cost / rate), reset),
+                    None => Ready::At(reset),
+                }
+            }
+            _ => self.window_ready(now, level, cost),
+        }
+    }
+
+    /// Takes the units of a call that is sent now.
+    pub fn take(&mut self, now: Timestamp, cost: Option<f64>) -> Ticket {
+        self.advance(now);
+        let cost = self.cost(cost);
+        let is_shape_probe = self.shape.is_none() && self.rate.is_some() && self.level.is_some_and(|it| it < cost);
+        let is_probe = self.unconfirmed.is_some() || is_shape_probe;
+        if is_probe {
+            self.probe_sent = Some(now);
+        }
+        if let Some(level) = &mut self.level {
+            *level = (*level - cost).max(-cost);
+        }
+        if let Some(guess) = &mut self.guess {
+            guess.take();
+        }
+        if std::mem::take(&mut self.is_new) {
+            self.slow_until = Some(now + SLOW_START.1);
+        }
+        self.sent += 1;
+        let ticket = Ticket { sent_at: now, number: self.sent, others: self.in_flight, cost, is_probe };
+        self.in_flight += 1;
+        self.updated = now;
+        ticket
+    }
+
+    /// Ends a call that got no response, or a response without a word about this bucket.
+    pub fn finish(&mut self, ticket: &Ticket) {
+        self.end(ticket);
+        self.admitted += 1;
+        if self.admitted >= SURPRISE_MEMORY {
+            self.admitted = 0;
+            self.surprises = self.surprises.saturating_sub(1);
+        }
+    }
+
+    /// Ends a call whose response reports the state of the bucket.
+    pub fn report(&mut self, ticket: &Ticket, seen: &Observation, now: Timestamp) {
+        self.finish(ticket);
+        self.advance(now);
+        self.guess = None;
+        let seen = &Observation { reset_at: seen.reset_at.map(|at| at.min(now + MAX_BLOCK)), ..*seen };
+        let Some(remaining) = self.learn_numbers(seen, now) else { return };
+        if ticket.is_probe && self.shape.is_none() && self.unconfirmed.is_none() {
+            self.shape = Some(Shape::Refill);
+        }
+        #[allow(clippy::cast_precision_loss)] // estimates
+        let uncertain = ((self.sent - ticket.number) + u64::from(ticket.others)) as f64 * self.average_cost;
+        self.watch_shape(remaining, uncertain, seen, now);
+        self.max_seen = self.max_seen.max(remaining + ticket.cost);
+        self.sample_cost(ticket, remaining, seen, now);
+        if self.shape == Some(Shape::Refill) {
+            self.unconfirmed = None;
+            let refilled = self.rate.unwrap_or(0.0) * span_us(now.since(ticket.sent_at));
+            let level = self.level.unwrap_or(remaining);
+            self.level = Some(level.clamp(remaining - uncertain, remaining + refilled));
+        } else {
+            self.report_window(ticket, remaining, uncertain, seen, now);
+        }
+        self.updated = now;
+    }
+
+    /// Learns the numbers of a bucket from a refusal, which [`refuse`](Self::refuse) then ends.
+    pub fn report_refusal(&mut self, seen: &Observation, now: Timestamp) {
+        self.advance(now);
+        self.guess = None;
+        self.learn_numbers(seen, now);
+        self.level = self.level.or(Some(0.0));
+    }
+
+    /// Ends a call that the server refused. The bucket stops until `until`, which the server named or a backoff chose.
+    ///
+    /// `precise_wait` is the wait in milliseconds, if the server states it.
+    pub fn refuse(&mut self, ticket: &Ticket, until: Timestamp, precise_wait: Option<Span>, now: Timestamp) {
+        self.advance(now);
+        self.end(ticket);
+        let until = until.min(now + MAX_BLOCK).max(now);
+        let is_late = now < self.blocked_until;
+        self.block(until);
+        let is_soon = |rate: f64| precise_wait.is_some_and(|wait| span_us(wait) <= 4.0 * ticket.cost / rate + 5_000.0);
+        if self.shape != Some(Shape::Refill) && self.rate.is_some_and(is_soon) {
+            self.shape = Some(Shape::Refill);
+        } else if ticket.is_probe && self.shape.is_none() && self.unconfirmed.is_none() {
+            self.shape = Some(Shape::Window);
+        } else if self.shape == Some(Shape::Refill) && !is_late && !self.rate.is_some_and(is_soon) {
+            self.surprises += 1;
+            if self.surprises >= MAX_SURPRISES {
+                (self.shape, self.surprises) = (Some(Shape::Window), 0);
+            }
+        }
+        if self.level.is_none() {
+            // The server reports no numbers: the rate has to be found.
+            let rate = self.guess.take().map_or_else(|| Guess::new(self.updated), |guess| guess);
+            self.guess = Some(rate.refused(is_late, now));
+        } else {
+            self.level = Some(self.level.unwrap_or(0.0).min(0.0));
+            if self.shape != Some(Shape::Refill) {
+                self.reset_at = Some(self.reset_at.map_or(until, |reset| reset.max(until)));
+                self.unconfirmed = None;
+            }
+        }
+        self.updated = now;
+    }
+
+    /// Stops the bucket until a time, because a refusal concerns it.
+    pub fn block(&mut self, until: Timestamp) {
+        self.blocked_until = self.blocked_until.max(until);
+    }
+
+    /// Counts a call without a refusal in a bucket that reports no numbers.
+    pub fn admit(&mut self, now: Timestamp) {
+        if let Some(guess) = &mut self.guess
+            && guess.admitted(now)
+        {
+            self.guess = None;
+        }
+    }
+
+    /// Whether nothing is lost if the model is forgotten.
+    pub fn is_idle(&self, now: Timestamp) -> bool {
+        self.in_flight == 0 && now >= self.blocked_until && self.reset_at.is_none_or(|it| it <= now)
+    }
+
+    fn end(&mut self, ticket: &Ticket) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.slow_until = None;
+        if ticket.is_probe {
+            self.probe_sent = None;
+        }
+    }
+
+    fn cost(&self, given: Option<f64>) -> f64 {
+        match (self.kind, given) {
+            (BucketKind::Tokens, Some(cost)) => cost,
+            _ => self.average_cost,
+        }
+    }
+
+    /// The largest level that the bucket is known to reach.
+    fn capacity(&self) -> f64 {
+        self.limit.map_or(self.max_seen, |limit| limit.min(self.max_seen)).max(1.0)
+    }
+
+    /// Moves the model to a later time.
+    fn advance(&mut self, now: Timestamp) {
+        if self.shape == Some(Shape::Refill) {
+            let capacity = self.capacity();
+            if let (Some(level), Some(rate)) = (&mut self.level, self.rate) {
+                let refilled = *level + rate * PACE * span_us(now.since(self.updated));
+                *level = refilled.min(capacity.max(*level));
+                self.updated = self.updated.max(now);
+            }
+        } else if self.level.is_some() && self.reset_at.is_some_and(|reset| reset <= now) {
+            // A new window, of which no response has told yet.
+            self.level = Some(self.capacity());
+            self.unconfirmed = Some(self.sent + 1);
+            (self.reset_at, self.probe_sent, self.sample) = (None, None, None);
+        }
+        if let Some(guess) = &mut self.guess {
+            guess.advance(now);
+        }
+    }
+
+    fn probe_ready(&self, now: Timestamp) -> Ready {
+        match self.probe_sent.map(|sent| sent + PROBE_TIMEOUT).filter(|end| *end > now) {
+            Some(end) => Ready::AfterAnswer(end),
+            None => Ready::Now,
+        }
+    }
+
+    /// Returns when a call may find out whether an empty bucket refills.
+    fn shape_probe_ready(&self, now: Timestamp, due: Timestamp, reset: Timestamp) -> Ready {
+        if due >= reset {
+            return Ready::At(reset);
+        }
+        if self.in_flight > 0 {
+            return Ready::AfterAnswer(reset.min(now + PROBE_TIMEOUT));
+        }
+        if due <= now { Ready::Now } else { Ready::At(due) }
+    }
+
+    /// Returns when a call keeps to the even use of the window.
+    fn window_ready(&self, now: Timestamp, level: f64, cost: f64) -> Ready {
+        let (Some(limit), Some(window), Some(reset)) = (self.limit, self.window, self.reset_at) else {
+            return Ready::Now;
+        };
+        let (window, left) = (span_us(window), span_us(reset.since(now)));
+        let used = (limit - level + cost) / limit.max(1.0);
+        let due = window * (used - WINDOW_ADVANCE) - (window - left).max(0.0);
+        if due <= 0.0 { Ready::Now } else { Ready::At(after(now, due).min(reset)) }
+    }
+
+    /// Learns everything but the level. Returns the remaining units.
+    fn learn_numbers(&mut self, seen: &Observation, now: Timestamp) -> Option<f64> {
+        #[allow(clippy::cast_precision_loss)] // estimates
+        let (limit, remaining) = (seen.limit.map(|it| it as f64), seen.remaining.map(|it| it as f64));
+        self.limit = limit.or(self.limit);
+        self.window = seen.window.or(self.window).filter(|it| !it.is_zero());
+        self.shape = self.shape.or(seen.shape);
+        self.estimate_rate(seen, remaining, now);
+        remaining
+    }
+
+    fn estimate_rate(&mut self, seen: &Observation, remaining: Option<f64>, now: Timestamp) {
+        if let (Some(limit), Some(window)) = (self.limit, self.window) {
+            self.rate = Some((limit / span_us(window)).max(f64::MIN_POSITIVE));
+        } else if let (Some(limit), Some(remaining), Some(reset)) = (self.limit, remaining, seen.reset_at)
+            && self.shape == Some(Shape::Refill)
+            && limit > remaining
+        {
+            // The reset is rounded up, so that this is at most the rate.
+            let rate = (limit - remaining) / span_us(reset.since(now)).max(1_000.0);
+            self.rate = Some(self.rate.map_or(rate, |known| known.max(rate)));
+        }
+    }
+
+    /// Recognizes a bucket that refills.
+    fn watch_shape(&mut self, remaining: f64, uncertain: f64, seen: &Observation, now: Timestamp) {
+        let (Some(level), Some(old), None) = (self.level, self.reset_at, self.unconfirmed) else { return };
+        if self.shape == Some(Shape::Refill) || seen.shape.is_some() || old <= now + tolerance(seen) {
+            return;
+        }
+        let moved = seen.reset_at.is_some_and(|new| new > old + tolerance(seen));
+        let risen = remaining - uncertain > level + 3.0 + 0.05 * self.limit.unwrap_or(0.0);
+        if (moved && remaining <= level + uncertain) || (risen && uncertain == 0.0) {
+            self.shape = Some(Shape::Refill);
+            self.estimate_rate(seen, Some(remaining), now);
+        }
+    }
+
+    fn report_window(&mut self, ticket: &Ticket, remaining: f64, uncertain: f64, seen: &Observation, now: Timestamp) {
+        let is_new = match (self.reset_at, seen.reset_at) {
+            (Some(old), Some(new)) if new + tolerance(seen) < old => return,
+            (Some(old), Some(new)) => new > old + tolerance(seen),
+            _ => true,
+        };
+        // A response to a call of the window before says nothing about this one.
+        if self.unconfirmed.is_some_and(|first| ticket.number < first) {
+            return;
+        }
+        let in_flight = f64::from(self.in_flight) * self.average_cost;
+        self.level = Some(match self.level {
+            Some(level) if !is_new && self.unconfirmed.is_none() => level.clamp(remaining - uncertain, remaining),
+            _ => remaining - in_flight,
+        });
+        self.learn_window(remaining, is_new, seen, ticket, now);
+        self.reset_at = match (self.reset_at.filter(|_| !is_new), seen.reset_at) {
+            // Both are rounded up: the earlier one is closer.
+            (Some(old), Some(new)) => Some(old.min(new)),
+            (old, new) => new.or(old),
+        };
+        (self.unconfirmed, self.probe_sent) = (None, None);
+    }
+
+    /// Learns the length of the window from its first response.
+    fn learn_window(&mut self, remaining: f64, is_new: bool, seen: &Observation, ticket: &Ticket, now: Timestamp) {
+        if seen.window.is_some() || !is_new {
+            return;
+        }
+        let is_first = self.limit.is_some_and(|limit| remaining + ticket.cost >= limit);
+        if let Some(reset) = seen.reset_at.filter(|reset| is_first && *reset > now) {
+            let length = reset.since(now);
+            self.window = Some(self.window.map_or(length, |known| known.max(length)));
+        }
+    }
+
+    /// Learns the average cost of a call from the units that a number of calls used.
+    fn sample_cost(&mut self, ticket: &Ticket, remaining: f64, seen: &Observation, now: Timestamp) {
+        let next = CostSample { at: now, number: ticket.number, remaining, reset_at: seen.reset_at };
+        let Some(first) = self.sample else {
+            self.sample = Some(next);
+            return;
+        };
+        if ticket.number < first.number + COST_SAMPLE {
+            return;
+        }
+        let moved = match (first.reset_at, seen.reset_at) {
+            (Some(old), Some(new)) => new > old + tolerance(seen),
+            _ => false,
+        };
+        let refill = match self.shape {
+            Some(Shape::Refill) => self.rate.unwrap_or(0.0) * span_us(now.since(first.at)),
+            _ => 0.0,
+        };
+        self.sample = Some(next);
+        #[allow(clippy::cast_precision_loss)] // estimates
+        let cost = (first.remaining - remaining + refill) / (ticket.number - first.number) as f64;
+        let is_full = remaining + ticket.cost >= self.capacity();
+        if (self.shape == Some(Shape::Refill) || !moved) && !is_full && cost.is_finite() {
+            let smoothed = 0.7 * self.average_cost + 0.3 * cost.max(0.1);
+            // Other clients of the bucket, and rounding, look like a cost of a little more than one.
+            let is_request = self.kind == BucketKind::Requests && smoothed < 1.8;
+            self.average_cost = if is_request { 1.0 } else { smoothed };
+        }
+    }
+}
+
+fn tolerance(seen: &Observation) -> Span {
+    if seen.is_precise { PRECISE_RESET_TOLERANCE } else { RESET_TOLERANCE }
+}
+
+#[allow(clippy::cast_precision_loss)] // spans of hours are exact
+fn span_us(span: Span) -> f64 {
+    span.as_micros() as f64
+}
+
+/// Returns the time some microseconds later, rounded up and bounded.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded, and NaN becomes zero
+fn after(time: Timestamp, micros: f64) -> Timestamp {
+    time + Span::from_micros(micros.clamp(0.0, span_us(MAX_BLOCK)).ceil() as u64)
+}
+
+#[cfg(test)]
+mod tests;

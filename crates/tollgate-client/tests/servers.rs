@@ -1,0 +1,245 @@
+//! Simulated servers with limits, in the dialects of real ones.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use tokio::time::{Instant, sleep};
+use tollgate::{Clock, Sleeper, Span, Timestamp};
+use tollgate_client::{Call, CallOptions, Client, ClientBuilder, Settings};
+
+/// The paused clock of tokio, and the clock of a server that is ahead of it.
+#[derive(Clone, Copy)]
+pub(crate) struct TokioClock(pub(crate) Instant);
+
+pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        START + Span::from(self.0.elapsed())
+    }
+}
+
+pub(crate) fn client(change: impl FnOnce(&mut Settings)) -> (Client, TokioClock) {
+    let clock = TokioClock(Instant::now());
+    let sleeper = Sleeper::new(sleep);
+    (ClientBuilder::default().clock(clock).sleeper(sleeper).seed(7).settings(change).build(), clock)
+}
+
+/// How a server counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counting {
+    /// A token bucket: capacity, units per second.
+    Refill(f64, f64),
+    /// Windows that begin with a request: units, seconds.
+    Window(f64, f64),
+    /// Windows aligned to the clock: units, seconds.
+    Aligned(f64, f64),
+}
+
+/// The headers of a server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Dialect {
+    /// Draft 11, with `Retry-After`.
+    Ietf,
+    /// Draft 11 with `retry-after-ms`, as Tollgate writes it.
+    Tollgate,
+    /// `X-RateLimit-*` with dates.
+    GitHub,
+    /// `X-RateLimit-*` with a bucket and fractions of seconds.
+    Discord,
+    OpenAi,
+    /// Only `Retry-After`.
+    RetryAfter,
+    /// Only the status.
+    Silent,
+}
+
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) counting: Counting,
+    pub(crate) dialect: Dialect,
+    /// How far its clock is ahead, in microseconds.
+    pub(crate) ahead: i64,
+    clock: TokioClock,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    buckets: HashMap<String, (f64, f64)>,
+    rng: fastrand_like::Rng,
+    log: Vec<(f64, bool)>,
+    /// The time before which nothing may arrive, from the refusals.
+    told: f64,
+    early: usize,
+}
+
+/// A small generator, so that the latencies are repeatable.
+mod fastrand_like {
+    #[derive(Default)]
+    pub(crate) struct Rng(u64);
+    impl Rng {
+        pub(crate) fn next(&mut self) -> f64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            #[allow(clippy::cast_precision_loss)]
+            let unit = (self.0 >> 40) as f64 / (1_u64 << 24) as f64;
+            unit
+        }
+    }
+}
+
+pub(crate) struct Report {
+    pub(crate) calls: usize,
+    pub(crate) refused: usize,
+    /// Refusals after the first second.
+    pub(crate) refused_later: usize,
+    pub(crate) early: usize,
+    pub(crate) seconds: f64,
+}
+
+impl Server {
+    pub(crate) fn new(counting: Counting, dialect: Dialect, clock: TokioClock) -> Self {
+        Self { counting, dialect, ahead: 0, clock, state: Arc::default() }
+    }
+
+    fn latency(&self) -> Duration {
+        let random = self.state.lock().unwrap().rng.next();
+        Duration::from_secs_f64(0.002 + 0.006 * random)
+    }
+
+    /// Answers a request after the latency of the network.
+    pub(crate) async fn answer(&self, uri: &Uri) -> Result<Response<()>, std::io::Error> {
+        sleep(self.latency()).await;
+        let response = self.decide(uri);
+        sleep(self.latency()).await;
+        Ok(response)
+    }
+
+    fn decide(&self, uri: &Uri) -> Response<()> {
+        let now = self.clock.0.elapsed().as_secs_f64();
+        let key = uri.path().to_owned();
+        let mut state = self.state.lock().unwrap();
+        if now < state.told - 1e-6 {
+            state.early += 1;
+        }
+        let (allowed, limit, remaining, reset, retry, window) = match self.counting {
+            Counting::Refill(capacity, rate) => {
+                let (level, at) = *state.buckets.get(&key).unwrap_or(&(capacity, now));
+                let level = (level + (now - at) * rate).min(capacity);
+                let allowed = level >= 1.0;
+                let left = if allowed { level - 1.0 } else { level };
+                state.buckets.insert(key, (left, now));
+                let retry = if allowed { 0.0 } else { (1.0 - level) / rate };
+                let reset = if allowed { (capacity - left) / rate } else { retry };
+                (allowed, capacity, left, reset, retry, capacity / rate)
+            }
+            Counting::Window(units, seconds) | Counting::Aligned(units, seconds) => {
+                let aligned = matches!(self.counting, Counting::Aligned(..));
+                let start = if aligned { (now / seconds).floor() * seconds } else { now };
+                let (used, since) = *state.buckets.get(&key).unwrap_or(&(0.0, start));
+                let (used, since) = if now >= since + seconds { (0.0, start) } else { (used, since) };
+                let allowed = used < units;
+                let used = if allowed { used + 1.0 } else { used };
+                state.buckets.insert(key, (used, since));
+                let reset = since + seconds - now;
+                (allowed, units, units - used, reset, if allowed { 0.0 } else { reset }, seconds)
+            }
+        };
+        state.log.push((now, allowed));
+        let mut response = Response::new(());
+        if !allowed {
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        }
+        let told = self.write(response.headers_mut(), allowed, (limit, remaining, reset, retry, window), now);
+        // Calls that are under way when a refusal is sent may arrive until it is received.
+        if let Some(told) = told {
+            let _under_way = told;
+        }
+        response
+    }
+
+    /// Writes the headers. Returns the wait of a refusal.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn write(
+        &self,
+        headers: &mut HeaderMap,
+        allowed: bool,
+        (limit, remaining, reset, retry, window): (f64, f64, f64, f64, f64),
+        now: f64,
+    ) -> Option<f64> {
+        let mut put = |name: &'static str, value: String| headers.insert(name, value.parse().unwrap());
+        let epoch = 1_700_000_000.0 + now + self.ahead as f64 / 1e6;
+        let date = std::time::UNIX_EPOCH + Duration::from_secs(epoch as u64);
+        put("date", httpdate_text(date));
+        let ceil = |value: f64| (value - 1e-9).ceil().max(0.0) as u64;
+        match self.dialect {
+            Dialect::Ietf | Dialect::Tollgate => {
+                put("ratelimit-policy", format!("\"api\";q={limit};w={}", ceil(window)));
+                put("ratelimit", format!("\"api\";r={};t={}", remaining as u64, ceil(reset)));
+            }
+            Dialect::GitHub => {
+                put("x-ratelimit-limit", limit.to_string());
+                put("x-ratelimit-remaining", (remaining as u64).to_string());
+                put("x-ratelimit-reset", ceil(epoch + reset).to_string());
+                put("x-ratelimit-resource", "core".to_owned());
+            }
+            Dialect::Discord => {
+                put("x-ratelimit-limit", limit.to_string());
+                put("x-ratelimit-remaining", (remaining as u64).to_string());
+                put("x-ratelimit-reset-after", format!("{:.3}", reset + 0.000_5));
+                put("x-ratelimit-bucket", "abcd".to_owned());
+            }
+            Dialect::OpenAi => {
+                put("x-ratelimit-limit-requests", limit.to_string());
+                put("x-ratelimit-remaining-requests", (remaining as u64).to_string());
+                put("x-ratelimit-reset-requests", format!("{}ms", ceil(reset * 1e3)));
+            }
+            Dialect::RetryAfter | Dialect::Silent => {}
+        }
+        if allowed || self.dialect == Dialect::Silent {
+            return None;
+        }
+        put("retry-after", ceil(retry).max(1).to_string());
+        if matches!(self.dialect, Dialect::Tollgate | Dialect::OpenAi) {
+            put("retry-after-ms", ceil(retry * 1e3).max(1).to_string());
+        }
+        Some(ceil(retry).max(1) as f64)
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let state = self.state.lock().unwrap();
+        let refused = |from: f64| state.log.iter().filter(|(at, allowed)| !allowed && *at >= from).count();
+        let end = state.log.last().map_or(0.0, |(at, _)| *at);
+        Report { calls: state.log.len(), refused: refused(0.0), refused_later: refused(1.0), early: state.early, seconds: end }
+    }
+}
+
+fn httpdate_text(time: std::time::SystemTime) -> String {
+    httpdate::fmt_http_date(time)
+}
+
+/// Makes `calls` calls by `tasks` tasks, as fast as the client permits. Returns the number that succeeded.
+pub(crate) async fn run(client: &Client, server: &Server, tasks: usize, calls: usize, uris: &'static [&'static str]) -> usize {
+    let mut workers = Vec::new();
+    for task in 0..tasks {
+        let (client, server) = (client.clone(), server.clone());
+        workers.push(tokio::spawn(async move {
+            let (mut succeeded, headers) = (0, HeaderMap::new());
+            for call in 0..calls / tasks {
+                let uri: Uri = uris[(task + call) % uris.len()].parse().unwrap();
+                let call = Call::new(&Method::GET, &uri, &headers)
+                    .options(CallOptions::default().timeout(Duration::from_secs(600)));
+                let answer = client.call(&call, |_| server.answer(&uri)).await;
+                succeeded += usize::from(answer.is_ok_and(|it| it.status().is_success()));
+            }
+            succeeded
+        }));
+    }
+    let mut succeeded = 0;
+    for worker in workers {
+        succeeded += worker.await.unwrap();
+    }
+    succeeded
+}
