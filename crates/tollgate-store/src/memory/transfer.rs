@@ -53,7 +53,13 @@ impl<C: Clock> MemoryStore<C> {
         self.table.set_wall_ahead(self.clock.wall_ahead(now));
         let wall = now.shifted(self.table.wall_ahead());
         let (from, to) = if rule.quota.follows_wall() { (wall, now) } else { (from, to) };
-        let state = &rule.quota.moved(state, from, to);
+        self.merge_steady(rule, key, &rule.quota.moved(state, from, to));
+    }
+
+    /// Merges a state in the monotonic time of this store.
+    pub fn merge_steady(&self, rule: &Rule, key: &[u8], state: &State) {
+        let now = self.table.clamp_time(self.now());
+        self.table.set_wall_ahead(self.clock.wall_ahead(now));
         let Rule { id, quota, .. } = rule;
         if quota.expires_at(state) <= now {
             return;
