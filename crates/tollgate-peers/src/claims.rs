@@ -28,14 +28,15 @@ const MIN_PAUSE: Duration = Duration::from_millis(5);
 impl<C: Clock> Node<C> {
     /// Exchanges holdings with all other nodes once. Returns the failures.
     pub(crate) async fn exchange(&self) -> Vec<Failure> {
-        let (me, members, known, wanted) = {
-            let ownership = self.ownership();
+        let (me, members, known, wanted, former) = {
+            let mut ownership = self.ownership();
+            let former = std::mem::take(&mut ownership.former);
             let wanted: Vec<(u8, Arc<Process>)> =
                 ownership.wanted().map(|(at, holder)| (at as u8, Arc::clone(holder))).collect();
-            (ownership.me.clone(), ownership.members.clone(), holdings(&ownership), wanted)
+            (ownership.me.clone(), ownership.members.clone(), holdings(&ownership), wanted, former)
         };
         let holders = wanted.iter().map(|(_, holder)| holder.address.clone());
-        let mut addresses: HashSet<Address> = members.iter().cloned().chain(holders).collect();
+        let mut addresses: HashSet<Address> = members.iter().cloned().chain(holders).chain(former).collect();
         if let Some(me) = &me {
             addresses.remove(&me.address);
         }
@@ -71,7 +72,8 @@ impl<C: Clock> Node<C> {
             }
         }
         let mut ownership = self.ownership();
-        if ownership.take_unknown(self.memory.now()) {
+        // A list that changed meanwhile has not been asked yet.
+        if ownership.former.is_empty() && ownership.take_unknown(self.memory.now()) {
             self.publish(&ownership);
         }
         self.has_asked.store(true, Ordering::Relaxed);

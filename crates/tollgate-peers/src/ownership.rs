@@ -9,7 +9,7 @@
 //! | grant | the holder, asked by a node whose list gives it the partition | next term; the old holder is a source |
 //! | takeover | a node whose list gives it the partition, if the holder is not in that list and cannot be reached | the same |
 //! | restart | a process that finds its address as holder, with the number of another process | the same |
-//! | first | a node whose list gives it the partition, if no node that it reaches knows a holder | term 1, no sources |
+//! | first | a node whose list gives it the partition, if no member of this list or the one before that it reaches knows a holder | term 1, no sources |
 //!
 //! Nodes exchange their holdings, and the higher term wins; of two holders of one term, the higher
 //! address. A holder that learns of a higher term gives up, and adds itself to the sources of the winner.
@@ -20,6 +20,7 @@
 //! holder itself ends its term. Tested by `tests::one_holder_at_a_time`, with messages lost, delayed and
 //! repeated.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
@@ -95,6 +96,8 @@ pub(crate) struct Ownership {
     pub(crate) me: Option<Arc<Process>>,
     incarnation: u64,
     pub(crate) members: Vec<Address>,
+    /// Members of earlier lists, which have to be asked for their holdings once more.
+    pub(crate) former: HashSet<Address>,
     /// The member that each partition belongs to, by the list.
     owners: Vec<usize>,
     pub(crate) known: Vec<KnownHolding>,
@@ -109,6 +112,7 @@ impl Ownership {
             me: None,
             incarnation,
             members: Vec::new(),
+            former: HashSet::new(),
             owners: list_owners(&[]),
             known: vec![KnownHolding::default(); PARTITIONS],
             is_wanted: vec![false; PARTITIONS],
@@ -117,21 +121,23 @@ impl Ownership {
 
     /// Uses another list of members.
     pub(crate) fn set_list(&mut self, members: Vec<Address>, here: Option<&Address>, now: Timestamp) {
-        let here = here.filter(|here| members.contains(here));
+        let here = here.filter(|here| members.contains(here)).cloned();
+        let here = here.as_ref();
         if let Some(here) = here
             && self.me.as_ref().is_none_or(|me| me.address != *here)
         {
             self.me = Some(Arc::new(Process { address: here.clone(), incarnation: self.incarnation }));
         }
-        (self.owners, self.members) = (list_owners(&members), members);
+        let before = std::mem::replace(&mut self.members, members);
+        self.owners = list_owners(&self.members);
         for partition in 0..PARTITIONS {
             let is_own = here.is_some() && self.list_owner(partition) == here;
             self.is_wanted[partition] = is_own && !self.is_held(partition);
         }
-        // Alone, there is no node to ask.
-        if let ([only], Some(here)) = (&*self.members, here)
-            && only == here
-        {
+        // Alone from the start, there is no node to ask.
+        let is_alone = before.is_empty() && here.is_some() && self.members.len() == 1;
+        self.former.extend(before);
+        if is_alone {
             self.take_unknown(now);
         }
     }

@@ -68,6 +68,8 @@ pub struct PeerCounters {
     pub down: usize,
     /// Partitions that this node holds, of 256.
     pub held: usize,
+    /// Partitions whose holder this node knows, of 256.
+    pub known: usize,
 }
 
 impl<C: Clock + Clone> PeerStore<C> {
@@ -176,6 +178,7 @@ impl<C: Clock> PeerStore<C> {
             members: table.members,
             down: table.peers[..table.members].iter().filter(|peer| peer.is_down.load(Ordering::Relaxed)).count(),
             held: table.held(),
+            known: self.0.ownership().known.iter().filter(|it| it.holding.term > 0).count(),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn settle(stores: &[&PeerStore<ManualClock>]) {
     let is_settled = || {
         let held: usize = stores.iter().map(|it| it.counters().held).sum();
         held == 256
-            && stores.iter().all(|it| it.is_settled())
+            && stores.iter().all(|it| it.is_settled() && it.counters().known == 256)
             && keys.iter().all(|key| stores.iter().all(|it| it.owner(key) == stores[0].owner(key)))
     };
     let start = std::time::Instant::now();
