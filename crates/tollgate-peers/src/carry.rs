@@ -27,7 +27,7 @@ use tollgate_store::{Check, Clock, MemoryStore};
 
 use crate::failure::Failure;
 use crate::node::Node;
-use crate::ownership::Process;
+use crate::ownership::{LOST_INCARNATION, Process};
 use crate::peer::Counts;
 use crate::settings::Address;
 use crate::table::{Incoming, Route, Table};
@@ -161,7 +161,8 @@ impl<C: Clock> Node<C> {
                 .iter()
                 .map(|source| {
                     // A former process at the address of this one.
-                    let is_gone = self.is_here(&source.address);
+                    let is_gone =
+                        source.incarnation == LOST_INCARNATION || self.is_here(&source.address);
                     let peer = (!is_gone).then(|| self.peer(&source.address));
                     let payload = || encode_copy(&touched.incoming.holding, touched.key, &rules);
                     (source, peer.map(|peer| (peer.send(payload()), peer)))

@@ -21,11 +21,14 @@ use tollgate_store::{AdjustmentId, Check, Clock, MemoryStore};
 use crate::applied::AppliedIds;
 use crate::carry::{CarriedKeys, Losses};
 use crate::failure::Failure;
-use crate::ownership::{Holding, Ownership};
+use crate::ownership::{Holding, LOST_INCARNATION, Ownership};
 use crate::peer::{Counts, Dial, Peer};
 use crate::settings::{Address, PeerSettings};
 use crate::table::{Route, Table};
 use crate::wire::{Call, Claim, CopyRequest, KeyChange, Reply, VERSION};
+
+/// [`VERSION`] as calls have it.
+const VERSION_TEXT: &[u8] = b"2";
 
 /// The state of this node.
 pub(crate) struct Node<C> {
@@ -64,7 +67,7 @@ impl std::fmt::Debug for Served {
 
 impl<C: Clock> Node<C> {
     pub(crate) fn new(settings: PeerSettings, memory: MemoryStore<C>, dial: Arc<Dial>) -> Self {
-        let incarnation = RandomState::new().hash_one(std::process::id());
+        let incarnation = RandomState::new().hash_one(std::process::id()).max(LOST_INCARNATION + 1);
         let ownership = Ownership::new(incarnation);
         let table = Table::new(&ownership, |address| Peer::new(address.clone(), &dial));
         Self {
@@ -134,7 +137,7 @@ impl<C: Clock> Node<C> {
 
     /// Answers the call of another node, or returns an error for it.
     pub(crate) fn serve(self: &Arc<Self>, version: &[u8], payload: &[u8]) -> Served {
-        if version != VERSION.to_string().as_bytes() {
+        if version != VERSION_TEXT {
             return Served::Now(Err(format!(
                 "PEERVERSION this node speaks version {VERSION} of the calls between peers, and the caller another: \
                  run the same version of Tollgate on all nodes"
@@ -145,7 +148,7 @@ impl<C: Clock> Node<C> {
             Err(error) => return Served::Now(Err(format!("ERR {error}"))),
         };
         Counts::add(&self.dial.counts.served);
-        let table = self.table.load_full();
+        let table = self.table.load();
         let has_touched = match &call {
             Call::Decide(checks) => checks.iter().any(|it| self.touch(&table, &it.rule, &it.key).is_some()),
             Call::Adjust(change) => self.touch(&table, &change.rule, &change.key).is_some(),
@@ -154,7 +157,7 @@ impl<C: Clock> Node<C> {
         if !has_touched {
             return Served::Now(Ok(self.execute(&call, not_after).encode()));
         }
-        let node = Arc::clone(self);
+        let (node, table) = (Arc::clone(self), Arc::clone(&table));
         Served::Later(Box::pin(async move {
             let touched: SmallVec<[_; 2]> = match &call {
                 Call::Decide(checks) => {

@@ -29,8 +29,11 @@ use tollgate_store::parts::PARTITIONS;
 use crate::settings::Address;
 use crate::table::list_owners;
 
-/// The maximum number of sources of a partition. Earlier ones are forgotten: they count as lost.
+/// The maximum number of sources of a partition. Earlier ones count as lost.
 pub(crate) const MAX_SOURCES: usize = 16;
+
+/// The incarnation of a process that stands for all that are lost.
+pub(crate) const LOST_INCARNATION: u64 = 0;
 
 /// A process that can hold states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,10 +66,13 @@ impl Holding {
         if self.sources.contains(source) || self.holder.as_ref() == Some(source) {
             return false;
         }
-        if self.sources.len() >= MAX_SOURCES {
-            self.sources.remove(0);
-        }
         self.sources.push(Arc::clone(source));
+        if self.sources.len() > MAX_SOURCES {
+            self.sources.retain(|it| it.incarnation != LOST_INCARNATION);
+            let address = Address { host: "lost.invalid".to_owned(), port: 1 };
+            let lost = Arc::new(Process { address, incarnation: LOST_INCARNATION });
+            self.sources.splice(..self.sources.len() + 1 - MAX_SOURCES, [lost]);
+        }
         true
     }
 
@@ -182,9 +188,18 @@ impl Ownership {
                 next.add_source(&me);
                 self.is_wanted[partition] = self.list_owner(partition) == Some(&me.address);
             }
-            let is_former = |it: &Arc<Process>| it.address == me.address && **it != *me;
-            if next.holder.as_ref().is_some_and(is_former) {
+            let is_former = |it: &&Arc<Process>| it.address == me.address && ***it != *me;
+            if next.holder.as_ref().filter(is_former).is_some() {
                 next = next.next(&me);
+                is_news = true;
+            } else if let Some(former) = news.holder.as_ref().filter(is_former)
+                && next.is_of(&me)
+                && news.term >= next.term
+                && !next.sources.contains(former)
+            {
+                // This process began without knowing of its predecessor.
+                next.term = news.term + 1;
+                next.add_source(former);
                 is_news = true;
             }
         }

@@ -82,6 +82,38 @@ fn two_holders_after_a_takeover_become_one_with_the_other_as_source() {
     assert!(taken > 60, "{taken}");
 }
 
+#[test]
+fn a_process_that_began_without_its_predecessor_learns_of_it() {
+    for (former, later) in [(10, 99), (99, 10)] {
+        let (mut one, mut other) = (node(0, &[0, 1], former), node(1, &[0, 1], 11));
+        one.take_unknown(Timestamp::EPOCH);
+        tell(&one, &mut other);
+        let mut restarted = node(0, &[0, 1], later);
+        restarted.take_unknown(Timestamp::EPOCH);
+        for _ in 0..2 {
+            tell(&other, &mut restarted);
+            let own = (0..PARTITIONS).find(|&it| restarted.is_held(it)).unwrap();
+            let Holding { term, sources, .. } = &*restarted.known[own].holding;
+            assert_eq!((*term, sources.len(), sources[0].incarnation), (2, 1, former));
+        }
+    }
+}
+
+#[test]
+fn sources_are_bounded_and_those_forgotten_count_as_lost() {
+    let process = |number: u64| {
+        let address = addresses(&[number as usize])[0].clone();
+        Arc::new(Process { address, incarnation: number })
+    };
+    let mut holding = Holding::default();
+    for number in 1..100 {
+        holding = holding.next(&process(number));
+    }
+    assert_eq!(holding.sources.len(), MAX_SOURCES);
+    assert_eq!(holding.sources[0].incarnation, LOST_INCARNATION);
+    assert_eq!(holding.sources[1..].iter().map(|it| it.incarnation).collect::<Vec<_>>(), (84..99).collect::<Vec<_>>());
+}
+
 /// Random lists, claims, and messages that are lost, late and repeated: no partition has two holders.
 #[test]
 fn one_holder_at_a_time() {
