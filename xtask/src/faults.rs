@@ -157,6 +157,8 @@ under this load, once.
 - **admitted / allowed**: 40 keys of 50 units a day are spent to the last unit, before, during and after the fault. The allowed units are
   those of the limits (40 × 50 = 2,000), those that the nodes may grant without the store (20 % of that, shared by the nodes; only where
   decisions were degraded), and the usage that the fault made Redis lose: at most the usage until then.
+  Rows with a leased hot key have one key of 2,000 units and `lease: 500ms`; units that another node spends are added. Keys of a lost peer
+  begin with the share once more.
 - **degraded**: decisions that were made without Redis and marked as such.
 - **p99, longest**: the latency of API requests that need Redis, before the fault and during it.
 - **5xx**: API and gateway requests with a 5xx or without an answer. The target is zero.
@@ -172,6 +174,8 @@ Conclusions:
   `volatile-*` is no better, since all keys of Tollgate expire.
 - One dead or silent primary of a cluster is an outage of its part: its requests wait for the deadline or are decided without it until its
   replica has taken over, and the p99 includes the requests that waited. The other primaries continue to serve.
+- Leased units are charged when they are taken, so a node that dies with them, or wakes up after their end, adds nothing to what is admitted.
+  Regions that are cut off keep their shares. Peers lose the counts of a node that dies, and nothing when their lists change or differ.
 - A step of the wall clock counts as time: an hour forward refills an hour. A step back refills nothing.
 ";
 

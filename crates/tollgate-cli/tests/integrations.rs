@@ -7,7 +7,7 @@
 
 mod contract;
 pub(crate) mod message;
-mod proxy;
+pub(crate) mod proxy;
 mod service;
 mod traefik;
 

@@ -26,6 +26,7 @@ pub mod algorithm;
 mod amount;
 mod carry;
 mod encoding;
+mod moved;
 mod outcome;
 mod quota;
 mod rate;

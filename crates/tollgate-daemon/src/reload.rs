@@ -27,7 +27,7 @@ use crate::configuration::{Configuration, Inputs, LoadPhase, Settings, Tokens, V
 use crate::failure::Failure;
 use crate::process_metrics::Reloads;
 use crate::rule_registry::RuleRegistry;
-use crate::store::{AnyStore, RemoteSettings};
+use crate::store::{AnyStore, RemoteSettings, changed_list};
 
 /// Puts a changed policy into force.
 pub(crate) struct Reloader {
@@ -37,6 +37,7 @@ pub(crate) struct Reloader {
     status: Arc<Status>,
     reloads: Arc<Reloads>,
     running: RunningConfig,
+    store: Option<Arc<AnyStore>>,
     /// Wall time, for the time at which a policy came into force.
     clock: SystemClock,
 }
@@ -109,7 +110,12 @@ impl Reloader {
         reloads: Arc<Reloads>,
         running: RunningConfig,
     ) -> Self {
-        Self { inputs, switches, rules, status, reloads, running, clock: SystemClock::new() }
+        Self { inputs, switches, rules, status, reloads, running, store: None, clock: SystemClock::new() }
+    }
+
+    /// Sets the store, whose list of peers may change.
+    pub(crate) fn with_store(self, store: &Arc<AnyStore>) -> Self {
+        Self { store: Some(Arc::clone(store)), ..self }
     }
 
     /// Returns the inputs.
@@ -168,6 +174,12 @@ impl Reloader {
         if secrets.store != running.secrets.store && !restart.iter().any(|it| it == "store") {
             restart.push("what the files of `store` hold".to_owned());
         }
+        let listen = &new.settings.resp_listen;
+        let list =
+            changed_list(running.secrets.store.as_ref(), secrets.store.as_ref(), listen, &new.policy)?;
+        if list.is_some() {
+            restart.retain(|it| it != "store" && it != "what the files of `store` hold");
+        }
         if secrets.far != running.secrets.far {
             restart.push("`regions.stores`".to_owned());
         }
@@ -175,6 +187,11 @@ impl Reloader {
             tracing::warn!("{}", warning.trim_end());
         }
         self.rules.reload(new.policy, &self.switches);
+        if let Some(list) = list
+            && let Some(peers) = self.store.as_ref().and_then(|store| store.remote()?.peers())
+        {
+            peers.use_list(&list);
+        }
         let now = self.clock.now();
         self.status.loaded(now);
         self.reloads.worked(now);

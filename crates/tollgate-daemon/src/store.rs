@@ -34,7 +34,7 @@ use tollgate_redis::RedisStore;
 use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
-pub(crate) use peers::{PeerRemote, Peers, complete};
+pub(crate) use peers::{PeerRemote, Peers, changed_list, complete};
 pub(crate) use remote::{RemoteSettings, RemoteStore};
 
 use delegate::delegate_store;

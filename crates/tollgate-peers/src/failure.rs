@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     TimedOut(Duration),
     /// Nothing was done.
     Refused(Arc<str>),
+    /// The partition has moved to another node. Nothing was done.
+    Moved(Arc<str>),
     /// The call may have been executed.
     Failed(Arc<str>),
 }
@@ -40,7 +42,7 @@ impl Failure {
     /// Returns the failure for a request that may have been executed.
     pub(crate) fn in_doubt(self) -> Self {
         match self {
-            Self::Refused(why) => Self::Failed(why),
+            Self::Refused(why) | Self::Moved(why) => Self::Failed(why),
             failure => failure,
         }
     }
@@ -50,7 +52,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimedOut(deadline) => write!(f, "no answer within {deadline:?}"),
-            Self::Refused(why) | Self::Failed(why) => f.write_str(why),
+            Self::Refused(why) | Self::Moved(why) | Self::Failed(why) => f.write_str(why),
         }
     }
 }
@@ -60,7 +62,7 @@ impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         Self::Part(Box::new(match failure {
             Failure::TimedOut(deadline) => Self::TimedOut(deadline),
-            Failure::Refused(why) => Self::Refused((*why).into()),
+            Failure::Refused(why) | Failure::Moved(why) => Self::Refused((*why).into()),
             Failure::Failed(why) => Self::Failed((*why).into()),
         }))
     }

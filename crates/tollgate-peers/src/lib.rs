@@ -3,9 +3,11 @@
 //! # Modules
 //!
 //! - [`PeerStore`]: the store. [`PeerSettings`]: the list of members.
-//! - `table`: the owner of each partition. `membership`: the address of this node, and members behind
+//! - `table`: the place of each partition. `membership`: the address of this node, and members behind
 //!   a name.
-//! - `node`: the keys that this node owns, and the calls of other nodes for them.
+//! - `ownership`: the holder of each partition, and the changes of holders. `claims`: how nodes agree on them.
+//! - `node`: the keys that this node holds, and the calls of other nodes for them. `carry`: states that
+//!   are copied from earlier holders.
 //! - `peer`, `link`, `resp`: another node, the connections to it, and the protocol on them.
 //! - `wire`: calls and replies as bytes. `clock_offset`: the times in them.
 //! - `reserve`: requests whose keys have several owners.
@@ -15,11 +17,14 @@
 #![warn(missing_debug_implementations)]
 
 mod applied;
+mod carry;
+mod claims;
 mod clock_offset;
 mod failure;
 mod link;
 mod membership;
 mod node;
+mod ownership;
 mod peer;
 mod reserve;
 mod resp;
@@ -30,6 +35,7 @@ mod threads;
 mod wire;
 
 pub use membership::HereError;
+pub use node::Served;
 pub use settings::{Address, DEFAULT_PORT, MAX_MEMBERS, PEER_USER, PeerSettings, SettingsError};
 pub use store::{PeerCounters, PeerStore};
 pub use wire::VERSION;

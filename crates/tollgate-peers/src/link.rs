@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -189,25 +189,32 @@ async fn connect(remote: &Remote) -> Result<Box<dyn Stream>, String> {
         let mut out = Vec::new();
         resp::command(&mut out, &[b"AUTH", PEER_USER.as_bytes(), password.as_bytes()]);
         match exchange(&mut stream, &out, &mut buffer).await? {
-            Frame::Simple(_) => {}
-            Frame::Error(error) => return Err(format!("the password of the peers is refused: {error}")),
-            Frame::Bulk(_) => return Err(NOT_A_PEER.to_owned()),
+            OwnedFrame::Simple => {}
+            OwnedFrame::Error(error) => return Err(format!("the password of the peers is refused: {error}")),
+            OwnedFrame::Bulk(_) => return Err(NOT_A_PEER.to_owned()),
         }
     }
     let mut out = Vec::new();
     resp::call(&mut out, &wire::encode_ping());
     let sent = dial.clock.now();
     match exchange(&mut stream, &out, &mut buffer).await? {
-        Frame::Error(error) => Err(error),
-        Frame::Bulk(bytes) => match Reply::decode(&bytes) {
+        OwnedFrame::Error(error) => Err(error),
+        OwnedFrame::Bulk(bytes) => match Reply::decode(&bytes) {
             Ok(Reply::Pong(at)) => {
                 remote.offset.observe(sent, at, dial.clock.now());
                 Ok(stream)
             }
             _ => Err(NOT_A_PEER.to_owned()),
         },
-        Frame::Simple(_) => Err(NOT_A_PEER.to_owned()),
+        OwnedFrame::Simple => Err(NOT_A_PEER.to_owned()),
     }
+}
+
+/// A reply during the handshake.
+enum OwnedFrame {
+    Bulk(Vec<u8>),
+    Simple,
+    Error(String),
 }
 
 const NOT_A_PEER: &str = "the address is not of a Tollgate peer";
@@ -217,12 +224,20 @@ async fn exchange(
     stream: &mut Box<dyn Stream>,
     command: &[u8],
     buffer: &mut BytesMut,
-) -> Result<Frame, String> {
+) -> Result<OwnedFrame, String> {
     stream.write_all(command).await.map_err(|error| error.to_string())?;
     stream.flush().await.map_err(|error| error.to_string())?;
     loop {
         match resp::next(buffer) {
-            Ok(Some(frame)) => return Ok(frame),
+            Ok(Some((frame, length))) => {
+                let frame = match frame {
+                    Frame::Bulk(bytes) => OwnedFrame::Bulk(bytes.to_vec()),
+                    Frame::Simple(_) => OwnedFrame::Simple,
+                    Frame::Error(error) => OwnedFrame::Error(error),
+                };
+                buffer.advance(length);
+                return Ok(frame);
+            }
             Ok(None) => {}
             Err(resp::Malformed) => return Err(NOT_A_PEER.to_owned()),
         }
@@ -306,7 +321,8 @@ impl<'r> Connection<'r> {
                     if count == 0 {
                         return End::Dropped;
                     }
-                    queued.drain(..).for_each(|call| self.write(call.payload, Some(call.reply)));
+                    let now = self.now();
+                    queued.drain(..).for_each(|call| self.write(call.payload, Some(call.reply), now));
                 }
                 now = tick.tick() => {
                     let limit = self.remote.dial.deadline * MAX_SILENT_DEADLINES;
@@ -319,29 +335,42 @@ impl<'r> Connection<'r> {
         }
     }
 
+    /// Returns the time on the clock of this node, and for timeouts.
+    fn now(&self) -> (Timestamp, Instant) {
+        (self.remote.dial.clock.now(), Instant::now())
+    }
+
     /// Adds a call to the bytes to write, unless its caller has stopped waiting.
-    fn write(&mut self, mut payload: Vec<u8>, reply: Option<oneshot::Sender<Result<Reply, Failure>>>) {
+    fn write(
+        &mut self,
+        mut payload: Vec<u8>,
+        reply: Option<oneshot::Sender<Result<Reply, Failure>>>,
+        (sent, sent_at): (Timestamp, Instant),
+    ) {
         if reply.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return;
         }
         let Remote { dial, offset, .. } = self.remote;
-        let sent = dial.clock.now();
         if reply.is_some() {
             let void_after = sent + Span::from(dial.deadline) + Span::from(dial.deadline);
             wire::void_after(&mut payload, void_after.shifted(offset.ahead()));
         }
         resp::call(&mut self.out, &payload);
-        self.in_flight.push_back(InFlightCall { payload, reply, sent, sent_at: Instant::now() });
+        self.in_flight.push_back(InFlightCall { payload, reply, sent, sent_at });
     }
 
     /// Passes the replies that have arrived to their callers.
     fn take_replies(&mut self) -> Result<(), End> {
         let malformed = || End::Broken(NOT_A_PEER.to_owned());
-        self.received_at = Instant::now();
-        while let Some(frame) = resp::next(&mut self.buffer).map_err(|_| malformed())? {
+        let (received, received_at) = self.now();
+        self.received_at = received_at;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut used = 0;
+        while let Some((frame, length)) = resp::next(&buffer[used..]).map_err(|_| malformed())? {
+            used += length;
             let call = self.in_flight.pop_front().ok_or_else(malformed)?;
             let reply = match frame {
-                Frame::Bulk(bytes) => Ok(Reply::decode(&bytes).map_err(|_| malformed())?),
+                Frame::Bulk(bytes) => Ok(Reply::decode(bytes).map_err(|_| malformed())?),
                 // An error of the session: the call was not executed.
                 Frame::Error(error) => Err(Failure::refused(format!("{}: {error}", self.remote.address))),
                 Frame::Simple(_) => return Err(malformed()),
@@ -349,13 +378,15 @@ impl<'r> Connection<'r> {
             if let Ok(reply) = &reply
                 && let Some(at) = reply.at()
             {
-                self.remote.offset.observe(call.sent, at, self.remote.dial.clock.now());
+                self.remote.offset.observe(call.sent, at, received);
             }
             let Some(waiter) = call.reply else { continue };
             if let Err(Ok(Reply::Decided(answer, renewed))) = waiter.send(reply) {
                 self.undo(&call.payload, &answer, &renewed);
             }
         }
+        buffer.advance(used);
+        self.buffer = buffer;
         Ok(())
     }
 
@@ -365,11 +396,12 @@ impl<'r> Connection<'r> {
         if !answer.admitted {
             return;
         }
+        let now = self.now();
         // The last charge first: a queue takes back only its last place.
         for (place, (check, outcome)) in checks.iter().zip(&answer.outcomes).enumerate().rev() {
             let undo = undo_check(check.amount, outcome, renewed.contains(&place), answer.at);
             if let Some(undo) = undo {
-                self.write(wire::encode_adjust(&check.rule, &check.key, (undo, None)), None);
+                self.write(wire::encode_adjust(&check.rule, &check.key, (undo, None)), None, now);
             }
         }
     }

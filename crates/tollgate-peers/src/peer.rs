@@ -36,7 +36,11 @@ pub(crate) struct Counts {
     pub(crate) failures: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) served: AtomicU64,
-    pub(crate) not_owner: AtomicU64,
+    pub(crate) not_holder: AtomicU64,
+    /// States that were copied from earlier holders.
+    pub(crate) carried: AtomicU64,
+    /// Keys whose states were lost with their holder.
+    pub(crate) lost: AtomicU64,
 }
 
 impl Counts {
@@ -107,10 +111,6 @@ impl Peer {
             Err(_) => Err(Failure::TimedOut(self.dial.deadline)),
         };
         let reply = match reply {
-            Ok(Reply::NotOwner) => {
-                Counts::add(&self.dial.counts.not_owner);
-                Err(Failure::refused(format!("{} has another list of peers", self.address)))
-            }
             Ok(Reply::Late) => Err(Failure::refused(format!("the call reached {} too late", self.address))),
             reply => reply,
         };

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tollgate_core::Outcome;
 use tollgate_store::parts::{Part, PartReply, Parts, PlaceReply, Places, Reserved, Undo};
-use tollgate_store::{Answer, Check, Clock, StoreError};
+use tollgate_store::{Answer, Check, Clock};
 
 use crate::failure::Failure;
-use crate::node::Node;
-use crate::peer::Peer;
-use crate::table::{Owner, Table};
+use crate::node::{Node, moved};
+use crate::peer::{Counts, Peer};
+use crate::table::{Route, Table};
 use crate::wire::{MAX_CALL_BYTES, MAX_CHECKS, Reply, encode_adjust, encode_decide};
 
 /// Sends a request to all owners of its keys, and charges all of them or none.
@@ -23,7 +23,7 @@ pub(crate) async fn reserve<C: Clock>(
     node: &Arc<Node<C>>,
     table: Arc<Table>,
     checks: &[Check<'_>],
-) -> Result<Answer, StoreError> {
+) -> Result<Answer, Failure> {
     let parts = Parts::split(checks, |key| place(&table, key), |_, _| false);
     let owners = Owners { node: Arc::clone(node), table };
     let ((reply, answer), (received, is_received)) = (oneshot::channel(), oneshot::channel());
@@ -38,16 +38,16 @@ pub(crate) async fn reserve<C: Clock>(
     let answer = answer.await.map_err(ended)?;
     // A caller that cancels after the reply was sent has not received it.
     let _gone = received.send(());
-    answer.map_err(StoreError::from)
+    answer
 }
 
 /// The place of this node; others are the indices of the table.
 const HERE: usize = usize::MAX;
 
 fn place(table: &Table, key: &[u8]) -> usize {
-    match table.owner(key) {
-        Owner::There(index) => index,
-        Owner::Here | Owner::Unknown => HERE,
+    match table.route(key) {
+        Route::There(index) => *index,
+        Route::Here(_) | Route::Unknown => HERE,
     }
 }
 
@@ -68,20 +68,27 @@ impl<C: Clock> Places for Owners<C> {
 
     fn decide(&self, part: &Part) -> PlaceReply<PartReply, Failure> {
         match self.peer(part.place) {
-            None => Box::pin(ready(Ok(self.node.decide(&part.checks())))),
-            Some(peer) => Box::pin(decide_there(Arc::clone(peer), &part.checks())),
+            Some(peer) => Box::pin(decide_there(&self.node, Arc::clone(peer), &part.checks())),
+            None => {
+                let (node, table, part) = (Arc::clone(&self.node), Arc::clone(&self.table), part.clone());
+                Box::pin(async move {
+                    let checks = part.checks();
+                    node.carry(&node.touched(&table, &checks)).await?;
+                    node.decide(&checks).map_err(moved)
+                })
+            }
         }
     }
 
     fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome, Failure> {
         let Undo { place, rule, key, adjustment, .. } = *undo;
         let Some(peer) = self.peer(place) else {
-            return Box::pin(ready(Ok(self.node.adjust(rule, key, (adjustment, None)))));
+            return Box::pin(ready(self.node.adjust(rule, key, (adjustment, None)).map_err(moved)));
         };
         let adjustment = adjustment.shifted(peer.offset.ahead());
         let sent = peer.send(encode_adjust(rule, key, (adjustment, None)));
-        let peer = Arc::clone(peer);
-        Box::pin(async move { adjusted(peer.received(sent).await) })
+        let (node, peer) = (Arc::clone(&self.node), Arc::clone(peer));
+        Box::pin(async move { adjusted(&node, peer.received(sent).await) })
     }
 
     fn or_worse(one: Failure, other: &Failure) -> Failure {
@@ -98,10 +105,12 @@ impl<C: Clock> Places for Owners<C> {
 }
 
 /// Sends a batch to the owner of its keys, and returns the future of its reply.
-pub(crate) fn decide_there(
+pub(crate) fn decide_there<C: Clock>(
+    node: &Arc<Node<C>>,
     peer: Arc<Peer>,
     checks: &[Check<'_>],
-) -> impl Future<Output = Result<PartReply, Failure>> + Send + use<> {
+) -> impl Future<Output = Result<PartReply, Failure>> + Send + use<C> {
+    let node = Arc::clone(node);
     let (count, payload) = (checks.len(), encode_decide(checks));
     let is_too_large = payload.len() > MAX_CALL_BYTES || count > MAX_CHECKS;
     let sent = (!is_too_large).then(|| peer.send(payload));
@@ -112,16 +121,32 @@ pub(crate) fn decide_there(
                 answer.at = peer.to_local(answer.at);
                 Ok(PartReply { answer, renewed })
             }
-            _ => Err(Failure::failed("the reply of a peer is incomplete")),
+            reply => Err(not_held(&node, reply)),
         }
     }
 }
 
+/// Returns the failure for a reply without an answer, and learns of the holder that it names.
+fn not_held<C: Clock>(node: &Node<C>, reply: Reply) -> Failure {
+    let Reply::NotHolder(partition, holding) = reply else {
+        return Failure::failed("the reply of a peer is incomplete");
+    };
+    Counts::add(&node.dial.counts.not_holder);
+    if node.learn(&[(partition, holding)]) {
+        moved(partition.into())
+    } else {
+        Failure::refused("the holder of the partition is not known yet, or lists of peers differ")
+    }
+}
+
 /// Returns the outcome of an adjustment. One without an answer in time may have been applied.
-pub(crate) fn adjusted(reply: Result<Reply, Failure>) -> Result<Outcome, Failure> {
+pub(crate) fn adjusted<C: Clock>(
+    node: &Node<C>,
+    reply: Result<Reply, Failure>,
+) -> Result<Outcome, Failure> {
     match reply {
         Ok(Reply::Adjusted(outcome, _)) => Ok(outcome),
-        Ok(_) => Err(Failure::failed("the reply of a peer is incomplete")),
+        Ok(reply) => Err(not_held(node, reply)),
         Err(Failure::TimedOut(_)) => Err(Failure::failed("no answer in time")),
         Err(failure) => Err(failure),
     }

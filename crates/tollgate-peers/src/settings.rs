@@ -15,6 +15,9 @@ pub const MAX_MEMBERS: usize = 256;
 /// The deadline of a call if the settings do not say otherwise.
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
+/// The percentage of a limit that is left after a loss, if the settings do not say otherwise.
+const DEFAULT_LOST_SHARE: u8 = 20;
+
 /// The user name that a peer authenticates with.
 pub const PEER_USER: &str = "tollgate-peer";
 
@@ -42,6 +45,8 @@ pub struct PeerSettings {
     pub advertise: Option<Address>,
     /// The maximum time that a decision waits for another node.
     pub deadline: Duration,
+    /// The percentage of a limit with which a key begins whose usage was lost with its node.
+    pub lost_share: u8,
 }
 
 /// The address of a node. Two nodes agree about the owner of a key if they have the same list, so
@@ -75,6 +80,7 @@ impl PeerSettings {
             password: None,
             advertise: None,
             deadline: DEFAULT_DEADLINE,
+            lost_share: DEFAULT_LOST_SHARE,
         };
         for (index, url) in urls.iter().enumerate() {
             let error = |(wrong, help): (String, _)| SettingsError { index, wrong, help };

@@ -1,23 +1,24 @@
 //! The store: own keys are decided here, all others by their owners.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use smallvec::SmallVec;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
-use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, Timestamp};
+use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, RuleId, Timestamp};
 use tollgate_store::{
     AdjustmentId, Answer, Check, Clock, MemoryStore, Outcomes, Store, StoreError, SystemClock,
 };
 
-use crate::node::Node;
-use crate::peer::{Counts, Dial, Peer};
+use crate::failure::Failure;
+use crate::node::{Node, Served, moved};
+use crate::peer::{Counts, Dial};
 use crate::reserve::{adjusted, decide_there, reserve};
 use crate::settings::{Address, PeerSettings};
-use crate::table::{Owner, Table};
-use crate::wire::{encode_adjust, encode_ping};
+use crate::table::Route;
+use crate::wire::encode_adjust;
 
 /// A store in the memory of several nodes, each of which owns a part of the keys.
 ///
@@ -38,6 +39,11 @@ use crate::wire::{encode_adjust, encode_ping};
 /// ```
 pub struct PeerStore<C = SystemClock>(pub(crate) Arc<Node<C>>);
 
+/// The number of times that a request follows a partition to another node.
+const MAX_MOVES: usize = 3;
+
+const NO_MEMBERS: &str = "no peers are known: their name has not been resolved yet";
+
 /// What happened between this node and the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -46,8 +52,12 @@ pub struct PeerCounters {
     pub calls: u64,
     /// Calls without an answer.
     pub failures: u64,
-    /// Calls that another node refused because its list of peers differs.
-    pub not_owner: u64,
+    /// Calls that another node refused because it does not hold the partition of the key.
+    pub not_holder: u64,
+    /// States that were copied from earlier holders of their partition.
+    pub carried: u64,
+    /// Keys that began with a share because their usage was lost with another node.
+    pub lost: u64,
     /// Connections that were made.
     pub connections: u64,
     /// Calls of other nodes that were answered.
@@ -56,8 +66,10 @@ pub struct PeerCounters {
     pub members: usize,
     /// Members that cannot be reached.
     pub down: usize,
-    /// Partitions that this node owns, of 256.
-    pub owned: usize,
+    /// Partitions that this node holds, of 256.
+    pub held: usize,
+    /// Partitions whose holder this node knows, of 256.
+    pub known: usize,
 }
 
 impl<C: Clock + Clone> PeerStore<C> {
@@ -86,53 +98,60 @@ impl<C: Clock> PeerStore<C> {
     /// Replaces the list of members. `here` is the address of this node in the list; a node that is
     /// not in the list owns no keys.
     ///
-    /// All nodes must have the same list. While they differ, a node refuses calls for keys that it does
-    /// not own by its own list.
+    /// The usage of keys whose owner changes is carried over: the new owner claims their partitions
+    /// ([`tend`](Self::tend)). While the lists of nodes differ, each partition has one holder nevertheless.
     pub fn set_members(&self, members: &[Address], here: Option<&Address>) {
-        let before = self.0.table.load_full();
-        let known = |address: &Address| before.peers.iter().find(|peer| peer.address == *address).cloned();
-        let fresh = |address: &Address| Peer::new(address.clone(), &self.0.dial);
-        let peers = members.iter().map(|it| known(it).unwrap_or_else(|| fresh(it))).collect();
-        self.0.table.store(Arc::new(Table::new(peers, here)));
+        let mut members = members.to_vec();
+        members.sort();
+        members.dedup();
+        let mut ownership = self.0.ownership();
+        ownership.set_list(members, here, self.0.memory.now());
+        self.0.publish(&ownership);
+    }
+
+    /// Sets the percentage of a limit with which a key begins whose usage was lost with its node, for
+    /// rules that do not begin with [`PeerSettings::lost_share`].
+    pub fn set_lost_shares(&self, shares: HashMap<RuleId, u8>) {
+        self.0.losses.shares.store(Arc::new(shares));
     }
 
     /// Returns the addresses of the members.
     pub fn members(&self) -> Vec<Address> {
-        self.0.table.load().peers.iter().map(|peer| peer.address.clone()).collect()
+        self.0.ownership().members.clone()
     }
 
     /// Returns the address of this node, if it is a member.
     pub fn here(&self) -> Option<Address> {
-        let table = self.0.table.load();
-        table.here.map(|index| table.peers[index].address.clone())
+        self.0.table.load().here.clone()
     }
 
-    /// Returns the address of the owner of a key, if there is one.
+    /// Returns the address of the node that decides a key, if there is one.
     pub fn owner(&self, key: &[u8]) -> Option<Address> {
-        self.0.table.load().owner_address(tollgate_store::parts::partition(key)).cloned()
+        let table = self.0.table.load();
+        match table.route(key) {
+            Route::Here(_) => table.here.clone().or_else(|| self.0.ownership().me.as_ref().map(|me| me.address.clone())),
+            Route::There(index) => Some(table.peers[*index].address.clone()),
+            Route::Unknown => None,
+        }
+    }
+
+    /// Returns whether this node has asked the others which partitions they hold, and waits for none.
+    pub fn is_settled(&self) -> bool {
+        self.0.has_asked.load(Ordering::Relaxed) && self.0.ownership().wanted().next().is_none()
     }
 
     /// Answers the call of another node: the arguments of `TG.CALL`. The error is the text of an
     /// error reply.
-    pub fn serve(&self, version: &[u8], payload: &[u8]) -> Result<Vec<u8>, String> {
+    pub fn serve(&self, version: &[u8], payload: &[u8]) -> Served {
         self.0.serve(version, payload)
     }
 
-    /// Connects to all other nodes, to report problems at startup. The store works without this call.
+    /// Connects to all other nodes, and claims the partitions of this one, to report problems at startup.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        let table = self.0.table.load_full();
-        if table.peers.is_empty() {
+        if self.members().is_empty() {
             return Err(unknown());
         }
-        let others = || table.peers.iter().enumerate().filter(|(index, _)| Some(*index) != table.here);
-        let sent: Vec<_> = others().map(|(_, peer)| (peer, peer.send(encode_ping()))).collect();
-        let mut connected = Ok(());
-        for (peer, sent) in sent {
-            if let Err(failure) = peer.received(sent).await {
-                connected = Err(failure.into());
-            }
-        }
-        connected
+        self.0.exchange().await.into_iter().next().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Returns the settings of the store.
@@ -151,12 +170,15 @@ impl<C: Clock> PeerStore<C> {
         PeerCounters {
             calls: counts.calls.load(Ordering::Relaxed),
             failures: counts.failures.load(Ordering::Relaxed),
-            not_owner: counts.not_owner.load(Ordering::Relaxed),
+            not_holder: counts.not_holder.load(Ordering::Relaxed),
+            carried: counts.carried.load(Ordering::Relaxed),
+            lost: counts.lost.load(Ordering::Relaxed),
             connections: counts.connections.load(Ordering::Relaxed),
             served: counts.served.load(Ordering::Relaxed),
-            members: table.peers.len(),
-            down: table.peers.iter().filter(|peer| peer.is_down.load(Ordering::Relaxed)).count(),
-            owned: table.owned(),
+            members: table.members,
+            down: table.peers[..table.members].iter().filter(|peer| peer.is_down.load(Ordering::Relaxed)).count(),
+            held: table.held(),
+            known: self.0.ownership().known.iter().filter(|it| it.holding.term > 0).count(),
         }
     }
 
@@ -164,45 +186,95 @@ impl<C: Clock> PeerStore<C> {
         &self,
         rule: &Rule,
         key: &[u8],
-        (adjustment, id): (Adjustment, Option<AdjustmentId>),
+        change: (Adjustment, Option<AdjustmentId>),
     ) -> Result<Outcome, StoreError> {
-        let table = self.0.table.load_full();
-        match table.owner(key) {
-            Owner::Unknown => Err(unknown()),
-            Owner::Here => Ok(self.0.adjust(rule, key, (adjustment, id))),
-            Owner::There(index) => {
-                let peer = &table.peers[index];
+        let mut last = None;
+        for _ in 0..MAX_MOVES {
+            match self.try_change(rule, key, change).await {
+                Err(failure @ Failure::Moved(_)) => last = Some(failure),
+                result => return Ok(result?),
+            }
+        }
+        Err(last.map_or_else(unknown, StoreError::from))
+    }
+
+    async fn try_change(
+        &self,
+        rule: &Rule,
+        key: &[u8],
+        (adjustment, id): (Adjustment, Option<AdjustmentId>),
+    ) -> Result<Outcome, Failure> {
+        let (node, table) = (&self.0, self.0.table.load_full());
+        match table.route(key) {
+            Route::Unknown => Err(Failure::refused(NO_MEMBERS)),
+            Route::Here(_) => {
+                if let Some(touched) = node.touch(&table, rule, key) {
+                    node.carry(&[touched]).await?;
+                }
+                node.adjust(rule, key, (adjustment, id)).map_err(moved)
+            }
+            Route::There(index) => {
+                let peer = &table.peers[*index];
                 let adjustment = adjustment.shifted(peer.offset.ahead());
                 let sent = peer.send(encode_adjust(rule, key, (adjustment, id)));
-                Ok(adjusted(peer.received(sent).await)?)
+                adjusted(node, peer.received(sent).await)
             }
+        }
+    }
+
+    async fn try_all(&self, checks: &[Check<'_>]) -> Result<Answer, Failure> {
+        let (node, table) = (&self.0, self.0.table.load_full());
+        let mut places = checks.iter().map(|check| match table.route(check.key) {
+            Route::Here(_) => Ok(None),
+            Route::There(index) => Ok(Some(*index)),
+            Route::Unknown => Err(Failure::refused(NO_MEMBERS)),
+        });
+        let first = places.next().unwrap_or(Ok(None))?;
+        let mut is_one = true;
+        for place in places {
+            is_one &= place? == first;
+        }
+        match first {
+            None if is_one => {
+                let touched = node.touched(&table, checks);
+                if !touched.is_empty() {
+                    node.carry(&touched).await?;
+                }
+                Ok(node.decide(checks).map_err(moved)?.answer)
+            }
+            Some(index) if is_one && !takes_place(checks) => {
+                Ok(decide_there(node, Arc::clone(&table.peers[index]), checks).await?.answer)
+            }
+            _ => reserve(node, table, checks).await,
         }
     }
 }
 
 impl<C: Clock> Store for PeerStore<C> {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
-        let table = self.0.table.load_full();
-        let owners: SmallVec<[Owner; 8]> = checks.iter().map(|check| table.owner(check.key)).collect();
-        let first = owners.first().copied().unwrap_or(Owner::Here);
-        if owners.contains(&Owner::Unknown) {
-            return Err(unknown());
-        }
-        let is_one = owners.iter().all(|owner| *owner == first);
-        match first {
-            Owner::Here if is_one => Ok(self.0.memory.decide_now(checks)),
-            Owner::There(index) if is_one && !takes_place(checks) => {
-                Ok(decide_there(Arc::clone(&table.peers[index]), checks).await?.answer)
+        let mut last = None;
+        for _ in 0..MAX_MOVES {
+            match self.try_all(checks).await {
+                Err(failure @ Failure::Moved(_)) => last = Some(failure),
+                result => return Ok(result?),
             }
-            _ => reserve(&self.0, table, checks).await,
         }
+        Err(last.map_or_else(unknown, StoreError::from))
     }
 
     #[inline]
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
-        let table = self.0.table.load();
-        let is_here = checks.iter().all(|check| table.owner(check.key) == Owner::Here);
-        if is_here { self.0.memory.try_decide(checks, outcomes) } else { None }
+        let (node, table) = (&self.0, self.0.table.load());
+        let is_ready = |check: &Check<'_>| {
+            matches!(table.route(check.key), Route::Here(_))
+                && node.touch(&table, check.rule, check.key).is_none()
+        };
+        if !checks.iter().all(is_ready) {
+            return None;
+        }
+        let answer = node.memory.try_decide(checks, outcomes)?;
+        // A charge that came after the partition was given away does not count.
+        checks.iter().all(|check| node.is_unchanged(&table, check.key)).then_some(answer)
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
@@ -225,7 +297,7 @@ impl<C: Clock> Store for PeerStore<C> {
 
     /// Succeeds if there are members: a node that cannot be reached is an outage of its keys only.
     async fn probe(&self) -> Result<(), StoreError> {
-        if self.0.table.load().peers.is_empty() { Err(unknown()) } else { Ok(()) }
+        if self.0.table.load().members == 0 { Err(unknown()) } else { Ok(()) }
     }
 
     #[inline]
@@ -234,7 +306,7 @@ impl<C: Clock> Store for PeerStore<C> {
     }
 
     fn nodes(&self) -> usize {
-        self.0.table.load().peers.len().max(1)
+        self.0.table.load().members.max(1)
     }
 }
 
@@ -247,7 +319,7 @@ fn takes_place(checks: &[Check<'_>]) -> bool {
 }
 
 fn unknown() -> StoreError {
-    StoreError::Refused("no peers are known: their name has not been resolved yet".into())
+    StoreError::Refused(NO_MEMBERS.into())
 }
 
 impl<C> Clone for PeerStore<C> {

@@ -1,74 +1,111 @@
-//! The owner of each partition: rendezvous hashing of the member list.
+//! Where the keys of each partition are decided.
 //!
-//! A partition belongs to the member with the highest score for it. If a member joins or leaves, only
-//! its own partitions change their owner. Every node computes the same table from the same list, in
-//! any order.
+//! The list of members says who should own a partition: the member with the highest score for it
+//! (rendezvous hashing). If a member joins or leaves, only its own partitions change their owner. Every
+//! node computes the same owners from the same list, in any order.
+//!
+//! A key is decided by the holder of its partition (`ownership`), and by the owner of the list only while
+//! no holder is known.
 
 use std::sync::Arc;
 
-use tollgate_core::RuleId;
+use tollgate_core::{RuleId, Timestamp};
 use tollgate_store::parts::{PARTITIONS, partition};
 
+use crate::ownership::{Holding, Ownership};
 use crate::peer::Peer;
 use crate::settings::Address;
 
-/// The owner of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// This node.
-    Here,
+/// The place where the keys of a partition are decided.
+#[derive(Clone, Debug)]
+pub(crate) enum Route {
+    /// This node is the holder.
+    Here(Arc<Incoming>),
     /// Another node, by its index in the table.
     There(usize),
     /// The list is empty.
     Unknown,
 }
 
-/// The members, and the owners of the partitions.
+/// The partition of a holder, with the processes that may have states of it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) holding: Arc<Holding>,
+    /// When this node learned of the sources: their states have not changed since.
+    pub(crate) since: Timestamp,
+}
+
+/// The members, and the place of each partition.
 pub(crate) struct Table {
-    /// The members in the order of their addresses.
+    /// The members in the order of the list, then holders that are not in the list.
     pub(crate) peers: Box<[Arc<Peer>]>,
-    /// The index of this node, if it is a member.
-    pub(crate) here: Option<usize>,
-    /// The member that owns each partition.
-    owners: Box<[usize]>,
+    /// The number of members.
+    pub(crate) members: usize,
+    /// The address of this node, if it is a member.
+    pub(crate) here: Option<Address>,
+    routes: Box<[Route]>,
 }
 
 impl Table {
-    /// Creates the table of a list of members.
-    pub(crate) fn new(mut peers: Vec<Arc<Peer>>, here: Option<&Address>) -> Self {
-        peers.sort_by(|one, other| one.address.cmp(&other.address));
-        peers.dedup_by(|one, other| one.address == other.address);
-        let hashes: Vec<u64> = peers.iter().map(|peer| hash_of(&peer.address)).collect();
-        let owners = (0..PARTITIONS).map(|partition| owner(&hashes, partition)).collect();
-        let here = peers.iter().position(|peer| Some(&peer.address) == here);
-        Self { peers: peers.into(), here, owners }
+    /// Creates the table of what a node knows. `peer` returns the connections to an address.
+    pub(crate) fn new(ownership: &Ownership, peer: impl Fn(&Address) -> Arc<Peer>) -> Self {
+        let mut peers: Vec<Arc<Peer>> = ownership.members.iter().map(&peer).collect();
+        let here = ownership.me.as_ref().map(|me| me.address.clone());
+        let here = here.filter(|here| ownership.members.contains(here));
+        let mut route = |partition: usize| {
+            let known = &ownership.known[partition];
+            if ownership.is_held(partition) {
+                let holding = Arc::clone(&known.holding);
+                return Route::Here(Arc::new(Incoming { holding, since: known.since }));
+            }
+            let holder = known.holding.holder.as_ref().map(|it| &it.address);
+            let Some(address) = holder.or_else(|| ownership.list_owner(partition)) else {
+                return Route::Unknown;
+            };
+            let index = peers.iter().position(|it| it.address == *address);
+            Route::There(index.unwrap_or_else(|| {
+                peers.push(peer(address));
+                peers.len() - 1
+            }))
+        };
+        let routes = (0..PARTITIONS).map(&mut route).collect();
+        Self { peers: peers.into(), members: ownership.members.len(), here, routes }
     }
 
-    /// Returns the owner of a key.
+    /// Returns the place of a key.
     #[inline]
-    pub(crate) fn owner(&self, key: &[u8]) -> Owner {
-        self.owner_of(partition(key))
+    pub(crate) fn route(&self, key: &[u8]) -> &Route {
+        &self.routes[partition(key)]
     }
 
-    /// Returns the owner of a partition.
-    #[inline]
-    pub(crate) fn owner_of(&self, partition: usize) -> Owner {
-        match self.owners[partition] {
-            index if Some(index) == self.here => Owner::Here,
-            index if index < self.peers.len() => Owner::There(index),
-            _ => Owner::Unknown,
+    /// Returns the place of a partition.
+    pub(crate) fn route_of(&self, partition: usize) -> &Route {
+        &self.routes[partition]
+    }
+
+    /// Returns whether this node decides a key, in the same term as in `other`.
+    pub(crate) fn is_as_in(&self, other: &Self, key: &[u8]) -> bool {
+        match (self.route(key), other.route(key)) {
+            (Route::Here(one), Route::Here(other)) => one.holding.term == other.holding.term,
+            _ => false,
         }
     }
 
-    /// Returns the address of the owner of a partition.
-    pub(crate) fn owner_address(&self, partition: usize) -> Option<&Address> {
-        self.peers.get(self.owners[partition]).map(|peer| &peer.address)
+    /// Returns whether an address is in the list.
+    pub(crate) fn has_member(&self, address: &Address) -> bool {
+        self.peers[..self.members].iter().any(|it| it.address == *address)
     }
 
-    /// Returns the number of partitions that this node owns.
-    pub(crate) fn owned(&self) -> usize {
-        (0..PARTITIONS).filter(|&partition| self.owner_of(partition) == Owner::Here).count()
+    /// Returns the number of partitions that this node holds.
+    pub(crate) fn held(&self) -> usize {
+        self.routes.iter().filter(|it| matches!(it, Route::Here(_))).count()
     }
+}
+
+/// Returns the index of the member that each partition belongs to; `usize::MAX` for an empty list.
+pub(crate) fn list_owners(members: &[Address]) -> Vec<usize> {
+    let hashes: Vec<u64> = members.iter().map(hash_of).collect();
+    (0..PARTITIONS).map(|partition| owner(&hashes, partition)).collect()
 }
 
 /// Returns the index of the member with the highest score for a partition.
@@ -97,8 +134,8 @@ mod tests {
         (0..count).map(|number| Address { host: format!("10.0.0.{number}"), port: 7379 }).collect()
     }
 
-    fn table(members: &[Address], here: usize) -> Table {
-        Table::new(members.iter().map(Peer::unconnected).collect(), members.get(here))
+    fn owner_of(members: &[Address], partition: usize) -> &Address {
+        &members[list_owners(members)[partition]]
     }
 
     #[test]
@@ -106,19 +143,16 @@ mod tests {
         let members = addresses(7);
         let mut reversed = members.clone();
         reversed.reverse();
-        let (one, other) = (table(&members, 0), table(&reversed, 3));
         for partition in 0..PARTITIONS {
-            assert_eq!(one.owner_address(partition), other.owner_address(partition));
+            assert_eq!(owner_of(&members, partition), owner_of(&reversed, partition));
         }
-        let owned = (0..7).map(|here| table(&members, here).owned());
-        assert_eq!(owned.sum::<usize>(), PARTITIONS);
     }
 
     #[test]
     fn partitions_are_spread_evenly() {
         for count in [2, 3, 5, 10] {
-            let members = addresses(count);
-            let owned: Vec<_> = (0..count).map(|here| table(&members, here).owned()).collect();
+            let owners = list_owners(&addresses(count));
+            let owned: Vec<_> = (0..count).map(|at| owners.iter().filter(|it| **it == at).count()).collect();
             let mean = PARTITIONS / count;
             assert!(owned.iter().all(|it| (mean * 6 / 10..mean * 15 / 10 + 1).contains(it)), "{owned:?}");
         }
@@ -127,10 +161,8 @@ mod tests {
     #[test]
     fn only_the_partitions_of_a_member_move_when_it_leaves() {
         let members = addresses(5);
-        let (before, after) = (table(&members, 0), table(&members[..4], 0));
         for partition in 0..PARTITIONS {
-            let (old, new) =
-                (before.owner_address(partition).unwrap(), after.owner_address(partition).unwrap());
+            let (old, new) = (owner_of(&members, partition), owner_of(&members[..4], partition));
             assert!(old == new || *old == members[4]);
         }
     }
@@ -138,14 +170,14 @@ mod tests {
     #[test]
     fn the_owners_are_part_of_the_protocol() {
         let members = addresses(3);
-        let owners = (0..8).map(|at| table(&members, 0).owner_address(at).unwrap().host.clone());
+        let owners = (0..8).map(|at| owner_of(&members, at).host.clone());
         let expected = "10.0.0.2 10.0.0.0 10.0.0.2 10.0.0.2 10.0.0.1 10.0.0.2 10.0.0.2 10.0.0.0";
         assert_eq!(owners.collect::<Vec<_>>().join(" "), expected);
     }
 
     #[test]
     fn an_empty_list_owns_nothing() {
-        let empty = Table::new(Vec::new(), None);
-        assert_eq!(empty.owner(b"key"), Owner::Unknown);
+        let empty = Table::new(&Ownership::new(1), Peer::unconnected);
+        assert!(matches!(empty.route(b"key"), Route::Unknown));
     }
 }

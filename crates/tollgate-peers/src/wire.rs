@@ -7,21 +7,25 @@
 //! Invariant: any bytes decode to a value that the in-memory store accepts, or to an error. Decoding
 //! never panics, and allocates no more than the length of the input. Tested by `tests::garbage`.
 
+mod holdings;
 mod quota;
 mod reader;
 mod values;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Rule, Timestamp};
+use tollgate_core::{Adjustment, Outcome, Rule, State, Timestamp};
 use tollgate_store::parts::OwnedCheck;
 use tollgate_store::{AdjustmentId, Answer, Check, Outcomes};
 
 pub(crate) use self::reader::WireError;
 use self::reader::{Reader, put, put_bytes};
 use self::values::Wire;
+use crate::ownership::{Holding, Process};
 
 /// The version of the calls. It increases when their meaning changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The maximum number of checks in one call.
 pub(crate) const MAX_CHECKS: usize = 512;
@@ -39,6 +43,29 @@ pub(crate) enum Call {
     Decide(Vec<OwnedCheck>),
     /// Adjusts one key, once if there is an id.
     Adjust(Box<KeyChange>),
+    /// Tells the holdings that the caller knows, and asks for partitions.
+    Claim(Box<Claim>),
+    /// Asks for the states of a key that the caller holds now.
+    Copy(Box<CopyRequest>),
+}
+
+/// The holdings that a node knows, by partition, and the partitions that it wants.
+#[derive(Debug, Default)]
+pub(crate) struct Claim {
+    /// The caller, if it is a member.
+    pub(crate) by: Option<Arc<Process>>,
+    pub(crate) wanted: Vec<u8>,
+    pub(crate) holdings: Vec<(u8, Arc<Holding>)>,
+}
+
+/// A request for the states of a key.
+#[derive(Debug)]
+pub(crate) struct CopyRequest {
+    /// The holding of the caller.
+    pub(crate) holding: Arc<Holding>,
+    pub(crate) key: Box<[u8]>,
+    /// The rules under which the key may have a state.
+    pub(crate) rules: Vec<Rule>,
 }
 
 /// An adjustment of one key.
@@ -59,8 +86,13 @@ pub(crate) enum Reply {
     Decided(Answer, SmallVec<[usize; 1]>),
     /// The state of a key after an adjustment, and the time.
     Adjusted(Outcome, Timestamp),
-    /// The node does not own a key of the call, by its list of peers. Nothing was done.
-    NotOwner,
+    /// The node does not hold the partition of a key of the call. Nothing was done. With the holding that
+    /// it knows.
+    NotHolder(u8, Arc<Holding>),
+    /// The holdings that the node knows.
+    Holdings(Vec<(u8, Arc<Holding>)>),
+    /// The states of a key under each rule, with the number of the process and the time.
+    Copied { incarnation: u64, at: Timestamp, states: Vec<Option<State>> },
     /// The call arrived too late. Nothing was done.
     Late,
 }
@@ -68,8 +100,10 @@ pub(crate) enum Reply {
 const PING: u8 = 0;
 const DECIDE: u8 = 1;
 const ADJUST: u8 = 2;
-const NOT_OWNER: u8 = 4;
+const NOT_HOLDER: u8 = 4;
 const LATE: u8 = 5;
+const CLAIM: u8 = 6;
+const COPY: u8 = 7;
 
 /// Starts a call that is never too late.
 fn start(kind: u8, capacity: usize) -> Vec<u8> {
@@ -121,6 +155,24 @@ pub(crate) fn encode_adjust(rule: &Rule, key: &[u8], change: (Adjustment, Option
     out
 }
 
+/// Encodes the holdings that this node knows, with the partitions that it wants.
+pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
+    let mut out = start(CLAIM, 16 * claim.holdings.len());
+    put_bytes(&mut out, &claim.wanted);
+    holdings::put_holdings(&mut out, claim.by.as_ref(), &claim.holdings);
+    out
+}
+
+/// Encodes a request for the states of a key.
+pub(crate) fn encode_copy(holding: &Arc<Holding>, key: &[u8], rules: &[Rule]) -> Vec<u8> {
+    let mut out = start(COPY, 128 + key.len());
+    put_bytes(&mut out, key);
+    put(&mut out, rules.len() as u64);
+    rules.iter().for_each(|rule| rule.write(&mut out));
+    holdings::put_holdings(&mut out, None, &[(0, Arc::clone(holding))]);
+    out
+}
+
 impl Call {
     /// Decodes a call and the time after which it is void.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, Timestamp), WireError> {
@@ -143,6 +195,19 @@ impl Call {
                     _ => return Err(WireError),
                 };
                 Self::Adjust(Box::new(KeyChange { rule, key, adjustment, id }))
+            }
+            CLAIM => {
+                let wanted = from.bytes()?.to_vec();
+                let (by, holdings) = holdings::holdings(&mut from)?;
+                Self::Claim(Box::new(Claim { by, wanted, holdings }))
+            }
+            COPY => {
+                let key = from.bytes()?.into();
+                let count = from.count(MAX_CHECKS)?;
+                let rules = (0..count).map(|_| Rule::read(&mut from)).collect::<Result<_, _>>()?;
+                let (_, holdings) = holdings::holdings(&mut from)?;
+                let (_, holding) = holdings.into_iter().next().ok_or(WireError)?;
+                Self::Copy(Box::new(CopyRequest { holding, key, rules }))
             }
             _ => return Err(WireError),
         };
@@ -167,7 +232,8 @@ impl Reply {
         match self {
             Self::Pong(at) | Self::Adjusted(_, at) => Some(*at),
             Self::Decided(answer, _) => Some(answer.at),
-            Self::NotOwner | Self::Late => None,
+            Self::Copied { at, .. } => Some(*at),
+            Self::NotHolder(..) | Self::Holdings(_) | Self::Late => None,
         }
     }
 
@@ -193,7 +259,23 @@ impl Reply {
                 put(&mut out, at.as_micros());
                 outcome.write(&mut out);
             }
-            Self::NotOwner => out.push(NOT_OWNER),
+            Self::NotHolder(partition, holding) => {
+                out.push(NOT_HOLDER);
+                holdings::put_holdings(&mut out, None, &[(*partition, Arc::clone(holding))]);
+            }
+            Self::Holdings(known) => {
+                out.push(CLAIM);
+                holdings::put_holdings(&mut out, None, known);
+            }
+            Self::Copied { incarnation, at, states } => {
+                out.push(COPY);
+                out.extend_from_slice(&incarnation.to_le_bytes());
+                put(&mut out, at.as_micros());
+                put(&mut out, states.len() as u64);
+                for state in states {
+                    put_bytes(&mut out, &state.as_ref().map(State::encode).unwrap_or_default());
+                }
+            }
             Self::Late => out.push(LATE),
         }
         out
@@ -219,7 +301,22 @@ impl Reply {
                 let at = time(&mut from)?;
                 Self::Adjusted(Outcome::read(&mut from)?, at)
             }
-            NOT_OWNER => Self::NotOwner,
+            NOT_HOLDER => {
+                let (_, holdings) = holdings::holdings(&mut from)?;
+                let (partition, holding) = holdings.into_iter().next().ok_or(WireError)?;
+                Self::NotHolder(partition, holding)
+            }
+            CLAIM => Self::Holdings(holdings::holdings(&mut from)?.1),
+            COPY => {
+                let (incarnation, at) = (from.fixed()?, time(&mut from)?);
+                let count = from.count(MAX_CHECKS)?;
+                let state = |from: &mut Reader<'_>| match from.bytes()? {
+                    [] => Ok(None),
+                    bytes => State::decode(bytes).map(Some).map_err(|_| WireError),
+                };
+                let states = (0..count).map(|_| state(&mut from)).collect::<Result<_, _>>()?;
+                Self::Copied { incarnation, at, states }
+            }
             LATE => Self::Late,
             _ => return Err(WireError),
         };

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use tollgate_core::{Adjustment, Amount, Bucket, Concurrency, Owner, Rate, Rule, Span};
-use tollgate_peers::VERSION;
+use tollgate_peers::{Served, VERSION};
 use tollgate_store::{AdjustmentId, Check, Store as _};
 
-use crate::support::Nodes;
+use crate::support::{Nodes, settle};
 
 fn hourly(name: &str, units: u64) -> Rule {
     Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
@@ -92,6 +92,7 @@ async fn clocks_of_nodes_may_differ() {
     let members = [one.address(0), other.address(0)];
     one.stores[0].set_members(&members, Some(&members[0]));
     other.stores[0].set_members(&members, Some(&members[1]));
+    settle(&[&one.stores[0], &other.stores[0]]);
     let (store, rule) = (&one.stores[0], hourly("api", 10));
     let key = (0..=u8::MAX).map(|it| [it]).find(|key| store.owner(key) == Some(members[1].clone())).unwrap();
     let answer = store.decide(&[Check::new(&rule, &key, 4)]).await.unwrap();
@@ -106,11 +107,15 @@ async fn other_versions_and_garbage_are_refused() {
     let nodes = Nodes::start(1);
     let store = &nodes.stores[0];
     let version = VERSION.to_string();
-    let refused = store.serve(b"2", b"").unwrap_err();
-    assert!(refused.starts_with("PEERVERSION this node speaks version 1"), "{refused}");
+    let serve = |version: &[u8], payload: &[u8]| match store.serve(version, payload) {
+        Served::Now(reply) => reply,
+        Served::Later(_) => panic!("a call that is refused waits for nothing"),
+    };
+    let refused = serve(b"1", b"").unwrap_err();
+    assert!(refused.starts_with("PEERVERSION this node speaks version 2"), "{refused}");
     let mut seen = HashSet::new();
     for payload in [&b""[..], b"\xff", b"hello there", &vec![1; 60_000]] {
-        seen.insert(store.serve(version.as_bytes(), payload).unwrap_err());
+        seen.insert(serve(version.as_bytes(), payload).unwrap_err());
     }
     assert_eq!(
         seen.into_iter().collect::<Vec<_>>(),

@@ -39,7 +39,7 @@ async fn three_nodes_conform_as_one_store() {
     let trio = Trio { nodes, store };
     conformance::run(&trio).await;
     let counted = trio.nodes.stores.iter().map(PeerStore::counters).collect::<Vec<_>>();
-    assert!(counted[0].calls > 100 && counted[1].served > 50 && counted[2].served > 50, "{counted:?}");
+    assert!(counted[0].calls > 100 && counted[1].served + counted[2].served > 100, "{counted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,4 +4,5 @@
 mod calls;
 mod conformance;
 mod faults;
+mod moving;
 mod support;

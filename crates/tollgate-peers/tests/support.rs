@@ -7,8 +7,8 @@ use std::time::Duration;
 use tollgate::{Limiter, Policy, SharedLimiter};
 use tollgate_core::Timestamp;
 use tollgate_net::{Drain, Drainer, Sockets};
-use tollgate_peers::{Address, PeerSettings, PeerStore};
-use tollgate_resp::{Password, PeerCalls, Resp, RespSettings};
+use tollgate_peers::{Address, PeerSettings, PeerStore, Served};
+use tollgate_resp::{Password, PeerCalls, PeerReply, Resp, RespSettings};
 use tollgate_store::{ManualClock, MemoryStore};
 
 /// A deadline that a busy machine keeps.
@@ -19,8 +19,11 @@ pub(crate) const PASSWORD: &str = "between-peers";
 struct Calls(PeerStore<ManualClock>);
 
 impl PeerCalls for Calls {
-    fn call(&self, version: &[u8], payload: &[u8]) -> Result<Vec<u8>, String> {
-        self.0.serve(version, payload)
+    fn call(&self, version: &[u8], payload: &[u8]) -> PeerReply {
+        match self.0.serve(version, payload) {
+            Served::Now(reply) => PeerReply::Now(reply),
+            Served::Later(reply) => PeerReply::Later(reply),
+        }
     }
 }
 
@@ -38,11 +41,16 @@ impl Server {
         let peers = tollgate_resp::PeerSettings { password, calls: Arc::new(Calls(store.clone())) };
         let settings = RespSettings { peers: Some(peers), ..RespSettings::default() };
         let resp = Resp::new(SharedLimiter::from(limiter), settings);
-        let listener = sockets.into_listeners().into_iter().next().unwrap();
+        let (store, listener) = (store.clone(), sockets.into_listeners().into_iter().next().unwrap());
         let (drainer, drain) = Drain::new();
         let worker = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(resp.serve(listener, None, drain)).unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    served = resp.serve(listener, None, drain) => served.unwrap(),
+                    () = store.tend() => {}
+                }
+            });
         });
         Self { drainer: Some(drainer), worker: Some(worker) }
     }
@@ -60,11 +68,29 @@ impl Drop for Server {
     }
 }
 
+/// Waits until each partition has one holder among the stores, and all of them know it.
+pub(crate) fn settle(stores: &[&PeerStore<ManualClock>]) {
+    let keys: Vec<_> = (0..2_000).map(|it| format!("key-{it}").into_bytes()).collect();
+    let is_settled = || {
+        let held: usize = stores.iter().map(|it| it.counters().held).sum();
+        held == 256
+            && stores.iter().all(|it| it.is_settled() && it.counters().known == 256)
+            && keys.iter().all(|key| stores.iter().all(|it| it.owner(key) == stores[0].owner(key)))
+    };
+    let start = std::time::Instant::now();
+    while !is_settled() {
+        let counters: Vec<_> = stores.iter().map(|it| it.counters()).collect();
+        assert!(start.elapsed() < DEADLINE * 3, "the nodes do not agree: {counters:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Nodes with one list.
 pub(crate) struct Nodes {
     pub(crate) clock: ManualClock,
     pub(crate) stores: Vec<PeerStore<ManualClock>>,
     pub(crate) servers: Vec<Option<Server>>,
+    listeners: Vec<Address>,
 }
 
 impl Nodes {
@@ -90,7 +116,26 @@ impl Nodes {
         let stores: Vec<_> = (0..count).map(store).collect();
         let servers =
             sockets.into_iter().zip(&stores).map(|(it, store)| Some(Server::start(it, store))).collect();
-        Self { clock, stores, servers }
+        let nodes = Self { clock, stores, servers, listeners: addresses };
+        nodes.settle();
+        nodes
+    }
+
+    /// Waits until each partition has one holder, and all nodes know it.
+    pub(crate) fn settle(&self) {
+        settle(&self.stores.iter().collect::<Vec<_>>());
+    }
+
+    /// Changes the lists of all nodes to some of them.
+    pub(crate) fn set_lists(&self, members: &[Address], addresses: &[Address]) {
+        for (store, here) in self.stores.iter().zip(addresses) {
+            store.set_members(members, Some(here));
+        }
+    }
+
+    /// Returns the address that a node listens on, also if it is not a member.
+    pub(crate) fn listener(&self, number: usize) -> Address {
+        self.listeners[number].clone()
     }
 
     pub(crate) fn address(&self, number: usize) -> Address {

@@ -31,6 +31,6 @@ mod settings;
 mod throttle;
 mod transaction;
 
-pub use peer_call::{PeerCalls, PeerSettings};
+pub use peer_call::{PeerCalls, PeerReply, PeerSettings};
 pub use server::Resp;
 pub use settings::{Password, RespSettings};

@@ -194,7 +194,7 @@ impl<S: Store> Session<S> {
                     | Command::Renew
                     | Command::Refund,
                 ) => self.named(command, words, exchange),
-                (_, Command::Call) => Ok(self.call(words, exchange.end())),
+                (_, Command::Call) => self.call(words, exchange),
                 _ => {
                     let (result, flow) = self.introspect(command, words, exchange.end());
                     self.tally.count(command, result);

@@ -27,6 +27,7 @@ mod prior_usage;
 mod snapshot;
 mod sync;
 mod table;
+mod transfer;
 mod vacancy;
 mod wide_table;
 mod word;

@@ -8,5 +8,6 @@ mod floods;
 mod floods_and_reloads;
 mod hostile;
 mod snapshots;
+mod transfer;
 mod wall;
 mod wall_floods;

@@ -168,7 +168,7 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
 }
 
 /// Wraps the file like Debian's `/etc/nginx/nginx.conf`, in one process and its own directory.
-fn nginx(files: &Scratch, text: &str) -> Command {
+pub(crate) fn nginx(files: &Scratch, text: &str) -> Command {
     files.write("tollgate.conf", text);
     let main = files.write(
         "nginx.conf",

@@ -93,13 +93,17 @@ fn peer_calls(counted: &PeerCounters, to: &mut Exposition<'_>) {
     to.one("tollgate_peers_calls_total", Counter, "Calls to other nodes.", counted.calls);
     let help = "Calls to other nodes without an answer.";
     to.one("tollgate_peers_failures_total", Counter, help, counted.failures);
-    let help = "Calls that another node refused because its list of peers differs.";
-    to.one("tollgate_peers_not_owner_total", Counter, help, counted.not_owner);
+    let help = "Calls that another node refused because it does not hold the partition of the key.";
+    to.one("tollgate_peers_not_holder_total", Counter, help, counted.not_holder);
+    let help = "States that were copied from earlier holders of their partition.";
+    to.one("tollgate_peers_carried_total", Counter, help, counted.carried);
+    let help = "Keys that began with a share because their usage was lost with another node.";
+    to.one("tollgate_peers_lost_total", Counter, help, counted.lost);
     to.one("tollgate_peers_connections_total", Counter, "Connections to other nodes.", counted.connections);
     to.one("tollgate_peers_served_total", Counter, "Calls of other nodes.", counted.served);
     to.one("tollgate_peers_down", Gauge, "Nodes of the list that cannot be reached.", counted.down);
-    let help = "Partitions of keys that this node owns, of 256.";
-    to.one("tollgate_peers_partitions", Gauge, help, counted.owned);
+    let help = "Partitions of keys that this node holds, of 256.";
+    to.one("tollgate_peers_partitions", Gauge, help, counted.held);
 }
 
 fn leases(counted: &LeaseCounters, to: &mut Exposition<'_>) {

@@ -3,12 +3,14 @@
 //! The store is in `tollgate_peers`, its settings in `configuration::store`, and the command by which other nodes
 //! call this one in `tollgate_resp`.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tollgate::{MemoryStore, Policy};
-use tollgate_peers::{PeerSettings, PeerStore};
-use tollgate_resp::{Password, PeerCalls};
+use tollgate::policy::OnOutage;
+use tollgate::{MemoryStore, Policy, RuleId};
+use tollgate_peers::{PeerSettings, PeerStore, Served};
+use tollgate_resp::{Password, PeerCalls, PeerReply};
 
 use super::remote::RemoteSettings;
 use crate::configuration::Listen;
@@ -24,6 +26,8 @@ pub(crate) struct PeerRemote {
     pub(crate) port: u16,
     /// The maximum number of own keys, once it is known.
     pub(crate) max_keys: usize,
+    /// The percentage with which a key begins whose usage is lost, for limits that refuse in an outage.
+    pub(crate) lost_shares: HashMap<RuleId, u8>,
 }
 
 /// A store in several nodes, with the port of this one.
@@ -33,6 +37,14 @@ pub(crate) struct Peers {
 }
 
 impl PeerRemote {
+    /// Returns whether two settings differ in nothing but the members of a list.
+    fn is_same_besides_list(&self, other: &Self) -> bool {
+        let PeerSettings { members, advertise, .. } = self.settings.clone();
+        let settings = PeerSettings { members, advertise, ..other.settings.clone() };
+        let is_list = |it: &Self| it.settings.name().is_none();
+        settings == self.settings && self.ca == other.ca && is_list(self) && is_list(other)
+    }
+
     /// Finds this node in its list.
     fn locate(&mut self, listen: &Listen) -> Result<(), Failure> {
         let port =
@@ -51,6 +63,32 @@ impl PeerRemote {
     }
 }
 
+/// Returns the settings of a list that is in force without a restart: nothing else may have changed.
+pub(crate) fn changed_list(
+    old: Option<&RemoteSettings>,
+    new: Option<&RemoteSettings>,
+    listen: &Listen,
+    policy: &Policy,
+) -> Result<Option<Box<PeerRemote>>, Failure> {
+    let (Some(RemoteSettings::Peers(old)), Some(RemoteSettings::Peers(remote))) = (old, new) else {
+        return Ok(None);
+    };
+    if !old.is_same_besides_list(remote) {
+        return Ok(None);
+    }
+    match complete(Some(RemoteSettings::Peers(remote.clone())), listen, policy)? {
+        Some(RemoteSettings::Peers(remote)) => Ok(Some(remote)),
+        _ => Ok(None),
+    }
+}
+
+/// Returns the percentage with which keys begin whose usage is lost. A limit that refuses in an outage
+/// has nothing left; all others have the share of an outage.
+fn lost_shares(policy: &Policy) -> HashMap<RuleId, u8> {
+    let refusing = policy.limits().iter().filter(|it| it.on_outage() == OnOutage::Deny);
+    refusing.flat_map(|limit| limit.rules()).map(|rule| (rule.id, 0)).collect()
+}
+
 /// Completes the settings of a store with what only a start knows.
 pub(crate) fn complete(
     settings: Option<RemoteSettings>,
@@ -60,6 +98,7 @@ pub(crate) fn complete(
     let Some(RemoteSettings::Peers(mut remote)) = settings else { return Ok(settings) };
     remote.locate(listen)?;
     remote.max_keys = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
+    remote.lost_shares = lost_shares(policy);
     Ok(Some(RemoteSettings::Peers(remote)))
 }
 
@@ -73,10 +112,27 @@ impl Deref for Peers {
 
 impl Peers {
     pub(crate) fn new(remote: PeerRemote) -> Self {
-        let PeerRemote { settings, ca, port, max_keys } = remote;
+        let PeerRemote { settings, ca, port, max_keys, lost_shares } = remote;
         // The certificates were read, and hold at least one.
         let tls = settings.tls.then(|| tollgate_net::client_tls(ca.as_deref()).ok()).flatten().map(Arc::new);
-        Self { store: PeerStore::new(settings, MemoryStore::new(max_keys), tls), port }
+        let store = PeerStore::new(settings, MemoryStore::new(max_keys), tls);
+        store.set_lost_shares(lost_shares);
+        Self { store, port }
+    }
+
+    /// Uses another list, and the limits of another policy.
+    pub(crate) fn use_list(&self, remote: &PeerRemote) {
+        let PeerSettings { members, advertise, .. } = &remote.settings;
+        self.store.set_lost_shares(remote.lost_shares.clone());
+        let is_changed = self.store.settings().name().is_none() && {
+            let mut sorted = members.clone();
+            sorted.sort();
+            sorted != self.store.members()
+        };
+        if is_changed {
+            tracing::info!(list = %remote.settings, "the list of peers has changed: keys that move take their usage along");
+            self.store.set_members(members, advertise.as_ref());
+        }
     }
 
     /// Connects to all other nodes.
@@ -85,9 +141,9 @@ impl Peers {
         self.store.connect().await
     }
 
-    /// Looks up the members until dropped.
+    /// Looks up the members, and exchanges with them who holds which keys, until dropped.
     pub(crate) async fn watch(&self) {
-        self.store.watch(self.port).await;
+        tokio::join!(self.store.watch(self.port), self.store.tend());
     }
 
     /// Returns the settings with which the Redis protocol accepts calls.
@@ -100,7 +156,10 @@ impl Peers {
 struct Calls(PeerStore);
 
 impl PeerCalls for Calls {
-    fn call(&self, version: &[u8], payload: &[u8]) -> Result<Vec<u8>, String> {
-        self.0.serve(version, payload)
+    fn call(&self, version: &[u8], payload: &[u8]) -> PeerReply {
+        match self.0.serve(version, payload) {
+            Served::Now(reply) => PeerReply::Now(reply),
+            Served::Later(reply) => PeerReply::Later(reply),
+        }
     }
 }

@@ -81,7 +81,20 @@ fn calls() -> Vec<Vec<u8>> {
         let id = (at % 2 == 0).then_some(AdjustmentId(u128::MAX - 3));
         calls.push(encode_adjust(&rules[at], b"key", (adjustment, id)));
     }
+    let holding = holding();
+    let (by, holdings) = (holding.holder.clone(), vec![(0, Arc::clone(&holding)), (9, Arc::default())]);
+    calls.push(encode_claim(&Claim { by, wanted: vec![1, 255], holdings }));
+    calls.push(encode_claim(&Claim::default()));
+    calls.push(encode_copy(&holding, b"key", &rules[..3]));
     calls
+}
+
+fn holding() -> Arc<Holding> {
+    let process = |port| {
+        let address = crate::settings::Address { host: "10.0.0.1".to_owned(), port };
+        Arc::new(Process { address, incarnation: u64::MAX - u64::from(port) })
+    };
+    Arc::new(Holding { term: 300, holder: Some(process(1)), sources: vec![process(2), process(1)] })
 }
 
 fn replies() -> Vec<Reply> {
@@ -100,7 +113,9 @@ fn replies() -> Vec<Reply> {
             [1, 3].into_iter().collect(),
         ),
         Reply::Adjusted(outcomes[2], at),
-        Reply::NotOwner,
+        Reply::NotHolder(255, holding()),
+        Reply::Holdings(vec![(0, Arc::default()), (7, holding())]),
+        Reply::Copied { incarnation: 1 << 60, at, states: vec![None, Some(quotas()[0].fresh()), None] },
         Reply::Late,
     ]
 }
@@ -118,6 +133,8 @@ fn calls_survive_the_wire() {
                 encode_decide(&checks.iter().map(OwnedCheck::check).collect::<Vec<_>>())
             }
             Call::Adjust(it) => encode_adjust(&it.rule, &it.key, (it.adjustment, it.id)),
+            Call::Claim(claim) => encode_claim(claim),
+            Call::Copy(it) => encode_copy(&it.holding, &it.key, &it.rules),
         };
         assert_eq!(again, bytes, "{call:?}");
     }

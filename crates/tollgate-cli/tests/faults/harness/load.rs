@@ -44,6 +44,8 @@ impl Sample {
 pub(crate) struct Live {
     started: Instant,
     stopped: AtomicBool,
+    /// The number of tight keys.
+    keys: usize,
     /// Admissions of tight keys.
     admitted: AtomicU64,
     /// The time of the last degraded decision, in microseconds since the start.
@@ -51,8 +53,9 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(keys: usize) -> Arc<Self> {
         Arc::new(Self {
+            keys,
             started: Instant::now(),
             stopped: AtomicBool::new(false),
             admitted: AtomicU64::new(0),
@@ -161,7 +164,7 @@ impl Caller {
                 // The gateway does not report the deciding store, so it gets only tight keys.
                 let tight = matches!(self.surface, Surface::Gateway(_)) || samples.len() % 2 == 0;
                 let wide = rng.below(KEYS);
-                let sample = self.ask(tight.then(|| rng.favourite(KEYS)), wide);
+                let sample = self.ask(tight.then(|| rng.favourite(live.keys)), wide);
                 live.note(&sample);
                 samples.push(sample);
                 thread::sleep(THINK_TIME);
@@ -186,7 +189,7 @@ impl Rng {
     /// late.
     fn favourite(&mut self, most: usize) -> usize {
         let favoured = self.below(2) == 0;
-        self.below(if favoured { most / 4 } else { most })
+        self.below(if favoured { (most / 4).max(1) } else { most })
     }
 }
 

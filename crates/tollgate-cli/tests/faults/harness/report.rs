@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tollgate_testkit::ProgramOutput;
 
 use super::load::{Sample, percentile};
-use super::rig::{Fault, KEYS, LIMIT, ServedNode};
+use super::rig::{Fault, KEYS, ServedNode};
 
 /// The maximum recovery time in a test, generous for a busy machine.
 const MAX_RECOVERY: Duration = Duration::from_secs(10);
@@ -78,11 +78,11 @@ impl Report {
         let first = first.max().unwrap_or_default();
         samples.extend(rest);
         let nodes = fault.nodes as u64;
-        let keys = KEYS as u64;
-        let share = keys * nodes * (LIMIT * SHARE / 100 / nodes).max(1);
+        let keys = fault.keys() as u64;
+        let share = keys * nodes * (fault.limit() * SHARE / 100 / nodes).max(1);
         let degraded = samples.iter().filter(is_degraded).count();
         let allowed = AllowedRange {
-            limit: keys * LIMIT,
+            limit: keys * fault.limit(),
             share: if degraded > 0 { share } else { 0 },
             lost: served.lost,
         };

@@ -42,6 +42,48 @@ pub(crate) struct Fault<'f> {
     pub(crate) why: &'f str,
 }
 
+impl Fault<'_> {
+    /// Whether keys are leased: then there is one hot key with the limits of all others together.
+    fn is_leased(&self) -> bool {
+        self.store.contains("lease:")
+    }
+
+    /// Returns the number of tight keys.
+    pub(crate) fn keys(&self) -> usize {
+        if self.is_leased() { 1 } else { KEYS }
+    }
+
+    /// Returns the daily limit of a tight key.
+    pub(crate) fn limit(&self) -> u64 {
+        if self.is_leased() { LIMIT * KEYS as u64 } else { LIMIT }
+    }
+
+    /// Returns the ports of a list of peers; none for other stores.
+    fn peer_ports(&self) -> Vec<&str> {
+        let list = self.store.split_once("tollgate://").map_or("", |(_, rest)| rest);
+        let list = list.split('\'').next().unwrap_or("");
+        list.split(',').filter_map(|address| address.rsplit_once(':')).map(|(_, port)| port).collect()
+    }
+
+    /// Returns the configuration of all nodes.
+    pub(crate) fn policy(&self) -> String {
+        format!(
+            "store: {{{}}}\ngateway: {{upstream: demo, workers: 1}}\nlog: {{level: info}}\nlimits:\n  \
+             - {{name: tight, endpoint: /tight, by: api_key, bucket: {}/day}}\n  \
+             - {{name: wide, endpoint: /wide, by: api_key, bucket: 10000000/day, lease: off}}\n",
+            self.store,
+            self.limit()
+        )
+    }
+
+    /// Starts a node. A peer listens on its port of the list.
+    pub(crate) fn start_node(&self, number: usize) -> Tollgate {
+        let listen = self.peer_ports().get(number).map(|port| format!("listen.resp=127.0.0.1:{port}"));
+        let arguments: Vec<&str> = listen.iter().flat_map(|it| ["--set", it]).collect();
+        Tollgate::start_with(BINARY, &self.policy(), &arguments)
+    }
+}
+
 /// The state after a fault.
 pub(crate) struct ServedNode {
     /// The time since which Redis serves again.
@@ -70,21 +112,16 @@ pub(crate) fn tight_key(number: usize) -> String {
 
 impl Rig {
     fn start(fault: &Fault<'_>) -> Self {
-        let policy = format!(
-            "store: {{{}}}\ngateway: {{upstream: demo, workers: 1}}\nlog: {{level: info}}\nlimits:\n  \
-             - {{name: tight, endpoint: /tight, by: api_key, bucket: {LIMIT}/day}}\n  \
-             - {{name: wide, endpoint: /wide, by: api_key, bucket: 10000000/day}}\n",
-            fault.store
-        );
-        let nodes: Vec<_> = (0..fault.nodes).map(|_| Tollgate::start(BINARY, &policy)).collect();
-        if nodes.len() > 1 {
+        let nodes: Vec<_> = (0..fault.nodes).map(|number| fault.start_node(number)).collect();
+        // Peers know each other from their list.
+        if nodes.len() > 1 && fault.peer_ports().is_empty() {
             // Each node divides by the last known number of nodes.
             wait_until("nodes that know each other", || {
                 let known = format!("\ntollgate_nodes {}\n", nodes.len());
                 nodes.iter().all(|node| page(node.api, "/metrics").contains(&known))
             });
         }
-        Self { nodes, live: Live::new() }
+        Self { nodes, live: Live::new(fault.keys()) }
     }
 
     /// Returns an upper bound of the units that tight keys have spent, including requests in flight.
@@ -125,7 +162,7 @@ impl Rig {
     }
 
     /// Spends the remaining units of the tight keys.
-    fn drain(&self) -> Vec<Sample> {
+    fn drain(&self, fault: &Fault<'_>) -> Vec<Sample> {
         let owed = || self.nodes.iter().any(|node| told(node.api, "/readyz")["store"]["ledger_keys"] != 0);
         let start = Instant::now();
         while owed() && start.elapsed() < RECOVERY_TIMEOUT {
@@ -133,8 +170,8 @@ impl Rig {
         }
         let mut caller = Caller::new(Surface::Api(self.nodes[0].api), 0);
         let mut samples = Vec::new();
-        for key in 0..KEYS {
-            for _ in 0..3 * LIMIT {
+        for key in 0..fault.keys() {
+            for _ in 0..3 * fault.limit() {
                 let sample = caller.ask(Some(key), 0);
                 samples.push(sample);
                 if !sample.allowed {
@@ -163,7 +200,7 @@ pub(crate) fn run(fault: &Fault<'_>, break_it: impl FnOnce(&Rig) -> ServedNode) 
     rig.settle(served.at.max(broken));
     rig.live.stop();
     let samples: Vec<Sample> = callers.into_iter().flat_map(|it| it.join().unwrap()).collect();
-    let rest = rig.drain();
+    let rest = rig.drain(fault);
     let logs: Vec<_> = rig.nodes.iter().map(Tollgate::log).collect();
     let report = Report::new(fault, (start, broken), &served, samples, rest, logs);
     report.write(fault);

@@ -97,6 +97,12 @@ impl PartialEq for SlidingPartsState {
 impl Eq for SlidingPartsState {}
 
 impl SlidingPartsState {
+    /// Returns the same state on a clock that is `by` microseconds ahead.
+    #[must_use]
+    pub fn shifted(self, by: i64) -> Self {
+        if self.slots.is_empty() { self } else { Self { newest: self.newest.shifted(by), ..self } }
+    }
+
     /// Creates a state from its parts, oldest first. Each part has its first and last step, counted
     /// back from that of the newest unit, and its count. Returns `None` if the parts break an
     /// invariant.

@@ -2,6 +2,7 @@
 //!
 //! URLs are parsed by `tollgate_peers::PeerSettings`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use tollgate::{OutageSettings, Span};
@@ -151,11 +152,18 @@ impl PeersSection {
     /// Returns the settings with the contents of the files.
     pub(super) fn load(&self, reading: LoadPhase) -> Result<RemoteSettings, Failure> {
         let mut settings = self.settings.clone();
+        settings.lost_share = self.outage.share;
         if let Some(file) = &self.password_file {
             settings.password = Some(files::password(file, "the password of the peers", reading)?);
         }
         let ca = self.ca.as_ref().map(|file| certificates(file, reading)).transpose()?;
-        Ok(RemoteSettings::Peers(Box::new(PeerRemote { settings, ca, port: 0, max_keys: 0 })))
+        Ok(RemoteSettings::Peers(Box::new(PeerRemote {
+            settings,
+            ca,
+            port: 0,
+            max_keys: 0,
+            lost_shares: HashMap::new(),
+        })))
     }
 
     /// Returns the addresses and the deadline for messages.
