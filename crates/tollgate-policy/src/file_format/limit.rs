@@ -259,8 +259,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let rlqs = rlqs::read(&fields, problems);
     // Words that conflict with `rlqs` have been reported; the key is the bucket id.
     let described = if fields.mentions("rlqs") {
-        let place = fields.entry("rlqs").map_or(node.place, |it| it.value.place);
-        let by = vec![Located::new(KeySource::Descriptor, place)];
+        let by = rlqs.iter().map(|it| Located::new(KeySource::Descriptor, it.place)).collect();
         descriptor::DescriptorText { by: Some(by), ..Default::default() }
     } else {
         descriptor::read(&fields, problems)
