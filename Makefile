@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-service faults simulate-faults screenshots pictures generate setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -96,7 +96,7 @@ FIRST ?= 0
 simulate-faults: setup ## real limiters on simulated links, stores and clocks, with faults (SEEDS=10000; one: SEEDS=1 FIRST=seed)
 	cargo run --quiet --release -p tollgate-sim --example simulate_faults -- $(SEEDS) $(FIRST)
 
-bench: bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-redis bench-service bench-replay ## every benchmark
+bench: bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-redis bench-rlqs bench-service bench-replay ## every benchmark
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind
@@ -139,6 +139,11 @@ bench-replay: setup ## a log replayed against a policy, compared with goaccess: 
 	@setup/debian goaccess=goaccess time=time
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin replay
+
+bench-rlqs: setup ## one limit over three Envoys: fairness, a killed Envoy, a killed Tollgate
+	@setup/envoy
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-testkit --example rlqs
 
 bench-service: setup ## RESP, HTTP and gRPC against throttlecrab-server and Redis, one core each
 	@setup/debian redis-server=redis-server redis-benchmark=redis-tools wrk=wrk h2load=nghttp2-client curl=curl taskset=util-linux

@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-net", &[]),
     ("tollgate-api", &[]),
     ("tollgate-grpc", &[]),
+    ("tollgate-rlqs", &["tollgate", "tollgate-api", "tollgate-grpc", "tollgate-telemetry"]),
     (
         "tollgate-gateway",
         &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net", "tollgate-overload"],
@@ -41,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-envoy",
             "tollgate-grpc",
             "tollgate-http",
+            "tollgate-rlqs",
             "tollgate-telemetry",
         ],
     ),
@@ -116,6 +118,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ("tollgate-import", &["tokio", "http"], "it converts text to text"),
     ("tollgate-sim", &["tokio", "http", "quanta"], "time comes from a log or a traffic shape"),
     ("tollgate-policy-test", &["tokio", "quanta"], "time comes from the test file"),
+    ("tollgate-rlqs", &["hyper", "tokio", "quanta"], "it receives messages and returns messages"),
     ("tollgate-rls", &["hyper", "tokio"], "it receives requests and returns responses"),
     ("tollgate-client", &["hyper", "tokio", "quanta"], "it paces the client of its caller, on any runtime"),
     ("tollgate-http", &["hyper", "axum"], "sockets belong to the server"),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::words::SWITCHES;
 use crate::{
     BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, Fleet, KeyRequest, Limits, Modes,
-    Overview, Policy, Problem, Readiness, Refusal, ReleaseRequest, Released, RenewRequest, Renewed,
+    Overview, Policy, Problem, Quotas, Readiness, Refusal, ReleaseRequest, Released, RenewRequest, Renewed,
     ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched, SwitchedLimit, ThrottleRequest,
     Throttled, Top,
 };
@@ -29,6 +29,7 @@ pub fn schemas() -> Map<String, Value> {
         add_response::<Overview>,
         add_response::<Policy>,
         add_response::<Problem>,
+        add_response::<Quotas>,
         add_response::<Readiness>,
         add_response::<Refusal>,
         add_response::<Released>,

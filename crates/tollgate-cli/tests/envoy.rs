@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "requests that are held take real time")]
 
-mod app;
+pub(crate) mod app;
 mod load;
-mod proxy;
+pub(crate) mod proxy;
 
 use std::fs;
 use std::io::Write as _;

@@ -23,6 +23,7 @@ mod redis;
 mod regions;
 mod replay;
 mod resp;
+mod rlqs;
 mod serve;
 mod service;
 mod simulate;

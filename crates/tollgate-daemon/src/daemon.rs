@@ -128,6 +128,7 @@ impl Daemon {
         process_metrics.speak(protocols.clone());
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
         let api = fleet::join(protocols.clone().answer_json(api), &store);
+        let dividing = protocols.clone().divide_quotas(Arc::clone(&store));
         let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
         configuration.warnings.extend(surfaces.warnings().to_vec());
         process_metrics.hold_back_in(surfaces.tarpit());
@@ -150,7 +151,7 @@ impl Daemon {
         let registering = async move { registry.maintain(&switched).await };
         let saving = UsageSaver::run(saver.clone());
         let maintenance = tokio::spawn(async {
-            _ = tokio::join!(maintaining, measuring, reporting, registering, saving);
+            _ = tokio::join!(maintaining, measuring, reporting, registering, saving, dividing);
         });
         let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running)
             .with_store(&store);

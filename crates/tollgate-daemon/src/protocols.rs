@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{Either, Empty};
@@ -13,7 +14,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::HeaderValue;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tollgate::{SharedLimiter, Sleeper};
 use tollgate_http::WaitingRoom;
 use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
@@ -26,6 +27,9 @@ use crate::fd_limit;
 use crate::reload::Secrets;
 use crate::store::{AnyStore, Peers, RemoteStore};
 use crate::surfaces::{REQUEST_BODY_TIMEOUT, within, workers};
+
+/// The interval between two divisions of limits over proxies.
+const QUOTA_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Both protocols. Clones share their state.
 #[derive(Clone)]
@@ -71,8 +75,20 @@ impl Protocols {
         self.rls.hold_in(room(self.rls.waiting_room()));
     }
 
-    /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit.
+    /// Runs the quota service until dropped.
+    pub(crate) async fn divide_quotas(self, store: Arc<AnyStore>) {
+        let mut ticks = interval(QUOTA_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.rls.quotas().tend(&*store).await;
+        }
+    }
+
+    /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit, and `GET /v1/quotas`.
     pub(crate) fn answer_json(self, api: Api<AnyStore>) -> Api<AnyStore> {
+        let quotas = self.rls.quotas().clone();
+        let api = api.with_quotas(move || quotas.view());
         api.with_json(move |body: Bytes| {
             let rls = self.rls.clone();
             Box::pin(async move { rls.json(&body).await })

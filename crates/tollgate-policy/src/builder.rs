@@ -437,6 +437,7 @@ impl LimitBuilder {
             descriptor,
             domains,
             envoy_match: self.envoy_match,
+            rlqs: None,
             ahead: self.ahead,
             by: self.by,
             missing: self.missing,

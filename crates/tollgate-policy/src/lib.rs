@@ -23,6 +23,7 @@
 )]
 
 mod adaptive;
+mod bucket_pattern;
 mod builder;
 mod carry_over;
 #[cfg(feature = "yaml")]
@@ -62,6 +63,7 @@ mod source;
 pub use adaptive::{AdaptiveAlgorithm, AdaptiveSlots};
 pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
+pub use bucket_pattern::BucketPattern;
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
 pub use envoy_match::EnvoyMatch;
 #[cfg(feature = "schema")]

@@ -9,6 +9,7 @@ use foldhash::HashMap;
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
 use crate::adaptive::AdaptiveSlots;
+use crate::bucket_pattern::BucketPattern;
 use crate::cost::{Cost, Settle};
 use crate::descriptor::DescriptorPattern;
 use crate::envoy_match::EnvoyMatch;
@@ -53,6 +54,8 @@ pub struct Limit {
     pub(crate) domains: Vec<Box<str>>,
     /// The description of its coverage, if requests are not matched against the limit.
     pub(crate) envoy_match: Option<EnvoyMatch>,
+    /// The buckets it covers. Such a limit has no endpoints and no descriptor, and proxies count.
+    pub(crate) rlqs: Option<BucketPattern>,
     pub(crate) ahead: Option<u64>,
     pub(crate) by: Vec<KeySource>,
     pub(crate) missing: Missing,
@@ -239,6 +242,7 @@ impl Limit {
             descriptor: None,
             domains: Vec::new(),
             envoy_match: None,
+            rlqs: None,
             ahead: None,
             by: vec![KeySource::Global],
             missing: Missing::default(),
@@ -325,6 +329,12 @@ impl Limit {
     /// Returns the coverage of a limit that requests are not matched against.
     pub const fn envoy_match(&self) -> Option<&EnvoyMatch> {
         self.envoy_match.as_ref()
+    }
+
+    /// Returns the buckets that the limit covers. Proxies count the requests of such a limit, under
+    /// assignments that divide it.
+    pub const fn bucket_pattern(&self) -> Option<&BucketPattern> {
+        self.rlqs.as_ref()
     }
 
     /// Returns the maximum number of additional units that an admitted response grants, for a proxy

@@ -84,6 +84,7 @@ lints! {
     OddMethod "odd-method" Limit,
     OddEntry "odd-entry" Limit,
     QuotaAhead "quota-ahead" Limit,
+    QuotaTooSmall "quota-too-small" Limit,
     LeaseInMemory "lease-in-memory" Limit,
     LeaseNever "lease-never" Limit,
     LeaseHidesBurst "lease-hides-burst" Limit,

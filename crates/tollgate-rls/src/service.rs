@@ -18,9 +18,12 @@ use crate::response_headers::Headers;
 use crate::statistics::Statistics;
 use crate::{health, json, reflection, throttle};
 use tollgate_grpc::GrpcBody;
+use tollgate_rlqs::Quotas;
 use tollgate_grpc::call::{self as grpc, Refusal, read_message, reject_non_grpc};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const STREAM_QUOTAS: &str =
+    "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
 const THROTTLE: &str = "/throttlecrab.RateLimiter/Throttle";
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
@@ -55,7 +58,7 @@ impl Default for RlsSettings {
     }
 }
 
-/// A gRPC service with Envoy's rate limit service, throttlecrab's service, health and reflection.
+/// A gRPC service with Envoy's rate limit service, its quota service, throttlecrab's service, health and reflection.
 ///
 /// Clones share the same service.
 ///
@@ -84,6 +87,8 @@ pub(crate) struct Inner<S> {
     pub(crate) clock: SystemClock,
     pub(crate) statistics: Statistics<S>,
     serving: Arc<ServingStatus>,
+    /// The quota service, which divides limits on buckets.
+    quotas: Quotas,
 }
 
 impl<S> Clone for Rls<S> {
@@ -103,7 +108,8 @@ impl<S: Store> Rls<S> {
     pub fn with_sleeper(limiter: SharedLimiter<S>, settings: RlsSettings, sleeper: Sleeper) -> Self {
         let (counters, statistics, serving) = (Counters::default(), Statistics::new(), Arc::default());
         let (held, clock) = (HeldAnswers::new(&settings, sleeper), SystemClock::new());
-        Self(Arc::new(Inner { limiter, settings, counters, held, clock, statistics, serving }))
+        let quotas = Quotas::new(limiter.clone(), clock.clone());
+        Self(Arc::new(Inner { limiter, settings, counters, held, clock, statistics, serving, quotas }))
     }
 
     /// Returns the room in which answers are held, for their number.
@@ -118,6 +124,11 @@ impl<S: Store> Rls<S> {
         self.0.held.hold_in(room);
     }
 
+    /// Returns the quota service. Run [`Quotas::tend`] a few times a second.
+    pub fn quotas(&self) -> &Quotas {
+        &self.0.quotas
+    }
+
     /// Returns the limiter of the service.
     pub fn limiter(&self) -> &SharedLimiter<S> {
         &self.0.limiter
@@ -127,6 +138,7 @@ impl<S: Store> Rls<S> {
     /// are still answered.
     pub fn drain(&self) {
         self.0.serving.end();
+        self.0.quotas.drain();
     }
 
     /// Appends the metrics in the Prometheus text format.
@@ -136,6 +148,7 @@ impl<S: Store> Rls<S> {
         // Includes limits without hits, with zero.
         self.0.in_force();
         self.0.statistics.write(out);
+        self.0.quotas.metrics(out);
     }
 
     /// Answers a gRPC call.
@@ -288,6 +301,7 @@ impl<S: Store> Inner<S> {
             REFLECTION | REFLECTION_ALPHA => {
                 GrpcBody::stream(reflection::ReflectionStream::new(&self.serving, request.into_body()))
             }
+            STREAM_QUOTAS => GrpcBody::stream(self.quotas.open(request.into_body())?),
             _ => return Err(Refusal::unimplemented("no such method is served here".to_owned())),
         }))
     }

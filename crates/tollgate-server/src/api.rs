@@ -33,8 +33,9 @@ use crate::offload::Offload;
 use crate::openapi::openapi;
 use crate::page;
 use crate::problem::Problem;
+use crate::query::Query;
 use crate::receipts::Receipts;
-use crate::reply::{Reply, chosen, json, not_kept, text, without_body};
+use crate::reply::{Reply, chosen, json, json_of, not_kept, text, without_body};
 use crate::route::Route;
 use crate::status::Status;
 
@@ -53,6 +54,7 @@ Tollgate decides whether requests may pass.
   GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
   GET  /v1/fleet                     the nodes that share the store, and their sums
+  GET  /v1/quotas                    the limits that are divided over proxies
   GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
   POST /v1/explain                   what would be decided, and why; charges nothing
   POST /v1/lab/simulate              algorithms side by side, on traffic of a shape; /v1/lab/overload: protections
@@ -107,6 +109,7 @@ pub(crate) struct Inner<S> {
     pub(crate) outages: Outages,
     gauges: OnceLock<Gauge>,
     json: OnceLock<Json>,
+    quotas: OnceLock<QuotaReader>,
     /// Holds the answers of forward auth.
     pub(crate) waiting_room: OnceLock<WaitingRoom>,
     system: Uptime,
@@ -136,6 +139,9 @@ type Metrics = Box<dyn Fn(&mut String) + Send + Sync>;
 /// Handles `POST /json`.
 type Json = Box<dyn Fn(Bytes) -> JsonAnswer + Send + Sync>;
 
+/// Returns the limits that are divided over proxies.
+type QuotaReader = Box<dyn Fn() -> tollgate_api::Quotas + Send + Sync>;
+
 /// A future of a status and a body.
 pub type JsonAnswer = Pin<Box<dyn Future<Output = (StatusCode, Bytes)> + Send>>;
 
@@ -157,6 +163,7 @@ impl<S: Store> Api<S> {
             outages: Outages::default(),
             gauges: OnceLock::new(),
             json: OnceLock::new(),
+            quotas: OnceLock::new(),
             waiting_room: OnceLock::new(),
             system: Uptime::on(SystemClock::new()),
             clock: OnceLock::new(),
@@ -193,6 +200,13 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn with_json(self, answer: impl Fn(Bytes) -> JsonAnswer + Send + Sync + 'static) -> Self {
         let _first = self.0.json.set(Box::new(answer));
+        self
+    }
+
+    /// Sets the source of `/v1/quotas`. Only the first call has an effect; without it, there are none.
+    #[must_use]
+    pub fn with_quotas(self, read: impl Fn() -> tollgate_api::Quotas + Send + Sync + 'static) -> Self {
+        let _first = self.0.quotas.set(Box::new(read));
         self
     }
 
@@ -251,6 +265,12 @@ impl<S: Store> Api<S> {
 }
 
 impl<S: Store> Inner<S> {
+    /// `GET /v1/quotas`: the limits that are divided over proxies.
+    fn quotas(&self, parts: &Parts) -> Result<Reply, Problem> {
+        Query::none(parts.uri.query())?;
+        Ok(json_of(&self.quotas.get().map(|read| read()).unwrap_or_default()))
+    }
+
     async fn reply<B>(&self, parts: &Parts, body: B, caller: Caller) -> Result<Reply, Problem>
     where
         B: Body,
@@ -308,6 +328,7 @@ impl<S: Store> Inner<S> {
             Route::Page(name) => page::file(name, headers),
             Route::Overview => self.overview(parts, role),
             Route::Fleet => self.fleet(parts).await,
+            Route::Quotas => self.quotas(parts),
             Route::Stats => self.stats(parts),
             Route::Top => self.top(parts),
             Route::Decisions => self.decisions(parts),

@@ -45,6 +45,8 @@ pub(crate) enum Route<'p> {
     Overview,
     /// `/v1/fleet`
     Fleet,
+    /// `/v1/quotas`
+    Quotas,
     /// `/v1/stats`
     Stats,
     /// `/v1/top`
@@ -122,6 +124,7 @@ impl<'p> Route<'p> {
             "/openapi.json" => Self::OpenApi,
             "/v1/overview" => Self::Overview,
             "/v1/fleet" => Self::Fleet,
+            "/v1/quotas" => Self::Quotas,
             "/v1/stats" => Self::Stats,
             "/v1/top" => Self::Top,
             "/v1/decisions" => Self::Decisions,
@@ -170,6 +173,7 @@ impl<'p> Route<'p> {
             | Self::Limits
             | Self::Overview
             | Self::Fleet
+            | Self::Quotas
             | Self::Stats
             | Self::Top
             | Self::Decisions

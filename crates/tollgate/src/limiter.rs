@@ -343,6 +343,11 @@ impl<S: Store> Limiter<S> {
         self.store.nodes()
     }
 
+    /// Returns whether other processes share the store.
+    pub fn has_shared_store(&self) -> bool {
+        self.store.is_shared()
+    }
+
     /// Returns the units of a key that this node holds in leases, if its store decides from leases.
     pub fn holding(&self, rule: &Rule, key: &Key) -> Option<Holding> {
         self.store.holding(rule, key.as_bytes())

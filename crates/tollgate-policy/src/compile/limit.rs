@@ -10,6 +10,7 @@ use super::amount::{Amount, Grant};
 use super::regions;
 use crate::adaptive::AdaptiveSlots;
 use crate::cost::Cost;
+use crate::envoy_match::EnvoyMatch;
 use crate::file_format::lease::LeaseText;
 use crate::file_format::limit as file_format;
 use crate::file_format::regions::RegionsText;
@@ -44,11 +45,13 @@ pub(super) fn draft<'l>(
     settings: &KeySettings,
     problems: &mut Problems,
 ) -> Option<LimitDraft<'l>> {
-    if limit.descriptor.is_none() {
+    if limit.descriptor.is_none() && limit.rlqs.is_none() {
         keys_exist(limit, problems);
         covers_something(&limit.endpoint, &limit.except, problems);
     }
-    super::descriptor::keys_exist(limit, problems);
+    if limit.rlqs.is_none() {
+        super::descriptor::keys_exist(limit, problems);
+    }
     draft_amount(limit, "", settings, problems)
 }
 
@@ -263,7 +266,7 @@ impl LimitDraft<'_> {
         let Self { limit, amount, plans, overrides } = self;
         let counts_refusals = limit.count_denied.is_some_and(|it| it.value);
         let lease = limit.lease.map(|it| it.value).or(lease).filter(|_| !counts_refusals);
-        let lease = if candidate_of.is_some() { None } else { lease };
+        let lease = if candidate_of.is_some() || limit.rlqs.is_some() { None } else { lease };
         let sharing = regions::sharing(limit, regions);
         let by = limit.by.iter().map(|part| part.value.to_string()).collect::<Vec<_>>().join(",");
         // Each amount keeps its own state: the debt of a day is meaningless to a limit that counts
@@ -309,7 +312,7 @@ impl LimitDraft<'_> {
             place: 0,
             candidate_of,
             soft: limit.soft,
-            endpoints: if endpoints.is_empty() && limit.descriptor.is_none() {
+            endpoints: if endpoints.is_empty() && limit.descriptor.is_none() && limit.rlqs.is_none() {
                 everything()
             } else {
                 endpoints
@@ -320,7 +323,11 @@ impl LimitDraft<'_> {
             headers: limit.headers.clone(),
             descriptor: limit.descriptor.as_ref().map(|it| it.value.clone()),
             domains: limit.domain.iter().map(|it| it.value.clone()).collect(),
-            envoy_match: None,
+            envoy_match: limit
+                .rlqs
+                .as_ref()
+                .map(|it| EnvoyMatch::new(it.value.domain(), it.value.entries())),
+            rlqs: limit.rlqs.as_ref().map(|it| it.value.clone()),
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),

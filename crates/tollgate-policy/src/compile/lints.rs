@@ -29,6 +29,7 @@ mod never_fires;
 mod plans;
 mod priorities;
 mod promise;
+mod quota_too_small;
 mod same_twice;
 mod unbounded_key;
 mod upstream;
@@ -99,6 +100,9 @@ pub(super) fn find(
     let live = limits.iter().filter(|it| it.candidate_of().is_none());
     let linted: Vec<LintedLimit<'_>> =
         file.limits.iter().zip(live).map(|(written, live)| LintedLimit { written, live }).collect();
+    quota_too_small::find_lints(&linted, problems);
+    // Proxies count the requests of limits on buckets, so the other lints do not apply.
+    let linted: Vec<_> = linted.into_iter().filter(|it| it.written.rlqs.is_none()).collect();
     fixed_window::find_lints(&linted, problems);
     let idle = never_fires::find_lints(&linted, problems);
     same_twice::find_lints(&linted, &idle, problems);

@@ -108,6 +108,14 @@ fn derived(limit: &Limit) -> String {
     };
     limit.method.iter().for_each(|method| word(&method.value.to_lowercase()));
     limit.host.iter().for_each(|host| word(&host.value.to_string()));
+    if let Some(rlqs) = &limit.rlqs {
+        word(rlqs.value.domain());
+        for (key, value) in rlqs.value.entries() {
+            word(key);
+            value.into_iter().for_each(&mut word);
+        }
+        return finished(name);
+    }
     if let Some(descriptor) = &limit.descriptor {
         limit.domain.iter().for_each(|domain| word(&domain.value));
         for entry in descriptor.value.entries() {

@@ -5,6 +5,7 @@
 //! - `cost`: the cost of a request, known before it or after.
 //! - `descriptor`: the descriptors of a limit, and words that only such a limit has.
 //! - `queue`: the queue of requests above the rate.
+//! - `rlqs`: the buckets of a limit that a quota service divides.
 //! - `soft`: the threshold below the limit.
 //! - `values`, `words`: the values of a limit, and its words.
 
@@ -13,6 +14,7 @@ pub(crate) mod candidate;
 pub(crate) mod cost;
 mod descriptor;
 pub(crate) mod queue;
+pub(crate) mod rlqs;
 pub(crate) mod soft;
 mod values;
 mod words;
@@ -43,7 +45,7 @@ use super::expect;
 use super::lease::LeaseText;
 #[cfg(feature = "schema")]
 use super::schema::{
-    AllowanceMapSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
+    AllowanceMapSchema, BucketSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
     HeaderMapSchema, LeaseSchema, LintSchema, NameSchema, QueueSchema, RateSchema, SlotsSchema, SoftSchema,
     SourceSchema, Whole,
 };
@@ -51,6 +53,7 @@ use super::schema::{
 use super::sections::DialectWord;
 use super::sections::dialects;
 use crate::adaptive::AdaptiveSlots;
+use crate::bucket_pattern::BucketPattern;
 use crate::descriptor::DescriptorPattern;
 use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Scope, Soft};
 use crate::lint::Lint;
@@ -93,6 +96,10 @@ pub(crate) struct Limit {
     /// value, `path=/v1/*`. Such a limit covers only descriptors.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<EntrySchema>>"))]
     pub(crate) descriptor: Option<Located<DescriptorPattern>>,
+    /// Buckets that Envoy's quota filter reports, by domain and entries; `"*"` is any value. Every distinct bucket id
+    /// has a budget of its own, which is divided over the proxies by demand.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<BucketSchema>"))]
+    pub(crate) rlqs: Option<Located<BucketPattern>>,
     /// Domains whose descriptors it covers. Default all.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<String>>"))]
     pub(crate) domain: Vec<Located<Box<str>>>,
@@ -249,7 +256,14 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
     let host =
         items("host").iter().filter_map(|it| parsed(it, "`host`", HostPattern::parse, problems)).collect();
     let get = |word: &str| fields.get(word);
-    let described = descriptor::read(&fields, problems);
+    let rlqs = rlqs::read(&fields, problems);
+    // Words that conflict with `rlqs` have been reported; the key is the bucket id.
+    let described = if fields.mentions("rlqs") {
+        let by = rlqs.iter().map(|it| Located::new(KeySource::Descriptor, it.place)).collect();
+        descriptor::DescriptorText { by: Some(by), ..Default::default() }
+    } else {
+        descriptor::read(&fields, problems)
+    };
     let mut limit = Limit {
         name: get("name").and_then(|it| name(it, problems)),
         endpoint,
@@ -259,6 +273,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         headers: get("headers").map(|it| headers(it, "`headers` of a limit", problems)).unwrap_or_default(),
         by: described.by.unwrap_or_else(|| by(&fields, problems)),
         descriptor: described.pattern,
+        rlqs,
         domain: described.domains,
         quota: described.quota,
         missing: get("missing")

@@ -31,7 +31,7 @@ pub fn schema() -> Value {
         let candidate = candidate_definition(&definitions["Limit"]);
         definitions.insert("Candidate".into(), candidate);
         // The default key of a limit on descriptors is the descriptor.
-        definitions["Limit"]["anyOf"] = json!([{"required": ["by"]}, {"required": ["descriptor"]}]);
+        definitions["Limit"]["anyOf"] = json!([{"required": ["by"]}, {"required": ["descriptor"]}, {"required": ["rlqs"]}]);
     }
     schema
 }
@@ -134,6 +134,21 @@ text_schema! {
         "type": "string",
         "pattern": "^[0-9_]+ */ *[0-9_]* *(ms|millisecond|s|secs?|second|m|mins?|minute|h|hr|hour|d|day|w|week|month)s?( *, *burst +[0-9_]+)?$",
         "examples": ["10/minute", "1000/hour, burst 200", "5/2s"],
+    };
+    BucketSchema: {
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["domain", "bucket"],
+        "properties": {
+            "domain": {"type": "string", "minLength": 1},
+            "bucket": {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 16,
+                "additionalProperties": {"type": ["string", "integer", "boolean"]},
+            },
+        },
+        "examples": [{"domain": "edge", "bucket": {"name": "search", "tenant": "*"}}],
     };
     DurationSchema: {"type": "string", "pattern": "^[0-9_]+ *[a-z]+$", "examples": ["30s", "5m"]};
     LeaseSchema: {"anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/Duration"}]};

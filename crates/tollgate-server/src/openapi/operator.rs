@@ -44,6 +44,7 @@ pub(super) fn paths() -> Map<String, Value> {
         ("/page/{name}", page(&file)),
         ("/v1/overview", look("overview", "The health of the server", "Overview", &[], &[])),
         ("/v1/fleet", look("fleet", "The nodes that share the store, with the sums over all of them", "Fleet", &[], &[])),
+        ("/v1/quotas", look("quotas", "The limits that are divided over proxies, and what each proxy has", "Quotas", &[], &[])),
         ("/v1/stats", look("stats", "The counts of each limit in the last five minutes", "Stats", &[limit], &["409", "422"])),
         (
             "/v1/top",
