@@ -74,3 +74,26 @@ impl Answers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_to_a_server_that_repeats_itself_are_held_back_longer_and_longer() {
+        let rejected = |nonce: u32| Judged {
+            version: "2".to_owned(),
+            nonce: nonce.to_string(),
+            verdict: Verdict::Rejected("wrong".to_owned()),
+        };
+        let mut answers = Answers::default();
+        assert_eq!(answers.note(&rejected(0), false), Duration::ZERO);
+        let delays: Vec<_> = (1..12).map(|nonce| answers.note(&rejected(nonce), true)).collect();
+        assert_eq!(delays[..3], [1, 2, 4].map(|it| Duration::from_millis(100 * it)));
+        assert_eq!(delays.last(), Some(&MAX_ANSWER_DELAY));
+        // A later response is not a reaction, and a change is never held back.
+        assert_eq!(answers.note(&rejected(20), false), Duration::ZERO);
+        let changed = Verdict::Changed(Snapshot::default(), EnvoyConfig::default());
+        assert_eq!(answers.note(&Judged { verdict: changed, ..rejected(21) }, true), Duration::ZERO);
+    }
+}
