@@ -66,7 +66,6 @@ pub(crate) use state::StateSettings;
 pub(crate) use store::StoreSettings;
 pub(crate) use token::{Token, Tokens, Variables};
 pub use warning::ConfigWarning;
-pub(crate) use xds::XdsSection;
 
 use crate::environment::Environment;
 use crate::failure::Failure;

@@ -104,7 +104,7 @@ impl Stream {
         request.headers_mut().extend(settings.headers.iter().cloned());
         let response = Box::pin(sender.send_request(request));
         let max_message_bytes = settings.max_message_bytes;
-        let stream = Self {
+        let mut stream = Self {
             requests,
             response: Receiving::Head(response),
             reader: MessageReader::new(max_message_bytes),
@@ -116,7 +116,7 @@ impl Stream {
     }
 
     /// Sends a request.
-    pub(crate) async fn send(&self, request: Bytes) -> Result<(), StreamError> {
+    pub(crate) async fn send(&mut self, request: Bytes) -> Result<(), StreamError> {
         let closed = |_| StreamError::Lost("the server does not read requests any more".to_owned());
         self.requests.send(request).await.map_err(closed)
     }

@@ -195,7 +195,7 @@ def probes(routes, count):
 # ---- the programs
 
 
-def envoy_config(routes, domains, rls, listener, admin):
+def envoy_config(routes, domains, rls, listener, app, admin):
     socket_of = lambda port: {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     filters = [
         {
@@ -227,35 +227,43 @@ def envoy_config(routes, domains, rls, listener, admin):
             "routes": [
                 {
                     "match": {"prefix": "/", "headers": [{"name": "x-route", "string_match": {"exact": name}}]},
-                    "direct_response": {"status": 200}, "typed_per_filter_config": per_route(limits),
+                    "route": {"cluster": "app"}, "typed_per_filter_config": per_route(limits),
                 }
                 for name, limits in routes.items()
             ],
         }]},
     }
-    endpoint = {"endpoint": {"address": socket_of(rls)}}
+    # A direct response is not limited, so a second listener answers.
+    hello = {
+        "@type": manager["@type"], "stat_prefix": "app", "http_filters": [filters[-1]],
+        "route_config": {"virtual_hosts": [{
+            "name": "all", "domains": ["*"],
+            "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
+        }]},
+    }
+    listening = lambda name, port, config: {
+        "name": name, "address": socket_of(port),
+        "filter_chains": [{"filters": [{
+            "name": "envoy.filters.network.http_connection_manager", "typed_config": config,
+        }]}],
+    }
     http2 = {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
             "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
             "explicit_http_config": {"http2_protocol_options": {}},
         }
     }
+    cluster = lambda name, port, options: {
+        "name": name, "type": "STATIC", "connect_timeout": "30s", "typed_extension_protocol_options": options,
+        "load_assignment": {
+            "cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket_of(port)}}]}],
+        },
+    }
     return {
         "admin": {"address": socket_of(admin)},
         "static_resources": {
-            "listeners": [{
-                "name": "pairs", "address": socket_of(listener),
-                "filter_chains": [{"filters": [{
-                    "name": "envoy.filters.network.http_connection_manager", "typed_config": manager,
-                }]}],
-            }],
-            "clusters": [{
-                "name": "ratelimit_cluster", "type": "STATIC", "connect_timeout": "30s",
-                "typed_extension_protocol_options": http2,
-                "load_assignment": {
-                    "cluster_name": "ratelimit_cluster", "endpoints": [{"lb_endpoints": [endpoint]}],
-                },
-            }],
+            "listeners": [listening("pairs", listener, manager), listening("app", app, hello)],
+            "clusters": [cluster("ratelimit_cluster", rls, http2), cluster("app", app, {})],
         },
     }
 
@@ -279,7 +287,7 @@ def run(name, folder, given, scratch):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         server = json.loads(ads.stdout.readline())["port"]
-        grpc, health, debug, listener, admin = (free_port() for _ in range(5))
+        grpc, health, debug, listener, app, admin = (free_port() for _ in range(6))
         environment = {
             **os.environ, "CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": f"127.0.0.1:{server}",
             "CONFIG_GRPC_XDS_NODE_ID": "envoy-ratelimit", "FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
@@ -297,11 +305,11 @@ def run(name, folder, given, scratch):
         if answer["error"] is not None or answer["version"] != "1":
             sys.exit(f"{name}: not accepted: {answer}")
         path = scratch / "envoy.json"
-        path.write_text(json.dumps(envoy_config(routes, domains, grpc, listener, admin)))
+        path.write_text(json.dumps(envoy_config(routes, domains, grpc, listener, app, admin)))
         start(
             given.envoy, "--config-path", str(path), "--concurrency", "1", "--disable-hot-restart", "--log-level", "error",
         )
-        wait_for("Envoy", lambda: listens(listener))
+        wait_for("Envoy", lambda: listens(listener) and listens(app))
         model = Model(configs, routes)
         seen = collections.Counter()
         connection = http.client.HTTPConnection("127.0.0.1", listener, timeout=PATIENCE)
