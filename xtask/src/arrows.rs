@@ -46,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-telemetry",
         ],
     ),
+    ("tollgate-xds", &["tollgate-document", "tollgate-envoy", "tollgate-grpc", "tollgate-net"]),
     ("tollgate-resp", &["tollgate", "tollgate-document", "tollgate-net", "tollgate-telemetry"]),
     ("tollgate-import", &["tollgate", "tollgate-document", "tollgate-envoy"]),
     ("tollgate-sim", &["tollgate", "tollgate-document", "tollgate-lease", "tollgate-telemetry"]),
@@ -78,6 +79,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-rls",
             "tollgate-server",
             "tollgate-telemetry",
+            "tollgate-xds",
         ],
     ),
     (

@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Serves a policy: the gateway, and the API for other programs
     Serve(Serve),
+    /// Serves in place of envoyproxy/ratelimit, configured by its environment variables
+    #[command(after_help = RATELIMIT_HELP)]
+    Ratelimit(Ratelimit),
     /// Checks a file, and shows each mistake with its line and a suggestion
     Validate(Validate),
     /// Runs the tests beside a policy, in virtual time
@@ -112,6 +115,25 @@ Examples:
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+const RATELIMIT_HELP: &str = "\
+The binary does the same without arguments if its name is `ratelimit`.
+
+Examples:
+  REDIS_URL=redis:6379 RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit tollgate ratelimit
+  REDIS_URL=redis:6379 CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001 \\
+    CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit tollgate ratelimit
+
+It serves gRPC on 8081, /healthcheck and /json on 8080, /rlconfig on 6070, and metrics on PROMETHEUS_ADDR.
+TOLLGATE_ variables set everything else, as for `tollgate serve`. docs/envoy-gateway.md lists the variables.";
+
+/// Arguments of `ratelimit`.
+#[derive(Args, Debug)]
+pub(crate) struct Ratelimit {
+    /// Writes the bound addresses as JSON into this file when all listeners are open
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
 }
 
 const SERVE_HELP: &str = "\

@@ -1,6 +1,6 @@
 //! The binary `tollgate`.
 //!
-//! `arguments` parses the command line, and `serve`, `client`, `top`, `validate`, `test`, `replay`,
+//! `arguments` parses the command line, and `serve`, `ratelimit`, `client`, `top`, `validate`, `test`, `replay`,
 //! `simulate` and `import` run the commands. The service and its configuration are in
 //! `tollgate_daemon`.
 //!
@@ -12,6 +12,7 @@ mod banner;
 mod client;
 mod import;
 mod output;
+mod ratelimit;
 mod ready_file;
 mod replay;
 mod serve;
@@ -34,7 +35,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Exits with 2 on a mistake, with 0 on `--help`.
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| arguments::explain(error).exit());
+    let arguments = Arguments::try_parse_from(ratelimit::command_line(std::env::args_os()));
+    let arguments = arguments.unwrap_or_else(|error| arguments::explain(error).exit());
     run(arguments.command).unwrap_or_else(|failure| {
         output::complain(&failure.to_string());
         ExitCode::from(2)
@@ -45,6 +47,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     let environment = Environment::read()?;
     match command {
         Command::Serve(arguments) => serve::run(&arguments, &environment),
+        Command::Ratelimit(arguments) => ratelimit::run(&arguments, &environment),
         Command::Validate(arguments) => validate::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments, &environment),

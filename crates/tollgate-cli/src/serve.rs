@@ -16,10 +16,15 @@ use crate::banner::banner;
 use crate::ready_file::ReadyFile;
 
 pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCode, Failure> {
-    let startup = Startup::read(inputs(arguments, environment)?)?;
+    start(inputs(arguments, environment)?, arguments.ready_file.as_deref())
+}
+
+/// Starts the service, and serves until it ends.
+pub(crate) fn start(inputs: Inputs, ready_file: Option<&Path>) -> Result<ExitCode, Failure> {
+    let startup = Startup::read(inputs)?;
     let log = startup.start_log()?;
     raise_fd_limit();
-    let end = work(arguments, startup, &log);
+    let end = work(ready_file, startup, &log);
     // In order with the log, without waiting for a blocked reader.
     let status = end.map_or_else(
         |failure| {
@@ -33,20 +38,19 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
 }
 
 /// Runs the service with a loaded configuration, until it ends.
-fn work(arguments: &Serve, startup: Startup, log: &Log) -> Result<(), Failure> {
+fn work(ready_file: Option<&Path>, startup: Startup, log: &Log) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("cannot start", &error, Attempt::Other))?;
     runtime.block_on(async {
         // Before the service is reported as ready, because a stop signal may follow immediately.
         let signals = Signals::listen()?;
         // A leftover file would report readiness too early.
-        arguments.ready_file.as_deref().map_or(Ok(()), ReadyFile::clear)?;
+        ready_file.map_or(Ok(()), ReadyFile::clear)?;
         let daemon = startup.start(log).await?;
         // Printed before the ready file exists, so that a process that waits for the file finds all
         // messages.
         announce(&daemon, log);
-        let ready = arguments.ready_file.as_deref();
-        let _ready = ready.map(|file| ReadyFile::write(file, &daemon.addresses())).transpose()?;
+        let _ready = ready_file.map(|file| ReadyFile::write(file, &daemon.addresses())).transpose()?;
         daemon.run(signals).await
     })
 }

@@ -19,6 +19,7 @@ mod page;
 mod peers;
 mod postgres;
 mod prometheus;
+mod ratelimit;
 mod redis;
 mod regions;
 mod replay;

@@ -17,6 +17,7 @@
 //! - `served_tls`: TLS of a listener.
 //! - `store`: the store of the counters.
 //! - `token`: tokens of the API.
+//! - `xds`: the configuration server of Envoy's limits.
 //!
 //! Reading the environment is in `environment`.
 
@@ -38,6 +39,7 @@ mod state;
 mod store;
 mod token;
 mod warning;
+mod xds;
 
 use std::path::{Path, PathBuf};
 
@@ -67,6 +69,7 @@ pub use warning::ConfigWarning;
 
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::ratelimit::RatelimitPorts;
 use crate::store::in_full;
 
 /// The policy without a file.
@@ -100,6 +103,8 @@ pub struct Inputs {
     pub(crate) tokens: Variables,
     /// Warnings about variables that are not read.
     pub(crate) unread_variables: Vec<String>,
+    /// The further listeners of a process that replaces envoyproxy/ratelimit.
+    pub(crate) ratelimit: Option<RatelimitPorts>,
 }
 
 /// The location of envoyproxy/ratelimit files, if any.
@@ -212,6 +217,7 @@ impl Inputs {
             envoy: None,
             tokens: Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") },
             unread_variables: environment.warnings(),
+            ratelimit: None,
         }
     }
 
@@ -345,8 +351,8 @@ impl Inputs {
             return self.joined(text, settings);
         }
         let document = self.joined(SAMPLE_POLICY, settings)?;
-        let has_folder = document.root().get("rls").is_some_and(|it| it.get("envoy_config").is_some());
-        if has_folder { self.joined(EMPTY_POLICY, settings) } else { Ok(document) }
+        let is_envoys = |rls: &Node| rls.get("envoy_config").is_some() || rls.get("xds").is_some();
+        if document.root().get("rls").is_some_and(is_envoys) { self.joined(EMPTY_POLICY, settings) } else { Ok(document) }
     }
 
     /// Merges a policy with settings and the values that override both.

@@ -17,9 +17,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tollgate::{Clock, Policy, SharedLimiter, SystemClock};
 use tollgate_server::{Api, ModeOverrides, Status};
 use tollgate_telemetry::Watcher;
+use tollgate_xds::Proposal;
 
 use crate::addresses::Addresses;
 use crate::api::{access, api};
+use crate::config_server::ConfigServer;
 use crate::configuration::{Configuration, Inputs};
 use crate::failure::Failure;
 use crate::fleet;
@@ -27,6 +29,7 @@ use crate::load;
 use crate::logging::Log;
 use crate::process_metrics::{ProcessMetrics, Reloads};
 use crate::protocols::Protocols;
+use crate::ratelimit::{RatelimitListeners, RatelimitSources};
 use crate::record_consumer::{ConsumerCounts, RecordConsumer};
 use crate::reload::{Reloader, RunningConfig, Watch};
 use crate::rule_registry::RuleRegistry;
@@ -76,6 +79,8 @@ pub struct Daemon {
     api: Api<AnyStore>,
     maintenance: JoinHandle<()>,
     saver: Option<Arc<UsageSaver>>,
+    config_server: ConfigServer,
+    ratelimit: Option<RatelimitListeners>,
 }
 
 impl Daemon {
@@ -126,6 +131,20 @@ impl Daemon {
         let access = access(&configuration.settings, &secrets.tokens);
         let protocols = Protocols::new(&configuration.settings, &limiter, &secrets, &store);
         process_metrics.speak(protocols.clone());
+        let config_server = ConfigServer::start(&configuration.settings);
+        if let Some(counters) = config_server.counters() {
+            process_metrics.configure_by(counters);
+        }
+        let sources = RatelimitSources {
+            rls: protocols.rls().clone(),
+            limiter: limiter.clone(),
+            status: Arc::clone(&status),
+            reloads: Arc::clone(&reloads),
+            config_server: config_server.counters(),
+            metrics: Arc::clone(&process_metrics),
+        };
+        let ports = inputs.ratelimit.as_ref();
+        let ratelimit = ports.map(|ports| RatelimitListeners::open(ports, sources)).transpose()?;
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
         let api = fleet::join(protocols.clone().answer_json(api), &store);
         let dividing = protocols.clone().divide_quotas(Arc::clone(&store));
@@ -153,7 +172,8 @@ impl Daemon {
         let maintenance = tokio::spawn(async {
             _ = tokio::join!(maintaining, measuring, reporting, registering, saving, dividing);
         });
-        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running)
+        let base = configuration.policy.clone();
+        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running, base)
             .with_store(&store);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -170,6 +190,8 @@ impl Daemon {
             api,
             maintenance,
             saver,
+            config_server,
+            ratelimit,
         })
     }
 
@@ -204,17 +226,25 @@ impl Daemon {
         self.reloader.reload(why)
     }
 
-    /// Reloads whenever a file of the configuration changes. Returns only if all listeners have ended.
+    /// Reloads whenever a file of the configuration changes, or a configuration server sends another
+    /// configuration, and reads changed certificates. Returns only if all listeners have ended.
     ///
     /// Dropping the future stops watching; a later call continues.
     pub async fn watch_files(&mut self) -> Failure {
         loop {
             tokio::select! {
                 _ = self.file_polls.tick() => {
+                    self.surfaces.poll_certificates();
                     if self.watch.has_changed() {
                         // The log has the mistake.
                         let _rejected = self.reloader.reload("the file has changed");
                     }
+                }
+                proposal = self.config_server.next() => {
+                    let Proposal { config, version, reply } = proposal;
+                    let result = self.reloader.put_server_config(config, &version);
+                    // The client is gone if the service ends.
+                    let _gone = reply.send(result.map_err(|failure| failure.brief().trim().to_owned()));
                 }
                 () = self.surfaces.ended() => {
                     return Failure::new("nothing listens any more; the log says why");
@@ -259,8 +289,11 @@ impl Daemon {
 
     /// Shuts down; `interrupt` ends the wait.
     async fn end(self, interrupt: impl Future<Output = ()>) {
-        let Self { surfaces, limiter, store, status, records, api, maintenance, saver, .. } = self;
+        let Self {
+            surfaces, limiter, store, status, records, api, maintenance, saver, ratelimit, config_server, ..
+        } = self;
         status.drain();
+        drop(config_server);
         let (clock, patience) = (SystemClock::new(), surfaces.patience());
         let started_at = clock.now();
         let left = tokio::select! {
@@ -281,6 +314,8 @@ impl Daemon {
         if let Some(saver) = saver {
             UsageSaver::save(&saver).await;
         }
+        // Last, so that health checks fail while running calls end.
+        drop(ratelimit);
     }
 }
 

@@ -16,7 +16,7 @@ const PREFIX: &str = "TOLLGATE_";
 
 /// The sections, each with its words that have a variable. A whole section comes before its words, which replace
 /// parts of it.
-const SETTING_PATHS: [(&str, &[&str]); 21] = [
+const SETTING_PATHS: [(&str, &[&str]); 23] = [
     ("", &["store", "observe", "state", "max_keys"]),
     ("listen", &["gateway", "api", "rls", "resp"]),
     ("gateway", &["upstream", "upstream_ca", "proxy_protocol", "forwarded", "workers", "keep_alive"]),
@@ -26,9 +26,11 @@ const SETTING_PATHS: [(&str, &[&str]); 21] = [
     ("gateway.eject", &["after", "for"]),
     ("rls", &["headers", "envoy_config", "merge_domains", "wait", "waiting"]),
     ("rls.tls", &["certificate", "key", "client_ca"]),
+    ("rls.xds", &["server", "node", "server_name", "max_message_bytes"]),
+    ("rls.xds.tls", &["ca", "cert", "key"]),
     ("resp", &["password_file"]),
     ("resp.tls", &["certificate", "key", "client_ca"]),
-    ("store", &["url", "password_file", "ca", "deadline", "deny_cache", "lease", "prefix", "advertise"]),
+    ("store", &["url", "password_file", "ca", "cert", "key", "deadline", "deny_cache", "lease", "prefix", "advertise"]),
     ("store.outage", &["failures", "share", "grace"]),
     ("regions", &["here"]),
     ("log", &["level", "format", "refusals"]),
@@ -133,7 +135,7 @@ impl Environment {
 /// Whether Kubernetes set the variable, for a service named `tollgate`, `tollgate-api` or similar:
 /// `…SERVICE_HOST`, `…SERVICE_PORT`, `…SERVICE_PORT_HTTP`, `…PORT` (a URL), `…PORT_80_TCP` and
 /// `…PORT_80_TCP_ADDR`.
-fn is_of_kubernetes(name: &str, value: &str) -> bool {
+pub(crate) fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let words: Vec<_> = name.split('_').collect();
     let is_port = |port: &str| port.parse::<u16>().is_ok();
     let is_protocol = |word: &str| ["TCP", "UDP", "SCTP"].contains(&word);

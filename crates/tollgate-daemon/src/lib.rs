@@ -13,6 +13,8 @@
 
 mod addresses;
 mod api;
+mod certificates;
+mod config_server;
 pub mod configuration;
 mod daemon;
 mod environment;
@@ -27,6 +29,7 @@ mod overload_metrics;
 mod plain;
 mod process_metrics;
 mod protocols;
+mod ratelimit;
 mod record_consumer;
 mod refusal_log;
 mod reload;
@@ -46,6 +49,7 @@ pub use environment::Environment;
 pub use failure::Failure;
 pub use fd_limit::allow_most as raise_fd_limit;
 pub use logging::Log;
+pub use ratelimit::RatelimitVariables;
 pub use reload::Watch;
 pub use signals::Signals;
 pub use startup::Startup;

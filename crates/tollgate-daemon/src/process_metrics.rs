@@ -11,7 +11,9 @@ use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_server::Gauges;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, Watcher};
+use tollgate_xds::XdsCounters;
 
+use crate::config_server;
 use crate::logging::Log;
 use crate::overload_metrics::{self, ThrottleSource};
 use crate::protocols::Protocols;
@@ -43,6 +45,11 @@ impl Reloads {
         self.last_worked.store(true, Ordering::Relaxed);
     }
 
+    /// Returns the number of rejected policies.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
     /// Records a rejected policy.
     pub(crate) fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
@@ -62,6 +69,7 @@ pub(crate) struct ProcessMetrics {
     waiting_room: OnceLock<WaitingRoom>,
     throttle_counts: OnceLock<ThrottleSource>,
     protocols: OnceLock<Protocols>,
+    config_server: OnceLock<Arc<XdsCounters>>,
     clock: SystemClock,
     used: Mutex<StoreUsage>,
 }
@@ -93,6 +101,7 @@ impl ProcessMetrics {
             waiting_room: OnceLock::new(),
             throttle_counts: OnceLock::new(),
             protocols: OnceLock::new(),
+            config_server: OnceLock::new(),
             clock: SystemClock::new(),
             used: Mutex::default(),
         }
@@ -117,6 +126,9 @@ impl ProcessMetrics {
         }
         if let Some(protocols) = self.protocols.get() {
             protocols.metrics(out);
+        }
+        if let Some(counters) = self.config_server.get() {
+            config_server::write_metrics(counters, &mut Exposition::new(out));
         }
         counters(&self.store, out);
         if let Some(watcher) = &self.watcher {
@@ -163,6 +175,11 @@ impl ProcessMetrics {
     /// Sets the protocols that have their own counters. Only the first call has an effect.
     pub(crate) fn speak(&self, protocols: Protocols) {
         let _first = self.protocols.set(protocols);
+    }
+
+    /// Sets the counters of the configuration server's client. Only the first call has an effect.
+    pub(crate) fn configure_by(&self, counters: Arc<XdsCounters>) {
+        let _first = self.config_server.set(counters);
     }
 
     fn write_process(&self, policy: u64, to: &mut Exposition<'_>) {

@@ -57,6 +57,7 @@ impl Protocols {
             refuse_refunds,
             max_wait: settings.rls.wait.unwrap_or(defaults.max_wait),
             max_waiting: settings.rls.waiting.unwrap_or(defaults.max_waiting),
+            awaits_config: settings.rls.xds.is_some(),
         };
         let max_wait = rls.max_wait;
         let rls = Rls::with_sleeper(limiter.clone(), rls, Sleeper::new(sleep));
@@ -125,6 +126,11 @@ impl Protocols {
         drain: Drain,
     ) -> io::Result<()> {
         self.resp.clone().serve(listener, tls, drain).await
+    }
+
+    /// Returns the rate limit service.
+    pub(crate) const fn rls(&self) -> &Rls<AnyStore> {
+        &self.rls
     }
 
     /// Starts draining: health checks report that the service is about to stop.

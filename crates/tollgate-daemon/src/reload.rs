@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use tollgate::{Clock, Policy, SystemClock};
 use tollgate_document::Document;
+use tollgate_document::sanitize::Printable;
+use tollgate_envoy::EnvoyConfig;
 use tollgate_server::{ModeOverrides, Status};
 
 use changes::Changes;
@@ -27,7 +29,10 @@ use crate::configuration::{Configuration, Inputs, LoadPhase, Settings, Tokens, V
 use crate::failure::Failure;
 use crate::process_metrics::Reloads;
 use crate::rule_registry::RuleRegistry;
-use crate::store::{AnyStore, RemoteSettings, changed_list};
+use crate::store::{AnyStore, RemoteSettings, changed_list, in_full};
+
+/// The maximum number of limits that a warning names.
+const MAX_NAMED_LIMITS: usize = 10;
 
 /// Puts a changed policy into force.
 pub(crate) struct Reloader {
@@ -38,6 +43,10 @@ pub(crate) struct Reloader {
     reloads: Arc<Reloads>,
     running: RunningConfig,
     store: Option<Arc<AnyStore>>,
+    /// The policy of the inputs, without the limits of a configuration server.
+    base: Policy,
+    /// The configuration of a configuration server in force.
+    server_config: Option<EnvoyConfig>,
     /// Wall time, for the time at which a policy came into force.
     clock: SystemClock,
 }
@@ -101,6 +110,12 @@ fn names(policy: &Policy) -> Vec<String> {
     listed.map(|limit| limit.name().to_owned()).collect()
 }
 
+/// Adds the limits of a configuration server to a policy.
+fn with_config(config: Option<&EnvoyConfig>, policy: Policy) -> Result<Policy, Failure> {
+    let Some(config) = config else { return Ok(policy) };
+    config.apply(policy).map_err(|error| Failure::new(in_full(&error)))
+}
+
 impl Reloader {
     pub(crate) fn new(
         inputs: Inputs,
@@ -109,13 +124,33 @@ impl Reloader {
         status: Arc<Status>,
         reloads: Arc<Reloads>,
         running: RunningConfig,
+        base: Policy,
     ) -> Self {
-        Self { inputs, switches, rules, status, reloads, running, store: None, clock: SystemClock::new() }
+        let (server_config, store, clock) = (None, None, SystemClock::new());
+        Self { inputs, switches, rules, status, reloads, running, base, server_config, store, clock }
     }
 
     /// Sets the store, whose list of peers may change.
     pub(crate) fn with_store(self, store: &Arc<AnyStore>) -> Self {
         Self { store: Some(Arc::clone(store)), ..self }
+    }
+
+    /// Puts the configuration of a configuration server into force, with the limits of the inputs.
+    pub(crate) fn put_server_config(&mut self, config: EnvoyConfig, version: &str) -> Result<(), Failure> {
+        let policy = with_config(Some(&config), self.base.clone())?;
+        let (domains, limits) = (config.domains().len(), policy.limits().len() - self.base.limits().len());
+        for (limit, domain) in config.decided_alone(&self.base).into_iter().take(MAX_NAMED_LIMITS) {
+            let (limit, domain) = (limit.name(), Printable(&domain.name));
+            tracing::warn!("limit `{limit}` is never asked in the domain `{domain}`: the configuration server decides there alone");
+        }
+        self.rules.reload(policy, &self.switches);
+        self.server_config = Some(config);
+        let now = self.clock.now();
+        self.status.loaded(now);
+        self.reloads.worked(now);
+        let version = Printable(version);
+        tracing::info!(domains, limits, "xDS: configuration {version} is in force");
+        Ok(())
     }
 
     /// Returns the inputs.
@@ -186,7 +221,8 @@ impl Reloader {
         for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
         }
-        self.rules.reload(new.policy, &self.switches);
+        self.rules.reload(with_config(self.server_config.as_ref(), new.policy.clone())?, &self.switches);
+        self.base = new.policy;
         if let Some(list) = list
             && let Some(peers) = self.store.as_ref().and_then(|store| store.remote()?.peers())
         {
@@ -219,7 +255,9 @@ mod tests {
             Secrets::load(&configuration.settings, &Variables::default(), LoadPhase::First).unwrap();
         let (status, running) = (Arc::new(Status::new()), RunningConfig::new(&configuration, secrets));
         let switches = ModeOverrides::new(limiter.clone());
-        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), Arc::default(), running);
+        let base = configuration.policy;
+        let reloader =
+            Reloader::new(inputs, switches, rules, Arc::clone(&status), Arc::default(), running, base);
         (reloader, limiter, status)
     }
 

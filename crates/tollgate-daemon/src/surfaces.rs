@@ -27,7 +27,8 @@ use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, T
 use tollgate_server::{Api, Caller};
 
 use crate::addresses::{Addresses, ListenerAddress};
-use crate::configuration::{Configuration, Listen, ServedTls, Settings, Tokens};
+use crate::certificates::{CertificateWatch, Certificates};
+use crate::configuration::{Configuration, Listen, Settings, Tokens};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::load::EventLoops;
@@ -65,6 +66,7 @@ pub(crate) struct Surfaces {
     throttle_counts: ThrottleSource,
     protocols: Protocols,
     event_loops: EventLoops,
+    certificates: CertificateWatch,
     /// Warnings about listeners that could not be opened.
     warnings: Vec<String>,
 }
@@ -79,15 +81,7 @@ impl Surfaces {
         tokens: &Tokens,
     ) -> Result<Self, Failure> {
         let settings = &configuration.settings;
-        let load = |tls: &Option<ServedTls>, surface: &str, or_else: bool| {
-            tls.as_ref().map(|it| it.load(surface, or_else)).transpose()
-        };
-        let tls = Certificates {
-            // A caller with a token needs no certificate.
-            api: load(&settings.admin.tls, "the API", tokens.admin.is_some())?,
-            rls: load(&settings.rls.tls, "Envoy", false)?,
-            resp: load(&settings.resp.tls, "clients of Redis", false)?,
-        };
+        let (tls, certificates) = Certificates::load(settings, tokens)?;
         let workers = workers(settings);
         let event_loops = EventLoops::new(workers);
         let mut warnings = Vec::new();
@@ -148,6 +142,7 @@ impl Surfaces {
             throttle_counts: Arc::new(move || gateway.throttle_counts()),
             protocols,
             event_loops,
+            certificates,
             warnings,
         })
     }
@@ -155,6 +150,11 @@ impl Surfaces {
     /// Returns warnings about listeners that could not be opened.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Uses certificates whose files have changed.
+    pub(crate) fn poll_certificates(&mut self) {
+        self.certificates.poll();
     }
 
     /// Returns the bound addresses.
@@ -284,21 +284,13 @@ fn start_demo(drain: Drain) -> Result<SocketAddr, Failure> {
 }
 
 /// Runs a future on a new thread.
-fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
+pub(crate) fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         Failure::new(format_args!("cannot start a thread: {}", reason(&error, Attempt::Other)))
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
     thread.map(drop).map_err(failed)
-}
-
-/// The TLS settings of all listeners except the gateway, which has its own.
-#[derive(Clone)]
-struct Certificates {
-    api: Option<Tls>,
-    rls: Option<Tls>,
-    resp: Option<Tls>,
 }
 
 /// Serves if there is a listener.
@@ -313,7 +305,7 @@ async fn if_any<F: Future<Output = io::Result<()>>>(
 }
 
 /// Opens a listener, or returns an error; a warning if the listener is on by default.
-fn bind(
+pub(crate) fn bind(
     listen: &Listen,
     setting: &str,
     workers: usize,

@@ -1,6 +1,7 @@
 //! A set of files: one domain per file, or several files of one domain merged.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use tollgate::policy::Lint;
 use tollgate::{Limit, Policy};
@@ -40,8 +41,8 @@ pub struct EnvoyFile {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct EnvoyConfig {
-    domains: Vec<Domain>,
-    warnings: Vec<(String, Diagnostics)>,
+    pub(crate) domains: Vec<Arc<Domain>>,
+    pub(crate) warnings: Vec<(String, Diagnostics)>,
 }
 
 /// A domain and the tree of its descriptors.
@@ -110,22 +111,22 @@ impl EnvoyConfig {
     }
 
     /// Returns the domains in the order of the files.
-    pub fn domains(&self) -> &[Domain] {
+    pub fn domains(&self) -> &[Arc<Domain>] {
         &self.domains
     }
 
     /// Returns the limits of a policy on descriptors of a domain that the files decide, each with that
     /// domain. The files decide such a domain alone, so the limit never applies.
     pub fn decided_alone<'p>(&self, policy: &'p Policy) -> Vec<(&'p Limit, &Domain)> {
-        let domain = |name: &str| self.domains.iter().find(|domain| domain.name == name);
+        let domain = |name: &str| self.domains.iter().map(|it| &**it).find(|domain| domain.name == name);
         let found = |limit: &'p Limit| limit.domains().filter_map(domain).map(move |it| (limit, it));
         policy.limits().iter().filter(|limit| limit.candidate_of().is_none()).flat_map(found).collect()
     }
 
     fn add(&mut self, name: String, file: &str, descriptors: Vec<Descriptor>) {
         match self.domains.iter_mut().find(|domain| domain.name == name) {
-            Some(domain) => domain.descriptors.extend(descriptors),
-            None => self.domains.push(Domain { name, file: file.to_owned(), descriptors }),
+            Some(domain) => Arc::make_mut(domain).descriptors.extend(descriptors),
+            None => self.domains.push(Arc::new(Domain { name, file: file.to_owned(), descriptors })),
         }
     }
 }

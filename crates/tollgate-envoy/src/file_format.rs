@@ -14,7 +14,7 @@ use crate::section::{DESCRIPTOR, FILE, Fields, quoted};
 pub use rate_limit::{Allowance, RateLimit};
 
 /// The domain whose descriptors describe requests in Tollgate's own words.
-const RESERVED_DOMAIN: &str = "tollgate";
+pub const RESERVED_DOMAIN: &str = "tollgate";
 
 /// A descriptor of a file: it matches one entry of a request.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod apply;
+mod combine;
 mod config;
 mod domains;
 mod file_format;
@@ -13,8 +14,9 @@ mod unit;
 
 pub use apply::ApplyError;
 pub use config::{Domain, EnvoyConfig, EnvoyFile};
+pub use combine::CombineError;
 pub use domains::{DescriptorMatch, Domains};
-pub use file_format::{Allowance, Descriptor, RateLimit};
+pub use file_format::{Allowance, Descriptor, RESERVED_DOMAIN, RateLimit};
 pub use leaf::Leaf;
 pub use metadata::Metadata;
 pub use unit::Unit;

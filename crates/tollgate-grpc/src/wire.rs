@@ -21,8 +21,8 @@ pub enum Value<'m> {
     Varint(u64),
     /// Strings, bytes and messages.
     Bytes(&'m [u8]),
-    /// A fixed-size number, which no known field is.
-    Fixed,
+    /// A number of 8 bytes, such as a `double`, or of 4 bytes, as its bits.
+    Fixed(u64),
 }
 
 impl<'m> Value<'m> {
@@ -48,6 +48,11 @@ impl<'m> Value<'m> {
     #[inline]
     pub const fn bytes(self) -> Result<&'m [u8], WireError> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WireError) }
+    }
+
+    /// Returns a `double`.
+    pub const fn double(self) -> Result<f64, WireError> {
+        if let Self::Fixed(bits) = self { Ok(f64::from_bits(bits)) } else { Err(WireError) }
     }
 
     /// Returns a string; invalid UTF-8 makes the message invalid.
@@ -80,15 +85,20 @@ impl<'m> Reader<'m> {
         }
         let value = match tag & 7 {
             0 => Value::Varint(self.read_varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed(self.read_fixed(8)?),
             2 => {
                 let length = usize::try_from(self.read_varint()?).map_err(|_| WireError)?;
                 Value::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
+            5 => Value::Fixed(self.read_fixed(4)?),
             _ => return Err(WireError),
         };
         Ok(Some((number, value)))
+    }
+
+    /// Reads a little-endian number of up to 8 bytes.
+    fn read_fixed(&mut self, length: usize) -> Result<u64, WireError> {
+        Ok(self.take(length)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     #[inline]

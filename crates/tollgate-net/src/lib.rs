@@ -37,4 +37,4 @@ pub use http_url::{HttpUrl, HttpUrlError};
 pub use keep_alive::keep_alive;
 pub use sockets::{BindError, Sockets};
 pub use stream::{Stream, StreamServer};
-pub use tls::{ClientCertificates, Tls, TlsError, client_tls};
+pub use tls::{ClientCertificates, Tls, TlsError, client_tls, mutual_tls};

@@ -78,7 +78,7 @@ impl StreamServer {
         stream.set_nodelay(true)?;
         keep_alive(&stream)?;
         let transport = match &self.tls {
-            Some(tls) => Either::Right(Box::new(tls.acceptor.accept(stream).await?)),
+            Some(tls) => Either::Right(Box::new(tls.acceptor().accept(stream).await?)),
             None => Either::Left(stream),
         };
         Ok(Stream { transport, peer })

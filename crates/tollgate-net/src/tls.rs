@@ -4,7 +4,7 @@
 //! A listener may request client certificates. A presented certificate must be valid; the surface
 //! decides whether one is required.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,10 +12,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// A server certificate and its key.
+/// A server certificate and its key. Clones share them, so [`replace`](Self::replace) affects all.
 #[derive(Clone)]
 pub struct Tls {
-    pub(crate) acceptor: TlsAcceptor,
+    acceptor: Arc<RwLock<TlsAcceptor>>,
 }
 
 /// The reason why a certificate cannot be used.
@@ -90,7 +90,17 @@ impl Tls {
         };
         let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Mismatch)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { acceptor: Arc::new(RwLock::new(TlsAcceptor::from(Arc::new(config)))) })
+    }
+
+    /// Uses the settings of `new` for connections from now on.
+    pub fn replace(&self, new: &Self) {
+        let acceptor = new.acceptor();
+        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -100,6 +110,23 @@ pub fn client_tls(authorities: Option<&[u8]>) -> Result<ClientConfig, rustls::Er
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(config.with_root_certificates(roots(authorities)?).with_no_client_auth())
+}
+
+/// Returns the TLS settings for outgoing connections that present a certificate: a chain, leaf first, and
+/// its key, both PEM.
+pub fn mutual_tls(
+    authorities: Option<&[u8]>,
+    certificates: &[u8],
+    key: &[u8],
+) -> Result<ClientConfig, TlsError> {
+    let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
+    let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(TlsError::Certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::Key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let roots = roots(authorities).map_err(TlsError::Clients)?;
+    let config = config.map_err(TlsError::Mismatch)?.with_root_certificates(roots);
+    config.with_client_auth_cert(chain, key).map_err(TlsError::Mismatch)
 }
 
 /// Returns the trusted roots: the given authorities, or else the public ones.

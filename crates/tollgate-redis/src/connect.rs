@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, ProtocolVersion,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, ProtocolVersion,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
 
@@ -151,7 +151,9 @@ fn login(settings: &RedisSettings) -> RedisConnectionInfo {
 
 fn certificates(settings: &RedisSettings) -> Option<TlsCertificates> {
     let tls = settings.tls.as_ref()?;
-    Some(TlsCertificates { client_tls: None, root_cert: tls.ca.clone() })
+    let client = tls.client.as_ref();
+    let client_tls = client.map(|it| ClientTlsConfig { client_cert: it.chain.clone(), client_key: it.key.clone() });
+    Some(TlsCertificates { client_tls, root_cert: tls.ca.clone() })
 }
 
 /// Installs the process-wide crypto provider that the client library uses.

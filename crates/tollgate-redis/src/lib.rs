@@ -47,5 +47,5 @@ mod waiters;
 
 pub use counters::Counters;
 pub use registry::{RegisteredNode, RegisteredVersion, Registration, Registry, Version};
-pub use settings::{Address, RedisSettings, SettingsError, Tls, Topology};
+pub use settings::{Address, ClientCertificate, RedisSettings, SettingsError, Tls, Topology};
 pub use store::RedisStore;

@@ -78,6 +78,24 @@ pub struct Address {
 pub struct Tls {
     /// The CA certificates (PEM) to trust instead of the public ones.
     pub ca: Option<Vec<u8>>,
+    /// The certificate that this client presents, if the server requires one.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A certificate of a client and its key, both PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The chain, the client's own certificate first.
+    pub chain: Vec<u8>,
+    /// The private key.
+    pub key: Vec<u8>,
+}
+
+/// Does not show the key.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").finish_non_exhaustive()
+    }
 }
 
 /// The reason why settings are invalid. It never contains a password.

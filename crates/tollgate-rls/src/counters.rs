@@ -26,6 +26,7 @@ const ANSWERS: [&str; 2] = ["ok", "over_limit"];
 pub(crate) struct Counters {
     answers: [[AtomicU64; ANSWERS.len()]; SURFACES.len()],
     errors: [AtomicU64; Code::ALL.len()],
+    unconfigured: AtomicU64,
 }
 
 impl Counters {
@@ -39,6 +40,16 @@ impl Counters {
         if let Some((_, counter)) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn count_unconfigured(&self) {
+        self.unconfigured.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of answered calls of Envoy, and of calls that failed.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let sum = |counters: &[AtomicU64]| counters.iter().map(|it| it.load(Ordering::Relaxed)).sum::<u64>();
+        (sum(&self.answers[Surface::Envoy as usize]), sum(&self.errors))
     }
 
     pub(crate) fn write(&self, out: &mut String) {
@@ -55,5 +66,8 @@ impl Counters {
         for ((_, code), count) in Code::ALL.iter().zip(&self.errors) {
             family.value(&[("code", code)], count.load(Ordering::Relaxed));
         }
+        let help = "Calls that were answered before the first configuration of a configuration server.";
+        let count = self.unconfigured.load(Ordering::Relaxed);
+        to.one("tollgate_rls_unconfigured_calls_total", Counter, help, count);
     }
 }

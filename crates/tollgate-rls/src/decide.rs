@@ -94,7 +94,11 @@ impl<S: Store> Inner<S> {
             let met = upstream::resolve(limiter, domains, &request)?;
             return Ok(self.try_upstream(limiter, request, met, form));
         }
-        self.statistics.count_domain(limiter, request.domain);
+        if self.is_unconfigured(limiter) {
+            self.count_unconfigured();
+        } else {
+            self.statistics.count_domain(limiter, request.domain);
+        }
         Ok(if request.domain == request_descriptor::DOMAIN {
             let batch = Batch::described(&request)?;
             self.try_batch(limiter, RateLimitCall { request, form, timeout }, batch)
@@ -108,7 +112,8 @@ impl<S: Store> Inner<S> {
     /// Whether an override counts in a domain of the policy. If Envoy files are loaded, an override
     /// in an unknown domain counts nothing, as in envoyproxy/ratelimit.
     fn counts_overrides(&self, limiter: &Limiter<S>, domain: &str) -> bool {
-        Domains::of(limiter.policy()).is_none() || self.statistics.is_covered(limiter, domain)
+        let has_files = Domains::of(limiter.policy()).is_some() || self.is_unconfigured(limiter);
+        !has_files || self.statistics.is_covered(limiter, domain)
     }
 
     fn try_upstream<'c, 'm: 'c>(

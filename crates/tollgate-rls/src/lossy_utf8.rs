@@ -42,7 +42,7 @@ fn copy(message: &[u8], way: &[u32], out: &mut Vec<u8>) -> Result<bool, WireErro
             (Value::Bytes(bytes), _) => out.put_message(number, |out| out.extend_from_slice(bytes)),
             (Value::Varint(it), _) => put_always(out, number, it),
             // No field that is read has a fixed size.
-            (Value::Fixed, _) => {}
+            (Value::Fixed(_), _) => {}
         }
     }
     Ok(changed)

@@ -7,7 +7,9 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tollgate::{Limiter, SharedLimiter, Sleeper, Store, SystemClock};
+use tollgate_envoy::Domains;
 use tollgate_http::WaitingRoom;
+use tollgate_telemetry::{Exposition, MetricKind};
 
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
@@ -49,12 +51,21 @@ pub struct RlsSettings {
     /// The maximum number of answers that are held at a time. Further requests that have to wait are
     /// refused.
     pub max_waiting: usize,
+    /// Whether limits come from a configuration server. Calls before its first configuration are
+    /// answered as calls in an unknown domain, and counted.
+    pub awaits_config: bool,
 }
 
 impl Default for RlsSettings {
     /// Headers by domain, refunds, and up to 10,000 answers that are held for up to five seconds.
     fn default() -> Self {
-        Self { headers: None, refuse_refunds: false, max_wait: Duration::from_secs(5), max_waiting: 10_000 }
+        Self {
+            headers: None,
+            refuse_refunds: false,
+            max_wait: Duration::from_secs(5),
+            max_waiting: 10_000,
+            awaits_config: false,
+        }
     }
 }
 
@@ -151,6 +162,20 @@ impl<S: Store> Rls<S> {
         self.0.quotas.metrics(out);
     }
 
+    /// Appends the metrics under the names of envoyproxy/ratelimit.
+    pub fn upstream_metrics(&self, out: &mut String) {
+        self.0.in_force();
+        self.0.statistics.write_upstream(out);
+        let (answered, failed) = self.0.counters.totals();
+        let mut to = Exposition::new(out);
+        let help = "Calls, by method.";
+        to.family("ratelimit_service_total_requests", MetricKind::Counter, help)
+            .value(&[("grpc_method", "ShouldRateLimit")], answered.saturating_add(failed));
+        let help = "Calls that failed.";
+        to.family("ratelimit_service_should_rate_limit_error", MetricKind::Counter, help)
+            .value(&[("err_type", "service")], failed);
+    }
+
     /// Answers a gRPC call.
     #[inline]
     pub async fn answer<B>(&self, request: Request<B>) -> Response<GrpcBody>
@@ -205,6 +230,18 @@ impl<S: Store> Inner<S> {
     /// The headers for domains of Envoy files.
     pub(crate) fn headers_upstream(&self) -> Headers {
         self.settings.headers.unwrap_or(Headers::Refusals)
+    }
+
+    /// Whether the first configuration has not arrived yet.
+    #[inline]
+    pub(crate) fn is_unconfigured(&self, limiter: &Limiter<S>) -> bool {
+        self.settings.awaits_config && Domains::of(limiter.policy()).is_none()
+    }
+
+    /// Counts a call before the first configuration.
+    #[cold]
+    pub(crate) fn count_unconfigured(&self) {
+        self.counters.count_unconfigured();
     }
 
     /// Returns the current limiter and prepares the statistics for it.

@@ -196,6 +196,29 @@ impl<S> Statistics<S> {
         }
     }
 
+    /// Appends the metrics under the names of envoyproxy/ratelimit.
+    pub(crate) fn write_upstream(&self, out: &mut String) {
+        let named = self.named.lock();
+        for (family, help, counters) in UPSTREAM_FAMILIES {
+            let mut to = Exposition::new(out);
+            let mut family = to.family(family, Counter, help);
+            let mut write = |domain: &str, name: &str, hits: &Hits| {
+                let (key1, key2) = upstream_keys(domain, name);
+                let (domain, key1, key2) = (label(domain), label(key1), label(key2));
+                let count: u64 = counters.iter().map(|at| hits.0[*at].load(Ordering::Relaxed)).sum();
+                let labels = [("domain", &*domain), ("key1", &*key1), ("key2", &*key2)];
+                let labels = if key2.is_empty() { &labels[..2] } else { &labels[..] };
+                family.value(labels, count);
+            };
+            for (domain, names) in &named.all {
+                names.iter().for_each(|(name, hits)| write(domain, name, hits));
+            }
+            if self.other.0.iter().any(|count| count.load(Ordering::Relaxed) > 0) {
+                write(OTHER_NAME, OTHER_NAME, &self.other);
+            }
+        }
+    }
+
     pub(crate) fn write(&self, out: &mut String) {
         let mut to = Exposition::new(out);
         let help = "Hits on limits of envoyproxy/ratelimit files.";
@@ -214,6 +237,21 @@ impl<S> Statistics<S> {
         let help = "Requests in an unknown domain.";
         to.one("tollgate_rls_domain_not_found_total", Counter, help, count);
     }
+}
+
+/// The metrics of envoyproxy/ratelimit for one limit, with the counters that they add up.
+const UPSTREAM_FAMILIES: [(&str, &str, &[usize]); 5] = [
+    ("ratelimit_service_rate_limit_total_hits", "Hits on a limit.", &[0, 2]),
+    ("ratelimit_service_rate_limit_within_limit", "Hits within a limit.", &[0]),
+    ("ratelimit_service_rate_limit_near_limit", "Hits above 80 % of a limit.", &[1]),
+    ("ratelimit_service_rate_limit_over_limit", "Hits over a limit.", &[2]),
+    ("ratelimit_service_rate_limit_shadow_mode", "Hits over a limit in shadow mode.", &[3]),
+];
+
+/// Splits the name of a statistic into the labels `key1` and `key2` of envoyproxy/ratelimit.
+fn upstream_keys<'n>(domain: &str, name: &'n str) -> (&'n str, &'n str) {
+    let path = name.strip_prefix(domain).and_then(|it| it.strip_prefix('.')).unwrap_or(name);
+    path.split_once('.').unwrap_or((path, ""))
 }
 
 /// The domains of a policy's limits on descriptors.

@@ -5,25 +5,25 @@ use std::process::Command;
 
 use crate::{ProgramOutput, Scratch};
 
-/// The files of a TLS server for `localhost` and 127.0.0.1.
-pub(crate) struct Certificate {
+/// The files of a TLS server for `localhost` and 127.0.0.1, which a client may present too.
+pub struct Certificate {
     /// The certificate of the authority, which a client must trust.
-    pub(crate) ca: PathBuf,
+    pub ca: PathBuf,
     /// The certificate of the server.
-    pub(crate) server: PathBuf,
+    pub server: PathBuf,
     /// The key of the server.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
 }
 
 impl Certificate {
     /// Creates both with `openssl`. The authority is separate, because some clients refuse a
     /// self-signed server certificate.
-    pub(crate) fn new(folder: &Scratch) -> Self {
+    pub fn new(folder: &Scratch) -> Self {
         let file = |name: &str| folder.path().join(name);
         let (ca, ca_key) = (file("ca.crt"), file("ca.key"));
         let (server, key, request) = (file("server.crt"), file("server.key"), file("server.csr"));
         let names = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n\
-                     extendedKeyUsage=serverAuth\n";
+                     extendedKeyUsage=serverAuth,clientAuth\n";
         let names = folder.write("server.ext", names);
         let new_key = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 

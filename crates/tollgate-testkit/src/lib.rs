@@ -21,6 +21,7 @@ mod scratch;
 mod slow_link;
 mod tollgate;
 
+pub use certificate::Certificate;
 pub use counting::{CountingAllocator, allocations, retained_bytes};
 pub use netns::Lan;
 pub use output::ProgramOutput;

@@ -101,6 +101,19 @@ impl Redis {
         Self::on_a_free_port(setup)
     }
 
+    /// Starts a server that accepts TLS only from clients with a certificate of [`Redis::certificate`]'s
+    /// authority.
+    pub fn start_with_client_certificates() -> Self {
+        let mut setup = Setup::new(&["--tls-auth-clients", "yes"]);
+        setup.certificate = Some(Certificate::new(&setup.files));
+        Self::on_a_free_port(setup)
+    }
+
+    /// Returns the certificate of a server with TLS.
+    pub fn certificate(&self) -> &Certificate {
+        self.setup.certificate.as_ref().expect("started with TLS")
+    }
+
     /// Starts a server whose wall clock [`Redis::step_clock`] moves.
     pub fn start_with_clock() -> Self {
         let mut setup = Setup::new(&[]);
@@ -165,7 +178,7 @@ impl Redis {
     /// Returns the path of the certificate authority that a client must trust. Only for servers
     /// started with TLS.
     pub fn ca(&self) -> PathBuf {
-        self.setup.certificate.as_ref().expect("started by `start_with_tls`").ca.clone()
+        self.certificate().ca.clone()
     }
 
     /// Runs one command with `redis-cli`. An error fails the test.
@@ -329,6 +342,7 @@ impl Setup {
         cli.args(["-e", "-h", &self.host.to_string(), "-p", &port.to_string()]);
         if let Some(files) = &self.certificate {
             cli.arg("--tls").arg("--cacert").arg(&files.ca);
+            cli.arg("--cert").arg(&files.server).arg("--key").arg(&files.key);
         }
         if let Some((user, password)) = &self.login {
             cli.args(["--user", user.as_deref().unwrap_or("default"), "--pass", password]);

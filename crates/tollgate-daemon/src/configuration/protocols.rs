@@ -8,6 +8,7 @@ use tollgate_document::{Fields, Node, Problems, Synonyms, Words};
 use tollgate_rls::Headers;
 
 use super::served_tls::{self, ServedTls};
+use super::xds::XdsSection;
 use super::{Listen, LoadPhase, files};
 use crate::failure::Failure;
 
@@ -18,6 +19,8 @@ pub(crate) struct RlsSection {
     pub(crate) headers: Option<Headers>,
     /// The directory of envoyproxy/ratelimit files.
     pub(crate) envoy_config: Option<PathBuf>,
+    /// The configuration server that limits come from.
+    pub(crate) xds: Option<XdsSection>,
     /// Whether several files may share a domain.
     pub(crate) merge_domains: bool,
     /// Whether callers may refund quota, if set.
@@ -48,7 +51,7 @@ const MAX_WAITING: u64 = 1_000_000;
 
 const RLS: Words = Words {
     section: "`rls`",
-    known: &["headers", "envoy_config", "merge_domains", "refunds", "wait", "waiting", "tls"],
+    known: &["headers", "envoy_config", "xds", "merge_domains", "refunds", "wait", "waiting", "tls"],
     synonyms: &[
         ("envoy_config", &["config", "runtime_root", "directory"]),
         ("merge_domains", &["merge_domain_config"]),
@@ -84,6 +87,14 @@ impl RlsSection {
         });
         let folder = fields.get("envoy_config").and_then(|node| node.word("`envoy_config`", problems));
         let merge = fields.get("merge_domains").and_then(|node| node.boolean("`merge_domains`", problems));
+        let xds = fields.get("xds");
+        if let (Some(node), Some(other)) = (xds, fields.get("envoy_config")) {
+            problems
+                .error(node.place, "`xds` and `envoy_config` cannot be combined")
+                .label("limits come from a server here")
+                .related(other.place, "and from files here")
+                .help("remove one of them");
+        }
         let wait = fields.get("wait");
         let wait = wait.and_then(|node| node.span("`wait`", Span::from_millis(1)..=MAX_WAIT, problems));
         let waiting = fields.get("waiting");
@@ -91,6 +102,7 @@ impl RlsSection {
         Self {
             headers: headers.map(|it| it.value),
             envoy_config: folder.map(|it| it.value.into()),
+            xds: xds.and_then(|node| XdsSection::read(node, problems)),
             merge_domains: merge.is_some_and(|it| it.value),
             wait: wait.map(|it| it.value.into()),
             waiting: waiting.map(|it| usize::try_from(it.value).unwrap_or(usize::MAX)),
@@ -111,7 +123,8 @@ impl RlsSection {
 
     /// Checks the files that the section names, except the directory, which is read with the policy.
     pub(super) fn check_files(&self) -> Option<Failure> {
-        self.tls.as_ref().and_then(|it| it.load("Envoy", false).err())
+        let served = self.tls.as_ref().and_then(|it| it.load("Envoy", false).err());
+        served.or_else(|| self.xds.as_ref().and_then(XdsSection::check_files))
     }
 }
 

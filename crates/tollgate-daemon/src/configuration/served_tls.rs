@@ -50,6 +50,11 @@ impl ServedTls {
         Some(Self { certificate: certificate?, key: key?, client_ca })
     }
 
+    /// Returns the files.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        [&self.certificate, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
+    }
+
     /// Whether callers may authenticate by certificate.
     pub(crate) const fn knows_clients(&self) -> bool {
         self.client_ca.is_some()

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
-use tollgate_redis::{RedisSettings, SettingsError};
+use tollgate_redis::{ClientCertificate, RedisSettings, SettingsError};
 
 pub(crate) use self::peers::PeersSection;
 use self::postgres::{PostgresSection, is_postgres};
@@ -49,6 +49,8 @@ pub(crate) struct RedisSection {
     settings: RedisSettings,
     password_file: Option<PathBuf>,
     ca: Option<PathBuf>,
+    /// The client certificate and its key.
+    client: Option<(PathBuf, PathBuf)>,
     /// The behavior while Redis does not answer.
     outage: OutageSettings,
 }
@@ -60,6 +62,8 @@ const STORE: Words = Words {
         "url",
         "password_file",
         "ca",
+        "cert",
+        "key",
         "deadline",
         "deny_cache",
         "lease",
@@ -71,6 +75,8 @@ const STORE: Words = Words {
         ("url", &["urls", "uri", "address", "host", "redis", "nodes", "kind", "type"]),
         ("password_file", &["password", "pass", "passwd", "auth"]),
         ("ca", &["cacert", "ca_file"]),
+        ("cert", &["certificate", "client_cert"]),
+        ("key", &["client_key", "private_key"]),
         ("url: rediss://HOST", &["tls", "ssl"]),
         ("deadline", &["timeout"]),
         ("deny_cache", &["cache"]),
@@ -152,7 +158,12 @@ impl StoreSettings {
             settings.password = Some(files::password(file, "the password of Redis", reading)?);
         }
         if let (Some(file), Some(tls)) = (&section.ca, &mut settings.tls) {
-            tls.ca = Some(certificates(file, reading)?);
+            tls.ca = Some(certificates(file, "`store.ca`", reading)?);
+        }
+        if let (Some((cert, key)), Some(tls)) = (&section.client, &mut settings.tls) {
+            let chain = certificates(cert, "`store.cert`", reading)?;
+            let key = files::read(key, reading)?.into_bytes();
+            tls.client = Some(ClientCertificate { chain, key });
         }
         Ok(Some(RemoteSettings::Redis(settings)))
     }
@@ -189,7 +200,7 @@ impl StoreSettings {
 
 impl RedisSection {
     fn new(settings: RedisSettings) -> Self {
-        Self { settings, password_file: None, ca: None, outage: OutageSettings::default() }
+        Self { settings, password_file: None, ca: None, client: None, outage: OutageSettings::default() }
     }
 
     fn read(fields: &Fields<'_>, problems: &mut Problems) -> Option<Self> {
@@ -217,6 +228,13 @@ impl RedisSection {
         };
         self.password_file = path("password_file", problems);
         self.ca = path("ca", problems);
+        let (cert, key) = (path("cert", problems), path("key", problems));
+        if cert.is_some() != key.is_some() {
+            problems
+                .error(fields.place(), "`store` has one of `cert` and `key`, and needs both")
+                .help("both are PEM files; without a client certificate, leave both out");
+        }
+        self.client = cert.zip(key);
         let range = Span::from_millis(1)..=MAX_DEADLINE;
         let deadline = fields.get("deadline").and_then(|node| deadline(node, range, problems));
         self.settings.deadline = deadline.unwrap_or(self.settings.deadline);
@@ -239,12 +257,13 @@ impl RedisSection {
                 .related(url.items().first().unwrap_or(url).place, "and in the URL")
                 .help("take it out of the URL: `redis://USER@HOST` with a user, `redis://HOST` without");
         }
-        if let Some(node) = fields.get("ca").filter(|_| self.settings.tls.is_none()) {
+        for word in ["ca", "cert"] {
+            let Some(node) = fields.get(word).filter(|_| self.settings.tls.is_none()) else { continue };
             problems
-                .error(node.place, "`ca` is for TLS, and this is spoken without")
+                .error(node.place, format!("`{word}` is for TLS, and this is spoken without"))
                 .label("nothing to check")
                 .related(url.items().first().unwrap_or(url).place, "no TLS here")
-                .help("TLS is spoken with `rediss://`; without it, leave `ca` out");
+                .help(format!("TLS is spoken with `rediss://`; without it, leave `{word}` out"));
         }
         if let Some(node) = fields.get("advertise") {
             problems
@@ -343,12 +362,12 @@ fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
     problem.help(CHOICES);
 }
 
-fn certificates(file: &Path, reading: LoadPhase) -> Result<Vec<u8>, Failure> {
+fn certificates(file: &Path, word: &str, reading: LoadPhase) -> Result<Vec<u8>, Failure> {
     let text = files::read(file, reading)?;
     if !text.contains("-----BEGIN CERTIFICATE-----") {
         return Err(Failure::with_help(
             format_args!("{} holds no certificate", shown(file)),
-            "`store.ca` is a PEM file: it has a line -----BEGIN CERTIFICATE-----",
+            format_args!("{word} is a PEM file: it has a line -----BEGIN CERTIFICATE-----"),
         ));
     }
     Ok(text.into_bytes())

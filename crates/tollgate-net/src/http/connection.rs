@@ -159,7 +159,7 @@ async fn open(
         connection.peer = proxy_protocol::read(&mut stream).await?.unwrap_or(peer);
     }
     if let Some(tls) = &server.tls {
-        let stream = tls.acceptor.accept(stream).await?;
+        let stream = tls.acceptor().accept(stream).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         // rustls keeps certificates only after it has verified them.
         let shown = stream.get_ref().1.peer_certificates();

@@ -169,7 +169,7 @@ async fn the_deadline_includes_connecting() {
 async fn tls_and_access_control_work() {
     let redis = Redis::start_with_tls();
     let mut settings = patient(&[redis.url()]);
-    settings.tls = Some(Tls { ca: Some(std::fs::read(redis.ca()).unwrap()) });
+    settings.tls = Some(Tls { ca: Some(std::fs::read(redis.ca()).unwrap()), client: None });
     assert_eq!(left(&RedisStore::new(settings.clone()), &hourly("tls", 10)).await.unwrap(), 9);
     settings.tls = Some(Tls::default());
     let stranger = RedisStore::new(settings).connect().await.unwrap_err();

@@ -156,7 +156,7 @@ impl PeersSection {
         if let Some(file) = &self.password_file {
             settings.password = Some(files::password(file, "the password of the peers", reading)?);
         }
-        let ca = self.ca.as_ref().map(|file| certificates(file, reading)).transpose()?;
+        let ca = self.ca.as_ref().map(|file| certificates(file, "`store.ca`", reading)).transpose()?;
         Ok(RemoteSettings::Peers(Box::new(PeerRemote {
             settings,
             ca,

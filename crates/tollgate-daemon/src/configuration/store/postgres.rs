@@ -107,7 +107,7 @@ impl PostgresSection {
             settings.password = Some(files::password(file, "the password of PostgreSQL", reading)?);
         }
         if let (Some(file), Some(tls)) = (&self.ca, &mut settings.tls) {
-            tls.ca = Some(certificates(file, reading)?);
+            tls.ca = Some(certificates(file, "`store.ca`", reading)?);
         }
         Ok(settings)
     }
