@@ -235,11 +235,13 @@ limits:
 ";
     let limiter = limiter(policy).with_sleeper(Sleeper::new(|_| std::future::pending()));
     let left = || -> Vec<u64> {
-        let peeked = limiter.check(&call().cost(0));
+        let free = call().cost(0);
+        let peeked = limiter.check(&free);
         peeked.limits().map(|it| it.outcome().remaining).collect()
     };
-    let first = block_on(limiter.acquire_when_ready(&call())).unwrap();
-    let mut second = Box::pin(limiter.acquire_when_ready(&call()));
+    let request = call();
+    let first = block_on(limiter.acquire_when_ready(&request)).unwrap();
+    let mut second = Box::pin(limiter.acquire_when_ready(&request));
     assert!(poll_once(second.as_mut()).is_pending());
     assert_eq!(left(), [4, 0]);
     drop(first);
