@@ -102,8 +102,9 @@ bench-engine: setup ## in-process checks against governor, throttlecrab and othe
 	@setup/debian valgrind=valgrind
 	cargo run --release -p tollgate-bench --bin engine
 
-bench-fleet: setup ## unit leases: hot keys against the in-memory store, nodes and processes on one Redis, a cluster
-	@setup/debian redis-server=redis-server redis-cli=redis-tools taskset=util-linux
+bench-fleet: setup ## unit leases, regions and peers: hot keys against the in-memory store, nodes and processes on one Redis, a cluster
+	@setup/debian redis-server=redis-server redis-cli=redis-tools redis-benchmark=redis-tools nginx=nginx wrk=wrk taskset=util-linux
+	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin fleet
 
 bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one load, one core each

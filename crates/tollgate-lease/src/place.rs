@@ -17,8 +17,8 @@ use crate::lot::{Content, Lot, Tick};
 use crate::sync::{AtomicU64, Ordering};
 use crate::usage::{Situation, UsageRate, lease_size};
 
-/// The number of lots of a key. In steady traffic three are in use: a lease is taken when three
-/// eighths of the usage of one `ttl` are missing.
+/// The number of lots of a key. In steady traffic three are in use: a lease is taken when seven
+/// sixteenths of the usage of one `ttl` are missing.
 pub(crate) const LOTS: usize = 4;
 
 /// The lots of units that were borrowed from other regions, after those of the near store.
