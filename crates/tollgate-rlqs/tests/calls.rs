@@ -184,18 +184,16 @@ fn a_drain_sends_each_assignment_once_more_and_ends_the_streams() {
 
 #[test]
 fn a_change_of_the_fill_interval_alone_is_visible_to_envoy() {
-    // Both limits have 1,000 tokens per fill interval.
-    let policy = POLICY.replace("300/second", "100/second");
-    let service = Service::new(&policy.replace("100/second", "99/second"));
+    // Both limits have 1,020 tokens per fill interval, of a minute and of ten minutes.
+    let policy = |rate: &str| POLICY.replace("rate: 300/second", &format!("bucket: '{rate}, burst 64'"));
+    let service = Service::new(&policy("17/second"));
     let mut connection = service.connect();
     let before = ask(&service, &mut connection, &usage(&acme(), 1, 0, "0s"));
-    service.limiter.replace(Policy::parse(&POLICY.replace("300/second", "50/second")).unwrap());
+    service.quotas.tick();
+    service.limiter.replace(Policy::parse(&policy("102/minute")).unwrap());
     service.quotas.tick();
     let Received::Actions(actions) = connection.receive(&service) else { panic!() };
     let (before, after) = (&strategy(&before)["tokenBucket"], &strategy(&actions[0])["tokenBucket"]);
-    assert_ne!(
-        (&before["maxTokens"], &before["tokensPerFill"], before["fillInterval"].as_str().unwrap().contains('.')),
-        (&after["maxTokens"], &after["tokensPerFill"], after["fillInterval"].as_str().unwrap().contains('.')),
-        "{before} and {after}"
-    );
+    assert_eq!((&before["maxTokens"], &before["tokensPerFill"]), (&after["maxTokens"], &after["tokensPerFill"]));
+    assert_eq!((&before["fillInterval"], &after["fillInterval"]), (&json!("60s"), &json!("600.000000001s")));
 }
