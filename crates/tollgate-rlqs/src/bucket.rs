@@ -140,7 +140,13 @@ impl Bucket {
 
     /// Takes a report. Returns whether the proxy is new in this bucket. `settling` is true shortly
     /// after the start of this process, when proxies come back that have assignments.
-    pub(crate) fn report(&mut self, stream: u64, usage: &BucketUsage, now: Timestamp, settling: bool) -> bool {
+    pub(crate) fn report(
+        &mut self,
+        stream: u64,
+        usage: &BucketUsage,
+        now: Timestamp,
+        settling: bool,
+    ) -> bool {
         self.window.1 = self.window.1.saturating_add(usage.allowed);
         self.is_due = true;
         let terms = self.terms.clone();
@@ -249,7 +255,9 @@ impl Bucket {
         for (seat, target) in self.seats.iter_mut().zip(&targets).filter(|(it, _)| it.assigned == 0) {
             let known = seat.exposure(now).min(*target);
             let cost = target - known;
-            let granted = if free >= cost { cost } else { free.div_ceil(2) };
+            // A newcomer leaves half of what is free to the next one.
+            let most = if seat.demand == Demand::Unknown && free < cost { free.div_ceil(2) } else { free };
+            let granted = cost.min(most);
             seat.assigned = known + granted;
             free -= granted;
         }
@@ -286,7 +294,8 @@ impl Bucket {
 
     /// Puts other terms in force. Assignments keep their rates until the next division.
     pub(crate) fn change_terms(&mut self, terms: Option<Terms>, now: Timestamp) {
-        let (was, fill) = (self.enforced().map(|it| it.fill_seconds), terms.as_ref().map(|it| it.fill_seconds));
+        let (was, fill) =
+            (self.enforced().map(|it| it.fill_seconds), terms.as_ref().map(|it| it.fill_seconds));
         self.terms = terms;
         self.is_due = true;
         let fill = fill.filter(|_| self.enforced().is_some());

@@ -15,9 +15,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tollgate::policy::{OnOutage, Policy};
 use tollgate::store::{Check, Store};
 use tollgate::{Amount, Concurrency, Owner, Rule, Span, Timestamp};
-use tollgate::policy::{OnOutage, Policy};
 
 use crate::bucket::Bucket;
 use crate::registry::{BucketKey, Registry, Stream};
@@ -250,7 +250,9 @@ impl Errand {
         key.push(0);
         key.extend(self.key.id.to_bytes());
         for index in bits(self.released) {
-            store.adjust(&shares, &key, tollgate::Adjustment::Release { owner: owner(self.place, index) }).await?;
+            store
+                .adjust(&shares, &key, tollgate::Adjustment::Release { owner: owner(self.place, index) })
+                .await?;
         }
         let mut checks: Vec<Check<'_>> =
             (0..self.streams).map(|index| slot(&presence, &key, owner(self.place, index))).collect();

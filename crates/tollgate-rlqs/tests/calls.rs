@@ -73,7 +73,11 @@ fn a_second_proxy_gets_a_share_at_once_and_the_sum_stays_within_the_limit() {
 fn buckets_without_a_limit_and_limits_that_do_not_enforce_allow_all() {
     let allowed = json!("ALLOW_ALL");
     let service = Service::new(POLICY);
-    for id in [json!({"name": "other"}), json!({"name": "search"}), json!({"name": "search", "tenant": "a", "x": "y"})] {
+    for id in [
+        json!({"name": "other"}),
+        json!({"name": "search"}),
+        json!({"name": "search", "tenant": "a", "x": "y"}),
+    ] {
         let action = ask(&service, &mut service.connect(), &usage(&id, 1, 0, "0s"));
         assert_eq!(strategy(&action)["blanketRule"], allowed, "{id}");
     }
@@ -194,6 +198,9 @@ fn a_change_of_the_fill_interval_alone_is_visible_to_envoy() {
     service.quotas.tick();
     let Received::Actions(actions) = connection.receive(&service) else { panic!() };
     let (before, after) = (&strategy(&before)["tokenBucket"], &strategy(&actions[0])["tokenBucket"]);
-    assert_eq!((&before["maxTokens"], &before["tokensPerFill"]), (&after["maxTokens"], &after["tokensPerFill"]));
+    assert_eq!(
+        (&before["maxTokens"], &before["tokensPerFill"]),
+        (&after["maxTokens"], &after["tokensPerFill"])
+    );
     assert_eq!((&before["fillInterval"], &after["fillInterval"]), (&json!("60s"), &json!("600.000000001s")));
 }

@@ -253,7 +253,8 @@ impl Envoy {
 
     fn apply(&mut self, action: &Value, now: Timestamp) {
         // Envoy reads whole seconds only.
-        let seconds = |it: &Value| it.as_str().unwrap().split(['s', '.']).next().unwrap().parse::<u32>().unwrap();
+        let seconds =
+            |it: &Value| it.as_str().unwrap().split(['s', '.']).next().unwrap().parse::<u32>().unwrap();
         let until = now + Span::from_secs(seconds(&action["assignmentTimeToLive"]).into());
         let bucket = &action["rateLimitStrategy"]["tokenBucket"];
         if bucket.is_null() {
