@@ -62,8 +62,11 @@ fn three_envoys_share_a_limit_and_the_share_of_a_killed_one_is_used_by_the_other
     wait_for(&tollgate, "three streams", |view| view["streams"] == 3 && streams(view).len() == 3);
     thread::sleep(Duration::from_millis(500));
     let (start, before) = (Instant::now(), app.seen());
-    let mut clients: Vec<PacedClient> =
-        envoys.iter().zip([30, 250, 250]).map(|(envoy, rate)| PacedClient::start(envoy.address, rate, "x-tenant: acme")).collect();
+    let mut clients: Vec<PacedClient> = envoys
+        .iter()
+        .zip([30, 250, 250])
+        .map(|(envoy, rate)| PacedClient::start(envoy.address, rate, "x-tenant: acme"))
+        .collect();
     let view = wait_for(&tollgate, "division by demand", |view| {
         let streams = streams(view);
         let known = streams.iter().filter(|it| it["demanded"].as_f64().is_some_and(|it| it > 1.0)).count();
@@ -72,7 +75,8 @@ fn three_envoys_share_a_limit_and_the_share_of_a_killed_one_is_used_by_the_other
     });
     assert!(view["top"][0]["assigned"].as_f64().unwrap() <= 300.0, "{view}");
     // The limit, and a burst of it: the capacities of all token buckets, which grow with the shares.
-    let bound = |elapsed: Duration| LIMIT * (u64::try_from(elapsed.as_millis()).unwrap() + 1_000) / 1_000 + 2 * LIMIT;
+    let bound =
+        |elapsed: Duration| LIMIT * (u64::try_from(elapsed.as_millis()).unwrap() + 1_000) / 1_000 + 2 * LIMIT;
     let admitted: u64 = clients.iter().map(PacedClient::admitted).sum();
     assert!(admitted <= bound(start.elapsed()), "{admitted} in {:?}", start.elapsed());
     assert!(app.seen() - before >= admitted, "the service has seen what was admitted");
@@ -89,5 +93,8 @@ fn three_envoys_share_a_limit_and_the_share_of_a_killed_one_is_used_by_the_other
     });
     assert!(view["top"][0]["assigned"].as_f64().unwrap() <= 300.0, "{view}");
     let metrics = String::from_utf8(Ask::new("GET /metrics").send(tollgate.api).body).unwrap();
-    assert!(metrics.contains("tollgate_rlqs_requests_total{limit=\"edge-search\",result=\"allowed\"}"), "{metrics}");
+    assert!(
+        metrics.contains("tollgate_rlqs_requests_total{limit=\"edge-search\",result=\"allowed\"}"),
+        "{metrics}"
+    );
 }

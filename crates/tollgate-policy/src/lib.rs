@@ -61,9 +61,9 @@ mod slot_queue;
 mod source;
 
 pub use adaptive::{AdaptiveAlgorithm, AdaptiveSlots};
+pub use bucket_pattern::BucketPattern;
 pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
-pub use bucket_pattern::BucketPattern;
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
 pub use envoy_match::EnvoyMatch;
 #[cfg(feature = "schema")]

@@ -115,6 +115,8 @@ pub(crate) struct Bucket {
     pub(crate) share: Share,
     /// Whether assignments may have to change.
     pub(crate) is_due: bool,
+    /// Whether a proxy has come back that had an assignment before.
+    has_returned: bool,
     window: (Timestamp, u64),
     /// Requests above the limit, as reported.
     pub(crate) overshoot: u64,
@@ -123,7 +125,8 @@ pub(crate) struct Bucket {
 impl Bucket {
     pub(crate) fn new(terms: Option<Terms>, now: Timestamp) -> Self {
         let share = Share::default();
-        Self { terms, seats: Vec::new(), ghosts: Vec::new(), share, is_due: true, window: (now, 0), overshoot: 0 }
+        let (seats, ghosts, window) = (Vec::new(), Vec::new(), (now, 0));
+        Self { terms, seats, ghosts, share, is_due: true, has_returned: false, window, overshoot: 0 }
     }
 
     /// Returns the terms if assignments are limited.
@@ -137,7 +140,13 @@ impl Bucket {
 
     /// Takes a report. Returns whether the proxy is new in this bucket. `settling` is true shortly
     /// after the start of this process, when proxies come back that have assignments.
-    pub(crate) fn report(&mut self, stream: u64, usage: &BucketUsage, now: Timestamp, settling: bool) -> bool {
+    pub(crate) fn report(
+        &mut self,
+        stream: u64,
+        usage: &BucketUsage,
+        now: Timestamp,
+        settling: bool,
+    ) -> bool {
         self.window.1 = self.window.1.saturating_add(usage.allowed);
         self.is_due = true;
         let terms = self.terms.clone();
@@ -166,6 +175,7 @@ impl Bucket {
             let requests = usage.allowed.saturating_add(usage.denied);
             // It uses about what it admitted, and other proxies that come back use the rest.
             let admitted = per_fill(usage.allowed, usage.elapsed, terms.as_ref());
+            self.has_returned = true;
             let demand = if settling { admitted } else { per_fill(requests, usage.elapsed, terms.as_ref()) };
             (seat.assigned, seat.demand) = (self.take_over(admitted), Demand::Known(demand));
         }
@@ -229,7 +239,9 @@ impl Bucket {
         if self.enforced().is_none() {
             return Vec::new();
         }
-        let targets = division::targets(budget, &self.demands(), !settling);
+        let is_awaited = settling && self.has_returned;
+        self.is_due |= is_awaited;
+        let targets = division::targets(budget, &self.demands(), !is_awaited);
         let before: Vec<u64> = self.seats.iter().map(|it| it.assigned).collect();
         let slack = budget / SLACK_PARTS;
         let is_over = before.iter().sum::<u64>() > budget;
@@ -243,7 +255,9 @@ impl Bucket {
         for (seat, target) in self.seats.iter_mut().zip(&targets).filter(|(it, _)| it.assigned == 0) {
             let known = seat.exposure(now).min(*target);
             let cost = target - known;
-            let granted = if free >= cost { cost } else { free.div_ceil(2) };
+            // A newcomer leaves half of what is free to the next one.
+            let most = if seat.demand == Demand::Unknown && free < cost { free.div_ceil(2) } else { free };
+            let granted = cost.min(most);
             seat.assigned = known + granted;
             free -= granted;
         }
@@ -280,7 +294,8 @@ impl Bucket {
 
     /// Puts other terms in force. Assignments keep their rates until the next division.
     pub(crate) fn change_terms(&mut self, terms: Option<Terms>, now: Timestamp) {
-        let (was, fill) = (self.enforced().map(|it| it.fill_seconds), terms.as_ref().map(|it| it.fill_seconds));
+        let (was, fill) =
+            (self.enforced().map(|it| it.fill_seconds), terms.as_ref().map(|it| it.fill_seconds));
         self.terms = terms;
         self.is_due = true;
         let fill = fill.filter(|_| self.enforced().is_some());

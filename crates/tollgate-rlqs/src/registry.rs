@@ -177,9 +177,10 @@ impl Registry {
                 }
                 continue;
             }
-            let bucket = self.buckets.entry(Arc::clone(&key)).or_insert_with(|| {
-                Bucket::new(find_terms(policy, &key), now)
-            });
+            let bucket = self
+                .buckets
+                .entry(Arc::clone(&key))
+                .or_insert_with(|| Bucket::new(find_terms(policy, &key), now));
             match &bucket.terms {
                 Some(terms) => {
                     let counts = self.limits.entry(terms.limit.clone()).or_default();

@@ -15,9 +15,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tollgate::policy::{OnOutage, Policy};
 use tollgate::store::{Check, Store};
 use tollgate::{Amount, Concurrency, Owner, Rule, Span, Timestamp};
-use tollgate::policy::{OnOutage, Policy};
 
 use crate::bucket::Bucket;
 use crate::registry::{BucketKey, Registry, Stream};
@@ -27,7 +27,7 @@ const MAX_QUANTA: u64 = 64;
 /// The time after which quanta are free that are not renewed. Assignments end before.
 const QUANTUM_TTL: Span = Span::from_secs(30);
 /// The interval between two renewals.
-const RENEWAL: Span = Span::from_secs(5);
+const RENEWAL: Span = Span::from_secs(3);
 /// The interval between two calls about a bucket whose share should change.
 const CHANGE: Span = Span::from_secs(1);
 /// The quanta that a node above its fair part leaves free, so that a node below it finds some.
@@ -186,7 +186,8 @@ fn goal(share: &Share, quanta: u64, streams: u64, wanted: u64) -> u64 {
         return 0;
     }
     if !share.is_known || fleet == streams {
-        return quanta;
+        // Alone. One quantum stays free, so that a node that joins has something to assign.
+        return if quanta < MAX_QUANTA { quanta } else { quanta - 1 };
     }
     let fair = (quanta * streams / fleet).max(1);
     // One quantum more than wanted, because rounding down loses up to one.
@@ -249,7 +250,9 @@ impl Errand {
         key.push(0);
         key.extend(self.key.id.to_bytes());
         for index in bits(self.released) {
-            store.adjust(&shares, &key, tollgate::Adjustment::Release { owner: owner(self.place, index) }).await?;
+            store
+                .adjust(&shares, &key, tollgate::Adjustment::Release { owner: owner(self.place, index) })
+                .await?;
         }
         let mut checks: Vec<Check<'_>> =
             (0..self.streams).map(|index| slot(&presence, &key, owner(self.place, index))).collect();

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame};
-use tollgate_grpc::call::{PREFIX_BYTES, Refusal, announced, ok_trailers, unavailable_trailers};
 use tollgate_grpc::NextFrame;
+use tollgate_grpc::call::{PREFIX_BYTES, Refusal, announced, ok_trailers, unavailable_trailers};
 
 use crate::registry::Outgoing;
 use crate::service::Quotas;

@@ -27,17 +27,17 @@ const fn demanded(seat: &Seat) -> u64 {
 
 /// Returns the view of a node.
 pub(crate) fn view(registry: &Registry, now: Timestamp) -> Quotas {
-        let mut top: Vec<_> = registry.buckets.iter().map(|(key, it)| (demand_of(it), key, it)).collect();
-        top.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-        let shown = top.iter().take(MAX_QUOTA_BUCKETS);
-        Quotas {
-            streams: registry.streams.len() as u64,
-            buckets: registry.buckets.len() as u64,
-            place: registry.shares.place(),
-            degraded: registry.shares.is_degraded,
-            quotas: limits(registry).into_values().collect(),
-            top: shown.map(|(_, key, bucket)| bucket_view(registry, key, bucket, now)).collect(),
-        }
+    let mut top: Vec<_> = registry.buckets.iter().map(|(key, it)| (demand_of(it), key, it)).collect();
+    top.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    let shown = top.iter().take(MAX_QUOTA_BUCKETS);
+    Quotas {
+        streams: registry.streams.len() as u64,
+        buckets: registry.buckets.len() as u64,
+        place: registry.shares.place(),
+        degraded: registry.shares.is_degraded,
+        quotas: limits(registry).into_values().collect(),
+        top: shown.map(|(_, key, bucket)| bucket_view(registry, key, bucket, now)).collect(),
+    }
 }
 
 fn demand_of(bucket: &Bucket) -> u64 {

@@ -73,7 +73,11 @@ fn a_second_proxy_gets_a_share_at_once_and_the_sum_stays_within_the_limit() {
 fn buckets_without_a_limit_and_limits_that_do_not_enforce_allow_all() {
     let allowed = json!("ALLOW_ALL");
     let service = Service::new(POLICY);
-    for id in [json!({"name": "other"}), json!({"name": "search"}), json!({"name": "search", "tenant": "a", "x": "y"})] {
+    for id in [
+        json!({"name": "other"}),
+        json!({"name": "search"}),
+        json!({"name": "search", "tenant": "a", "x": "y"}),
+    ] {
         let action = ask(&service, &mut service.connect(), &usage(&id, 1, 0, "0s"));
         assert_eq!(strategy(&action)["blanketRule"], allowed, "{id}");
     }
@@ -184,18 +188,19 @@ fn a_drain_sends_each_assignment_once_more_and_ends_the_streams() {
 
 #[test]
 fn a_change_of_the_fill_interval_alone_is_visible_to_envoy() {
-    // Both limits have 1,000 tokens per fill interval.
-    let policy = POLICY.replace("300/second", "100/second");
-    let service = Service::new(&policy.replace("100/second", "99/second"));
+    // Both limits have 1,020 tokens per fill interval, of a minute and of ten minutes.
+    let policy = |rate: &str| POLICY.replace("rate: 300/second", &format!("bucket: '{rate}, burst 64'"));
+    let service = Service::new(&policy("17/second"));
     let mut connection = service.connect();
     let before = ask(&service, &mut connection, &usage(&acme(), 1, 0, "0s"));
-    service.limiter.replace(Policy::parse(&POLICY.replace("300/second", "50/second")).unwrap());
+    service.quotas.tick();
+    service.limiter.replace(Policy::parse(&policy("102/minute")).unwrap());
     service.quotas.tick();
     let Received::Actions(actions) = connection.receive(&service) else { panic!() };
     let (before, after) = (&strategy(&before)["tokenBucket"], &strategy(&actions[0])["tokenBucket"]);
-    assert_ne!(
-        (&before["maxTokens"], &before["tokensPerFill"], before["fillInterval"].as_str().unwrap().contains('.')),
-        (&after["maxTokens"], &after["tokensPerFill"], after["fillInterval"].as_str().unwrap().contains('.')),
-        "{before} and {after}"
+    assert_eq!(
+        (&before["maxTokens"], &before["tokensPerFill"]),
+        (&after["maxTokens"], &after["tokensPerFill"])
     );
+    assert_eq!((&before["fillInterval"], &after["fillInterval"]), (&json!("60s"), &json!("600.000000001s")));
 }

@@ -252,16 +252,17 @@ impl Envoy {
     }
 
     fn apply(&mut self, action: &Value, now: Timestamp) {
-        let seconds = |it: &Value| it.as_str().unwrap().trim_end_matches('s').parse::<u64>().unwrap();
-        let until = now + Span::from_secs(seconds(&action["assignmentTimeToLive"]));
+        // Envoy reads whole seconds only.
+        let seconds =
+            |it: &Value| it.as_str().unwrap().split(['s', '.']).next().unwrap().parse::<u32>().unwrap();
+        let until = now + Span::from_secs(seconds(&action["assignmentTimeToLive"]).into());
         let bucket = &action["rateLimitStrategy"]["tokenBucket"];
         if bucket.is_null() {
             (self.bucket, self.tokens) = (Some((0.0, 0.0, until)), 0.0);
             return;
         }
         let per_fill = bucket["tokensPerFill"].as_f64().unwrap();
-        #[allow(clippy::cast_precision_loss, reason = "a few seconds")]
-        let rate = per_fill / seconds(&bucket["fillInterval"]) as f64;
+        let rate = per_fill / f64::from(seconds(&bucket["fillInterval"]));
         let capacity = bucket["maxTokens"].as_f64().unwrap();
         assert!(per_fill >= 1.0 && capacity >= 1.0, "{bucket}");
         let before = self.tokens;

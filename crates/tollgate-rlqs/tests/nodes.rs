@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Span, Store, StoreError,
-    Timestamp,
+    Adjustment, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Span, Store,
+    StoreError, Timestamp,
 };
 use tollgate_rlqs::Quotas;
 

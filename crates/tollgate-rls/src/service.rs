@@ -20,12 +20,11 @@ use crate::response_headers::Headers;
 use crate::statistics::Statistics;
 use crate::{health, json, reflection, throttle};
 use tollgate_grpc::GrpcBody;
-use tollgate_rlqs::Quotas;
 use tollgate_grpc::call::{self as grpc, Refusal, read_message, reject_non_grpc};
+use tollgate_rlqs::Quotas;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-const STREAM_QUOTAS: &str =
-    "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
+const STREAM_QUOTAS: &str = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
 const THROTTLE: &str = "/throttlecrab.RateLimiter/Throttle";
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";

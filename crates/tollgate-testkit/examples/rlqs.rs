@@ -3,7 +3,12 @@
 //! `make bench-rlqs` runs it. It prints the results and writes `target/bench/rlqs.json`; the exit status is
 //! that of the bars: the sum within the bound and at least 95 % of the limit, each Envoy within 10 % of its
 //! fair share, the share of a killed Envoy used after two reports.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark that cannot go on has failed"
+)]
 #![allow(clippy::disallowed_methods, reason = "Envoy reports in real time")]
 #![allow(clippy::cast_precision_loss, reason = "small numbers")]
 

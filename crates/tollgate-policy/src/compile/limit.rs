@@ -323,10 +323,7 @@ impl LimitDraft<'_> {
             headers: limit.headers.clone(),
             descriptor: limit.descriptor.as_ref().map(|it| it.value.clone()),
             domains: limit.domain.iter().map(|it| it.value.clone()).collect(),
-            envoy_match: limit
-                .rlqs
-                .as_ref()
-                .map(|it| EnvoyMatch::new(it.value.domain(), it.value.entries())),
+            envoy_match: limit.rlqs.as_ref().map(|it| EnvoyMatch::new(it.value.domain(), it.value.entries())),
             rlqs: limit.rlqs.as_ref().map(|it| it.value.clone()),
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),

@@ -45,9 +45,9 @@ use super::expect;
 use super::lease::LeaseText;
 #[cfg(feature = "schema")]
 use super::schema::{
-    AllowanceMapSchema, BucketSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema, EntrySchema,
-    HeaderMapSchema, LeaseSchema, LintSchema, NameSchema, QueueSchema, RateSchema, SlotsSchema, SoftSchema,
-    SourceSchema, Whole,
+    AllowanceMapSchema, BucketSchema, CandidateSchema, CostSchema, DurationSchema, EndpointSchema,
+    EntrySchema, HeaderMapSchema, LeaseSchema, LintSchema, NameSchema, QueueSchema, RateSchema, SlotsSchema,
+    SoftSchema, SourceSchema, Whole,
 };
 #[cfg(feature = "schema")]
 use super::sections::DialectWord;

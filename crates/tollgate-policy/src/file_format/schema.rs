@@ -31,7 +31,8 @@ pub fn schema() -> Value {
         let candidate = candidate_definition(&definitions["Limit"]);
         definitions.insert("Candidate".into(), candidate);
         // The default key of a limit on descriptors is the descriptor.
-        definitions["Limit"]["anyOf"] = json!([{"required": ["by"]}, {"required": ["descriptor"]}, {"required": ["rlqs"]}]);
+        definitions["Limit"]["anyOf"] =
+            json!([{"required": ["by"]}, {"required": ["descriptor"]}, {"required": ["rlqs"]}]);
     }
     schema
 }

@@ -13,8 +13,7 @@ pub(crate) const WORDS: Words = Words {
 };
 
 /// The words that a limit may have beside `rlqs`.
-const COMPANIONS: [&str; 8] =
-    ["name", "rlqs", "bucket", "rate", "algorithm", "mode", "on_outage", "expect"];
+const COMPANIONS: [&str; 8] = ["name", "rlqs", "bucket", "rate", "algorithm", "mode", "on_outage", "expect"];
 /// The algorithms that a proxy can apply.
 const ALGORITHMS: [&str; 2] = ["token-bucket", "gcra"];
 /// The maximum number of entries of a bucket.
