@@ -352,7 +352,11 @@ impl Inputs {
         }
         let document = self.joined(SAMPLE_POLICY, settings)?;
         let is_envoys = |rls: &Node| rls.get("envoy_config").is_some() || rls.get("xds").is_some();
-        if document.root().get("rls").is_some_and(is_envoys) { self.joined(EMPTY_POLICY, settings) } else { Ok(document) }
+        if document.root().get("rls").is_some_and(is_envoys) {
+            self.joined(EMPTY_POLICY, settings)
+        } else {
+            Ok(document)
+        }
     }
 
     /// Merges a policy with settings and the values that override both.

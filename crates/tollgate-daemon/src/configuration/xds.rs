@@ -65,7 +65,10 @@ impl XdsSection {
             fields.get(word)
         };
         let server = needed("server", "it is `host:port` of the configuration server");
-        let id = needed("node", "the server selects the configuration by this id; Envoy Gateway uses `envoy-ratelimit`");
+        let id = needed(
+            "node",
+            "the server selects the configuration by this id; Envoy Gateway uses `envoy-ratelimit`",
+        );
         let server = server.and_then(|node| {
             let text = node.word("`server`", problems)?;
             let server = XdsServer::parse(text.value);
@@ -109,7 +112,9 @@ impl XdsSection {
         settings.max_message_bytes = self.max_message_bytes;
         settings.merge_domains = merge_domains;
         settings.tls = self.tls.clone().map(|tls| -> tollgate_xds::TlsSource {
-            Arc::new(move || tls.load(LoadPhase::Again).map(Arc::new).map_err(|it| it.brief().trim().to_owned()))
+            Arc::new(move || {
+                tls.load(LoadPhase::Again).map(Arc::new).map_err(|it| it.brief().trim().to_owned())
+            })
         });
         settings
     }
@@ -141,7 +146,10 @@ impl XdsTls {
         let Some((certificate, key)) = &self.certificate else {
             return client_tls(ca.as_deref()).map_err(|error| {
                 let file = self.ca.as_deref().map(shown).unwrap_or_default();
-                Failure::new(format_args!("cannot check the configuration server with {file}: {}", in_full(&error)))
+                Failure::new(format_args!(
+                    "cannot check the configuration server with {file}: {}",
+                    in_full(&error)
+                ))
             });
         };
         let config = mutual_tls(ca.as_deref(), &read(certificate)?, &read(key)?);

@@ -42,7 +42,11 @@ impl Inputs {
 /// Returns `host:port` of two variables.
 fn address(variables: &RatelimitVariables, host: &str, port: &str, default: &str) -> String {
     let (host, port) = (variables.get_or(host, ANY_ADDRESS), variables.get_or(port, default));
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 /// Collects the values of the configuration.
@@ -135,7 +139,11 @@ fn xds(to: &mut Overlays<'_>) -> Result<(), Failure> {
         )));
     }
     to.set("CONFIG_GRPC_XDS_SERVER_URL", "rls.xds.server", literal(server));
-    to.set("CONFIG_GRPC_XDS_NODE_ID", "rls.xds.node", literal(variables.get_or("CONFIG_GRPC_XDS_NODE_ID", "default")));
+    to.set(
+        "CONFIG_GRPC_XDS_NODE_ID",
+        "rls.xds.node",
+        literal(variables.get_or("CONFIG_GRPC_XDS_NODE_ID", "default")),
+    );
     for (variable, path) in [
         ("CONFIG_GRPC_XDS_NODE_METADATA", "rls.xds.metadata"),
         ("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "rls.xds.headers"),
@@ -205,7 +213,11 @@ fn redis(to: &mut Overlays<'_>) -> Result<(), Failure> {
                 }
                 None => format!("?sentinel_password={}", encoded(auth)),
             });
-            format!("redis{secure}-sentinel://{login}{sentinels}/{}{}", encoded(primary), auth.unwrap_or_default())
+            format!(
+                "redis{secure}-sentinel://{login}{sentinels}/{}{}",
+                encoded(primary),
+                auth.unwrap_or_default()
+            )
         }
         ("CLUSTER", None) => format!("redis{secure}-cluster://{login}{servers}"),
         _ => format!("redis{secure}://{login}{servers}"),
