@@ -272,6 +272,9 @@ impl Inputs {
 
     /// Returns the name of the configuration for messages.
     pub fn name(&self) -> String {
+        if self.ratelimit.is_some() && self.config.is_none() {
+            return "the environment".to_owned();
+        }
         let folder = self.envoy.as_ref().and_then(|it| it.path.as_deref());
         self.config.as_deref().or(folder).map_or_else(|| "the sample policy".to_owned(), shown)
     }
