@@ -15,7 +15,8 @@ use tollgate_testkit::{Certificate, Program, ProgramOutput, Redis, Scratch, Toll
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-const SHOP: &str = "name: shop\ndomain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 2, unit: DAY}}]\n";
+const SHOP: &str =
+    "name: shop\ndomain: shop\ndescriptors: [{key: user, rate_limit: {requests_per_unit: 2, unit: DAY}}]\n";
 
 /// A running `ratelimit` with the ports that it was told.
 struct Ratelimit {
@@ -88,7 +89,10 @@ fn asked(grpc: u16, ca: &Path, files: &Scratch) -> Option<u8> {
     let finished = question.ask(&server, files, &["--http2", "--cacert", text(ca)]);
     (finished.code == Some(0)).then(|| {
         let answer = fs::read(files.path().join("answer")).unwrap();
-        assert!(!String::from_utf8_lossy(&answer).to_lowercase().contains("ratelimit"), "no headers: {answer:?}");
+        assert!(
+            !String::from_utf8_lossy(&answer).to_lowercase().contains("ratelimit"),
+            "no headers: {answer:?}"
+        );
         answer[6]
     })
 }
@@ -103,7 +107,9 @@ fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
     let secret = certs.path().join("secret");
     fs::create_dir(&secret).unwrap();
     let place = |certificate: &Certificate| {
-        for (from, to) in [(&certificate.server, "tls.crt"), (&certificate.key, "tls.key"), (&certificate.ca, "ca.crt")] {
+        for (from, to) in
+            [(&certificate.server, "tls.crt"), (&certificate.key, "tls.key"), (&certificate.ca, "ca.crt")]
+        {
             fs::copy(from, secret.join(to)).unwrap();
         }
     };
@@ -143,7 +149,10 @@ fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
     let (grpc, http, metrics) = (ratelimit.grpc, ratelimit.http, ratelimit.metrics);
 
     let first = ads.request();
-    assert_eq!((&first["node"], &first["version"], &first["nonce"]), (&"envoy-ratelimit".into(), &"".into(), &"".into()));
+    assert_eq!(
+        (&first["node"], &first["version"], &first["nonce"]),
+        (&"envoy-ratelimit".into(), &"".into(), &"".into())
+    );
     assert_eq!(first["names"].as_array().map(Vec::len), Some(0), "{first}");
     // Before the first configuration, calls are answered OK and counted.
     assert_eq!(asked(grpc, &certificate.ca, &asking), Some(1));
@@ -166,7 +175,10 @@ fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
         assert!(page.contains(line), "{line} in:\n{page}");
     }
     let dump = ratelimit.get(ratelimit.debug, "/rlconfig").stdout;
-    assert!(dump.contains("shop.user: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false"), "{dump}");
+    assert!(
+        dump.contains("shop.user: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false"),
+        "{dump}"
+    );
 
     // A wrong configuration is rejected with the reason, and the old one keeps serving.
     let wrong = certs.write("wrong.yaml", "name: w\ndomain: shop\ndescriptors: [{key: user}, {key: user}]\n");
@@ -198,7 +210,9 @@ fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
     assert_eq!(log.matches("is not known").count() + log.matches("has no effect").count(), 1, "{log}");
     ratelimit.program.signal("TERM");
     let url = format!("http://127.0.0.1:{http}/healthcheck");
-    ratelimit.program.wait_until("a failing health check", || curl(&["-o", "/dev/null", "-w", "%{http_code}", &url]).stdout == "500");
+    ratelimit.program.wait_until("a failing health check", || {
+        curl(&["-o", "/dev/null", "-w", "%{http_code}", &url]).stdout == "500"
+    });
     drop(held);
     assert_eq!(ratelimit.program.wait().code(), Some(0), "{}", ratelimit.log());
 }
@@ -210,7 +224,9 @@ fn files_of_a_config_map_are_watched_and_served_on_all_ports() {
     fs::create_dir_all(&folder).unwrap();
     for (version, limit) in [("one", "2"), ("two", "5")] {
         fs::create_dir_all(versions.join(version)).unwrap();
-        let text = format!("domain: shop\ndescriptors: [{{key: user, rate_limit: {{unit: day, requests_per_unit: {limit}}}}}]\n");
+        let text = format!(
+            "domain: shop\ndescriptors: [{{key: user, rate_limit: {{unit: day, requests_per_unit: {limit}}}}}]\n"
+        );
         fs::write(versions.join(version).join("config.yaml"), text).unwrap();
     }
     symlink(versions.join("one"), folder.join("..data")).unwrap();
@@ -285,7 +301,10 @@ fn a_policy_has_limits_of_its_own_beside_those_of_a_configuration_server() {
     assert_eq!((&first["node"], &first["metadata"]["zone"]), (&"n1".into(), &"a".into()), "{first}");
     let shop = files.write("shop.yaml", SHOP);
     assert_eq!(ads.push("7", &[&shop])["version"], "7");
-    let (own, sent) = (Question { domain: "mine", key: "user", value: "ann" }, Question { domain: "shop", key: "user", value: "ann" });
+    let (own, sent) = (
+        Question { domain: "mine", key: "user", value: "ann" },
+        Question { domain: "shop", key: "user", value: "ann" },
+    );
     assert_eq!((own.admitted(rls, 2), sent.admitted(rls, 3)), (1, 2));
     // A reload of the file keeps the limits of the server, and a new stream brings them again.
     tollgate.files.write("tollgate.yaml", &two);

@@ -17,26 +17,32 @@ use server::{Rule, Server, config};
 use tollgate_daemon::{Daemon, Inputs};
 
 fn resident_mib() -> u64 {
-    let pages: u64 = std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let pages: u64 =
+        std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4096 / (1 << 20)
 }
 
 fn domain(number: usize, rules: &[&'static str], requests: u64) -> Vec<u8> {
     let leaf = |key: &&'static str| Rule { value: key, ..Rule::per_minute(key, requests) };
-    let route = Rule { key: "route", value: "route", below: rules.iter().map(leaf).collect(), ..Rule::default() };
+    let route =
+        Rule { key: "route", value: "route", below: rules.iter().map(leaf).collect(), ..Rule::default() };
     config(&format!("default/gateway-{number}/http"), &[route])
 }
 
 #[tokio::main]
 async fn main() {
-    let number = |at: usize, default: usize| std::env::args().nth(at).map_or(default, |it| it.parse().unwrap());
+    let number =
+        |at: usize, default: usize| std::env::args().nth(at).map_or(default, |it| it.parse().unwrap());
     let (domains, count, updates) = (number(1, 1_000), number(2, 256), number(3, 1_000));
-    let rules: Vec<&'static str> =
-        (0..count).map(|at| -> &'static str { Box::leak(format!("rule-{at}-match-0").into_boxed_str()) }).collect();
+    let rules: Vec<&'static str> = (0..count)
+        .map(|at| -> &'static str { Box::leak(format!("rule-{at}-match-0").into_boxed_str()) })
+        .collect();
     let mut server = Server::start().await;
-    let inputs = Inputs::default()
-        .set("listen", "{gateway: off, api: 127.0.0.1:0, rls: 127.0.0.1:0, resp: off}")
-        .set("rls.xds", &format!("{{server: \"{}\", node: n, max_message_bytes: 1_000_000_000}}", server.address));
+    let inputs =
+        Inputs::default().set("listen", "{gateway: off, api: 127.0.0.1:0, rls: 127.0.0.1:0, resp: off}").set(
+            "rls.xds",
+            &format!("{{server: \"{}\", node: n, max_message_bytes: 1_000_000_000}}", server.address),
+        );
     let mut daemon = Daemon::start(inputs).await.unwrap();
     let (limiter, watching) = (daemon.policy(), tokio::spawn(async move { daemon.watch_files().await }));
     drop(limiter);
@@ -64,10 +70,21 @@ async fn main() {
         }
     }
     times.sort_by(f64::total_cmp);
-    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len() - 1)).copied().unwrap_or(0.0);
-    println!("update of one domain: median {:.0} ms, 99 % {:.0} ms, longest {:.0} ms", at(0.5), at(0.99), at(1.0));
+    let at = |share: f64| {
+        times.get(((times.len() as f64 * share) as usize).min(times.len() - 1)).copied().unwrap_or(0.0)
+    };
+    println!(
+        "update of one domain: median {:.0} ms, 99 % {:.0} ms, longest {:.0} ms",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
     stream.send("bad", "nb", &[config("", &[])]);
     let answer = stream.request().await;
-    println!("a wrong configuration is rejected, and version {} stays: {}", answer.version, answer.error.unwrap());
+    println!(
+        "a wrong configuration is rejected, and version {} stays: {}",
+        answer.version,
+        answer.error.unwrap()
+    );
     watching.abort();
 }

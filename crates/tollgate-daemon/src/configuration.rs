@@ -272,6 +272,9 @@ impl Inputs {
 
     /// Returns the name of the configuration for messages.
     pub fn name(&self) -> String {
+        if self.ratelimit.is_some() && self.config.is_none() {
+            return "the environment".to_owned();
+        }
         let folder = self.envoy.as_ref().and_then(|it| it.path.as_deref());
         self.config.as_deref().or(folder).map_or_else(|| "the sample policy".to_owned(), shown)
     }
@@ -352,7 +355,11 @@ impl Inputs {
         }
         let document = self.joined(SAMPLE_POLICY, settings)?;
         let is_envoys = |rls: &Node| rls.get("envoy_config").is_some() || rls.get("xds").is_some();
-        if document.root().get("rls").is_some_and(is_envoys) { self.joined(EMPTY_POLICY, settings) } else { Ok(document) }
+        if document.root().get("rls").is_some_and(is_envoys) {
+            self.joined(EMPTY_POLICY, settings)
+        } else {
+            Ok(document)
+        }
     }
 
     /// Merges a policy with settings and the values that override both.

@@ -290,7 +290,17 @@ impl Daemon {
     /// Shuts down; `interrupt` ends the wait.
     async fn end(self, interrupt: impl Future<Output = ()>) {
         let Self {
-            surfaces, limiter, store, status, records, api, maintenance, saver, ratelimit, config_server, ..
+            surfaces,
+            limiter,
+            store,
+            status,
+            records,
+            api,
+            maintenance,
+            saver,
+            ratelimit,
+            config_server,
+            ..
         } = self;
         status.drain();
         drop(config_server);

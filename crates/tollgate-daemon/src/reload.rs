@@ -141,7 +141,9 @@ impl Reloader {
         let (domains, limits) = (config.domains().len(), policy.limits().len() - self.base.limits().len());
         for (limit, domain) in config.decided_alone(&self.base).into_iter().take(MAX_NAMED_LIMITS) {
             let (limit, domain) = (limit.name(), Printable(&domain.name));
-            tracing::warn!("limit `{limit}` is never asked in the domain `{domain}`: the configuration server decides there alone");
+            tracing::warn!(
+                "limit `{limit}` is never asked in the domain `{domain}`: the configuration server decides there alone"
+            );
         }
         self.rules.reload(policy, &self.switches);
         self.server_config = Some(config);

@@ -284,7 +284,10 @@ fn start_demo(drain: Drain) -> Result<SocketAddr, Failure> {
 }
 
 /// Runs a future on a new thread.
-pub(crate) fn start_thread(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
+pub(crate) fn start_thread(
+    name: &str,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         Failure::new(format_args!("cannot start a thread: {}", reason(&error, Attempt::Other)))
     };

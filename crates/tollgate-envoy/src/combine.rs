@@ -59,7 +59,8 @@ impl EnvoyConfig {
             }
             let known: HashSet<_> =
                 first.descriptors.iter().map(|it| (it.key.value.as_str(), it.value.as_deref())).collect();
-            let is_known = |it: &&crate::Descriptor| known.contains(&(it.key.value.as_str(), it.value.as_deref()));
+            let is_known =
+                |it: &&crate::Descriptor| known.contains(&(it.key.value.as_str(), it.value.as_deref()));
             if let Some(twice) = domain.descriptors.iter().find(is_known) {
                 return Err(CombineError::DuplicateDescriptor {
                     domain: quoted(&domain.name),

@@ -13,8 +13,8 @@ mod section;
 mod unit;
 
 pub use apply::ApplyError;
-pub use config::{Domain, EnvoyConfig, EnvoyFile};
 pub use combine::CombineError;
+pub use config::{Domain, EnvoyConfig, EnvoyFile};
 pub use domains::{DescriptorMatch, Domains};
 pub use file_format::{Allowance, Descriptor, RESERVED_DOMAIN, RateLimit};
 pub use leaf::Leaf;

@@ -86,9 +86,12 @@ pub(crate) fn all<'c>(
         let readable = candidate.readable.as_str();
         let alone = candidate.faithful && counts.get(readable) == Some(&1) && !taken.contains(readable);
         // If eight digits collide, sixteen do with a chance of 2^-64; numbers resolve that.
-        let marks = [format!("{:08x}", candidate.id >> 32), format!("{:016x}", candidate.id)];
-        let numbered = (2_u32..).map(|number| format!("{:016x}-{number}", candidate.id));
-        let marked = marks.into_iter().chain(numbered).map(|mark| candidate.with(&mark));
+        let marks = (0_u32..).map(|number| match number {
+            0 => format!("{:08x}", candidate.id >> 32),
+            1 => format!("{:016x}", candidate.id),
+            _ => format!("{:016x}-{number}", candidate.id),
+        });
+        let marked = marks.map(|mark| candidate.with(&mark));
         let mut names = alone.then(|| readable.to_owned()).into_iter().chain(marked);
         let name = names.find(|name| !used.contains(name) && !taken.contains(name.as_str()));
         let name = name.unwrap_or_default();

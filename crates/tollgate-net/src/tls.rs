@@ -31,6 +31,9 @@ pub enum TlsError {
     /// The certificate and the key do not match, or their type is not supported.
     #[error("the certificate cannot be used with this key")]
     Mismatch(#[source] rustls::Error),
+    /// The CA file for a server is not PEM, or contains no certificate.
+    #[error("the server cannot be verified by it")]
+    Authorities(#[source] rustls::Error),
     /// The client CA file is not PEM, or contains no certificate that can sign.
     #[error("clients cannot be known by it")]
     Clients(#[source] rustls::Error),
@@ -124,7 +127,7 @@ pub fn mutual_tls(
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::Key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let roots = roots(authorities).map_err(TlsError::Clients)?;
+    let roots = roots(authorities).map_err(TlsError::Authorities)?;
     let config = config.map_err(TlsError::Mismatch)?.with_root_certificates(roots);
     config.with_client_auth_cert(chain, key).map_err(TlsError::Mismatch)
 }

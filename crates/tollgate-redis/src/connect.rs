@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, ProtocolVersion,
-    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _,
+    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
 
 use crate::failure::explain;
@@ -152,7 +152,8 @@ fn login(settings: &RedisSettings) -> RedisConnectionInfo {
 fn certificates(settings: &RedisSettings) -> Option<TlsCertificates> {
     let tls = settings.tls.as_ref()?;
     let client = tls.client.as_ref();
-    let client_tls = client.map(|it| ClientTlsConfig { client_cert: it.chain.clone(), client_key: it.key.clone() });
+    let client_tls =
+        client.map(|it| ClientTlsConfig { client_cert: it.chain.clone(), client_key: it.key.clone() });
     Some(TlsCertificates { client_tls, root_cert: tls.ca.clone() })
 }
 

@@ -83,7 +83,8 @@ impl XdsClient {
     async fn stream(&mut self) -> Result<(), StreamError> {
         // Without a version, so that the server sends the whole state: the version of a server that was
         // restarted may be that of this client, with other content.
-        let mut stream = Stream::open(&self.settings, DiscoveryRequest::default().framed(self.node())).await?;
+        let mut stream =
+            Stream::open(&self.settings, DiscoveryRequest::default().framed(self.node())).await?;
         let first = self.first_message(&mut stream).await?;
         self.backoff.reset();
         self.counters.set_connected(true);

@@ -159,10 +159,10 @@ impl Stream {
 
     const fn refused(&self, error: MessageError) -> StreamError {
         match error {
-            MessageError::TooLarge(length) => {
-                StreamError::TooLarge { length, max: self.max_message_bytes }
+            MessageError::TooLarge(length) => StreamError::TooLarge { length, max: self.max_message_bytes },
+            MessageError::Compressed => {
+                StreamError::Malformed("a compressed message, which was not requested")
             }
-            MessageError::Compressed => StreamError::Malformed("a compressed message, which was not requested"),
             MessageError::Malformed => StreamError::Malformed("bytes that are not a gRPC message"),
         }
     }

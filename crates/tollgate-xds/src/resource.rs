@@ -102,7 +102,10 @@ fn descriptors(found: &[&[u8]], left: &mut usize, depth: usize) -> Result<Vec<De
     if let Some(twice) =
         all.iter().find(|it: &&Descriptor| !seen.insert((it.key.value.as_str(), it.value.as_deref())))
     {
-        return Err(ResourceError::new(format!("{} is defined twice", shown(&twice.key.value, twice.value.as_deref()))));
+        return Err(ResourceError::new(format!(
+            "{} is defined twice",
+            shown(&twice.key.value, twice.value.as_deref())
+        )));
     }
     Ok(all)
 }
@@ -181,7 +184,11 @@ fn rate_limit(message: &[u8]) -> Result<RateLimit, ResourceError> {
         (true, Some(_)) => return Err(ResourceError::new("`unlimited` and `unit` cannot be combined")),
         (true, None) => Allowance::Unlimited,
         (false, Some(unit)) => Allowance::Requests { per_unit, unit },
-        (false, None) => return Err(ResourceError::new(format!("the unit {unit} is unknown: it is SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR"))),
+        (false, None) => {
+            return Err(ResourceError::new(format!(
+                "the unit {unit} is unknown: it is SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR"
+            )));
+        }
     };
     let replaces = replaces.into_iter().map(|name| Located::new(name.to_owned(), Place::default()));
     let name = Some(name.to_owned()).filter(|name| !name.is_empty());

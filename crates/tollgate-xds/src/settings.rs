@@ -36,7 +36,9 @@ impl XdsServer {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok().filter(|port| *port > 0)?;
         let host = match host.strip_prefix('[') {
-            Some(address) => address.strip_suffix(']').filter(|it| it.parse::<std::net::Ipv6Addr>().is_ok())?,
+            Some(address) => {
+                address.strip_suffix(']').filter(|it| it.parse::<std::net::Ipv6Addr>().is_ok())?
+            }
             None => host,
         };
         let is_name = |char: char| char.is_ascii_alphanumeric() || "._-:%".contains(char);

@@ -54,7 +54,9 @@ impl Snapshot {
             };
             if let Some(twice) = domains.insert(id, domain) {
                 let name = quoted(&twice.name);
-                return Err(ResourceError::new(format!("two resources define the domain {name}, and are equal")));
+                return Err(ResourceError::new(format!(
+                    "two resources define the domain {name}, and are equal"
+                )));
             }
         }
         Ok(Self { domains })
@@ -69,5 +71,8 @@ impl Snapshot {
 }
 
 fn wrong_type(part: &str, type_url: &str) -> ResourceError {
-    ResourceError::new(format!("{part} has the type {}, and only {RESOURCE_TYPE_URL} was requested", quoted(type_url)))
+    ResourceError::new(format!(
+        "{part} has the type {}, and only {RESOURCE_TYPE_URL} was requested",
+        quoted(type_url)
+    ))
 }

@@ -50,7 +50,13 @@ impl Client {
 
 fn ack(version: &str, nonce: &str) -> SeenRequest {
     let (node, type_url) = ("node-1".to_owned(), RESOURCE_TYPE_URL.to_owned());
-    SeenRequest { version: version.to_owned(), nonce: nonce.to_owned(), node, type_url, ..SeenRequest::default() }
+    SeenRequest {
+        version: version.to_owned(),
+        nonce: nonce.to_owned(),
+        node,
+        type_url,
+        ..SeenRequest::default()
+    }
 }
 
 fn names(config: &EnvoyConfig) -> Vec<&str> {
@@ -130,21 +136,40 @@ async fn no_resources_at_first_are_a_configuration_too() {
 async fn a_wrong_resource_is_rejected_with_its_place_and_the_last_version() {
     let (_server, mut client, mut stream) = configured().await;
     let below = |rule: Rule| vec![Rule { key: "route", value: "a", below: vec![rule], ..Rule::default() }];
-    let deep = (0..120).fold(Rule::per_minute("k", 1), |rule, _| Rule { key: "k", below: vec![rule], ..Rule::default() });
+    let deep = (0..120).fold(Rule::per_minute("k", 1), |rule, _| Rule {
+        key: "k",
+        below: vec![rule],
+        ..Rule::default()
+    });
     let twice = vec![Rule::per_minute("k", 1), Rule::per_minute("k", 2)];
     let limit = |unit, requests| Rule { key: "k", limit: Some((unit, requests)), ..Rule::default() };
     for (at, (resources, reason)) in [
         (vec![config("", &[])], "resource ``: the domain is empty"),
         (vec![config("tollgate", &[])], "the domain `tollgate` is reserved"),
-        (vec![config("a", &[]), config("a", &twice[..1])], "two resources define the domain `a`: `a` and `a`"),
+        (
+            vec![config("a", &[]), config("a", &twice[..1])],
+            "two resources define the domain `a`: `a` and `a`",
+        ),
         (vec![config("a", &[]), config("a", &[])], "two resources define the domain `a`, and are equal"),
-        (vec![config("a", &below(Rule::default()))], "domain `a` > descriptor `route` with value `a`: a descriptor has an empty key"),
+        (
+            vec![config("a", &below(Rule::default()))],
+            "domain `a` > descriptor `route` with value `a`: a descriptor has an empty key",
+        ),
         (vec![config("a", &twice)], "domain `a`: descriptor `k` is defined twice"),
         (vec![config("a", &below(limit(0, 5)))], "the unit 0 is unknown"),
         (vec![config("a", &[limit(8, 5)])], "the unit 8 is unknown"),
-        (vec![config("a", &[Rule { unlimited: true, ..limit(1, 5) }])], "`unlimited` and `unit` cannot be combined"),
-        (vec![config("a", &[Rule { replaces: vec![""], ..limit(1, 5) }])], "an entry of `replaces` has an empty name"),
-        (vec![config("a", &[Rule { name: "n", replaces: vec!["n"], ..limit(1, 5) }])], "the limit `n` replaces itself"),
+        (
+            vec![config("a", &[Rule { unlimited: true, ..limit(1, 5) }])],
+            "`unlimited` and `unit` cannot be combined",
+        ),
+        (
+            vec![config("a", &[Rule { replaces: vec![""], ..limit(1, 5) }])],
+            "an entry of `replaces` has an empty name",
+        ),
+        (
+            vec![config("a", &[Rule { name: "n", replaces: vec!["n"], ..limit(1, 5) }])],
+            "the limit `n` replaces itself",
+        ),
         (vec![config("a", &[deep])], "nested deeper than 100"),
         (vec![vec![0xff, 0xff]], "this is not the protobuf of a RateLimitConfig"),
     ]

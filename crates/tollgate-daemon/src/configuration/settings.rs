@@ -404,6 +404,8 @@ mod tests {
             &["admin", "tls"],
             &["rls"],
             &["rls", "tls"],
+            &["rls", "xds"],
+            &["rls", "xds", "tls"],
             &["resp"],
             &["resp", "tls"],
             &["traces"],

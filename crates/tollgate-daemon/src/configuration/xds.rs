@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hyper::header::{HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use tollgate_document::{Kind, Node, Problems, Words};
-use tollgate_net::{client_tls, mutual_tls};
+use tollgate_net::{TlsError, client_tls, mutual_tls};
 use tollgate_xds::{DEFAULT_MAX_MESSAGE_BYTES, XdsServer, XdsSettings};
 
 use super::{LoadPhase, files, shown};
@@ -65,7 +65,10 @@ impl XdsSection {
             fields.get(word)
         };
         let server = needed("server", "it is `host:port` of the configuration server");
-        let id = needed("node", "the server selects the configuration by this id; Envoy Gateway uses `envoy-ratelimit`");
+        let id = needed(
+            "node",
+            "the server selects the configuration by this id; Envoy Gateway uses `envoy-ratelimit`",
+        );
         let server = server.and_then(|node| {
             let text = node.word("`server`", problems)?;
             let server = XdsServer::parse(text.value);
@@ -109,7 +112,9 @@ impl XdsSection {
         settings.max_message_bytes = self.max_message_bytes;
         settings.merge_domains = merge_domains;
         settings.tls = self.tls.clone().map(|tls| -> tollgate_xds::TlsSource {
-            Arc::new(move || tls.load(LoadPhase::Again).map(Arc::new).map_err(|it| it.brief().trim().to_owned()))
+            Arc::new(move || {
+                tls.load(LoadPhase::Again).map(Arc::new).map_err(|it| it.brief().trim().to_owned())
+            })
         });
         settings
     }
@@ -141,12 +146,20 @@ impl XdsTls {
         let Some((certificate, key)) = &self.certificate else {
             return client_tls(ca.as_deref()).map_err(|error| {
                 let file = self.ca.as_deref().map(shown).unwrap_or_default();
-                Failure::new(format_args!("cannot check the configuration server with {file}: {}", in_full(&error)))
+                Failure::new(format_args!(
+                    "cannot check the configuration server with {file}: {}",
+                    in_full(&error)
+                ))
             });
         };
         let config = mutual_tls(ca.as_deref(), &read(certificate)?, &read(key)?);
         config.map_err(|error| {
-            let (file, why) = (shown(certificate), in_full(&error));
+            let file = match (&error, &self.ca) {
+                (TlsError::Authorities(_), Some(ca)) => ca,
+                (TlsError::Key, _) => key,
+                _ => certificate,
+            };
+            let (file, why) = (shown(file), in_full(&error));
             Failure::new(format_args!("cannot call the configuration server with {file}: {why}"))
         })
     }
@@ -176,4 +189,52 @@ fn headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_document::Document;
+
+    fn read(text: &str) -> (Option<XdsSection>, Vec<String>) {
+        let document = Document::parse(text).unwrap();
+        let mut problems = Problems::default();
+        let section = XdsSection::read(document.root(), &mut problems);
+        let found = problems.into_diagnostics(&document);
+        (section, found.iter().map(|it| format!("{} | {}", it.message, it.label)).collect())
+    }
+
+    #[test]
+    fn every_word_is_parsed() {
+        let (section, problems) = read(
+            "{server: \"eg:18001\", node: n, metadata: {zone: a}, headers: {x-token: t}, server_name: s, \
+             tls: {ca: c, cert: d, key: k}, max_message_bytes: 2048}",
+        );
+        assert_eq!(problems, [""; 0]);
+        let section = section.unwrap();
+        assert_eq!(section.shown(), "eg:18001 as node n");
+        let settings = section.settings(true);
+        assert_eq!(settings.node_metadata, [("zone".to_owned(), "a".to_owned())]);
+        assert_eq!((settings.headers.len(), settings.max_message_bytes), (1, 2_048));
+        assert!(settings.merge_domains && settings.tls.is_some());
+        assert_eq!(settings.server_name.as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn every_mistake_is_reported() {
+        for (text, expected) in [
+            ("{node: n}", "`rls.xds` has no `server` | "),
+            ("{server: \"h:1\"}", "`rls.xds` has no `node` | "),
+            ("{server: h, node: n}", "`server` is `host:port`, not `h` | "),
+            ("{server: \"h:1\", node_id: n}", "unknown word `node_id` in `rls.xds` | did you mean `node`?"),
+            (
+                "{server: \"h:1\", node: n, tls: {cert: c}}",
+                "`rls.xds.tls` has one of `cert` and `key`, and needs both | ",
+            ),
+        ] {
+            assert_eq!(read(text).1, [expected], "{text}");
+        }
+        assert!(read("{server: \"h:1\", node: n, max_message_bytes: 1}").1[0].contains("max_message_bytes"));
+        assert!(read("{server: \"h:1\", node: n, headers: {\"a b\": c}}").1[0].contains("`headers`"));
+    }
 }

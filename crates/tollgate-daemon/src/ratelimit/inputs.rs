@@ -42,7 +42,11 @@ impl Inputs {
 /// Returns `host:port` of two variables.
 fn address(variables: &RatelimitVariables, host: &str, port: &str, default: &str) -> String {
     let (host, port) = (variables.get_or(host, ANY_ADDRESS), variables.get_or(port, default));
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 /// Collects the values of the configuration.
@@ -135,7 +139,11 @@ fn xds(to: &mut Overlays<'_>) -> Result<(), Failure> {
         )));
     }
     to.set("CONFIG_GRPC_XDS_SERVER_URL", "rls.xds.server", literal(server));
-    to.set("CONFIG_GRPC_XDS_NODE_ID", "rls.xds.node", literal(variables.get_or("CONFIG_GRPC_XDS_NODE_ID", "default")));
+    to.set(
+        "CONFIG_GRPC_XDS_NODE_ID",
+        "rls.xds.node",
+        literal(variables.get_or("CONFIG_GRPC_XDS_NODE_ID", "default")),
+    );
     for (variable, path) in [
         ("CONFIG_GRPC_XDS_NODE_METADATA", "rls.xds.metadata"),
         ("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "rls.xds.headers"),
@@ -205,7 +213,11 @@ fn redis(to: &mut Overlays<'_>) -> Result<(), Failure> {
                 }
                 None => format!("?sentinel_password={}", encoded(auth)),
             });
-            format!("redis{secure}-sentinel://{login}{sentinels}/{}{}", encoded(primary), auth.unwrap_or_default())
+            format!(
+                "redis{secure}-sentinel://{login}{sentinels}/{}{}",
+                encoded(primary),
+                auth.unwrap_or_default()
+            )
         }
         ("CLUSTER", None) => format!("redis{secure}-cluster://{login}{servers}"),
         _ => format!("redis{secure}://{login}{servers}"),
@@ -227,4 +239,40 @@ fn encoded(text: &str) -> String {
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(variables: &[(&str, &str)]) -> Result<String, String> {
+        let all = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let overlays = overlays(&RatelimitVariables::of(all)).map_err(|it| it.to_string())?;
+        let store = overlays.into_iter().find(|it| it.path == "store");
+        Ok(store.map(|it| it.value).unwrap_or_default())
+    }
+
+    #[test]
+    fn redis_is_a_url_of_its_topology() {
+        for (variables, url) in [
+            (&[][..], ""),
+            (&[("REDIS_URL", "redis:6379")][..], "{url: 'redis://redis:6379'}"),
+            (&[("REDIS_URL", "redis:6379"), ("REDIS_TLS", "true"), ("REDIS_AUTH", "p@ss")], "{url: 'rediss://:p%40ss@redis:6379'}"),
+            (&[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "cluster"), ("REDIS_AUTH", "ann:x")], "{url: 'redis-cluster://ann:x@a:1,b:2'}"),
+            (
+                &[("REDIS_URL", "mymaster,a:1,b:2"), ("REDIS_TYPE", "SENTINEL"), ("REDIS_SENTINEL_AUTH", "s")],
+                "{url: 'redis-sentinel://a:1,b:2/mymaster?sentinel_password=s'}",
+            ),
+            (&[("REDIS_URL", "rediss://h:1/2"), ("REDIS_AUTH", "p")], "{url: 'rediss://:p@h:1/2'}"),
+        ] {
+            assert_eq!(store(variables).as_deref(), Ok(url), "{variables:?}");
+        }
+        for (variables, message) in [
+            ([("REDIS_URL", "a:1"), ("REDIS_TYPE", "SENTINEL")], "the name of the primary"),
+            ([("REDIS_URL", "redis://a:1"), ("REDIS_TYPE", "CLUSTER")], "without a scheme"),
+        ] {
+            let failure = store(&variables).unwrap_err();
+            assert!(failure.contains("REDIS_URL") && failure.contains(message), "{failure}");
+        }
+    }
 }

@@ -62,9 +62,13 @@ enum Pages {
 impl RatelimitListeners {
     /// Opens the listeners, and serves them on a thread of their own.
     pub(crate) fn open(ports: &RatelimitPorts, sources: RatelimitSources) -> Result<Self, Failure> {
-        let metrics = ports.metrics.clone().map(|(address, path)| (address, "PROMETHEUS_ADDR", Pages::Metrics { path }));
+        let metrics = ports
+            .metrics
+            .clone()
+            .map(|(address, path)| (address, "PROMETHEUS_ADDR", Pages::Metrics { path }));
         let health = Pages::Health { needs_config: ports.needs_config };
-        let listeners = [(ports.http.clone(), "PORT", health), (ports.debug.clone(), "DEBUG_PORT", Pages::Debug)];
+        let listeners =
+            [(ports.http.clone(), "PORT", health), (ports.debug.clone(), "DEBUG_PORT", Pages::Debug)];
         let (drainer, drain) = Drain::new();
         for (address, variable, pages) in listeners.into_iter().chain(metrics) {
             let sockets = bind(&Listen::On(address), variable, 1, &mut Vec::new())?;
@@ -95,7 +99,9 @@ impl RatelimitSources {
             (Pages::Health { needs_config }, "/healthcheck") if is_read => self.health(*needs_config),
             (Pages::Health { .. }, "/json") if request.method() == Method::POST => self.json(request).await,
             (Pages::Debug, "/rlconfig") if is_read => text(StatusCode::OK, self.config_dump()),
-            (Pages::Debug, "/") if is_read => text(StatusCode::OK, "/rlconfig: the limits in force\n".to_owned()),
+            (Pages::Debug, "/") if is_read => {
+                text(StatusCode::OK, "/rlconfig: the limits in force\n".to_owned())
+            }
             (Pages::Metrics { path }, asked) if is_read && asked == path => self.metrics(),
             _ => text(StatusCode::NOT_FOUND, "no such page\n".to_owned()),
         }
@@ -113,7 +119,10 @@ impl RatelimitSources {
     async fn json(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let body = timeout(REQUEST_BODY_TIMEOUT, Limited::new(request.into_body(), MAX_JSON_BYTES).collect());
         let Ok(Ok(body)) = body.await else {
-            return text(StatusCode::BAD_REQUEST, format!("the body is at most {MAX_JSON_BYTES} bytes of JSON\n"));
+            return text(
+                StatusCode::BAD_REQUEST,
+                format!("the body is at most {MAX_JSON_BYTES} bytes of JSON\n"),
+            );
         };
         let (status, answer) = self.rls.json(&body.to_bytes()).await;
         let mut response = Response::new(Full::new(answer));
@@ -151,7 +160,12 @@ impl RatelimitSources {
             None => (self.status.version(), self.reloads.failures()),
         };
         let mut to = Exposition::new(&mut out);
-        to.one("ratelimit_service_config_load_success", Counter, "Configurations that came into force.", loaded);
+        to.one(
+            "ratelimit_service_config_load_success",
+            Counter,
+            "Configurations that came into force.",
+            loaded,
+        );
         to.one("ratelimit_service_config_load_error", Counter, "Configurations that were rejected.", failed);
         self.metrics.write(&mut out);
         let mut response = text(StatusCode::OK, out);

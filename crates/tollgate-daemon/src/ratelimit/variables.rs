@@ -86,7 +86,11 @@ const VARIABLES: &[(&str, Kind, Effect)] = &[
     ("CONFIG_GRPC_XDS_NODE_ID", Text, Read),
     ("CONFIG_GRPC_XDS_NODE_METADATA", Text, Read),
     ("CONFIG_GRPC_XDS_SERVER_URL", Text, Read),
-    ("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", Duration, Without("delays between connections grow from 0.5 s to 30 s")),
+    (
+        "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL",
+        Duration,
+        Without("delays between connections grow from 0.5 s to 30 s"),
+    ),
     ("CONFIG_GRPC_XDS_SERVER_USE_TLS", Bool, Read),
     ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", Text, Read),
     ("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", Text, Read),
@@ -112,14 +116,22 @@ const VARIABLES: &[(&str, Kind, Effect)] = &[
     ("REDIS_TLS_CACERT", Text, Read),
     ("REDIS_TLS_CLIENT_CERT", Text, Read),
     ("REDIS_TLS_CLIENT_KEY", Text, Read),
-    ("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", Bool, Without("the name in the certificate of Redis is always verified")),
+    (
+        "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
+        Bool,
+        Without("the name in the certificate of Redis is always verified"),
+    ),
     ("REDIS_POOL_SIZE", Number, POOL),
     ("REDIS_POOL_ON_EMPTY_BEHAVIOR", Text, POOL),
     ("REDIS_POOL_ON_EMPTY_WAIT_DURATION", Duration, POOL),
     ("REDIS_PIPELINE_WINDOW", Duration, POOL),
     ("REDIS_PIPELINE_LIMIT", Number, POOL),
     ("REDIS_TIMEOUT", Duration, Without("the deadline of Redis is 50ms; TOLLGATE_STORE_DEADLINE changes it")),
-    ("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", Bool, Without("health does not depend on Redis: limits continue locally without it")),
+    (
+        "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION",
+        Bool,
+        Without("health does not depend on Redis: limits continue locally without it"),
+    ),
     ("REDIS_PERSECOND", Bool, PER_SECOND),
     ("REDIS_PERSECOND_SOCKET_TYPE", Text, PER_SECOND),
     ("REDIS_PERSECOND_TYPE", Text, PER_SECOND),
@@ -152,8 +164,19 @@ const VARIABLES: &[(&str, Kind, Effect)] = &[
 
 /// The prefixes of the family. Other variables belong to other programs.
 const PREFIXES: [&str; 13] = [
-    "CONFIG_", "GRPC_", "REDIS_", "RUNTIME_", "XDS_CLIENT_", "LIMIT_", "PROMETHEUS_", "STATSD_", "TRACING_",
-    "MEMCACHE_", "USE_", "DEBUG_", "LOG_",
+    "CONFIG_",
+    "GRPC_",
+    "REDIS_",
+    "RUNTIME_",
+    "XDS_CLIENT_",
+    "LIMIT_",
+    "PROMETHEUS_",
+    "STATSD_",
+    "TRACING_",
+    "MEMCACHE_",
+    "USE_",
+    "DEBUG_",
+    "LOG_",
 ];
 
 /// The variables of envoyproxy/ratelimit that are set and not empty.
@@ -198,7 +221,8 @@ impl RatelimitVariables {
 
     /// Returns all values that are not of the kind of their variable.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let wrong: Vec<_> = VARIABLES.iter().filter_map(|(name, kind, _)| self.mistake(name, *kind)).collect();
+        let wrong: Vec<_> =
+            VARIABLES.iter().filter_map(|(name, kind, _)| self.mistake(name, *kind)).collect();
         if wrong.is_empty() { Ok(()) } else { Err(Failure::all(&wrong)) }
     }
 
@@ -214,9 +238,7 @@ impl RatelimitVariables {
                 (is_share, "a number between 0 and 1".to_owned())
             }
             Duration => (is_duration(value), "a duration such as 10s or 1h30m".to_owned()),
-            Choice(words) => {
-                (words.iter().any(|it| it.eq_ignore_ascii_case(value)), one_of(words))
-            }
+            Choice(words) => (words.iter().any(|it| it.eq_ignore_ascii_case(value)), one_of(words)),
         };
         let shown: String = value.chars().take(60).flat_map(char::escape_debug).collect();
         (!is_valid).then(|| Failure::new(format_args!("the variable {name} is {accepted}, not `{shown}`")))
@@ -265,7 +287,10 @@ fn is_duration(text: &str) -> bool {
     while !rest.is_empty() {
         let digits = rest.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(rest.len());
         let (number, unit) = rest.split_at(digits);
-        let Some(unit) = ["ns", "us", "µs", "ms", "s", "m", "h"].into_iter().filter(|it| unit.starts_with(it)).max_by_key(|it| it.len())
+        let Some(unit) = ["ns", "us", "µs", "ms", "s", "m", "h"]
+            .into_iter()
+            .filter(|it| unit.starts_with(it))
+            .max_by_key(|it| it.len())
         else {
             return false;
         };
@@ -280,7 +305,13 @@ fn is_duration(text: &str) -> bool {
 fn one_of(words: &[&str]) -> String {
     let mut text = String::new();
     for (at, word) in words.iter().enumerate() {
-        let separator = if at == 0 { "" } else if at + 1 == words.len() { " or " } else { ", " };
+        let separator = if at == 0 {
+            ""
+        } else if at + 1 == words.len() {
+            " or "
+        } else {
+            ", "
+        };
         let _never = write!(text, "{separator}{word}");
     }
     text
@@ -299,16 +330,30 @@ mod tests {
         for (name, value, message) in [
             ("GRPC_PORT", "65536", "the variable GRPC_PORT is a port, 0 to 65535, not `65536`"),
             ("REDIS_TLS", "yes", "the variable REDIS_TLS is true or false, not `yes`"),
-            ("REDIS_TYPE", "single,", "the variable REDIS_TYPE is SINGLE, SENTINEL or CLUSTER, not `single,`"),
+            (
+                "REDIS_TYPE",
+                "single,",
+                "the variable REDIS_TYPE is SINGLE, SENTINEL or CLUSTER, not `single,`",
+            ),
             ("CONFIG_TYPE", "XDS", "the variable CONFIG_TYPE is FILE or GRPC_XDS_SOTW, not `XDS`"),
-            ("TRACING_SAMPLING_RATE", "2", "the variable TRACING_SAMPLING_RATE is a number between 0 and 1, not `2`"),
-            ("GRPC_MAX_CONNECTION_AGE", "24", "the variable GRPC_MAX_CONNECTION_AGE is a duration such as 10s or 1h30m, not `24`"),
+            (
+                "TRACING_SAMPLING_RATE",
+                "2",
+                "the variable TRACING_SAMPLING_RATE is a number between 0 and 1, not `2`",
+            ),
+            (
+                "GRPC_MAX_CONNECTION_AGE",
+                "24",
+                "the variable GRPC_MAX_CONNECTION_AGE is a duration such as 10s or 1h30m, not `24`",
+            ),
             ("BACKEND_TYPE", "memcache", "the variable BACKEND_TYPE is redis, not `memcache`"),
         ] {
             let failure = variables(&[(name, value)]).check().unwrap_err().to_string();
             assert!(failure.contains(message), "{failure}");
         }
-        variables(&[("REDIS_TYPE", "cluster"), ("GRPC_MAX_CONNECTION_AGE", "1h30m0.5s"), ("REDIS_TLS", "T")]).check().unwrap();
+        variables(&[("REDIS_TYPE", "cluster"), ("GRPC_MAX_CONNECTION_AGE", "1h30m0.5s"), ("REDIS_TLS", "T")])
+            .check()
+            .unwrap();
     }
 
     #[test]
@@ -326,7 +371,12 @@ mod tests {
         ]);
         let warnings = all.warnings();
         assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings.iter().any(|it| it.contains("REDIS_ULR is not known") && it.contains("did you mean REDIS_URL?")), "{warnings:?}");
+        assert!(
+            warnings
+                .iter()
+                .any(|it| it.contains("REDIS_ULR is not known") && it.contains("did you mean REDIS_URL?")),
+            "{warnings:?}"
+        );
         assert!(warnings.iter().any(|it| it.contains("NEAR_LIMIT_RATIO has no effect")), "{warnings:?}");
     }
 }

@@ -93,6 +93,12 @@ impl Agreement {
     /// Sets the policy of the file. In a store that other nodes may share, its version waits for an
     /// agreement, unless the last reading shows that there is one.
     pub(super) fn want(&mut self, policy: Policy, is_shared: bool) {
+        if !is_shared {
+            // No other node has to know the rules, and a large policy has many.
+            self.policy = policy;
+            self.held = None;
+            return;
+        }
         let in_force = self.held.take().unwrap_or_else(|| (self.wanted.digest, self.policy.rule_set()));
         self.wanted = version(&policy);
         self.policy = policy;
