@@ -42,8 +42,8 @@ const DEFAULT_RESET: Span = Span::from_secs(1);
 const SLOW_START: (u32, Span) = (4, Span::from_millis(250));
 /// Refusals against the prediction after which a refilling bucket is taken for a window.
 const MAX_SURPRISES: u32 = 3;
-/// Calls after which one such refusal is forgotten.
-const SURPRISE_MEMORY: u32 = 100;
+/// Full buckets of calls after which one such refusal is forgotten.
+const SURPRISE_MEMORY: f64 = 20.0;
 /// Calls after which the average cost is computed.
 const COST_SAMPLE: u64 = 8;
 /// The time by which the reset of a window may differ between two responses.
@@ -102,6 +102,8 @@ pub struct Bucket {
     updated: Timestamp,
     /// The largest number of remaining units that was reported: the capacity may be less than the limit.
     max_seen: f64,
+    /// The smallest number of remaining units that was reported in this window.
+    min_seen: f64,
     /// Units per microsecond.
     rate: Option<f64>,
     reset_at: Option<Timestamp>,
@@ -140,6 +142,7 @@ impl Bucket {
             level: None,
             updated: now,
             max_seen: 0.0,
+            min_seen: f64::INFINITY,
             rate: None,
             reset_at: None,
             blocked_until: Timestamp::EPOCH,
@@ -254,7 +257,7 @@ impl Bucket {
     pub fn finish(&mut self, ticket: &Ticket) {
         self.end(ticket);
         self.admitted += 1;
-        if self.admitted >= SURPRISE_MEMORY {
+        if f64::from(self.admitted) >= SURPRISE_MEMORY * self.limit.unwrap_or(10.0).max(10.0) {
             self.admitted = 0;
             self.surprises = self.surprises.saturating_sub(1);
         }
@@ -266,7 +269,9 @@ impl Bucket {
         self.advance(now);
         self.guess = None;
         let seen = &Observation { reset_at: seen.reset_at.map(|at| at.min(now + MAX_BLOCK)), ..*seen };
-        let Some(remaining) = self.learn_numbers(seen, now) else { return };
+        let remaining = self.learn_numbers(seen);
+        self.estimate_rate(seen, remaining, now);
+        let Some(remaining) = remaining else { return };
         if ticket.is_probe && self.shape.is_none() && self.unconfirmed.is_none() {
             self.shape = Some(Shape::Refill);
         }
@@ -290,7 +295,7 @@ impl Bucket {
     pub fn report_refusal(&mut self, seen: &Observation, now: Timestamp) {
         self.advance(now);
         self.guess = None;
-        self.learn_numbers(seen, now);
+        self.learn_numbers(seen);
         self.level = self.level.or(Some(0.0));
     }
 
@@ -381,6 +386,7 @@ impl Bucket {
             self.level = Some(self.capacity());
             self.unconfirmed = Some(self.sent + 1);
             (self.reset_at, self.probe_sent, self.sample) = (None, None, None);
+            self.min_seen = f64::INFINITY;
         }
         if let Some(guess) = &mut self.guess {
             guess.advance(now);
@@ -417,13 +423,12 @@ impl Bucket {
     }
 
     /// Learns everything but the level. Returns the remaining units.
-    fn learn_numbers(&mut self, seen: &Observation, now: Timestamp) -> Option<f64> {
+    fn learn_numbers(&mut self, seen: &Observation) -> Option<f64> {
         #[allow(clippy::cast_precision_loss)] // estimates
         let (limit, remaining) = (seen.limit.map(|it| it as f64), seen.remaining.map(|it| it as f64));
         self.limit = limit.or(self.limit);
         self.window = seen.window.or(self.window).filter(|it| !it.is_zero());
         self.shape = self.shape.or(seen.shape);
-        self.estimate_rate(seen, remaining, now);
         remaining
     }
 
@@ -434,9 +439,11 @@ impl Bucket {
             && self.shape == Some(Shape::Refill)
             && limit > remaining
         {
-            // The reset is rounded up, so that this is at most the rate.
-            let rate = (limit - remaining) / span_us(reset.since(now)).max(1_000.0);
-            self.rate = Some(self.rate.map_or(rate, |known| known.max(rate)));
+            // The reset is rounded up and the remaining units down, so that this is at most the rate.
+            let rate = (limit - remaining - 1.0) / span_us(reset.since(now)).max(1_000.0);
+            if rate > 0.0 {
+                self.rate = Some(self.rate.map_or(rate, |known| known.max(rate)));
+            }
         }
     }
 
@@ -464,10 +471,13 @@ impl Bucket {
         if self.unconfirmed.is_some_and(|first| ticket.number < first) {
             return;
         }
-        let in_flight = f64::from(self.in_flight) * self.average_cost;
+        let is_known = !is_new && self.unconfirmed.is_none();
+        self.min_seen = if is_known { self.min_seen.min(remaining) } else { remaining };
         self.level = Some(match self.level {
-            Some(level) if !is_new && self.unconfirmed.is_none() => level.clamp(remaining - uncertain, remaining),
-            _ => remaining - in_flight,
+            // Every call was counted before one of the responses.
+            _ if self.in_flight == 0 => self.min_seen,
+            Some(level) if is_known => level.clamp(remaining - uncertain, remaining),
+            _ => remaining - f64::from(self.in_flight) * self.average_cost,
         });
         self.learn_window(remaining, is_new, seen, ticket, now);
         self.reset_at = match (self.reset_at.filter(|_| !is_new), seen.reset_at) {
@@ -513,7 +523,7 @@ impl Bucket {
         let cost = (first.remaining - remaining + refill) / (ticket.number - first.number) as f64;
         let is_full = remaining + ticket.cost >= self.capacity();
         if (self.shape == Some(Shape::Refill) || !moved) && !is_full && cost.is_finite() {
-            let smoothed = 0.7 * self.average_cost + 0.3 * cost.max(0.1);
+            let smoothed = 0.7 * self.average_cost + 0.3 * cost.clamp(0.1, self.capacity().max(0.1));
             // Other clients of the bucket, and rounding, look like a cost of a little more than one.
             let is_request = self.kind == BucketKind::Requests && smoothed < 1.8;
             self.average_cost = if is_request { 1.0 } else { smoothed };

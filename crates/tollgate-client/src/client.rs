@@ -20,6 +20,7 @@ use crate::budget::{Budget, BudgetRequest, Reservation};
 use crate::call::{CallKey, CallOptions, host_of};
 use crate::error::{Error, GaveUp};
 use crate::headers::Advice;
+use crate::registry::BucketView;
 use crate::retry::Safety;
 use crate::scheduler::{Attempt, Counts, Demand, Grant, NextStep, Scheduler, Start, WaitState};
 use crate::settings::Settings;
@@ -216,6 +217,11 @@ impl Client {
     /// Returns the number of calls that wait.
     pub fn waiting(&self) -> usize {
         self.lock().waiting()
+    }
+
+    /// Returns what is known about each bucket.
+    pub fn bucket_views(&self) -> Vec<BucketView> {
+        self.with(|it, now| it.views(now))
     }
 
     /// Returns the number of buckets that are remembered.

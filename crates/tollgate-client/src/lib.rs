@@ -22,6 +22,7 @@ pub use client::{Answer, Call, Client, ClientBuilder};
 pub use error::{Error, GaveUp, GaveUpCause};
 pub use layer::{ClientFuture, ClientLayer, ClientService, RepeatableBody};
 pub use queue::Priority;
+pub use registry::BucketView;
 pub use scheduler::Counts;
 pub use settings::Settings;
 #[cfg(feature = "shared")]

@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate::Timestamp;
 
 use crate::bucket::Bucket;
 use crate::clock_offset::ClockOffset;
-use crate::headers::{BucketKind, BucketName};
+use crate::headers::{BucketKind, BucketName, Shape};
 use crate::queue::Queue;
 use crate::retry::{Breaker, RetryBudget, RetryBudgetSettings};
 
@@ -71,6 +72,28 @@ pub(crate) struct BucketEntry {
     /// The waiting call that has the timer of the queue, and the time it is set to.
     pub(crate) leader: Option<u64>,
     pub(crate) wake_at: Timestamp,
+}
+
+/// What a client knows about one bucket of a server.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BucketView {
+    /// The name that the server gave the bucket; empty if it gave none.
+    pub name: String,
+    /// The units of a full bucket, or of a window.
+    pub limit: Option<f64>,
+    /// The predicted units that are left.
+    pub level: Option<f64>,
+    /// The units that the bucket gets per second.
+    pub rate_per_second: Option<f64>,
+    /// The shape, as far as it is known.
+    pub shape: Option<Shape>,
+    /// The time for which a refusal stops the bucket.
+    pub blocked_for: Duration,
+    /// The calls that are under way.
+    pub in_flight: u32,
+    /// The calls that wait.
+    pub waiting: usize,
 }
 
 #[derive(Debug)]
@@ -165,6 +188,23 @@ impl Registry {
             BucketRef::Fixed(key) => key,
             BucketRef::PerResource(key) => self.hashes.hash_one((key, resource)),
         }
+    }
+
+    pub(crate) fn views(&mut self, now: Timestamp) -> Vec<BucketView> {
+        let view = |it: &mut BucketEntry| {
+            let _advanced = it.bucket.ready(now, None);
+            BucketView {
+                name: it.name.clone(),
+                limit: it.bucket.limit(),
+                level: it.bucket.level(),
+                rate_per_second: it.bucket.rate_per_second(),
+                shape: it.bucket.shape(),
+                blocked_for: it.bucket.blocked_until().since(now).into(),
+                in_flight: it.bucket.in_flight(),
+                waiting: it.queue.len(),
+            }
+        };
+        self.buckets.values_mut().map(view).collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -20,7 +20,7 @@ use crate::bucket::{Ready, Ticket};
 use crate::call::{CallKey, CallOptions};
 use crate::error::{GaveUp, GaveUpCause};
 use crate::queue::Place;
-use crate::registry::{Common, Registry};
+use crate::registry::{BucketView, Common, Registry};
 use crate::settings::Settings;
 
 pub(crate) use answer::{Attempt, NextStep};
@@ -208,6 +208,11 @@ impl Scheduler {
 
     pub(crate) fn buckets(&self) -> usize {
         self.registry.len()
+    }
+
+    /// Returns the buckets with reported numbers.
+    pub(crate) fn views(&mut self, now: Timestamp) -> Vec<BucketView> {
+        self.registry.views(now)
     }
 
     pub(crate) fn waiting(&self) -> usize {

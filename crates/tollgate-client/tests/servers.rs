@@ -62,6 +62,7 @@ pub(crate) struct Server {
     pub(crate) dialect: Dialect,
     /// How far its clock is ahead, in microseconds.
     pub(crate) ahead: i64,
+    is_one: bool,
     clock: TokioClock,
     state: Arc<Mutex<State>>,
 }
@@ -69,15 +70,15 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct State {
     buckets: HashMap<String, (f64, f64)>,
-    rng: fastrand_like::Rng,
+    rng: latency::Rng,
     log: Vec<(f64, bool)>,
-    /// The time before which nothing may arrive, from the refusals.
+    /// The time before which nothing may be sent, from the refusals that were received.
     told: f64,
     early: usize,
 }
 
 /// A small generator, so that the latencies are repeatable.
-mod fastrand_like {
+mod latency {
     #[derive(Default)]
     pub(crate) struct Rng(u64);
     impl Rng {
@@ -93,15 +94,18 @@ mod fastrand_like {
 pub(crate) struct Report {
     pub(crate) calls: usize,
     pub(crate) refused: usize,
-    /// Refusals after the first second.
-    pub(crate) refused_later: usize,
     pub(crate) early: usize,
     pub(crate) seconds: f64,
 }
 
 impl Server {
     pub(crate) fn new(counting: Counting, dialect: Dialect, clock: TokioClock) -> Self {
-        Self { counting, dialect, ahead: 0, clock, state: Arc::default() }
+        Self { counting, dialect, ahead: 0, is_one: false, clock, state: Arc::default() }
+    }
+
+    /// Counts all routes in one bucket.
+    pub(crate) fn one_bucket(&self) -> Self {
+        Self { is_one: true, ..self.clone() }
     }
 
     fn latency(&self) -> Duration {
@@ -111,19 +115,26 @@ impl Server {
 
     /// Answers a request after the latency of the network.
     pub(crate) async fn answer(&self, uri: &Uri) -> Result<Response<()>, std::io::Error> {
+        let seconds = || self.clock.0.elapsed().as_secs_f64();
+        {
+            let mut state = self.state.lock().unwrap();
+            state.early += usize::from(seconds() < state.told);
+        }
         sleep(self.latency()).await;
         let response = self.decide(uri);
         sleep(self.latency()).await;
+        if let Some(told) = response.headers().get("retry-after") {
+            let told: f64 = told.to_str().unwrap().parse().unwrap();
+            let mut state = self.state.lock().unwrap();
+            state.told = state.told.max(seconds() + told);
+        }
         Ok(response)
     }
 
     fn decide(&self, uri: &Uri) -> Response<()> {
         let now = self.clock.0.elapsed().as_secs_f64();
-        let key = uri.path().to_owned();
+        let key = if self.is_one { String::new() } else { uri.path().to_owned() };
         let mut state = self.state.lock().unwrap();
-        if now < state.told - 1e-6 {
-            state.early += 1;
-        }
         let (allowed, limit, remaining, reset, retry, window) = match self.counting {
             Counting::Refill(capacity, rate) => {
                 let (level, at) = *state.buckets.get(&key).unwrap_or(&(capacity, now));
@@ -152,15 +163,11 @@ impl Server {
         if !allowed {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         }
-        let told = self.write(response.headers_mut(), allowed, (limit, remaining, reset, retry, window), now);
-        // Calls that are under way when a refusal is sent may arrive until it is received.
-        if let Some(told) = told {
-            let _under_way = told;
-        }
+        self.write(response.headers_mut(), allowed, (limit, remaining, reset, retry, window), now);
         response
     }
 
-    /// Writes the headers. Returns the wait of a refusal.
+    /// Writes the headers of a response.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn write(
         &self,
@@ -168,15 +175,17 @@ impl Server {
         allowed: bool,
         (limit, remaining, reset, retry, window): (f64, f64, f64, f64, f64),
         now: f64,
-    ) -> Option<f64> {
+    ) {
         let mut put = |name: &'static str, value: String| headers.insert(name, value.parse().unwrap());
         let epoch = 1_700_000_000.0 + now + self.ahead as f64 / 1e6;
         let date = std::time::UNIX_EPOCH + Duration::from_secs(epoch as u64);
-        put("date", httpdate_text(date));
+        put("date", httpdate::fmt_http_date(date));
         let ceil = |value: f64| (value - 1e-9).ceil().max(0.0) as u64;
         match self.dialect {
             Dialect::Ietf | Dialect::Tollgate => {
-                put("ratelimit-policy", format!("\"api\";q={limit};w={}", ceil(window)));
+                // The sustained rate in whole seconds, as Tollgate writes it.
+                let seconds = window.ceil().max(1.0);
+                put("ratelimit-policy", format!("\"api\";q={};w={seconds}", limit / window * seconds));
                 put("ratelimit", format!("\"api\";r={};t={}", remaining as u64, ceil(reset)));
             }
             Dialect::GitHub => {
@@ -199,25 +208,20 @@ impl Server {
             Dialect::RetryAfter | Dialect::Silent => {}
         }
         if allowed || self.dialect == Dialect::Silent {
-            return None;
+            return;
         }
         put("retry-after", ceil(retry).max(1).to_string());
         if matches!(self.dialect, Dialect::Tollgate | Dialect::OpenAi) {
             put("retry-after-ms", ceil(retry * 1e3).max(1).to_string());
         }
-        Some(ceil(retry).max(1) as f64)
     }
 
     pub(crate) fn report(&self) -> Report {
         let state = self.state.lock().unwrap();
-        let refused = |from: f64| state.log.iter().filter(|(at, allowed)| !allowed && *at >= from).count();
+        let refused = state.log.iter().filter(|(_, allowed)| !allowed).count();
         let end = state.log.last().map_or(0.0, |(at, _)| *at);
-        Report { calls: state.log.len(), refused: refused(0.0), refused_later: refused(1.0), early: state.early, seconds: end }
+        Report { calls: state.log.len(), refused, early: state.early, seconds: end }
     }
-}
-
-fn httpdate_text(time: std::time::SystemTime) -> String {
-    httpdate::fmt_http_date(time)
 }
 
 /// Makes `calls` calls by `tasks` tasks, as fast as the client permits. Returns the number that succeeded.
