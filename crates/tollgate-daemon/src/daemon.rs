@@ -152,8 +152,8 @@ impl Daemon {
         let maintenance = tokio::spawn(async {
             _ = tokio::join!(maintaining, measuring, reporting, registering, saving);
         });
-        let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running)
-            .with_store(&store);
+        let reloader =
+            Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running).with_store(&store);
         let mut file_polls = interval(FILE_POLL_INTERVAL);
         file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {

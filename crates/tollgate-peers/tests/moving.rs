@@ -76,7 +76,10 @@ async fn usage_moves_to_a_node_that_joins_and_back_when_it_leaves() {
     let moved = (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)) != before[*it]).count();
     let carried: u64 = nodes.stores.iter().map(|it| it.counters().carried).sum();
     let lost: u64 = nodes.stores.iter().map(|it| it.counters().lost).sum();
-    assert!(moved > 20 && carried >= 6 * moved as u64 && lost == 0, "{moved} moved, {carried} carried, {lost} lost");
+    assert!(
+        moved > 20 && carried >= 6 * moved as u64 && lost == 0,
+        "{moved} moved, {carried} carried, {lost} lost"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +103,8 @@ async fn a_key_that_was_never_asked_for_moves_through_several_holders() {
 async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
     let (mut nodes, addresses) = start(3, 3);
     let rule = hourly(100);
-    let lost: Vec<_> = (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
+    let lost: Vec<_> =
+        (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
     for number in 0..KEYS {
         take(&nodes.stores[0], &rule, number, 10).await;
     }
@@ -129,7 +133,8 @@ async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
 async fn a_restarted_owner_begins_with_the_share() {
     let (mut nodes, addresses) = start(3, 3);
     let rule = hourly(100);
-    let lost: Vec<_> = (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
+    let lost: Vec<_> =
+        (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
     for number in 0..KEYS {
         take(&nodes.stores[0], &rule, number, 10).await;
     }
