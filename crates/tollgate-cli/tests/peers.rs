@@ -71,9 +71,12 @@ fn counted(node: &Tollgate, name: &str) -> u64 {
 fn exhaust(nodes: &[Tollgate], users: usize) -> Vec<usize> {
     thread::scope(|scope| {
         let spend = |node| {
-            (0..users).map(|user| (0..LIMIT).filter(|_| check(node, user)["allowed"] == true).count()).collect()
+            (0..users)
+                .map(|user| (0..LIMIT).filter(|_| check(node, user)["allowed"] == true).count())
+                .collect()
         };
-        let callers: Vec<_> = nodes.iter().map(|node| scope.spawn(move || -> Vec<usize> { spend(node) })).collect();
+        let callers: Vec<_> =
+            nodes.iter().map(|node| scope.spawn(move || -> Vec<usize> { spend(node) })).collect();
         let mut total = vec![0; users];
         for caller in callers {
             caller.join().unwrap().iter().zip(&mut total).for_each(|(some, all)| *all += some);
@@ -98,7 +101,10 @@ fn three_processes_share_one_budget_and_lose_only_the_keys_of_a_dead_one() {
     wait_until("the node to be back", || degraded(&nodes[0]) == 0);
     // A key of the new process begins with the share; all others are as they were.
     let left: Vec<_> = (2_000..2_060).map(|user| remaining(&nodes[0], user)).collect();
-    assert!(left.contains(&99) && left.contains(&19) && left.iter().all(|it| [19, 99].contains(it)), "{left:?}");
+    assert!(
+        left.contains(&99) && left.contains(&19) && left.iter().all(|it| [19, 99].contains(it)),
+        "{left:?}"
+    );
 }
 
 #[test]
@@ -184,7 +190,16 @@ fn peers_speak_tls_with_a_password_and_refuse_strangers() {
     assert_eq!(exhaust(&nodes, 4), [LIMIT; 4], "{}", nodes[0].log());
     assert!(nodes.iter().all(|node| counted(node, "tollgate_peers_served_total") > 0));
     let mut command = Command::new("redis-cli");
-    command.args(["-e", "-h", "127.0.0.1", "-p", &ports[0].to_string(), "--tls", "--cacert", &file("ca.pem")]);
+    command.args([
+        "-e",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        &ports[0].to_string(),
+        "--tls",
+        "--cacert",
+        &file("ca.pem"),
+    ]);
     command.args(["TG.CALL", "2", "x"]);
     let stranger = ProgramOutput::of(command);
     assert!(stranger.stderr.contains("NOPERM") || stranger.stdout.contains("NOPERM"), "{}", stranger.stdout);
@@ -204,6 +219,7 @@ fn a_name_is_looked_up_and_leases_work_over_peers() {
     wait_until_settled(&nodes);
     let admitted = exhaust(&nodes, 6);
     assert!(admitted.iter().all(|it| (LIMIT / 2..=LIMIT).contains(it)), "{admitted:?}");
-    let leased: u64 = nodes.iter().map(|it| counted(it, r#"tollgate_lease_units_total{event="leased"}"#)).sum();
+    let leased: u64 =
+        nodes.iter().map(|it| counted(it, r#"tollgate_lease_units_total{event="leased"}"#)).sum();
     assert!(leased > 0);
 }

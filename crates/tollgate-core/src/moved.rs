@@ -123,7 +123,10 @@ mod tests {
                         let (before, after) = (left(&here, at), left(&there, at.shifted(offset)));
                         assert!(after <= before, "{quota} {offset} {used} {later}: {before} became {after}");
                         let is_exact = !matches!(quota, Quota::SlidingWindow(_)) || later == 0;
-                        assert!(!is_exact || before - after <= 1, "{quota} {offset} {used} {later}: {before} became {after}");
+                        assert!(
+                            !is_exact || before - after <= 1,
+                            "{quota} {offset} {used} {later}: {before} became {after}"
+                        );
                     }
                 }
             }

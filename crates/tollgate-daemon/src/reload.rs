@@ -212,8 +212,7 @@ impl Reloader {
             restart.push("what the files of `store` hold".to_owned());
         }
         let listen = &new.settings.resp_listen;
-        let list =
-            changed_list(running.secrets.store.as_ref(), secrets.store.as_ref(), listen, &new.policy)?;
+        let list = changed_list(running.secrets.store.as_ref(), secrets.store.as_ref(), listen, &new.policy)?;
         if list.is_some() {
             restart.retain(|it| it != "store" && it != "what the files of `store` hold");
         }

@@ -61,7 +61,8 @@ fn cpu_time() -> Duration {
 
 fn main() {
     let sockets: Vec<_> = (0..2).map(|_| Sockets::bind("127.0.0.1:0", 1).unwrap()).collect();
-    let addresses: Vec<_> = sockets.iter().map(|it| Address::of(it.address().ip(), it.address().port())).collect();
+    let addresses: Vec<_> =
+        sockets.iter().map(|it| Address::of(it.address().ip(), it.address().port())).collect();
     let list = addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
     let stores: Vec<_> = addresses.iter().map(|here| node(&list, here)).collect();
     for (store, sockets) in stores.iter().cloned().zip(sockets) {
@@ -72,8 +73,11 @@ fn main() {
     }
     let rule = Rule::new("api", Bucket::new(Rate::per_second(1_000_000_000)).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let keys: Vec<Vec<u8>> = (0..).map(|it: u32| format!("user:{it}").into_bytes())
-        .filter(|key| stores[0].owner(key).as_ref() == Some(&addresses[1])).take(1_000).collect();
+    let keys: Vec<Vec<u8>> = (0..)
+        .map(|it: u32| format!("user:{it}").into_bytes())
+        .filter(|key| stores[0].owner(key).as_ref() == Some(&addresses[1]))
+        .take(1_000)
+        .collect();
     let (store, keys) = (stores[0].clone(), Arc::new(keys));
     runtime.block_on(async {
         let mut times = Vec::new();
@@ -86,26 +90,31 @@ fn main() {
         println!("one at a time: p50 {:?}, p99 {:?}", times[times.len() / 2], times[times.len() * 99 / 100]);
 
         let (start, cpu) = (Instant::now(), cpu_time());
-        let tasks: Vec<_> = (0..CONCURRENT).map(|task| {
-            let (store, rule, keys) = (store.clone(), rule.clone(), Arc::clone(&keys));
-            tokio::spawn(async move {
-                let mut count = 0_u64;
-                while start.elapsed() < TIME {
-                    for _ in 0..16 {
-                        count += 1;
-                        let key = &keys[(task * 31 + usize::try_from(count).unwrap()) % keys.len()];
-                        store.decide(&[Check::new(&rule, key, 1)]).await.unwrap();
+        let tasks: Vec<_> = (0..CONCURRENT)
+            .map(|task| {
+                let (store, rule, keys) = (store.clone(), rule.clone(), Arc::clone(&keys));
+                tokio::spawn(async move {
+                    let mut count = 0_u64;
+                    while start.elapsed() < TIME {
+                        for _ in 0..16 {
+                            count += 1;
+                            let key = &keys[(task * 31 + usize::try_from(count).unwrap()) % keys.len()];
+                            store.decide(&[Check::new(&rule, key, 1)]).await.unwrap();
+                        }
                     }
-                }
-                count
+                    count
+                })
             })
-        }).collect();
+            .collect();
         let mut total = 0;
         for task in tasks {
             total += task.await.unwrap();
         }
         let (wall, cpu) = (start.elapsed(), cpu_time() - cpu);
         let per_second = total as f64 / wall.as_secs_f64();
-        println!("{CONCURRENT} at a time: {per_second:.0} checks/s, {:.0} ns of CPU a check on the calling node", cpu.as_nanos() as f64 / total as f64);
+        println!(
+            "{CONCURRENT} at a time: {per_second:.0} checks/s, {:.0} ns of CPU a check on the calling node",
+            cpu.as_nanos() as f64 / total as f64
+        );
     });
 }

@@ -141,7 +141,12 @@ impl<C: Clock> Node<C> {
     }
 
     #[cold]
-    fn touch_moved<'c>(&self, incoming: &Arc<Incoming>, rule: &'c Rule, key: &'c [u8]) -> Option<Touched<'c>> {
+    fn touch_moved<'c>(
+        &self,
+        incoming: &Arc<Incoming>,
+        rule: &'c Rule,
+        key: &'c [u8],
+    ) -> Option<Touched<'c>> {
         let now = self.memory.now();
         let quotas = || std::iter::once(&rule.quota).chain(rule.predecessors().map(|it| &it.quota));
         if !quotas().any(|quota| may_count(quota, incoming.since, now)) {
@@ -161,8 +166,7 @@ impl<C: Clock> Node<C> {
                 .iter()
                 .map(|source| {
                     // A former process at the address of this one.
-                    let is_gone =
-                        source.incarnation == LOST_INCARNATION || self.is_here(&source.address);
+                    let is_gone = source.incarnation == LOST_INCARNATION || self.is_here(&source.address);
                     let peer = (!is_gone).then(|| self.peer(&source.address));
                     let payload = || encode_copy(&touched.incoming.holding, touched.key, &rules);
                     (source, peer.map(|peer| (peer.send(payload()), peer)))

@@ -4,8 +4,8 @@
 //! this node should hold is claimed from its holder. A round follows each change, and one each second.
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -83,7 +83,8 @@ impl<C: Clock> Node<C> {
     /// Takes the wanted partitions of a node that has left the list and does not answer.
     fn take_over(&self, address: &Address) {
         let mut ownership = self.ownership();
-        let lost = |(_, holder): (usize, &Arc<Process>)| (holder.address == *address).then(|| Arc::clone(holder));
+        let lost =
+            |(_, holder): (usize, &Arc<Process>)| (holder.address == *address).then(|| Arc::clone(holder));
         let lost: HashSet<_> = ownership.wanted().filter_map(lost).collect();
         let mut is_changed = false;
         for process in &lost {

@@ -76,8 +76,9 @@ impl<C: Clock> PeerStore<C> {
         self.use_addresses(&found, port);
     }
 
-    /// Uses the addresses that a lookup found.
-    fn use_addresses(&self, found: &[SocketAddr], port: u16) {
+    /// Uses the addresses that a lookup found. [`refresh`](Self::refresh) does this with the resolver of the
+    /// system. The last members stay if there are none.
+    pub fn use_addresses(&self, found: &[SocketAddr], port: u16) {
         let mut members: Vec<Address> = found.iter().map(|it| Address::of(it.ip(), it.port())).collect();
         members.sort();
         members.dedup();

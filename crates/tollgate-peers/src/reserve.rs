@@ -140,10 +140,7 @@ fn not_held<C: Clock>(node: &Node<C>, reply: Reply) -> Failure {
 }
 
 /// Returns the outcome of an adjustment. One without an answer in time may have been applied.
-pub(crate) fn adjusted<C: Clock>(
-    node: &Node<C>,
-    reply: Result<Reply, Failure>,
-) -> Result<Outcome, Failure> {
+pub(crate) fn adjusted<C: Clock>(node: &Node<C>, reply: Result<Reply, Failure>) -> Result<Outcome, Failure> {
     match reply {
         Ok(Reply::Adjusted(outcome, _)) => Ok(outcome),
         Ok(reply) => Err(not_held(node, reply)),

@@ -129,7 +129,9 @@ impl<C: Clock> PeerStore<C> {
     pub fn owner(&self, key: &[u8]) -> Option<Address> {
         let table = self.0.table.load();
         match table.route(key) {
-            Route::Here(_) => table.here.clone().or_else(|| self.0.ownership().me.as_ref().map(|me| me.address.clone())),
+            Route::Here(_) => {
+                table.here.clone().or_else(|| self.0.ownership().me.as_ref().map(|me| me.address.clone()))
+            }
             Route::There(index) => Some(table.peers[*index].address.clone()),
             Route::Unknown => None,
         }
@@ -176,7 +178,10 @@ impl<C: Clock> PeerStore<C> {
             connections: counts.connections.load(Ordering::Relaxed),
             served: counts.served.load(Ordering::Relaxed),
             members: table.members,
-            down: table.peers[..table.members].iter().filter(|peer| peer.is_down.load(Ordering::Relaxed)).count(),
+            down: table.peers[..table.members]
+                .iter()
+                .filter(|peer| peer.is_down.load(Ordering::Relaxed))
+                .count(),
             held: table.held(),
             known: self.0.ownership().known.iter().filter(|it| it.holding.term > 0).count(),
         }

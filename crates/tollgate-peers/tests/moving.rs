@@ -1,6 +1,7 @@
 //! Changed lists of peers: usage moves with its keys, and no key has two holders.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,7 +77,10 @@ async fn usage_moves_to_a_node_that_joins_and_back_when_it_leaves() {
     let moved = (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)) != before[*it]).count();
     let carried: u64 = nodes.stores.iter().map(|it| it.counters().carried).sum();
     let lost: u64 = nodes.stores.iter().map(|it| it.counters().lost).sum();
-    assert!(moved > 20 && carried >= 6 * moved as u64 && lost == 0, "{moved} moved, {carried} carried, {lost} lost");
+    assert!(
+        moved > 20 && carried >= 6 * moved as u64 && lost == 0,
+        "{moved} moved, {carried} carried, {lost} lost"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +104,8 @@ async fn a_key_that_was_never_asked_for_moves_through_several_holders() {
 async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
     let (mut nodes, addresses) = start(3, 3);
     let rule = hourly(100);
-    let lost: Vec<_> = (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
+    let lost: Vec<_> =
+        (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
     for number in 0..KEYS {
         take(&nodes.stores[0], &rule, number, 10).await;
     }
@@ -129,7 +134,8 @@ async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
 async fn a_restarted_owner_begins_with_the_share() {
     let (mut nodes, addresses) = start(3, 3);
     let rule = hourly(100);
-    let lost: Vec<_> = (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
+    let lost: Vec<_> =
+        (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
     for number in 0..KEYS {
         take(&nodes.stores[0], &rule, number, 10).await;
     }
@@ -177,6 +183,28 @@ async fn while_lists_differ_a_key_has_one_holder() {
             admitted += usize::from(nodes.stores[round % 3].decide(&check).await.is_ok_and(|it| it.admitted));
         }
         assert_eq!(admitted, 30, "{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_of_a_lookup_are_the_members_and_usage_follows_them() {
+    let (nodes, addresses) = start(3, 3);
+    let found: Vec<SocketAddr> = addresses.iter().map(|it| it.to_string().parse().unwrap()).collect();
+    let rule = hourly(10);
+    for number in 0..KEYS {
+        take(&nodes.stores[2], &rule, number, 4).await;
+    }
+    // The third is no member for a while; a lookup that finds nothing changes nothing.
+    for (found, members, left) in [(&found[..2], 2, 6), (&[], 2, 5), (&found[..], 3, 4)] {
+        for (store, address) in nodes.stores.iter().zip(&addresses) {
+            store.use_addresses(found, address.port);
+        }
+        nodes.settle();
+        assert!(nodes.stores.iter().all(|it| it.counters().members == members));
+        assert_eq!(nodes.stores[2].here().is_some(), members == 3);
+        for number in 0..KEYS {
+            assert_eq!(take(&nodes.stores[number % 3], &rule, number, 1).await, (true, left - 1), "{number}");
+        }
     }
 }
 

@@ -86,7 +86,8 @@ fn a_holder_that_is_killed_takes_its_units_along() {
 #[test]
 fn a_holder_that_stands_still_spends_nothing_of_what_has_expired() {
     let redis = Redis::start();
-    let fault = fault(304, "`SIGSTOP` of a node that holds leased units, for 5 s, then `SIGCONT`", &redis, "");
+    let fault =
+        fault(304, "`SIGSTOP` of a node that holds leased units, for 5 s, then `SIGCONT`", &redis, "");
     let mut elsewhere = 0;
     let report = run(&fault, |_| {
         let holder = fault.start_node(2);

@@ -41,13 +41,13 @@ fn a_proxy_that_hashes_keeps_a_limit_over_nodes_in_memory() {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let _proxy = start(&nodes, address);
     let status = |caller: usize| {
-        let request =
-            format!("GET / HTTP/1.1\r\nHost: shop.test\r\nX-API-Key: caller-{caller}\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: shop.test\r\nX-API-Key: caller-{caller}\r\nConnection: close\r\n\r\n"
+        );
         let answer = Client::connect(address).ok().and_then(|mut client| client.ask(&request).ok());
         answer.map_or(0, |it| it.status)
     };
-    let admitted =
-        |caller: usize| (0..LIMIT + 5).filter(|_| status(caller) == 200).count();
+    let admitted = |caller: usize| (0..LIMIT + 5).filter(|_| status(caller) == 200).count();
     // The same key always reaches the same node.
     for caller in 0..CALLERS {
         assert_eq!(admitted(caller), LIMIT, "{caller}");

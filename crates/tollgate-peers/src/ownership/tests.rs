@@ -111,7 +111,10 @@ fn sources_are_bounded_and_those_forgotten_count_as_lost() {
     }
     assert_eq!(holding.sources.len(), MAX_SOURCES);
     assert_eq!(holding.sources[0].incarnation, LOST_INCARNATION);
-    assert_eq!(holding.sources[1..].iter().map(|it| it.incarnation).collect::<Vec<_>>(), (84..99).collect::<Vec<_>>());
+    assert_eq!(
+        holding.sources[1..].iter().map(|it| it.incarnation).collect::<Vec<_>>(),
+        (84..99).collect::<Vec<_>>()
+    );
 }
 
 /// Random lists, claims, and messages that are lost, late and repeated: no partition has two holders.

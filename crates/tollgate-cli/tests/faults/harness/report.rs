@@ -46,7 +46,7 @@ pub(crate) struct AllowedRange {
 }
 
 impl AllowedRange {
-    fn total(self) -> u64 {
+    pub(crate) fn total(self) -> u64 {
         self.limit + self.share + self.lost
     }
 }
