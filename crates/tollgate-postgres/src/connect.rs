@@ -87,8 +87,10 @@ fn drive(connection: impl Future<Output = Result<(), Error>> + Send + 'static) {
 async fn check_server(client: &Client) -> Result<(), String> {
     let check = "SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
         pg_is_in_recovery()";
-    let row = client.query_one(check, &[]).await.map_err(|error| explain(&error))?;
-    let (number, version, is_standby): (i32, String, bool) = (row.get(0), row.get(1), row.get(2));
+    let row = client.query_one(check, &[]).await;
+    // Not all servers that speak this protocol are PostgreSQL.
+    let read = row.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+    let (number, version, is_standby): (i32, String, bool) = read.map_err(|error| explain(&error))?;
     if number < MIN_VERSION * 10_000 {
         return Err(format!("PostgreSQL {version} is too old: Tollgate needs {MIN_VERSION} or newer"));
     }

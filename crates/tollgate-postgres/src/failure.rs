@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 use tollgate_store::StoreError;
 
 /// The reason why a request has no answer.
@@ -42,9 +42,16 @@ impl Failure {
 
     /// Classifies an error of a statement that was sent together with the commit.
     pub(crate) fn during_commit(error: &Error) -> Self {
-        // After an error of the server, the commit is a rollback.
-        if error.code().is_some() { Self::refused(explain(error)) } else { Self::failed(explain(error)) }
+        // After an error of a statement, the commit is a rollback. A server that ends the connection
+        // may have committed before.
+        if ends_connection(error) { Self::failed(explain(error)) } else { Self::refused(explain(error)) }
     }
+}
+
+/// Returns whether the connection has ended, by itself or by the server.
+pub(crate) fn ends_connection(error: &Error) -> bool {
+    let is_fatal = |it: Severity| matches!(it, Severity::Fatal | Severity::Panic);
+    error.as_db_error().is_none_or(|it| it.parsed_severity().is_some_and(is_fatal))
 }
 
 impl From<Failure> for StoreError {

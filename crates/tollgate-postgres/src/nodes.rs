@@ -3,7 +3,6 @@
 //! While PostgreSQL does not answer, each node admits its share of a limit (`tollgate::outage`), so it
 //! must know the number of nodes. The last known number is kept until a new one arrives.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use tokio_postgres::{Client, Error};
 
 use crate::connection::CLOCK;
 use crate::counters::Counts;
+use crate::failure::{Failure, explain};
 use crate::pool::Pool;
 use crate::tables::Tables;
 
@@ -26,19 +26,21 @@ const EXPIRED_ROW_LIFETIME_US: i64 = 600_000_000;
 const PAGES_PER_STEP: i64 = 128;
 /// The maximum number of steps of one round, for each table.
 const MAX_STEPS: usize = 8;
+/// The maximum duration of a step. It may be longer than the deadline of a decision.
+const MAX_STEP_MS: u32 = 1_000;
 
 /// Announces this node and deletes expired rows, until dropped.
 pub(crate) async fn announce(pool: &Arc<Pool>) {
-    let name = format!("{:016x}", RandomState::new().hash_one(0u8));
     let mut sweep = Sweep::new(&pool.tables);
     loop {
         let round = async {
-            let connection = pool.connection().await.ok()?;
-            let nodes = count_nodes(pool, connection.client(), &name).await.ok()?;
+            let (connection, slot) = pool.background_connection().await.ok()?;
+            let nodes = count_nodes(pool, connection.client()).await.ok()?;
             pool.nodes.store(nodes, Ordering::Relaxed);
             let deleted = sweep.run(connection.client()).await.ok()?;
             Counts::add(&pool.counters.expired, deleted);
             pool.keep(connection);
+            drop(slot);
             Some(())
         };
         // A connection that does not answer is dropped.
@@ -48,8 +50,8 @@ pub(crate) async fn announce(pool: &Arc<Pool>) {
 }
 
 /// Registers a node for ten seconds and returns the number of registered nodes.
-async fn count_nodes(pool: &Pool, client: &Client, name: &str) -> Result<usize, Error> {
-    let nodes = pool.tables.nodes();
+async fn count_nodes(pool: &Pool, client: &Client) -> Result<usize, Error> {
+    let (nodes, name) = (pool.tables.nodes(), pool.node.to_string());
     let register = format!(
         "INSERT INTO {nodes} VALUES ($1, {CLOCK} + $2) ON CONFLICT (name) DO UPDATE SET expires = EXCLUDED.expires"
     );
@@ -58,6 +60,17 @@ async fn count_nodes(pool: &Pool, client: &Client, name: &str) -> Result<usize, 
     let count = format!("SELECT count(*) FROM {nodes} WHERE expires > {CLOCK} AND expires <= {CLOCK} + $1");
     let count: i64 = client.query_one(&count, &[&NODE_LIFETIME_US]).await?.try_get(0)?;
     Ok(usize::try_from(count).unwrap_or(0).max(1))
+}
+
+/// Removes this node, so that it is no longer counted.
+pub(crate) async fn leave(pool: &Arc<Pool>) -> Result<(), Failure> {
+    let (connection, slot) = pool.background_connection().await?;
+    let delete = format!("DELETE FROM {} WHERE name = $1", pool.tables.nodes());
+    let deleted = connection.client().execute(&delete, &[&pool.node.to_string()]).await;
+    deleted.map_err(|error| Failure::refused(explain(&error)))?;
+    pool.keep(connection);
+    drop(slot);
+    Ok(())
 }
 
 /// Deletes expired rows, a few pages at a time. All nodes do so, each from its own position.
@@ -117,6 +130,11 @@ impl SweptTable {
                 WHERE ctid >= '({first},0)' AND ctid < '({last},0)' AND expires < {CLOCK} - {kept}
                 FOR UPDATE SKIP LOCKED))"
         );
-        client.execute(&delete, &[]).await
+        // The session has the deadline of decisions.
+        let begin = format!("BEGIN READ WRITE; SET LOCAL statement_timeout = {MAX_STEP_MS}");
+        client.batch_execute(&begin).await?;
+        let deleted = client.execute(&delete, &[]).await?;
+        client.batch_execute("COMMIT").await?;
+        Ok(deleted)
     }
 }

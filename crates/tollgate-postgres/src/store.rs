@@ -9,7 +9,7 @@ use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, S
 
 use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::nodes::announce;
+use crate::nodes::{announce, leave};
 use crate::pool::{DecisionClock, Pool};
 use crate::request::{OwnedChange, OwnedCheck, Reply, Work};
 use crate::settings::PostgresSettings;
@@ -64,6 +64,11 @@ impl PostgresStore {
     /// polled.
     pub async fn announce(&self) {
         announce(&self.pool).await;
+    }
+
+    /// Removes this node from the nodes that are counted, because it is about to stop.
+    pub async fn leave(&self) -> Result<(), StoreError> {
+        Ok(leave(&self.pool).await?)
     }
 
     /// Returns the counters of the store.

@@ -4,7 +4,7 @@
 //! row within its page (HOT) and does not touch the indexes. Expired rows are therefore found by
 //! reading pages in order, not by an index.
 
-use tokio_postgres::{Client, Error};
+use tokio_postgres::Client;
 
 use crate::failure::explain;
 use crate::settings::PostgresSettings;
@@ -78,24 +78,38 @@ impl Tables {
 
     /// Creates missing tables, and checks the format and the privileges.
     pub(crate) async fn prepare(&self, client: &Client) -> Result<(), String> {
-        let failed = |error: &Error| explain(error);
         let format = self.format();
-        let found = "SELECT to_regclass($1) IS NOT NULL";
-        let is_there = client.query_one(found, &[&format]).await.map_err(|it| failed(&it))?;
-        if !is_there.get::<_, bool>(0) {
-            self.create(client).await?;
+        if self.exist(client, &[format.clone()]).await? {
+            self.check_format(client).await?;
         }
-        let version = client.query_one(&format!("SELECT max(version) FROM {format}"), &[]).await;
-        let version = version.map_err(|it| failed(&it))?.get::<_, Option<i32>>(0);
-        if version != Some(FORMAT) {
-            let version = version.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
-            return Err(format!(
-                "the tables have the format {version}, and this version of Tollgate uses {FORMAT}: \
-                 set another `prefix`, or drop the tables `{}tollgate_*` to start anew",
-                self.prefix
-            ));
+        if !self.exist(client, &[format, self.states(), self.adjustments(), self.nodes()]).await? {
+            self.create(client).await?;
+            self.check_format(client).await?;
         }
         self.check_privileges(client).await
+    }
+
+    /// Returns whether all of these tables exist.
+    async fn exist(&self, client: &Client, tables: &[String]) -> Result<bool, String> {
+        let found = "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS name";
+        let row = client.query_one(found, &[&tables]).await;
+        row.and_then(|row| row.try_get(0)).map_err(|it| explain(&it))
+    }
+
+    async fn check_format(&self, client: &Client) -> Result<(), String> {
+        // As text: a table of another program may have any column of that name.
+        let read = format!("SELECT max(version::text) FROM {}", self.format());
+        let row = client.query_one(&read, &[]).await;
+        let version: Option<String> = row.and_then(|row| row.try_get(0)).map_err(|it| explain(&it))?;
+        if version.as_ref().is_some_and(|it| *it == FORMAT.to_string()) {
+            return Ok(());
+        }
+        let version = version.map_or_else(|| "unknown".to_owned(), |it| it.chars().take(20).collect());
+        Err(format!(
+            "the tables have the format {version}, and this version of Tollgate uses {FORMAT}: \
+             set another `prefix`, or drop the tables `{}tollgate_*` to start anew",
+            self.prefix
+        ))
     }
 
     async fn create(&self, client: &Client) -> Result<(), String> {
@@ -121,7 +135,8 @@ impl Tables {
             WHERE NOT has_table_privilege(table_name, privilege) LIMIT 1";
         let missing = client.query_opt(missing, &[&&tables[..]]).await.map_err(|it| explain(&it))?;
         let Some(row) = missing else { return Ok(()) };
-        let (table, privilege): (String, String) = (row.get(0), row.get(1));
+        let read = |at: usize| row.try_get::<_, String>(at).map_err(|it| explain(&it));
+        let (table, privilege) = (read(0)?, read(1)?);
         Err(format!(
             "this user may not {privilege} in {table}: \
              GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO the user",

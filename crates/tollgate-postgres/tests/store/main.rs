@@ -5,6 +5,7 @@
 
 mod conformance;
 mod differential;
+mod hostile;
 mod leasing;
 mod once;
 mod outages;
