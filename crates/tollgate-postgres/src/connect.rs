@@ -41,9 +41,10 @@ async fn open(settings: &PostgresSettings, tables: &Tables) -> Result<Connection
     let client = dial(settings).await?;
     check_server(&client).await?;
     tables.prepare(&client).await?;
-    // After the creation of tables, which may take longer than a decision.
-    set_up_session(&client, settings).await.map_err(|error| explain(&error))?;
-    Connection::new(client, tables).await.map_err(|error| explain(&error))
+    let connection = Connection::new(client, tables).await.map_err(|error| explain(&error))?;
+    // After tables and statements, which may take longer than a decision.
+    set_up_session(connection.client(), settings).await.map_err(|error| explain(&error))?;
+    Ok(connection)
 }
 
 async fn dial(settings: &PostgresSettings) -> Result<Client, String> {

@@ -18,7 +18,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
+use tollgate_store::SystemClock;
 use tollgate_store::node_board::NodeId;
+use tollgate_store::version_registry::StoreGate;
 
 use crate::connect::connect;
 use crate::connection::Connection;
@@ -52,6 +54,10 @@ pub(crate) struct Pool {
     /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
     pub(crate) clock: DecisionClock,
+    /// The clock of this node.
+    pub(crate) local_clock: SystemClock,
+    /// Whether requests wait for the rules of other nodes (`registry`).
+    pub(crate) gate: StoreGate,
     queue: Mutex<Queue>,
     /// One permit for each connection that waits for a late commit.
     late_commits: Semaphore,
@@ -87,6 +93,8 @@ impl Pool {
             node: NodeId(RandomState::new().hash_one(0_u8)),
             nodes: AtomicUsize::new(1),
             clock,
+            local_clock: SystemClock::new(),
+            gate: StoreGate::default(),
             queue: Mutex::default(),
         })
     }
@@ -122,9 +130,7 @@ impl Pool {
     }
 
     /// Returns a connection for background work, with the slot that has to be dropped after it.
-    pub(crate) async fn background_connection(
-        self: &Arc<Self>,
-    ) -> Result<(Connection, WorkerSlot), Failure> {
+    pub(crate) async fn background_connection(self: &Arc<Self>) -> Result<(Connection, WorkerSlot), Failure> {
         let mut slot = self.slot(SlotKind::Background);
         slot.is_running = true;
         let connection = self.connection().await?;

@@ -17,6 +17,8 @@ const FORMAT: i32 = 1;
 pub(crate) const KEY_LOCKS: u32 = 4096;
 /// The lock of the creation of tables, after those of keys.
 const CREATION_LOCK: i32 = 4096;
+/// The lock of the registry of rules.
+pub(crate) const REGISTRY_LOCK: i32 = 4097;
 
 /// The names of the tables, quoted, and the class of their advisory locks.
 #[derive(Clone, Debug)]
@@ -47,6 +49,21 @@ impl Tables {
         self.name("nodes")
     }
 
+    /// The rules that nodes use, and have used.
+    pub(crate) fn versions(&self) -> String {
+        self.name("versions")
+    }
+
+    /// The questions between nodes, with their answers.
+    pub(crate) fn questions(&self) -> String {
+        self.name("questions")
+    }
+
+    /// Returns the tables that a node reads and writes.
+    fn used(&self) -> [String; 5] {
+        [self.states(), self.adjustments(), self.nodes(), self.versions(), self.questions()]
+    }
+
     fn format(&self) -> String {
         self.name("format")
     }
@@ -58,8 +75,7 @@ impl Tables {
 
     /// Returns the statements that create the tables.
     fn creation(&self) -> String {
-        let [states, adjustments, nodes, format] =
-            [self.states(), self.adjustments(), self.nodes(), self.format()];
+        let ([states, adjustments, nodes, versions, questions], format) = (self.used(), self.format());
         format!(
             "CREATE TABLE IF NOT EXISTS {states} (
                 rule bigint NOT NULL,
@@ -70,7 +86,22 @@ impl Tables {
                 PRIMARY KEY (rule, key)
             ) WITH (fillfactor = 70);
             CREATE TABLE IF NOT EXISTS {adjustments} (id bytea PRIMARY KEY, expires bigint NOT NULL);
-            CREATE TABLE IF NOT EXISTS {nodes} (name text PRIMARY KEY, expires bigint NOT NULL);
+            CREATE TABLE IF NOT EXISTS {nodes} (
+                name text PRIMARY KEY,
+                expires bigint NOT NULL,
+                registered_until bigint,
+                in_force bigint,
+                known_revision bigint,
+                record bytea,
+                record_at bigint
+            );
+            CREATE TABLE IF NOT EXISTS {versions} (
+                digest bigint PRIMARY KEY,
+                revision bigint NOT NULL,
+                expires bigint NOT NULL,
+                rules bytea NOT NULL
+            );
+            CREATE TABLE IF NOT EXISTS {questions} (id bigint PRIMARY KEY, expires bigint NOT NULL, answer bytea);
             CREATE TABLE IF NOT EXISTS {format} (version integer NOT NULL);
             INSERT INTO {format} SELECT {FORMAT} WHERE NOT EXISTS (SELECT FROM {format});"
         )
@@ -79,10 +110,10 @@ impl Tables {
     /// Creates missing tables, and checks the format and the privileges.
     pub(crate) async fn prepare(&self, client: &Client) -> Result<(), String> {
         let format = self.format();
-        if self.exist(client, &[format.clone()]).await? {
+        if self.exist(client, std::slice::from_ref(&format)).await? {
             self.check_format(client).await?;
         }
-        if !self.exist(client, &[format, self.states(), self.adjustments(), self.nodes()]).await? {
+        if !self.exist(client, &self.used()).await? || !self.exist(client, &[format]).await? {
             self.create(client).await?;
             self.check_format(client).await?;
         }
@@ -129,7 +160,7 @@ impl Tables {
     }
 
     async fn check_privileges(&self, client: &Client) -> Result<(), String> {
-        let tables = [self.states(), self.adjustments(), self.nodes()];
+        let tables = self.used();
         let missing = "SELECT table_name, privilege FROM unnest($1::text[]) AS table_name,
                 unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS privilege
             WHERE NOT has_table_privilege(table_name, privilege) LIMIT 1";

@@ -13,7 +13,7 @@ use tollgate_core::Timestamp;
 use crate::connection::{Connection, LockedRows, RowRequest};
 use crate::counters::Counts;
 use crate::decide::{AdjustmentIds, decide};
-use crate::failure::{Failure, ends_connection};
+use crate::failure::{Failure, before_commit, during_commit, ends_connection};
 use crate::pool::{DecisionClock, Pool, WorkerSlot};
 use crate::request::{Request, RequestResult, Work, fail};
 use crate::states::{Changes, RowKey, States};
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         Ok(Err(error)) if connection.is_reused && ends_connection(&error) => {
             return TransactionEnd::Stale(slot, requests);
         }
-        Ok(Err(error)) => Failure::before_commit(&error, pool.settings.deadline),
+        Ok(Err(error)) => before_commit(&error, pool.settings.deadline),
         // The connection is dropped, and the server rolls back.
         Err(_) => Failure::TimedOut(pool.settings.deadline),
     };
@@ -100,7 +100,7 @@ async fn decide_and_commit(
             deliver(pool, decided);
             pool.keep(connection);
         }
-        Ok(Err(error)) => fail_decided(pool, decided, &Failure::during_commit(&error)),
+        Ok(Err(error)) => fail_decided(pool, decided, &during_commit(&error)),
         Err(_) => fail_decided(pool, decided, &Failure::failed("no answer to a commit")),
     }
     slot.map_or(TransactionEnd::Late, TransactionEnd::OnTime)

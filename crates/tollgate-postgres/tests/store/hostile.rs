@@ -15,9 +15,9 @@ async fn failures(store: &Arc<PostgresStore>, requests: u32) -> Vec<StoreError> 
     let tasks: Vec<_> = (0..requests)
         .map(|number| {
             let (store, rule) = (Arc::clone(store), rule.clone());
-            tokio::spawn(async move {
-                store.decide(&[Check::new(&rule, &(number % 500).to_be_bytes(), 1)]).await
-            })
+            tokio::spawn(
+                async move { store.decide(&[Check::new(&rule, &(number % 500).to_be_bytes(), 1)]).await },
+            )
         })
         .collect();
     let mut failures = Vec::new();

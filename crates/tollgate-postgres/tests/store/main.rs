@@ -7,6 +7,7 @@ mod conformance;
 mod differential;
 mod hostile;
 mod leasing;
+mod nodes;
 mod once;
 mod outages;
 mod servers;
