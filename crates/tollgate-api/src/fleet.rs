@@ -50,6 +50,8 @@ pub struct FleetNode<T: Default = String> {
     pub name: T,
     /// Whether it is the node that answers.
     pub this: bool,
+    /// The region of the node; null if no limit is shared by regions.
+    pub region: Option<T>,
     /// Of Tollgate.
     pub version: T,
     /// The start of the process.

@@ -1,4 +1,4 @@
-//! Several servers on one Redis: what each of them says about all of them.
+//! Several servers on one store: what each of them says about all of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::net::SocketAddr;
@@ -6,17 +6,20 @@ use std::process::Command;
 
 use crate::service::client::{asked, get, told};
 use serde_json::{Value, json};
-use tollgate_testkit::{Redis, Tollgate, wait_until};
+use tollgate_testkit::{Postgres, Redis, Tollgate, wait_until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
 /// A limit that is not refilled within a test, and one that is leased.
 fn start(redis: &Redis) -> Tollgate {
+    start_on(&redis.url())
+}
+
+fn start_on(url: &str) -> Tollgate {
     let policy = format!(
-        "store: {{deadline: 10s, url: '{}'}}\ngateway: {{workers: 1}}\n\
+        "store: {{deadline: 10s, url: '{url}'}}\ngateway: {{workers: 1}}\n\
          limits:\n  - {{name: api, endpoint: /api, by: ip, bucket: 5/day}}\n  \
-         - {{name: everybody, endpoint: /hot, by: global, bucket: 360_000/hour, lease: 10s}}\n",
-        redis.url()
+         - {{name: everybody, endpoint: /hot, by: global, bucket: 360_000/hour, lease: 10s}}\n"
     );
     Tollgate::start(BINARY, &policy)
 }
@@ -38,7 +41,18 @@ fn tollgate(arguments: &[&str]) -> String {
 #[test]
 fn a_server_sums_all_servers_and_explains_their_decisions() {
     let redis = Redis::start();
-    let (one, other) = (start(&redis), start(&redis));
+    sum_and_explain(&redis.url());
+}
+
+#[test]
+fn a_server_on_postgres_sums_all_servers_and_explains_their_decisions() {
+    let server = Postgres::start();
+    sum_and_explain(&server.url());
+}
+
+#[track_caller]
+fn sum_and_explain(url: &str) {
+    let (one, other) = (start_on(url), start_on(url));
     let last = (0..7).map(|_| check(other.api, "/api")).reduce(|_, it| it).unwrap();
     assert_eq!(last["allowed"], false);
     assert_eq!(check(one.api, "/nothing")["allowed"], true);

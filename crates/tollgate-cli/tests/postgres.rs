@@ -5,7 +5,7 @@
 
 use std::thread;
 
-use crate::redis::{admitted, check, counted, metrics, policy, start, stop};
+use crate::redis::{admitted, check, counted, metrics, policy, start, stop, versions};
 use crate::service::client::{get, told};
 use tollgate_testkit::{Postgres, Scratch, Tollgate};
 
@@ -29,6 +29,10 @@ fn two_servers_share_one_budget_exactly_with_and_without_leases() {
         assert!(expected.contains(&total), "{prefix}: {total}\n{}\n{}", one.log(), other.log());
         stop(one);
         stop(other);
+        // A server that has no further requests holds units for a moment, and returns them.
+        let last = crate::redis::start(100, &format!("url: '{}', prefix: {prefix}", server.url()));
+        let total = total + admitted(last.api, 101 - total);
+        assert!((98..=100).contains(&total), "{prefix}: {total}\n{}", last.log());
     }
 }
 
@@ -122,4 +126,13 @@ fn servers_that_share_a_database_know_how_many_they_are() {
         let api = tollgate.api;
         tollgate.program.wait_until("the other node", || counted("tollgate_nodes", &metrics(api)) == 2);
     }
+}
+
+#[test]
+fn changed_numbers_keep_usage_and_a_rolling_deploy_admits_no_more_than_the_larger_limit() {
+    let server = Postgres::start();
+    let store = |prefix: &str| format!("url: '{}', prefix: {prefix}", server.url());
+    versions::restart_with_changed_numbers(&store("restart"));
+    versions::deploy(100, 130, &store("raised"));
+    versions::deploy(130, 100, &store("lowered"));
 }

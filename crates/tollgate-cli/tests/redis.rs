@@ -3,7 +3,7 @@
 //! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod versions;
+pub(crate) mod versions;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -80,4 +80,8 @@ fn a_cut_region_keeps_its_share_and_a_healed_one_borrows_without_exceeding_the_l
     let region = &limits["limits"][0]["region"];
     assert_eq!(region["name"], "eu", "{limits}");
     assert_eq!((region["share"].as_u64(), &region["borrows_from"][0]), (Some(50), &Value::from("us")));
+    let explained = asked(eu.api, "/v1/explain", r#"{"path":"/","ip":"203.0.113.9"}"#).to_string();
+    let said = "these are 50% of the limit, the share of region eu; units of us are borrowed";
+    assert!(explained.contains(said), "{explained}");
+    assert_eq!(told(us.api, "/v1/fleet")["nodes"][0]["region"], "us");
 }

@@ -232,7 +232,8 @@ impl Bucket {
     pub fn take(&mut self, now: Timestamp, cost: Option<f64>) -> Ticket {
         self.advance(now);
         let cost = self.cost(cost);
-        let is_shape_probe = self.shape.is_none() && self.rate.is_some() && self.level.is_some_and(|it| it < cost);
+        let is_shape_probe =
+            self.shape.is_none() && self.rate.is_some() && self.level.is_some_and(|it| it < cost);
         let is_probe = self.unconfirmed.is_some() || is_shape_probe;
         if is_probe {
             self.probe_sent = Some(now);
@@ -308,7 +309,8 @@ impl Bucket {
         let until = until.min(now + MAX_BLOCK).max(now);
         let is_late = now < self.blocked_until;
         self.block(until);
-        let is_soon = |rate: f64| precise_wait.is_some_and(|wait| span_us(wait) <= 4.0 * ticket.cost / rate + 5_000.0);
+        let is_soon =
+            |rate: f64| precise_wait.is_some_and(|wait| span_us(wait) <= 4.0 * ticket.cost / rate + 5_000.0);
         if self.shape != Some(Shape::Refill) && self.rate.is_some_and(is_soon) {
             self.shape = Some(Shape::Refill);
         } else if ticket.is_probe && self.shape.is_none() && self.unconfirmed.is_none() {
@@ -461,7 +463,14 @@ impl Bucket {
         }
     }
 
-    fn report_window(&mut self, ticket: &Ticket, remaining: f64, uncertain: f64, seen: &Observation, now: Timestamp) {
+    fn report_window(
+        &mut self,
+        ticket: &Ticket,
+        remaining: f64,
+        uncertain: f64,
+        seen: &Observation,
+        now: Timestamp,
+    ) {
         let is_new = match (self.reset_at, seen.reset_at) {
             (Some(old), Some(new)) if new + tolerance(seen) < old => return,
             (Some(old), Some(new)) => new > old + tolerance(seen),
@@ -489,7 +498,14 @@ impl Bucket {
     }
 
     /// Learns the length of the window from its first response.
-    fn learn_window(&mut self, remaining: f64, is_new: bool, seen: &Observation, ticket: &Ticket, now: Timestamp) {
+    fn learn_window(
+        &mut self,
+        remaining: f64,
+        is_new: bool,
+        seen: &Observation,
+        ticket: &Ticket,
+        now: Timestamp,
+    ) {
         if seen.window.is_some() || !is_new {
             return;
         }

@@ -24,8 +24,11 @@
 //! Windows, logs, slots and shared buckets with other numbers have the same states, so their new numbers
 //! come into force without an agreement.
 //!
+//! *A node that was out of touch for longer than its registration counts* does not use the store before it has
+//! registered again: a version that it does not know may have come into force meanwhile.
+//!
 //! The registry is read at the start and every [`HEARTBEAT_INTERVAL`], and costs requests nothing. Its
-//! storage is in `tollgate_redis`, the carrying over in `tollgate_core::carry`. Tested by
+//! storage is in the store (`tollgate_store::version_registry`), the carrying over in `tollgate_core::carry`. Tested by
 //! `tollgate-cli/tests/redis/versions.rs` with real processes, and by `tollgate-redis/tests/store/versions.rs`.
 
 mod agreement;
@@ -37,8 +40,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tollgate::policy::{MAX_RULE_SET_BYTES, RuleSet};
+use tollgate::store::VersionRegistry;
+use tollgate::store::version_registry::{MAX_RULES_BYTES, Registration};
 use tollgate::{Policy, StoreError};
-use tollgate_redis::{RedisStore, Registration, Topology};
 use tollgate_server::ModeOverrides;
 
 use agreement::Agreement;
@@ -58,6 +62,10 @@ const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
 /// The number of failed readings of a store that works, after which a node no longer waits for its first
 /// reading.
 const MAX_FAILURES: u32 = 3;
+/// The maximum number of versions whose rules are reported as unreadable.
+const MAX_REPORTED: usize = 256;
+
+const _: () = assert!(MAX_RULE_SET_BYTES <= MAX_RULES_BYTES, "registered rules can be read");
 
 /// The rules of this node and of those that share its store.
 pub(crate) struct RuleRegistry {
@@ -65,6 +73,8 @@ pub(crate) struct RuleRegistry {
     agreement: Mutex<Agreement>,
     /// Notified when this node wants another version.
     wanted: Notify,
+    /// The versions whose rules could not be read, which were reported.
+    unreadable: Mutex<Vec<u64>>,
 }
 
 impl RuleRegistry {
@@ -75,11 +85,12 @@ impl RuleRegistry {
             store: Arc::clone(store),
             agreement: Mutex::new(Agreement::new(policy)),
             wanted: Notify::new(),
+            unreadable: Mutex::default(),
         });
         let warning = registry.size_warning();
-        if let Some(redis) = store.redis() {
+        if let Some(versions) = store.versions() {
             // `connect` reports a failure.
-            let _late = timeout(JOIN_TIMEOUT, registry.exchange(redis)).await;
+            let _late = timeout(JOIN_TIMEOUT, registry.exchange(versions)).await;
         }
         let policy = registry.agreement.lock().policy();
         (registry, policy, warning)
@@ -90,14 +101,15 @@ impl RuleRegistry {
     pub(crate) fn hold_until_read(&self) {
         let agreement = self.agreement.lock();
         let is_registered = agreement.wanted().rules.len() <= MAX_RULE_SET_BYTES;
-        if let (Some(redis), None, true) = (self.store.redis(), agreement.acknowledged(), is_registered) {
-            redis.hold(true);
+        if let (Some(versions), None, true) = (self.store.versions(), agreement.acknowledged(), is_registered)
+        {
+            versions.gate().hold(true);
         }
     }
 
     fn size_warning(&self) -> Option<String> {
         let size = self.agreement.lock().wanted().rules.len();
-        (self.store.redis().is_some() && size > MAX_RULE_SET_BYTES).then(|| {
+        (self.store.versions().is_some() && size > MAX_RULE_SET_BYTES).then(|| {
             format!(
                 "warning: the rules of this policy take {size} bytes, more than the {MAX_RULE_SET_BYTES} that are registered in the store\n  \
                  = help: a node that starts with changed numbers begins without the usage under the old ones. Plans need less room than overrides\n"
@@ -108,7 +120,7 @@ impl RuleRegistry {
     /// Sets the policy of the file, after a reload, and puts it into force: with its own numbers, or with
     /// those that all nodes know.
     pub(crate) fn reload(&self, policy: Policy, switches: &ModeOverrides<AnyStore>) {
-        let is_shared = self.store.redis().is_some();
+        let is_shared = self.store.versions().is_some();
         let mut agreement = self.agreement.lock();
         agreement.want(policy, is_shared);
         if agreement.is_pending() && agreement.others() > 0 {
@@ -123,28 +135,31 @@ impl RuleRegistry {
 
     /// Reads the registry periodically, and puts changed rules into force, until dropped.
     pub(crate) async fn maintain(&self, switches: &ModeOverrides<AnyStore>) {
-        let Some(redis) = self.store.redis() else { return };
-        let is_cluster = matches!(redis.settings().topology, Topology::Cluster(_));
+        let (Some(remote), Some(versions)) = (self.store.remote(), self.store.versions()) else { return };
+        let gate = versions.gate();
         let (mut failures, mut has_warned) = (0, false);
         loop {
-            match self.exchange(redis).await {
+            match self.exchange(versions).await {
                 Ok(is_changed) => {
                     (failures, has_warned) = (0, false);
                     if is_changed {
                         self.put_in_force(switches);
-                        redis.hold(false);
-                        sleep(redis.settings().deadline.min(MAX_IN_FLIGHT)).await;
+                        gate.hold(false);
+                        sleep(remote.deadline().min(MAX_IN_FLIGHT)).await;
                         // Other nodes may wait for this one.
                         self.agreement.lock().acknowledge();
                         continue;
                     }
-                    redis.hold(false);
+                    gate.hold(false);
                 }
                 // An outage is reported elsewhere. A reload takes effect in it, too.
-                // A part of a cluster that is down must not hold back the other parts.
-                Err(_) if redis.connect().await.is_err() && !(redis.is_held() && is_cluster) => {
+                // A part of a store that is down must not hold back the other parts.
+                Err(_)
+                    if remote.connect().await.is_err()
+                        && !(versions.is_held() && remote.is_partitioned()) =>
+                {
                     if self.agreement.lock().is_pending() {
-                        redis.hold(true);
+                        gate.hold(true);
                         self.agreement.lock().leave();
                         self.put_in_force(switches);
                     }
@@ -152,7 +167,7 @@ impl RuleRegistry {
                 Err(error) => {
                     failures += 1;
                     if failures >= MAX_FAILURES {
-                        redis.hold(false);
+                        gate.open_unregistered();
                         if !std::mem::replace(&mut has_warned, true) {
                             let error = in_full(&error);
                             tracing::warn!(
@@ -163,7 +178,7 @@ impl RuleRegistry {
                     }
                 }
             }
-            let interval = match (redis.is_held(), self.agreement.lock().is_pending()) {
+            let interval = match (versions.is_held(), self.agreement.lock().is_pending()) {
                 (true, _) => HOLD_INTERVAL,
                 (false, true) => AGREEMENT_INTERVAL,
                 (false, false) => HEARTBEAT_INTERVAL,
@@ -183,7 +198,7 @@ impl RuleRegistry {
 
     /// Registers this node, and reads the versions of the others. Returns whether the policy to put into
     /// force has changed.
-    async fn exchange(&self, redis: &RedisStore) -> Result<bool, StoreError> {
+    async fn exchange(&self, versions: &dyn VersionRegistry) -> Result<bool, StoreError> {
         let (version, in_force, known_revision) = {
             let agreement = self.agreement.lock();
             (agreement.wanted().clone(), agreement.in_force(), agreement.acknowledged())
@@ -193,29 +208,41 @@ impl RuleRegistry {
         }
         let mut registration =
             Registration { version: &version, sends_rules: false, in_force, known_revision };
-        let mut registry = redis.register(&registration).await?;
+        let mut registry = versions.register(&registration).await?;
         if registry.is_none() {
             registration.sends_rules = true;
-            registry = redis.register(&registration).await?;
+            registry = versions.register(&registration).await?;
         }
         let registry = registry.unwrap_or_default();
         let unknown = self.agreement.lock().unknown(&registry);
         let mut learned = Vec::new();
         for digest in unknown {
-            learned.push((digest, read_version(redis, digest).await?));
+            learned.push((digest, self.read_version(versions, digest).await?));
         }
         Ok(self.agreement.lock().observe(&version, &registry, learned))
     }
-}
 
-/// Reads the rules of a version. `None` if they are gone, or not written by a version that this one knows.
-async fn read_version(redis: &RedisStore, digest: u64) -> Result<Option<RuleSet>, StoreError> {
-    let Some(bytes) = redis.registered_rules(digest).await? else { return Ok(None) };
-    match RuleSet::decode(&bytes) {
-        Ok(rules) => Ok(Some(rules)),
-        Err(error) => {
-            tracing::warn!(%error, "the rules of another version in the store cannot be read: its usage is counted apart");
-            Ok(None)
+    /// Reads the rules of a version. `None` if they are gone, or not those that a node has registered, or not
+    /// written by a version of Tollgate that this one knows.
+    async fn read_version(
+        &self,
+        versions: &dyn VersionRegistry,
+        digest: u64,
+    ) -> Result<Option<RuleSet>, StoreError> {
+        let Some(bytes) = versions.registered_rules(digest).await? else { return Ok(None) };
+        let error = match RuleSet::decode(&bytes) {
+            Ok(rules) if rules.digest() == digest => return Ok(Some(rules)),
+            Ok(_) => "they are not those that a node has registered".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let mut unreadable = self.unreadable.lock();
+        if !unreadable.contains(&digest) && unreadable.len() < MAX_REPORTED {
+            unreadable.push(digest);
+            tracing::warn!(
+                error,
+                "the rules of another version in the store cannot be read: its usage is counted apart"
+            );
         }
+        Ok(None)
     }
 }

@@ -24,13 +24,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
-use tollgate::store::Check;
+use tollgate::store::{Check, VersionRegistry};
 use tollgate::{
     Adjustment, Bucket, Limiter, MemoryStore, OutageSettings, Policy, Rate, Rule, SharedLimiter, Spawner,
     Store, StoreError,
 };
 use tollgate_lease::Leased;
-use tollgate_redis::RedisStore;
 use tollgate_telemetry::Watcher;
 
 pub(crate) use counters::counters;
@@ -75,9 +74,9 @@ impl AnyStore {
         Self::Memory(MemoryStore::new(usize::try_from(policy.max_keys()).unwrap_or(usize::MAX)))
     }
 
-    /// Returns the Redis store, if there is one.
-    pub(crate) fn redis(&self) -> Option<&RedisStore> {
-        self.remote().and_then(RemoteStore::redis)
+    /// Returns the registry of rules, if the store has one.
+    pub(crate) fn versions(&self) -> Option<&dyn VersionRegistry> {
+        self.remote().and_then(RemoteStore::versions)
     }
 
     /// Returns the remote store, if there is one.
@@ -228,9 +227,9 @@ pub(crate) async fn return_leases(store: &AnyStore) {
 
 /// Removes this node from the registries of the store, so that no other node waits for it.
 pub(crate) async fn leave(store: &AnyStore) {
-    if let Some(redis) = store.redis() {
+    if let Some(remote) = store.remote() {
         // Without an answer, the entry expires.
-        let _late = timeout(SHUTDOWN_TIMEOUT, redis.leave()).await;
+        let _late = timeout(SHUTDOWN_TIMEOUT, remote.leave()).await;
     }
 }
 

@@ -28,6 +28,8 @@
 //! - A refused, failed or abandoned batch puts back the units that it took from lots.
 //! - The table has a fixed size.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod decide;
 mod errands;
 mod far;

@@ -41,9 +41,10 @@ async fn open(settings: &PostgresSettings, tables: &Tables) -> Result<Connection
     let client = dial(settings).await?;
     check_server(&client).await?;
     tables.prepare(&client).await?;
-    // After the creation of tables, which may take longer than a decision.
-    set_up_session(&client, settings).await.map_err(|error| explain(&error))?;
-    Connection::new(client, tables).await.map_err(|error| explain(&error))
+    let connection = Connection::new(client, tables).await.map_err(|error| explain(&error))?;
+    // After tables and statements, which may take longer than a decision.
+    set_up_session(connection.client(), settings).await.map_err(|error| explain(&error))?;
+    Ok(connection)
 }
 
 async fn dial(settings: &PostgresSettings) -> Result<Client, String> {
@@ -87,8 +88,10 @@ fn drive(connection: impl Future<Output = Result<(), Error>> + Send + 'static) {
 async fn check_server(client: &Client) -> Result<(), String> {
     let check = "SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
         pg_is_in_recovery()";
-    let row = client.query_one(check, &[]).await.map_err(|error| explain(&error))?;
-    let (number, version, is_standby): (i32, String, bool) = (row.get(0), row.get(1), row.get(2));
+    let row = client.query_one(check, &[]).await;
+    // Not all servers that speak this protocol are PostgreSQL.
+    let read = row.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+    let (number, version, is_standby): (i32, String, bool) = read.map_err(|error| explain(&error))?;
     if number < MIN_VERSION * 10_000 {
         return Err(format!("PostgreSQL {version} is too old: Tollgate needs {MIN_VERSION} or newer"));
     }

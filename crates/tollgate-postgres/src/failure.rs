@@ -2,60 +2,32 @@
 
 use std::error::Error as _;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
-use tollgate_store::StoreError;
+use tokio_postgres::error::{Severity, SqlState};
+pub(crate) use tollgate_store::CallFailure as Failure;
 
-/// The reason why a request has no answer.
-#[derive(Clone, Debug)]
-pub(crate) enum Failure {
-    /// The deadline passed. If the request is charged nevertheless, it is undone.
-    TimedOut(Duration),
-    /// Nothing was written.
-    Refused(Arc<str>),
-    /// The connection broke while the transaction was committed, which may have happened.
-    Failed(Arc<str>),
-    /// A row holds a value that Tollgate did not write.
-    Foreign(Arc<str>),
-}
-
-impl Failure {
-    pub(crate) fn refused(why: impl Into<Arc<str>>) -> Self {
-        Self::Refused(why.into())
-    }
-
-    pub(crate) fn failed(why: impl Into<Arc<str>>) -> Self {
-        Self::Failed(why.into())
-    }
-
-    /// Classifies an error before the commit was sent: the server rolls the transaction back.
-    pub(crate) fn before_commit(error: &Error, deadline: Duration) -> Self {
-        match error.code() {
-            // `statement_timeout`: another transaction holds a lock.
-            Some(&SqlState::QUERY_CANCELED) => Self::TimedOut(deadline),
-            _ => Self::refused(explain(error)),
-        }
-    }
-
-    /// Classifies an error of a statement that was sent together with the commit.
-    pub(crate) fn during_commit(error: &Error) -> Self {
-        // After an error of the server, the commit is a rollback.
-        if error.code().is_some() { Self::refused(explain(error)) } else { Self::failed(explain(error)) }
+/// Classifies an error before the commit was sent: the server rolls the transaction back.
+pub(crate) fn before_commit(error: &Error, deadline: Duration) -> Failure {
+    match error.code() {
+        // `statement_timeout`: another transaction holds a lock.
+        Some(&SqlState::QUERY_CANCELED) => Failure::TimedOut(deadline),
+        _ => Failure::refused(explain(error)),
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::TimedOut(deadline) => Self::TimedOut(deadline),
-            Failure::Refused(why) => Self::Refused((*why).into()),
-            Failure::Failed(why) => Self::Failed((*why).into()),
-            Failure::Foreign(name) => Self::Foreign((*name).into()),
-        }
-    }
+/// Classifies an error of a statement that was sent together with the commit.
+pub(crate) fn during_commit(error: &Error) -> Failure {
+    // After an error of a statement, the commit is a rollback. A server that ends the connection
+    // may have committed before.
+    if ends_connection(error) { Failure::failed(explain(error)) } else { Failure::refused(explain(error)) }
+}
+
+/// Returns whether the connection has ended, by itself or by the server.
+pub(crate) fn ends_connection(error: &Error) -> bool {
+    let is_fatal = |it: Severity| matches!(it, Severity::Fatal | Severity::Panic);
+    error.as_db_error().is_none_or(|it| it.parsed_severity().is_some_and(is_fatal))
 }
 
 /// Formats an error with its causes, and with advice.

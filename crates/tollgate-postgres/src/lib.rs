@@ -10,19 +10,23 @@
 //! - `transaction`: locks and reads, decides, commits, answers. `connection`: the statements;
 //!   `tables`: the tables; `connect`, `tls`: the server.
 //! - `decide`: the decisions on `states`, which are in memory while their locks are held.
-//! - `nodes`: the background work. `counters`: the numbers of the metrics.
+//! - `nodes`: the background work. `node_board`, `registry`: what nodes tell each other, each in a transaction
+//!   of `background`. `counters`: the numbers of the metrics.
 //!
 //! Not here: policies, and the fallback while PostgreSQL does not answer (`tollgate::outage`).
 
 #![warn(missing_debug_implementations)]
 
+mod background;
 mod connect;
 mod connection;
 mod counters;
 mod decide;
 mod failure;
+mod node_board;
 mod nodes;
 mod pool;
+mod registry;
 mod request;
 mod settings;
 mod states;

@@ -4,9 +4,13 @@
 //! are no timers: on an idle store no request waits for another.
 //!
 //! A worker is a task that takes requests from the queue until it is empty. A request that finds
-//! fewer workers than connections starts one, on its own runtime.
+//! fewer workers than connections starts one, on its own runtime. A worker that the server refuses a
+//! connection leaves its requests to the workers that have one.
+//!
+//! Invariant: while requests are queued there is a worker, or a slot whose end starts one.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +18,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
+use tollgate_store::SystemClock;
+use tollgate_store::node_board::NodeId;
+use tollgate_store::version_registry::StoreGate;
 
 use crate::connect::connect;
 use crate::connection::Connection;
@@ -27,6 +34,9 @@ use crate::transaction::{TransactionEnd, run};
 /// The maximum number of requests of a transaction. Their locks are held for two round trips.
 const MAX_REQUESTS: usize = 64;
 
+/// The maximum number of requests that wait. More would wait for longer than any deadline.
+const MAX_QUEUED_REQUESTS: usize = 1 << 16;
+
 /// The time for which requests fail without an attempt after a failed attempt to connect.
 const RECONNECT_DELAY: Duration = Duration::from_millis(50);
 
@@ -39,9 +49,15 @@ pub(crate) struct Pool {
     pub(crate) settings: PostgresSettings,
     pub(crate) tables: Tables,
     pub(crate) counters: Counts,
+    /// The id of this node.
+    pub(crate) node: NodeId,
     /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
     pub(crate) clock: DecisionClock,
+    /// The clock of this node.
+    pub(crate) local_clock: SystemClock,
+    /// Whether requests wait for the rules of other nodes (`registry`).
+    pub(crate) gate: StoreGate,
     queue: Mutex<Queue>,
     /// One permit for each connection that waits for a late commit.
     late_commits: Semaphore,
@@ -60,6 +76,8 @@ pub(crate) enum DecisionClock {
 struct Queue {
     requests: VecDeque<Request>,
     workers: usize,
+    /// The slots that had a connection when they last needed one.
+    connected: usize,
     idle: Vec<Connection>,
     /// The last failure to connect.
     failure: Option<(Instant, Failure)>,
@@ -72,8 +90,11 @@ impl Pool {
             late_commits: Semaphore::new(settings.connections),
             settings,
             counters: Counts::default(),
+            node: NodeId(RandomState::new().hash_one(0_u8)),
             nodes: AtomicUsize::new(1),
             clock,
+            local_clock: SystemClock::new(),
+            gate: StoreGate::default(),
             queue: Mutex::default(),
         })
     }
@@ -83,6 +104,11 @@ impl Pool {
         let (request, waiter) = Request::new(work);
         let slot = {
             let mut queue = self.locked();
+            if queue.requests.len() >= MAX_QUEUED_REQUESTS {
+                drop(queue);
+                fail([request], &Failure::refused("too many requests wait for PostgreSQL"));
+                return waiter;
+            }
             queue.requests.push_back(request);
             self.take_slot(&mut queue)
         };
@@ -91,17 +117,25 @@ impl Pool {
     }
 
     fn take_slot(self: &Arc<Self>, queue: &mut Queue) -> Option<WorkerSlot> {
-        if queue.workers >= self.settings.connections {
+        let is_refused = queue.connected > 0 && queue.idle.is_empty() && queue.recent_failure().is_some();
+        if queue.workers >= self.settings.connections || is_refused {
             return None;
         }
         queue.workers += 1;
-        Some(WorkerSlot { pool: Arc::clone(self), is_running: false })
+        Some(self.slot(SlotKind::Worker))
     }
 
-    /// Puts requests back to the front of the queue.
-    fn put_back(&self, requests: Vec<Request>) {
-        let mut queue = self.locked();
-        requests.into_iter().rev().for_each(|request| queue.requests.push_front(request));
+    fn slot(self: &Arc<Self>, kind: SlotKind) -> WorkerSlot {
+        WorkerSlot { pool: Arc::clone(self), kind, is_running: false, is_connected: false }
+    }
+
+    /// Returns a connection for background work, with the slot that has to be dropped after it.
+    pub(crate) async fn background_connection(self: &Arc<Self>) -> Result<(Connection, WorkerSlot), Failure> {
+        let mut slot = self.slot(SlotKind::Background);
+        slot.is_running = true;
+        let connection = self.connection().await?;
+        slot.set_connected(true);
+        Ok((connection, slot))
     }
 
     fn locked(&self) -> MutexGuard<'_, Queue> {
@@ -116,9 +150,7 @@ impl Pool {
             if let Some(connection) = queue.idle.pop() {
                 return Ok(connection);
             }
-            if let Some((at, failure)) = &queue.failure
-                && at.elapsed() < RECONNECT_DELAY
-            {
+            if let Some(failure) = queue.recent_failure() {
                 return Err(failure.clone());
             }
         }
@@ -129,11 +161,13 @@ impl Pool {
         connected
     }
 
-    /// Keeps a connection for the next transaction.
+    /// Keeps a connection for the next transaction, unless there are enough: late commits have taken
+    /// others for a while.
     pub(crate) fn keep(&self, mut connection: Connection) {
-        if !connection.is_closed() {
+        let mut queue = self.locked();
+        if !connection.is_closed() && queue.idle.len() <= self.settings.connections {
             connection.is_reused = true;
-            self.locked().idle.push(connection);
+            queue.idle.push(connection);
         }
     }
 
@@ -149,11 +183,30 @@ impl Pool {
     }
 }
 
+impl Queue {
+    /// Returns the last failure to connect, if it is too early for another attempt.
+    fn recent_failure(&self) -> Option<&Failure> {
+        self.failure.as_ref().filter(|(at, _)| at.elapsed() < RECONNECT_DELAY).map(|(_, it)| it)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SlotKind {
+    /// Runs transactions.
+    Worker,
+    /// Does not run transactions, and may have the only connection.
+    Background,
+    /// Has left its requests to others.
+    Retired,
+}
+
 /// The right to run transactions. Another worker takes over when it is dropped.
 pub(crate) struct WorkerSlot {
     pool: Arc<Pool>,
+    kind: SlotKind,
     /// Whether the task of the worker has been polled.
     is_running: bool,
+    is_connected: bool,
 }
 
 /// Starts a worker. Not under the lock of the queue: a runtime that shuts down drops the task at once.
@@ -166,16 +219,49 @@ fn start(slot: Option<WorkerSlot>) {
 impl WorkerSlot {
     /// Takes the next requests. `None`, and the slot is gone, if there are none.
     fn next_batch(self) -> Option<(Self, Vec<Request>)> {
-        let mut queue = self.pool.locked();
-        let length = queue.requests.len().min(MAX_REQUESTS);
-        if length == 0 {
-            // Under the lock, so that no request is queued in between. `drop` finds an empty queue.
-            drop(queue);
-            return None;
+        let mut requests = Vec::new();
+        {
+            let mut queue = self.pool.locked();
+            while requests.len() < MAX_REQUESTS
+                && let Some(request) = queue.requests.pop_front()
+            {
+                // Those whose callers have left must not keep others waiting.
+                if request.is_wanted() {
+                    requests.push(request);
+                }
+            }
         }
-        let requests = queue.requests.drain(..length).collect();
+        // A request that is queued now is found by `drop`.
+        (!requests.is_empty()).then_some((self, requests))
+    }
+
+    fn set_connected(&mut self, is_connected: bool) {
+        let mut queue = self.pool.locked();
+        queue.connected -= usize::from(self.is_connected);
+        queue.connected += usize::from(is_connected);
         drop(queue);
-        Some((self, requests))
+        self.is_connected = is_connected;
+    }
+
+    /// Puts requests back to the front of the queue.
+    fn put_back(&self, requests: Vec<Request>) {
+        let mut queue = self.pool.locked();
+        requests.into_iter().rev().for_each(|request| queue.requests.push_front(request));
+    }
+
+    /// Leaves requests to a slot that has a connection, and ends this one. Returns both if there is none.
+    fn retire(mut self, requests: Vec<Request>) -> Result<(), (Self, Vec<Request>)> {
+        self.set_connected(false);
+        let mut queue = self.pool.locked();
+        if queue.connected == 0 {
+            drop(queue);
+            return Err((self, requests));
+        }
+        requests.into_iter().rev().for_each(|request| queue.requests.push_front(request));
+        queue.workers -= 1;
+        drop(queue);
+        self.kind = SlotKind::Retired;
+        Ok(())
     }
 }
 
@@ -183,8 +269,9 @@ impl Drop for WorkerSlot {
     fn drop(&mut self) {
         let (next, orphans) = {
             let mut queue = self.pool.locked();
-            queue.workers -= 1;
-            if queue.requests.is_empty() {
+            queue.workers -= usize::from(self.kind == SlotKind::Worker);
+            queue.connected -= usize::from(self.is_connected);
+            if queue.requests.is_empty() || self.kind == SlotKind::Retired {
                 return;
             }
             if self.is_running && tokio::runtime::Handle::try_current().is_ok() {
@@ -206,16 +293,21 @@ async fn work(mut slot: WorkerSlot) {
         slot = next;
         let connection = match pool.connection().await {
             Ok(connection) => connection,
-            Err(failure) => {
-                fail(requests, &failure);
-                continue;
-            }
+            Err(failure) => match slot.retire(requests) {
+                Ok(()) => return,
+                Err((same, requests)) => {
+                    slot = same;
+                    fail(requests, &failure);
+                    continue;
+                }
+            },
         };
+        slot.set_connected(true);
         match run(&pool, connection, requests, slot).await {
             TransactionEnd::OnTime(same) => slot = same,
             TransactionEnd::Stale(same, requests) => {
                 slot = same;
-                pool.put_back(requests);
+                slot.put_back(requests);
             }
             TransactionEnd::Late => return,
         }
@@ -240,5 +332,36 @@ async fn undo(pool: Arc<Pool>, undelivered: Undelivered) {
             sleep(UNDO_RETRY_DELAY).await;
         }
         // If every attempt fails, the charge decays with time.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Adjustment, Bucket, Rate, Rule};
+
+    use super::*;
+
+    fn change() -> Work {
+        let rule = Rule::new("a", Bucket::new(Rate::per_day(1)).unwrap());
+        Work::Change(Box::new(OwnedChange {
+            rule,
+            key: b"key"[..].into(),
+            adjustment: Adjustment::Reset,
+            id: None,
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_bounded_number_of_requests_waits_and_those_without_a_caller_are_dropped() {
+        let settings = PostgresSettings::parse("postgres://ann@127.0.0.1:1/shop").unwrap();
+        let pool = Pool::new(settings, DecisionClock::Server);
+        // No worker runs in between, because nothing is awaited.
+        let mut waiters: Vec<_> = (0..MAX_QUEUED_REQUESTS).map(|_| pool.submit(change())).collect();
+        let refused = pool.submit(change()).wait_patiently().await;
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        waiters.drain(..MAX_QUEUED_REQUESTS - 1);
+        let (slot, requests) = pool.slot(SlotKind::Background).next_batch().unwrap();
+        assert_eq!((requests.len(), waiters.len()), (1, 1));
+        drop((slot, requests));
     }
 }

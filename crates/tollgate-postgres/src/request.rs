@@ -128,6 +128,11 @@ impl Request {
         (Self { work, status, reply, received }, waiter)
     }
 
+    /// Returns whether the caller waits for the answer.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.status.0.load(Ordering::Acquire) != ABANDONED
+    }
+
     /// Claims the request for a transaction. Returns false if its caller has left.
     pub(crate) fn claim(&self) -> bool {
         self.status.change(WAITING, CLAIMED)

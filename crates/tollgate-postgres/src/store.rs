@@ -5,12 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tollgate_core::{Adjustment, Bucket, Outcome, Rate, Rule};
-use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, Outcomes, Store, StoreError, SystemClock};
+use tollgate_store::version_registry::{Registration, Registry, RegistryFuture, StoreGate};
+use tollgate_store::{
+    AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Store, StoreError, VersionRegistry,
+};
 
 use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::nodes::announce;
+use crate::node_board::PostgresBoard;
+use crate::nodes::{announce, leave};
 use crate::pool::{DecisionClock, Pool};
+use crate::registry;
 use crate::request::{OwnedChange, OwnedCheck, Reply, Work};
 use crate::settings::PostgresSettings;
 use crate::states::stored_key;
@@ -33,7 +38,6 @@ use crate::states::stored_key;
 /// ```
 pub struct PostgresStore {
     pool: Arc<Pool>,
-    clock: SystemClock,
 }
 
 impl PostgresStore {
@@ -49,7 +53,7 @@ impl PostgresStore {
     }
 
     fn with_clock(settings: PostgresSettings, clock: DecisionClock) -> Self {
-        Self { pool: Pool::new(settings, clock), clock: SystemClock::new() }
+        Self { pool: Pool::new(settings, clock) }
     }
 
     /// Connects, creates missing tables, and checks privileges, to report problems at startup. The
@@ -64,6 +68,23 @@ impl PostgresStore {
     /// polled.
     pub async fn announce(&self) {
         announce(&self.pool).await;
+    }
+
+    /// Returns the place where the nodes that share this database leave records about themselves.
+    pub fn node_board(&self) -> Arc<dyn NodeBoard> {
+        Arc::new(PostgresBoard(Arc::clone(&self.pool)))
+    }
+
+    fn check_held(&self) -> Result<(), StoreError> {
+        if self.is_held() {
+            return Err(Failure::refused("the rules of other nodes have not been read yet").into());
+        }
+        Ok(())
+    }
+
+    /// Removes this node from the nodes that are counted and registered, because it is about to stop.
+    pub async fn leave(&self) -> Result<(), StoreError> {
+        Ok(leave(&self.pool).await?)
     }
 
     /// Returns the counters of the store.
@@ -82,11 +103,30 @@ impl PostgresStore {
         adjustment: Adjustment,
         id: Option<AdjustmentId>,
     ) -> Result<Outcome, StoreError> {
+        self.check_held()?;
         let change = OwnedChange { rule: rule.clone(), key: stored_key(key), adjustment, id };
         match self.pool.submit(Work::Change(Box::new(change))).wait(self.pool.settings.deadline).await? {
             Reply::Changed(outcome) => Ok(outcome),
             Reply::Decided(_) => Err(Failure::failed("a decision answers a change").into()),
         }
+    }
+}
+
+impl VersionRegistry for PostgresStore {
+    fn register<'r>(&'r self, registration: &'r Registration<'r>) -> RegistryFuture<'r, Option<Registry>> {
+        Box::pin(async move { Ok(registry::register(&self.pool, registration).await?) })
+    }
+
+    fn registered_rules(&self, digest: u64) -> RegistryFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move { Ok(registry::rules(&self.pool, digest).await?) })
+    }
+
+    fn gate(&self) -> &StoreGate {
+        &self.pool.gate
+    }
+
+    fn is_held(&self) -> bool {
+        self.pool.gate.is_closed(|| self.pool.local_clock.now())
     }
 }
 
@@ -102,8 +142,9 @@ impl fmt::Debug for PostgresStore {
 impl Store for PostgresStore {
     async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
         if checks.is_empty() {
-            return Ok(Answer { admitted: true, at: self.clock.now(), outcomes: Outcomes::new() });
+            return Ok(Answer { admitted: true, at: self.pool.local_clock.now(), outcomes: Outcomes::new() });
         }
+        self.check_held()?;
         let work = Work::Decide(checks.iter().map(OwnedCheck::of).collect());
         match self.pool.submit(work).wait(self.pool.settings.deadline).await? {
             Reply::Decided(decided) => Ok(decided.answer),

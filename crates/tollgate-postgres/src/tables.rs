@@ -4,7 +4,7 @@
 //! row within its page (HOT) and does not touch the indexes. Expired rows are therefore found by
 //! reading pages in order, not by an index.
 
-use tokio_postgres::{Client, Error};
+use tokio_postgres::Client;
 
 use crate::failure::explain;
 use crate::settings::PostgresSettings;
@@ -17,6 +17,8 @@ const FORMAT: i32 = 1;
 pub(crate) const KEY_LOCKS: u32 = 4096;
 /// The lock of the creation of tables, after those of keys.
 const CREATION_LOCK: i32 = 4096;
+/// The lock of the registry of rules.
+pub(crate) const REGISTRY_LOCK: i32 = 4097;
 
 /// The names of the tables, quoted, and the class of their advisory locks.
 #[derive(Clone, Debug)]
@@ -47,6 +49,21 @@ impl Tables {
         self.name("nodes")
     }
 
+    /// The rules that nodes use, and have used.
+    pub(crate) fn versions(&self) -> String {
+        self.name("versions")
+    }
+
+    /// The questions between nodes, with their answers.
+    pub(crate) fn questions(&self) -> String {
+        self.name("questions")
+    }
+
+    /// Returns the tables that a node reads and writes.
+    fn used(&self) -> [String; 5] {
+        [self.states(), self.adjustments(), self.nodes(), self.versions(), self.questions()]
+    }
+
     fn format(&self) -> String {
         self.name("format")
     }
@@ -58,8 +75,7 @@ impl Tables {
 
     /// Returns the statements that create the tables.
     fn creation(&self) -> String {
-        let [states, adjustments, nodes, format] =
-            [self.states(), self.adjustments(), self.nodes(), self.format()];
+        let ([states, adjustments, nodes, versions, questions], format) = (self.used(), self.format());
         format!(
             "CREATE TABLE IF NOT EXISTS {states} (
                 rule bigint NOT NULL,
@@ -70,7 +86,22 @@ impl Tables {
                 PRIMARY KEY (rule, key)
             ) WITH (fillfactor = 70);
             CREATE TABLE IF NOT EXISTS {adjustments} (id bytea PRIMARY KEY, expires bigint NOT NULL);
-            CREATE TABLE IF NOT EXISTS {nodes} (name text PRIMARY KEY, expires bigint NOT NULL);
+            CREATE TABLE IF NOT EXISTS {nodes} (
+                name text PRIMARY KEY,
+                expires bigint NOT NULL,
+                registered_until bigint,
+                in_force bigint,
+                known_revision bigint,
+                record bytea,
+                record_at bigint
+            );
+            CREATE TABLE IF NOT EXISTS {versions} (
+                digest bigint PRIMARY KEY,
+                revision bigint NOT NULL,
+                expires bigint NOT NULL,
+                rules bytea NOT NULL
+            );
+            CREATE TABLE IF NOT EXISTS {questions} (id bigint PRIMARY KEY, expires bigint NOT NULL, answer bytea);
             CREATE TABLE IF NOT EXISTS {format} (version integer NOT NULL);
             INSERT INTO {format} SELECT {FORMAT} WHERE NOT EXISTS (SELECT FROM {format});"
         )
@@ -78,24 +109,38 @@ impl Tables {
 
     /// Creates missing tables, and checks the format and the privileges.
     pub(crate) async fn prepare(&self, client: &Client) -> Result<(), String> {
-        let failed = |error: &Error| explain(error);
         let format = self.format();
-        let found = "SELECT to_regclass($1) IS NOT NULL";
-        let is_there = client.query_one(found, &[&format]).await.map_err(|it| failed(&it))?;
-        if !is_there.get::<_, bool>(0) {
-            self.create(client).await?;
+        if self.exist(client, std::slice::from_ref(&format)).await? {
+            self.check_format(client).await?;
         }
-        let version = client.query_one(&format!("SELECT max(version) FROM {format}"), &[]).await;
-        let version = version.map_err(|it| failed(&it))?.get::<_, Option<i32>>(0);
-        if version != Some(FORMAT) {
-            let version = version.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
-            return Err(format!(
-                "the tables have the format {version}, and this version of Tollgate uses {FORMAT}: \
-                 set another `prefix`, or drop the tables `{}tollgate_*` to start anew",
-                self.prefix
-            ));
+        if !self.exist(client, &self.used()).await? || !self.exist(client, &[format]).await? {
+            self.create(client).await?;
+            self.check_format(client).await?;
         }
         self.check_privileges(client).await
+    }
+
+    /// Returns whether all of these tables exist.
+    async fn exist(&self, client: &Client, tables: &[String]) -> Result<bool, String> {
+        let found = "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS name";
+        let row = client.query_one(found, &[&tables]).await;
+        row.and_then(|row| row.try_get(0)).map_err(|it| explain(&it))
+    }
+
+    async fn check_format(&self, client: &Client) -> Result<(), String> {
+        // As text: a table of another program may have any column of that name.
+        let read = format!("SELECT max(version::text) FROM {}", self.format());
+        let row = client.query_one(&read, &[]).await;
+        let version: Option<String> = row.and_then(|row| row.try_get(0)).map_err(|it| explain(&it))?;
+        if version.as_ref().is_some_and(|it| *it == FORMAT.to_string()) {
+            return Ok(());
+        }
+        let version = version.map_or_else(|| "unknown".to_owned(), |it| it.chars().take(20).collect());
+        Err(format!(
+            "the tables have the format {version}, and this version of Tollgate uses {FORMAT}: \
+             set another `prefix`, or drop the tables `{}tollgate_*` to start anew",
+            self.prefix
+        ))
     }
 
     async fn create(&self, client: &Client) -> Result<(), String> {
@@ -115,13 +160,14 @@ impl Tables {
     }
 
     async fn check_privileges(&self, client: &Client) -> Result<(), String> {
-        let tables = [self.states(), self.adjustments(), self.nodes()];
+        let tables = self.used();
         let missing = "SELECT table_name, privilege FROM unnest($1::text[]) AS table_name,
                 unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS privilege
             WHERE NOT has_table_privilege(table_name, privilege) LIMIT 1";
         let missing = client.query_opt(missing, &[&&tables[..]]).await.map_err(|it| explain(&it))?;
         let Some(row) = missing else { return Ok(()) };
-        let (table, privilege): (String, String) = (row.get(0), row.get(1));
+        let read = |at: usize| row.try_get::<_, String>(at).map_err(|it| explain(&it));
+        let (table, privilege) = (read(0)?, read(1)?);
         Err(format!(
             "this user may not {privilege} in {table}: \
              GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO the user",

@@ -13,7 +13,7 @@ use tollgate_core::Timestamp;
 use crate::connection::{Connection, LockedRows, RowRequest};
 use crate::counters::Counts;
 use crate::decide::{AdjustmentIds, decide};
-use crate::failure::Failure;
+use crate::failure::{Failure, before_commit, during_commit, ends_connection};
 use crate::pool::{DecisionClock, Pool, WorkerSlot};
 use crate::request::{Request, RequestResult, Work, fail};
 use crate::states::{Changes, RowKey, States};
@@ -48,10 +48,10 @@ pub(crate) async fn run(
     let wanted = wanted_rows(&requests);
     let failure = match timeout(patience, connection.begin(&wanted)).await {
         Ok(Ok(locked)) => return decide_and_commit(pool, connection, (requests, wanted, locked), slot).await,
-        Ok(Err(error)) if connection.is_reused && error.code().is_none() => {
+        Ok(Err(error)) if connection.is_reused && ends_connection(&error) => {
             return TransactionEnd::Stale(slot, requests);
         }
-        Ok(Err(error)) => Failure::before_commit(&error, pool.settings.deadline),
+        Ok(Err(error)) => before_commit(&error, pool.settings.deadline),
         // The connection is dropped, and the server rolls back.
         Err(_) => Failure::TimedOut(pool.settings.deadline),
     };
@@ -100,7 +100,7 @@ async fn decide_and_commit(
             deliver(pool, decided);
             pool.keep(connection);
         }
-        Ok(Err(error)) => fail_decided(pool, decided, &Failure::during_commit(&error)),
+        Ok(Err(error)) => fail_decided(pool, decided, &during_commit(&error)),
         Err(_) => fail_decided(pool, decided, &Failure::failed("no answer to a commit")),
     }
     slot.map_or(TransactionEnd::Late, TransactionEnd::OnTime)

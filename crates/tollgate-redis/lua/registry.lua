@@ -3,7 +3,8 @@
 -- KEYS: the registry, the rules of the version.
 -- ARGV: the node, the version, how many seconds its usage counts, its rules ('' if they were sent
 -- before), the version that is in force on the node, the newest revision that the node knows ('' for a node
--- that joins: it reads all versions before it serves).
+-- that joins: it reads all versions before it serves), the length of the rules, the maximum number of
+-- versions, the seconds for which a registration counts, the maximum seconds for which usage counts.
 --
 -- The registry is one MessagePack array:
 --   the newest revision;
@@ -14,33 +15,46 @@
 --
 -- Reply: 0 if the rules have to be sent, and nothing was done. Else 1, the newest revision, the versions
 -- (version, revision, seconds to its expiry) and the other nodes (version in force, newest revision).
-local MAX_VERSIONS, MAX_NODES, NODE_SECONDS, MARGIN = 32, 10000, 10, 60
+local MAX_NODES, MAX_BYTES, MARGIN = 10000, 2097152, 60
 local now = tonumber(redis.call('TIME')[1])
 local node, version, seconds, rules = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local in_force, known = ARGV[5], tonumber(ARGV[6])
+local MAX_VERSIONS, NODE_SECONDS, MAX_SECONDS = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
-if rules == '' and redis.call('EXISTS', KEYS[2]) == 0 then return { 0 } end
+-- Rules of another length are not those of this version. Any value may have been written, of any type.
+if rules == '' and redis.pcall('STRLEN', KEYS[2]) ~= tonumber(ARGV[7]) then return { 0 } end
 
--- Returns the entries of a list whose fields have these types.
-local function valid(list, types)
-    local kept = {}
+-- Returns whether a value is a whole number that a double holds exactly.
+local function is_whole(value)
+    return type(value) == 'number' and value >= 0 and value < 9007199254740992 and value == math.floor(value)
+end
+
+-- Returns whether a value is a version or a node: sixteen hexadecimal digits.
+local function is_id(value) return type(value) == 'string' and #value == 16 and not value:find('[^0-9a-f]') end
+
+-- Returns the entries of a list whose fields pass these tests, without those that have the id of another.
+local function valid(list, tests)
+    local kept, seen = {}, {}
     if type(list) ~= 'table' then return kept end
     for _, entry in ipairs(list) do
-        local is_valid = type(entry) == 'table' and #entry == #types
-        for i = 1, #types do is_valid = is_valid and type(entry[i]) == types[i] end
-        if is_valid then kept[#kept + 1] = entry end
+        local is_valid = type(entry) == 'table' and #entry == #tests
+        for i = 1, #tests do is_valid = is_valid and tests[i](entry[i]) end
+        if is_valid and not seen[entry[1]] then
+            kept[#kept + 1], seen[entry[1]] = entry, true
+        end
     end
     return kept
 end
 
 local revision, versions, nodes = 0, {}, {}
-local is_text, text = pcall(redis.call, 'GET', KEYS[1])
-if is_text and text then
-    local is_packed, registry = pcall(cmsgpack.unpack, text)
-    if is_packed and type(registry) == 'table' and type(registry[1]) == 'number' then
+local length = redis.pcall('STRLEN', KEYS[1])
+if type(length) == 'number' and length > 0 and length <= MAX_BYTES then
+    local is_packed, registry = pcall(cmsgpack.unpack, redis.call('GET', KEYS[1]))
+    if is_packed and type(registry) == 'table' and is_whole(registry[1]) then
+        local function is_revision(value) return is_whole(value) and value <= registry[1] end
         revision = registry[1]
-        versions = valid(registry[2], { 'string', 'number', 'number' })
-        nodes = valid(registry[3], { 'string', 'number', 'string', 'number' })
+        versions = valid(registry[2], { is_id, is_revision, is_whole })
+        nodes = valid(registry[3], { is_id, is_whole, is_id, is_revision })
     end
 end
 
@@ -54,6 +68,8 @@ end
 
 local kept, mine, last = {}, nil, now
 for _, it in ipairs(versions) do
+    -- A later expiry was written by a clock that was ahead.
+    it[3] = math.min(it[3], now + MAX_SECONDS)
     if it[1] == version then
         mine = it
     elseif used[it[1]] or it[3] > now then

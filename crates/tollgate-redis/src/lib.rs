@@ -46,6 +46,5 @@ mod undo;
 mod waiters;
 
 pub use counters::Counters;
-pub use registry::{RegisteredNode, RegisteredVersion, Registration, Registry, Version};
 pub use settings::{Address, ClientCertificate, RedisSettings, SettingsError, Tls, Topology};
 pub use store::RedisStore;

@@ -23,7 +23,7 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_store::Clock as _;
 
 use crate::connect::{Target, connect, longest_attempt};
-use crate::failure::{Failure, explain};
+use crate::failure::{Failure, classify, explain};
 use crate::shared::Shared;
 
 /// The minimum time between two attempts to connect.
@@ -176,7 +176,7 @@ impl Link {
 
     /// Records an error and closes the connection if it is unusable.
     pub(crate) fn failed(&self, number: u64, error: &RedisError) -> Failure {
-        let failure = Failure::of(error);
+        let failure = classify(error);
         let mut state = self.state();
         if let State::Up { number: current, .. } = &*state
             && *current == number

@@ -18,7 +18,8 @@ use redis::{Cmd, Value};
 use tokio::time::{sleep, timeout};
 use tollgate_store::StoreError;
 use tollgate_store::node_board::{
-    BoardFuture, MAX_ANSWER_BYTES, MAX_NODES, MAX_RECORD_BYTES, NodeBoard, NodeId, NodeRecord, NodeRecords,
+    ANSWER_DEADLINE, ANSWER_POLL_INTERVAL, BoardFuture, MAX_ANSWER_BYTES, MAX_NODES, MAX_OPEN_QUESTIONS,
+    MAX_QUESTIONS_PER_READ, MAX_RECORD_BYTES, NodeBoard, NodeId, NodeRecord, NodeRecords, QUESTION_LIFETIME,
     Question, RECORD_LIFETIME,
 };
 
@@ -31,15 +32,6 @@ use crate::store::dispatcher_of_this_thread;
 
 /// The deadline of a call, unless that of the store is longer.
 const CALL_DEADLINE: Duration = Duration::from_secs(1);
-/// The time that a node waits for an answer. Nodes see a question when they publish, once a second.
-const ANSWER_DEADLINE: Duration = Duration::from_millis(2_500);
-/// The interval between two looks for an answer.
-const ANSWER_POLL_INTERVAL: Duration = Duration::from_millis(150);
-/// The time that questions and answers are kept.
-const QUESTION_LIFETIME: Duration = Duration::from_secs(5);
-/// The maximum number of open questions, and of those that a node receives at a time.
-const MAX_OPEN_QUESTIONS: usize = 64;
-const MAX_QUESTIONS_PER_READ: usize = 16;
 
 const PUBLISH_SCRIPT: &str = include_str!("../lua/publish_node.lua");
 const READ_SCRIPT: &str = include_str!("../lua/read_nodes.lua");

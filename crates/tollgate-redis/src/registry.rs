@@ -1,31 +1,25 @@
-//! The registry of rules: which rules the nodes that share a Redis use, and have used.
+//! The registry of rules in Redis, as in [`tollgate_store::version_registry`].
 //!
-//! A state is stored under the id of its rule, and a rule whose numbers change gets another id. A node
-//! that knows the rules of other nodes, and those of earlier ones whose usage still counts, makes them
-//! predecessors of its own, and then carries their usage over and charges them too
-//! (`tollgate_core::Rule::replacing`). It learns them here.
-//!
-//! The registry has *versions*: the rules of a policy as bytes, whose meaning only the caller knows
-//! (`tollgate_policy::RuleSet`), under a digest. Versions have increasing revisions. A node tells which
-//! version is in force on it, and up to which revision it knows the rules of all versions. Everything
-//! is in one partition, so one script reads and writes it atomically:
+//! Everything is in one partition, so one script reads and writes it atomically:
 //!
 //! ```text
 //! tg1:{0}:rules                    versions and nodes, as one MessagePack array
 //! tg1:{0}:rules:9f86d081884c7d65   the rules of a version
 //! ```
 //!
-//! Nodes of earlier versions of Tollgate neither read nor write it. No request reads it. It is bounded:
-//! 32 versions, and each is forgotten when its usage no longer counts.
-//!
-//! Not here: when a version comes into force (the daemon).
+//! Nodes of earlier versions of Tollgate neither read nor write it. No request reads it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 use tollgate_core::Span;
+use tollgate_store::Clock as _;
+use tollgate_store::version_registry::{
+    MAX_MEMORY, MAX_RULES_BYTES, MAX_VERSIONS, REGISTRATION_LIFETIME, RegisteredNode, RegisteredVersion,
+    Registration, Registry,
+};
 
 use crate::dispatcher::Dispatcher;
 use crate::failure::Failure;
@@ -36,67 +30,11 @@ use crate::shared::Shared;
 /// The time that a call may take. It is not the deadline of requests, because no request waits for it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest time for which a version is kept after its last use: longer than any quota counts.
-const MAX_MEMORY: Span = Span::from_days(800);
-
 const REGISTRY_SCRIPT: &str = include_str!("../lua/registry.lua");
 const LEAVE_SCRIPT: &str = include_str!("../lua/leave.lua");
-
-/// The rules of a policy, as a registry keeps them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    /// The digest of the rules.
-    pub digest: u64,
-    /// How long usage that is charged now still counts.
-    pub memory: Span,
-    /// The encoded rules.
-    pub rules: Arc<[u8]>,
-}
-
-/// The entry of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Registration<'r> {
-    /// The version to register.
-    pub version: &'r Version,
-    /// Whether to send its rules. They are sent once; afterwards, the digest is enough.
-    pub sends_rules: bool,
-    /// The digest of the version that is in force on this node.
-    pub in_force: u64,
-    /// The revision up to which this node knows the rules of all versions. `None` for a node that joins:
-    /// it reads all versions before it serves.
-    pub known_revision: Option<u64>,
-}
-
-/// The versions and the other nodes of a registry.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registry {
-    /// The newest revision.
-    pub revision: u64,
-    /// The versions whose usage may count, the oldest revision first.
-    pub versions: Vec<RegisteredVersion>,
-    /// The other nodes.
-    pub nodes: Vec<RegisteredNode>,
-}
-
-/// A version in a registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisteredVersion {
-    /// The digest of its rules.
-    pub digest: u64,
-    /// Its revision: later versions have higher ones.
-    pub revision: u64,
-    /// How long it is kept if no node uses it.
-    pub expires_in: Span,
-}
-
-/// Another node in a registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisteredNode {
-    /// The digest of the version that is in force on it.
-    pub in_force: u64,
-    /// The revision up to which it knows the rules of all versions.
-    pub known_revision: u64,
-}
+/// Any value may have been written: of another type, or of any length.
+const READ_RULES_SCRIPT: &str = "local rules = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1]) \
+    return type(rules) == 'string' and rules";
 
 /// Registers a node with its version. `None`: the rules of the version have to be sent.
 pub(crate) async fn register(
@@ -110,16 +48,25 @@ pub(crate) async fn register(
     command.arg("EVAL").arg(REGISTRY_SCRIPT).arg(2);
     command.arg(names::rules(prefix)).arg(names::version_rules(prefix, version.digest));
     command.arg(shared.node.to_string()).arg(format!("{:016x}", version.digest));
-    command.arg(version.memory.min(MAX_MEMORY).as_micros().div_ceil(1_000_000).max(1));
+    command.arg(seconds(version.memory.min(MAX_MEMORY)).max(1));
     command.arg(if sends_rules { &*version.rules } else { &[] });
     command.arg(format!("{in_force:016x}"));
     command.arg(known_revision.map(|it| it.to_string()).unwrap_or_default());
-    match query(dispatcher, &command).await? {
-        Value::Array(parts) => {
-            parse(&parts).ok_or_else(|| Failure::failed("the reply of the registry is invalid"))
-        }
-        _ => Err(Failure::failed("the reply of the registry is invalid")),
+    command.arg(version.rules.len()).arg(MAX_VERSIONS).arg(REGISTRATION_LIFETIME.as_secs());
+    command.arg(seconds(MAX_MEMORY));
+    let sent = shared.clock.now();
+    let reply = query(dispatcher, &command).await?;
+    let parsed = if let Value::Array(parts) = &reply { parse(parts) } else { None };
+    let registry = parsed.ok_or_else(|| Failure::failed("the reply of the registry is invalid"))?;
+    if registry.is_some() {
+        shared.gate.register(sent);
     }
+    Ok(registry)
+}
+
+/// Returns a span in seconds, rounded up.
+const fn seconds(span: Span) -> u64 {
+    span.as_micros().div_ceil(1_000_000)
 }
 
 /// Returns the rules of a version.
@@ -129,9 +76,10 @@ pub(crate) async fn rules(
     version: u64,
 ) -> Result<Option<Vec<u8>>, Failure> {
     let mut command = Cmd::new();
-    command.arg("GET").arg(names::version_rules(&shared.settings.prefix, version));
+    command.arg("EVAL").arg(READ_RULES_SCRIPT).arg(1);
+    command.arg(names::version_rules(&shared.settings.prefix, version)).arg(MAX_RULES_BYTES);
     match query(dispatcher, &command).await? {
-        Value::BulkString(bytes) => Ok(Some(bytes)),
+        Value::BulkString(bytes) => Ok(Some(bytes).filter(|it| (1..=MAX_RULES_BYTES).contains(&it.len()))),
         _ => Ok(None),
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::cluster::Cluster;
 use crate::connect::Target;
-use crate::failure::Failure;
+use crate::failure::{Failure, classify};
 use crate::link::Link;
 use crate::settings::Topology;
 use crate::shared::Shared;
@@ -128,7 +128,7 @@ impl Router {
                 }
                 (Self::Cluster(_), ErrorKind::Server(ServerErrorKind::TryAgain)) => {
                     link.answered(number);
-                    return Err(Failure::of(&error));
+                    return Err(classify(&error));
                 }
                 _ => {
                     self.node_failed();

@@ -1,11 +1,12 @@
 //! State that all threads of a store share.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
 use tollgate_store::node_board::NodeId;
+use tollgate_store::version_registry::StoreGate;
 use tollgate_store::{Clock as _, SystemClock};
 
 use crate::counters::Counts;
@@ -27,7 +28,7 @@ pub(crate) struct Shared {
     /// The last known number of nodes, including this one.
     pub(crate) nodes: AtomicUsize,
     /// Whether requests wait for the rules of other nodes (`registry`).
-    pub(crate) is_held: AtomicBool,
+    pub(crate) gate: StoreGate,
 }
 
 /// The maximum lifetime of cached refusals on a cluster. It is short because other requests can
@@ -52,7 +53,7 @@ impl Shared {
             redis_clock: RedisClock::default(),
             node: NodeId(RandomState::new().hash_one(0_u8)),
             nodes: AtomicUsize::new(1),
-            is_held: AtomicBool::new(false),
+            gate: StoreGate::default(),
         }
     }
 

@@ -11,7 +11,10 @@ use std::thread::available_parallelism;
 
 use tokio::time::timeout;
 use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Quota, Rate, Rule, Timestamp};
-use tollgate_store::{AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Store, StoreError};
+use tollgate_store::version_registry::{Registration, Registry, RegistryFuture, StoreGate};
+use tollgate_store::{
+    AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Store, StoreError, VersionRegistry,
+};
 
 use crate::batch::clash;
 use crate::counters::{Counters, Counts};
@@ -20,7 +23,7 @@ use crate::failure::Failure;
 use crate::names::{PARTITIONS, partition};
 use crate::node_board::RedisBoard;
 use crate::nodes::announce;
-use crate::registry::{self, Registration, Registry};
+use crate::registry;
 use crate::reserve::reserve;
 use crate::script::Scripts;
 use crate::settings::{RedisSettings, Topology};
@@ -101,31 +104,9 @@ impl RedisStore {
         Arc::new(RedisBoard { shared: Arc::clone(&self.shared), dispatchers: Arc::clone(&self.dispatchers) })
     }
 
-    /// Registers the rules of this node, and returns those that other nodes use. `None`: the store wants
-    /// the rules of the version, which were not sent.
-    pub async fn register(&self, registration: &Registration<'_>) -> Result<Option<Registry>, StoreError> {
-        Ok(registry::register(&self.shared, self.dispatcher(), registration).await?)
-    }
-
-    /// Returns the rules of a registered version, if they are still stored.
-    pub async fn registered_rules(&self, version: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(registry::rules(&self.shared, self.dispatcher(), version).await?)
-    }
-
     /// Removes this node from the registries of nodes and rules, when it shuts down.
     pub async fn leave(&self) -> Result<(), StoreError> {
         Ok(registry::leave(&self.shared, self.dispatcher()).await?)
-    }
-
-    /// Refuses all requests while `is_held`. A node that does not know yet which rules other nodes use
-    /// would count apart from them.
-    pub fn hold(&self, is_held: bool) {
-        self.shared.is_held.store(is_held, Ordering::Release);
-    }
-
-    /// Returns whether the store refuses all requests ([`hold`](Self::hold)).
-    pub fn is_held(&self) -> bool {
-        self.shared.is_held.load(Ordering::Acquire)
     }
 
     fn check_held(&self) -> Result<(), StoreError> {
@@ -170,6 +151,24 @@ impl RedisStore {
         let at = self.shared.deny_cache.recall(checks, self.shared.clock.now(), outcomes)?;
         Counts::add(&self.shared.counters.remembered, 1);
         Some(at)
+    }
+}
+
+impl VersionRegistry for RedisStore {
+    fn register<'r>(&'r self, registration: &'r Registration<'r>) -> RegistryFuture<'r, Option<Registry>> {
+        Box::pin(async move { Ok(registry::register(&self.shared, self.dispatcher(), registration).await?) })
+    }
+
+    fn registered_rules(&self, digest: u64) -> RegistryFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move { Ok(registry::rules(&self.shared, self.dispatcher(), digest).await?) })
+    }
+
+    fn gate(&self) -> &StoreGate {
+        &self.shared.gate
+    }
+
+    fn is_held(&self) -> bool {
+        self.shared.gate.is_closed(|| self.shared.clock.now())
     }
 }
 

@@ -37,6 +37,7 @@ function node(it) {
       { scope: "row", class: "wide" },
       foreign(it.name),
       it.this ? h("span", { class: "badge" }, "this node") : null,
+      it.region === null ? null : h("span", { class: "badge", title: "Region" }, foreign(it.region, "")),
       it.mode === "enforce" ? null : h("span", { class: "badge warn" }, foreign(it.mode, "")),
       it.store_degraded ? h("span", { class: "badge warn" }, "store degraded") : null,
       it.observing ? null : h("span", { class: "badge" }, "not observed"),

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use http::request::Parts;
-use tollgate::{DecisionId, Input as _, Limiter, Store};
+use tollgate::{DecisionId, Input as _, Limit, Limiter, Store};
 use tollgate_api::{ExplainedLimit, ExplainedRequest, Explanation, Spender};
 use tollgate_telemetry::{self as telemetry, LimitRecord, Record, Watcher};
 
@@ -16,6 +16,7 @@ use crate::body::{quoted, read};
 use crate::check::{CheckRequest, FIELDS, call};
 use crate::decision_view::{HIDDEN_KEY, hides_named, mode, tags_named};
 use crate::decisions::millis;
+use crate::limits::far_regions;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{Reply, json_of};
@@ -75,6 +76,9 @@ impl<S> ExplanationContext<'_, S> {
     ) -> ExplainedLimit<Cow<'r, str>> {
         let outcome = &limit.outcome;
         let spenders = self.watcher.spenders(self.limiter.policy(), limit);
+        let mut arithmetic: Vec<_> =
+            limit.arithmetic(record.counted_at).into_iter().map(Cow::Owned).collect();
+        arithmetic.extend(self.limiter.policy().limit(&limit.name).and_then(region_sentence).map(Cow::Owned));
         ExplainedLimit {
             name: (&*limit.name).into(),
             window: limit.window.as_deref().map(Cow::Borrowed),
@@ -93,7 +97,7 @@ impl<S> ExplanationContext<'_, S> {
             retry_after_ms: outcome.retry_after().map(millis),
             reset_after_ms: outcome.reset_after.as_millis_ceil(),
             leased: outcome.is_leased(),
-            arithmetic: limit.arithmetic(record.counted_at).into_iter().map(Cow::Owned).collect(),
+            arithmetic,
             spenders: spenders.into_iter().map(|spender| self.spender(spender)).collect(),
         }
     }
@@ -112,6 +116,18 @@ impl<S> ExplanationContext<'_, S> {
     const fn shown<'s>(&self, text: &'s str) -> &'s str {
         if self.is_hidden { HIDDEN_KEY } else { text }
     }
+}
+
+/// Says which share of a limit this node counts, if regions share the limit.
+fn region_sentence(limit: &Limit) -> Option<String> {
+    let share = limit.region_share()?;
+    let others: Vec<_> = far_regions(limit).collect();
+    let rest = if others.is_empty() {
+        "the other regions have the rest".to_owned()
+    } else {
+        format!("units of {} are borrowed in the background when a key runs short", others.join(", "))
+    };
+    Some(format!("these are {}% of the limit, the share of region {}; {rest}", share.percent, share.region))
 }
 
 impl<S: Store> Inner<S> {

@@ -35,7 +35,7 @@ fn entries(limit: &policy::Limit) -> Vec<Cow<'_, str>> {
 }
 
 /// Returns the regions from which the limit borrows.
-fn far_regions(limit: &policy::Limit) -> impl Iterator<Item = &str> {
+pub(crate) fn far_regions(limit: &policy::Limit) -> impl Iterator<Item = &str> {
     let far = limit.rules().first().and_then(|rule| rule.far.as_deref()).unwrap_or_default();
     far.iter().map(|it| &*it.region)
 }

@@ -14,6 +14,7 @@ mod batch;
 mod carrying;
 mod leasing;
 mod limits;
+pub mod nodes;
 mod queue;
 mod reloading;
 mod shared;

@@ -5,14 +5,15 @@
 //! - [`parts`]: batches whose keys are in several places.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
-//! - [`undo_check`]: the change that undoes a charge.
-//! - [`NodeBoard`]: what the nodes of a shared store tell each other.
+//! - [`undo_check`]: the change that undoes a charge. [`CallFailure`]: why a store in another process gave no answer.
+//! - [`NodeBoard`]: what the nodes of a shared store tell each other. [`VersionRegistry`]: the rules that they use.
 //!
 //! The Redis store is in `tollgate-redis`, the PostgreSQL store in `tollgate-postgres`, policies in
 //! `tollgate-policy`, and the handling of outages in `tollgate::outage`.
 
 #![warn(missing_debug_implementations)]
 
+mod call_failure;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,7 +22,9 @@ pub mod node_board;
 pub mod parts;
 mod store;
 mod undo;
+pub mod version_registry;
 
+pub use call_failure::CallFailure;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;
@@ -29,3 +32,4 @@ pub use store::{
     ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Store, StoreError,
 };
 pub use undo::undo_check;
+pub use version_registry::VersionRegistry;

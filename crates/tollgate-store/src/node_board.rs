@@ -26,6 +26,17 @@ pub const MAX_NODES: usize = 256;
 /// The time after which a record expires that its node does not renew.
 pub const RECORD_LIFETIME: Duration = Duration::from_secs(10);
 
+/// The time that a node waits for an answer. Nodes see a question when they publish, once a second.
+pub const ANSWER_DEADLINE: Duration = Duration::from_millis(2_500);
+/// The interval between two looks for an answer.
+pub const ANSWER_POLL_INTERVAL: Duration = Duration::from_millis(150);
+/// The time that questions and answers are kept.
+pub const QUESTION_LIFETIME: Duration = Duration::from_secs(5);
+/// The maximum number of open questions.
+pub const MAX_OPEN_QUESTIONS: usize = 64;
+/// The maximum number of questions that a node receives at a time.
+pub const MAX_QUESTIONS_PER_READ: usize = 16;
+
 /// The id of a node: a random number of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);

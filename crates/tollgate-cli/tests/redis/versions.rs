@@ -27,17 +27,22 @@ fn flood(nodes: &[&Tollgate], checks: usize) -> usize {
 #[test]
 fn a_restart_with_changed_numbers_keeps_usage() {
     let redis = Redis::start();
-    let store = format!("url: '{}'", redis.url());
-    let first = start(5, &store);
+    restart_with_changed_numbers(&format!("url: '{}'", redis.url()));
+}
+
+/// Restarts with a raised and a lowered limit.
+#[track_caller]
+pub(crate) fn restart_with_changed_numbers(store: &str) {
+    let first = start(5, store);
     assert_eq!(admitted(first.api, 3), 3);
     stop(first);
-    let raised = start(10, &store);
+    let raised = start(10, store);
     assert_eq!((limit(raised.api), admitted(raised.api, 12)), (10, 7), "{}", raised.log());
     stop(raised);
-    let lowered = start(8, &store);
+    let lowered = start(8, store);
     assert_eq!((limit(lowered.api), admitted(lowered.api, 3)), (8, 0), "{}", lowered.log());
     stop(lowered);
-    let raised = start(12, &store);
+    let raised = start(12, store);
     assert_eq!(admitted(raised.api, 5), 2, "{}", raised.log());
 }
 
@@ -58,7 +63,7 @@ fn a_node_that_was_killed_is_not_waited_for_forever() {
 
 /// A deploy from one limit to another, node by node, under load.
 #[track_caller]
-fn deploy(from: u32, to: u32, store: &str) {
+pub(crate) fn deploy(from: u32, to: u32, store: &str) {
     let larger = from.max(to) as usize;
     let old = [start(from, store), start(from, store)];
     let mut total = flood(&[&old[0], &old[1]], 5);

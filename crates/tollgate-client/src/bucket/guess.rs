@@ -30,7 +30,14 @@ pub(super) struct Guess {
 impl Guess {
     /// Creates a guess for a bucket that had calls since `since`.
     pub(super) fn new(since: Timestamp) -> Self {
-        Self { rate: f64::INFINITY, refused_rate: f64::INFINITY, level: 0.0, updated: since, since, admitted: 1 }
+        Self {
+            rate: f64::INFINITY,
+            refused_rate: f64::INFINITY,
+            level: 0.0,
+            updated: since,
+            since,
+            admitted: 1,
+        }
     }
 
     /// Lowers the rate. Refusals of calls that were under way when the first was refused count once.

@@ -48,12 +48,18 @@ impl RegionsSection {
                 continue;
             }
             let settings = StoreSettings::read(&entry.value, problems).for_another_region(near, &entry.value);
+            if let StoreSettings::Peers(_) = settings {
+                problems
+                    .error(entry.value.place, "units cannot be borrowed from the peers of another region")
+                    .help("name a store that its nodes share: `redis://HOST` or `postgres://USER@HOST/DATABASE`");
+                continue;
+            }
             section.stores.push((entry.name.value.clone(), settings));
         }
         if *near == StoreSettings::Memory && !section.stores.is_empty() {
             problems
                 .error(stores.place, "a node that borrows from other regions needs a store of its own region")
-                .help("name it: `store: redis://HOST`; without one, leave `stores` out");
+                .help("name it: `store: redis://HOST` or another server; without one, leave `stores` out");
         }
         section
     }
@@ -101,6 +107,25 @@ mod tests {
     }
 
     #[test]
+    fn a_database_of_another_region_has_a_long_deadline_and_the_prefix_of_this_one() {
+        let text = "store: {url: 'postgres://u@eu', prefix: shop}\n\
+                    regions: {here: eu, stores: {us: 'postgres://u@us', ap: {url: redis://ap}}}";
+        let (section, problems) = read(text);
+        assert!(problems.is_empty(), "{problems:?}");
+        let seen: Vec<_> = section
+            .load(LoadPhase::First)
+            .unwrap()
+            .into_iter()
+            .map(|(_, store)| match store {
+                RemoteSettings::Postgres(it) => (it.deadline.as_millis(), it.prefix),
+                RemoteSettings::Redis(it) => (it.deadline.as_millis(), it.prefix),
+                RemoteSettings::Peers(_) => panic!("no peers"),
+            })
+            .collect();
+        assert_eq!(seen, [(1_000, "shop".to_owned()), (1_000, "shop".to_owned())]);
+    }
+
+    #[test]
     fn mistakes_are_reported() {
         for (text, expected) in [
             (
@@ -110,6 +135,10 @@ mod tests {
             (
                 "store: redis://eu\nregions: {here: eu, stores: {us: memory}}",
                 "the memory of another region cannot be reached",
+            ),
+            (
+                "store: redis://eu\nregions: {here: eu, stores: {us: 'tollgate://us:7379'}}",
+                "units cannot be borrowed from the peers of another region",
             ),
             (
                 "store: redis://eu\nregions: {here: eu, stores: {us: {url: redis://us, deny_cache: 1s}}}",

@@ -50,7 +50,7 @@ impl StateSettings {
                 problems
                     .error(node.place, "`usage` saves what a store in memory has counted")
                     .label("the store of this file keeps it already")
-                    .help("leave `usage` out: with Redis, usage outlives this process");
+                    .help("leave `usage` out: in a shared store, usage outlives this process");
             }
         }
         let Some(folder) = fields.get("folder") else {

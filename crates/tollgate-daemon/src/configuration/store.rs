@@ -5,15 +5,16 @@
 //!
 //! - `peers`: Tollgate nodes as their own store.
 //! - `postgres`: the section for PostgreSQL.
+//! - `server`: the words that all of them have.
 //! - `values`: its scalar values.
 //!
 //! URLs are parsed by `tollgate_redis::RedisSettings`; connecting is in `store`.
 
 mod peers;
 mod postgres;
+mod server;
 mod values;
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
@@ -22,9 +23,10 @@ use tollgate_redis::{ClientCertificate, RedisSettings, SettingsError};
 
 pub(crate) use self::peers::PeersSection;
 use self::postgres::{PostgresSection, is_postgres};
+use self::server::{ServerSection, UrlFacts, refuse_words};
 pub(super) use self::values::or_off;
-use self::values::{deadline, prefix, share};
-use super::{LoadPhase, files, shown};
+use self::values::prefix;
+use super::LoadPhase;
 use crate::failure::Failure;
 use crate::store::RemoteSettings;
 
@@ -47,12 +49,7 @@ pub(crate) enum StoreSettings {
 pub(crate) struct RedisSection {
     /// The settings without the contents of files.
     settings: RedisSettings,
-    password_file: Option<PathBuf>,
-    ca: Option<PathBuf>,
-    /// The client certificate and its key.
-    client: Option<(PathBuf, PathBuf)>,
-    /// The behavior while Redis does not answer.
-    outage: OutageSettings,
+    server: ServerSection,
 }
 
 const STORE: Words = Words {
@@ -85,18 +82,21 @@ const STORE: Words = Words {
         ("outage", &["fallback", "breaker"]),
     ],
 };
-const OUTAGE: Words = Words {
-    section: "`outage`",
-    known: &["failures", "share", "grace"],
-    synonyms: &[("failures", &["after", "threshold"]), ("share", &["percent", "fraction"])],
-};
-
-/// The maximum deadline. Requests wait this long for the store.
-const MAX_DEADLINE: Span = Span::from_secs(10);
 /// The deadline of calls to another region, unless the file has another one.
 const FAR_DEADLINE: Duration = Duration::from_secs(1);
 /// The maximum time for which a refusal is cached that another node may have lifted.
 const MAX_DENY_CACHE: Span = Span::from_secs(60);
+/// A word for peers only, with the reason and the help.
+const NO_ADVERTISE: (&str, &str, &str) = (
+    "advertise",
+    "for peers, and this is another store",
+    "leave it out; with `url: tollgate://…` it is the address of this node in the list",
+);
+/// Words of client certificates, which only Redis has.
+const NO_CLIENT_CERTIFICATE: [(&str, &str, &str); 2] = [
+    ("cert", "a client certificate for Redis, and this is another store", "leave it out"),
+    ("key", "the key of a client certificate for Redis, and this is another store", "leave it out"),
+];
 /// The maximum number of a database.
 const MAX_DATABASE: i64 = 0x7fff_ffff;
 const CHOICES: &str = "it is `memory`, a URL such as redis://127.0.0.1:6379 or postgres://USER@HOST/DATABASE, or a map with `url`";
@@ -133,16 +133,30 @@ impl StoreSettings {
     /// its value in the file, `near` the store of this region.
     pub(crate) fn for_another_region(mut self, near: &Self, written: &Node) -> Self {
         let is_written = |word: &str| written.get(word).is_some();
-        if let Self::Redis(section) = &mut self {
-            section.settings.deny_cache = Duration::ZERO;
-            if !is_written("deadline") {
-                section.settings.deadline = FAR_DEADLINE;
+        let (deadline, prefix) = match &mut self {
+            Self::Redis(section) => {
+                section.settings.deny_cache = Duration::ZERO;
+                (&mut section.settings.deadline, &mut section.settings.prefix)
             }
-            if let (Self::Redis(near), false) = (near, is_written("prefix")) {
-                section.settings.prefix.clone_from(&near.settings.prefix);
-            }
+            Self::Postgres(section) => (&mut section.settings.deadline, &mut section.settings.prefix),
+            Self::Memory | Self::Peers(_) => return self,
+        };
+        if !is_written("deadline") {
+            *deadline = FAR_DEADLINE;
+        }
+        if let (Some(near), false) = (near.prefix(), is_written("prefix")) {
+            near.clone_into(prefix);
         }
         self
+    }
+
+    /// Returns the prefix of all names in the store, if they can have one.
+    fn prefix(&self) -> Option<&str> {
+        match self {
+            Self::Redis(section) => Some(&section.settings.prefix),
+            Self::Postgres(section) => Some(&section.settings.prefix),
+            Self::Memory | Self::Peers(_) => None,
+        }
     }
 
     /// Returns the settings with the contents of the files; `None` for memory.
@@ -154,16 +168,12 @@ impl StoreSettings {
             Self::Redis(section) => section,
         };
         let mut settings = section.settings.clone();
-        if let Some(file) = &section.password_file {
-            settings.password = Some(files::password(file, "the password of Redis", reading)?);
+        if let Some(password) = section.server.password("the password of Redis", reading)? {
+            settings.password = Some(password);
         }
-        if let (Some(file), Some(tls)) = (&section.ca, &mut settings.tls) {
-            tls.ca = Some(certificates(file, "`store.ca`", reading)?);
-        }
-        if let (Some((cert, key)), Some(tls)) = (&section.client, &mut settings.tls) {
-            let chain = certificates(cert, "`store.cert`", reading)?;
-            let key = files::read(key, reading)?.into_bytes();
-            tls.client = Some(ClientCertificate { chain, key });
+        if let Some(tls) = &mut settings.tls {
+            tls.ca = section.server.ca(reading)?;
+            tls.client = section.server.client(reading)?.map(|(chain, key)| ClientCertificate { chain, key });
         }
         Ok(Some(RemoteSettings::Redis(settings)))
     }
@@ -180,7 +190,7 @@ impl StoreSettings {
             Self::Redis(section) => section,
         };
         let mut settings = section.settings.clone();
-        if section.password_file.is_some() {
+        if section.server.password_file.is_some() {
             // A placeholder, so that the message says that there is a password without showing it.
             settings.password = Some(String::new());
         }
@@ -191,16 +201,16 @@ impl StoreSettings {
     pub(crate) fn outage(&self) -> OutageSettings {
         match self {
             Self::Memory => OutageSettings::default(),
-            Self::Redis(section) => section.outage.clone(),
-            Self::Postgres(section) => section.outage.clone(),
-            Self::Peers(section) => section.outage.clone(),
+            Self::Redis(section) => section.server.outage.clone(),
+            Self::Postgres(section) => section.server.outage.clone(),
+            Self::Peers(section) => section.server.outage.clone(),
         }
     }
 }
 
 impl RedisSection {
     fn new(settings: RedisSettings) -> Self {
-        Self { settings, password_file: None, ca: None, client: None, outage: OutageSettings::default() }
+        Self { settings, server: ServerSection::default() }
     }
 
     fn read(fields: &Fields<'_>, problems: &mut Problems) -> Option<Self> {
@@ -223,21 +233,7 @@ impl RedisSection {
     }
 
     fn take(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
-        let path = |word: &str, problems: &mut Problems| -> Option<PathBuf> {
-            Some(fields.get(word)?.word(&format!("`{word}`"), problems)?.value.into())
-        };
-        self.password_file = path("password_file", problems);
-        self.ca = path("ca", problems);
-        let (cert, key) = (path("cert", problems), path("key", problems));
-        if cert.is_some() != key.is_some() {
-            problems
-                .error(fields.place(), "`store` has one of `cert` and `key`, and needs both")
-                .help("both are PEM files; without a client certificate, leave both out");
-        }
-        self.client = cert.zip(key);
-        let range = Span::from_millis(1)..=MAX_DEADLINE;
-        let deadline = fields.get("deadline").and_then(|node| deadline(node, range, problems));
-        self.settings.deadline = deadline.unwrap_or(self.settings.deadline);
+        self.server = ServerSection::read(fields, &mut self.settings.deadline, problems);
         if let Some(node) = fields.get("deny_cache") {
             let range = Span::from_millis(1)..=MAX_DENY_CACHE;
             self.settings.deny_cache = or_off(node, "`deny_cache`", range, problems).unwrap_or_default();
@@ -245,31 +241,19 @@ impl RedisSection {
         if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
             self.settings.prefix = prefix;
         }
-        take_outage(&mut self.outage, fields, problems);
     }
 
     /// Checks that the values are consistent.
     fn check(&self, url: &Node, fields: &Fields<'_>, problems: &mut Problems) {
-        if let Some(node) = fields.get("password_file").filter(|_| self.settings.password.is_some()) {
-            problems
-                .error(node.place, "the password is said twice")
-                .label("here")
-                .related(url.items().first().unwrap_or(url).place, "and in the URL")
-                .help("take it out of the URL: `redis://USER@HOST` with a user, `redis://HOST` without");
-        }
-        for word in ["ca", "cert"] {
-            let Some(node) = fields.get(word).filter(|_| self.settings.tls.is_none()) else { continue };
-            problems
-                .error(node.place, format!("`{word}` is for TLS, and this is spoken without"))
-                .label("nothing to check")
-                .related(url.items().first().unwrap_or(url).place, "no TLS here")
-                .help(format!("TLS is spoken with `rediss://`; without it, leave `{word}` out"));
-        }
-        if let Some(node) = fields.get("advertise") {
-            problems
-                .error(node.place, "`advertise` is for peers, and this is Redis")
-                .help("with `url: tollgate://…` it is the address of this node in the list");
-        }
+        let facts = UrlFacts {
+            url,
+            has_password: self.settings.password.is_some(),
+            has_tls: self.settings.tls.is_some(),
+            without_password: "`redis://USER@HOST` with a user, `redis://HOST` without",
+            with_tls: "`rediss://`",
+        };
+        self.server.check(fields, &facts, problems);
+        refuse_words(fields, &[NO_ADVERTISE], problems);
         if !fields.mentions("password_file") {
             self.require_password(url, problems);
         }
@@ -282,25 +266,6 @@ impl RedisSection {
                 .error(url.items().first().unwrap_or(url).place, "the URL names a user and no password")
                 .help("redis://USER:PASSWORD@HOST, or `password_file` beside `url`; a password alone is redis://:PASSWORD@HOST");
         }
-    }
-}
-
-/// Reads the map `outage` of the section, if it has one.
-fn take_outage(settings: &mut OutageSettings, section: &Fields<'_>, problems: &mut Problems) {
-    let Some(fields) = section.get("outage").and_then(|node| node.fields(&OUTAGE, problems)) else {
-        return;
-    };
-    if let Some(node) = fields.get("failures")
-        && let Some(failures) = node.whole("`failures`", 1..=1_000_000, problems)
-    {
-        settings.failures = u32::try_from(failures.value).unwrap_or(u32::MAX);
-    }
-    if let Some(share) = fields.get("share").and_then(|node| share(node, problems)) {
-        settings.share = share;
-    }
-    if let Some(node) = fields.get("grace") {
-        let range = Span::from_millis(1)..=Span::from_hours(24);
-        settings.grace = or_off(node, "`grace`", range, problems).unwrap_or_default();
     }
 }
 
@@ -362,17 +327,6 @@ fn not_a_url(node: &Node, text: &str, problems: &mut Problems) {
     problem.help(CHOICES);
 }
 
-fn certificates(file: &Path, word: &str, reading: LoadPhase) -> Result<Vec<u8>, Failure> {
-    let text = files::read(file, reading)?;
-    if !text.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(Failure::with_help(
-            format_args!("{} holds no certificate", shown(file)),
-            format_args!("{word} is a PEM file: it has a line -----BEGIN CERTIFICATE-----"),
-        ));
-    }
-    Ok(text.into_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,7 +379,7 @@ mod tests {
                 StoreSettings::Postgres(it) => panic!("{it:?}"),
                 StoreSettings::Peers(it) => it.shown(),
                 StoreSettings::Redis(it) => {
-                    let (at, out) = (&it.settings, &it.outage);
+                    let (at, out) = (&it.settings, &it.server.outage);
                     let (deadline, deny, prefix) = (at.deadline, at.deny_cache, &at.prefix);
                     let (failures, share, grace) = (out.failures, out.share, out.grace);
                     format!("{at}, {deadline:?}, {deny:?}, {prefix:?}, {failures} {share} {grace:?}")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tollgate::Policy;
 use tollgate::policy::{MAX_RULE_SET_BYTES, RuleSet};
-use tollgate_redis::{RegisteredNode, Registry, Version};
+use tollgate::store::version_registry::{RegisteredNode, Registry, Version};
 
 /// The rules of a version that this node has read.
 pub(super) struct KnownVersion {
@@ -202,7 +202,7 @@ impl Agreement {
 mod tests {
     use super::*;
     use tollgate::Span;
-    use tollgate_redis::RegisteredVersion;
+    use tollgate::store::version_registry::RegisteredVersion;
 
     fn policy(units: u32) -> Policy {
         Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {units}/day}}]")).unwrap()

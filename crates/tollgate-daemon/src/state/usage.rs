@@ -21,7 +21,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
-use tollgate::policy::{MAX_RULE_SET_BYTES, RuleSet};
+use tollgate::policy::RuleSet;
 use tollgate::store::memory::SnapshotError;
 use tollgate::{Clock, MemoryStore, Policy, Span, SystemClock, Timestamp};
 
@@ -234,7 +234,7 @@ fn read(file: &File, keys: usize, now: &Moment) -> Result<SavedUsage, Unusable> 
     let wall = Timestamp::from_micros(number(&mut input)?);
     let mut rules = Vec::new();
     for _ in 0..number(&mut input)?.min(MAX_RULE_SETS as u64) {
-        let set = RuleSet::decode(&bytes(&mut input, MAX_RULE_SET_BYTES as u64)?);
+        let set = RuleSet::decode(&bytes(&mut input, MAX_BYTES)?);
         rules.push(set.map_err(|_| Unusable::Reason("another version of Tollgate has written it"))?);
     }
     let age = now.since(&Moment { boot, uptime, wall });

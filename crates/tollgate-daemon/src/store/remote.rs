@@ -5,11 +5,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::StoreError;
-use tollgate::store::NodeBoard;
+use tollgate::store::{NodeBoard, VersionRegistry};
 use tollgate_postgres::{PostgresSettings, PostgresStore};
-use tollgate_redis::{RedisSettings, RedisStore};
+use tollgate_redis::{RedisSettings, RedisStore, Topology};
 
 use super::delegate::delegate_store;
 use super::peers::{PeerRemote, Peers};
@@ -78,7 +79,44 @@ impl RemoteStore {
     pub(crate) fn node_board(&self) -> Option<Arc<dyn NodeBoard>> {
         match self {
             Self::Redis(store) => Some(store.node_board()),
-            Self::Postgres(_) | Self::Peers(_) => None,
+            Self::Postgres(store) => Some(store.node_board()),
+            Self::Peers(_) => None,
+        }
+    }
+
+    /// Returns the registry of rules, if the store has one.
+    pub(crate) const fn versions(&self) -> Option<&dyn VersionRegistry> {
+        match self {
+            Self::Redis(store) => Some(store),
+            Self::Postgres(store) => Some(store),
+            Self::Peers(_) => None,
+        }
+    }
+
+    /// Removes this node from the registries of the store.
+    pub(crate) async fn leave(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Redis(store) => store.leave().await,
+            Self::Postgres(store) => store.leave().await,
+            Self::Peers(_) => Ok(()),
+        }
+    }
+
+    /// Returns the maximum duration of a decision.
+    pub(crate) fn deadline(&self) -> Duration {
+        match self {
+            Self::Redis(store) => store.settings().deadline,
+            Self::Postgres(store) => store.settings().deadline,
+            Self::Peers(peers) => peers.settings().deadline,
+        }
+    }
+
+    /// Returns whether a part of the store can be down while others answer.
+    pub(crate) fn is_partitioned(&self) -> bool {
+        match self {
+            Self::Redis(store) => matches!(store.settings().topology, Topology::Cluster(_)),
+            Self::Postgres(_) => false,
+            Self::Peers(_) => true,
         }
     }
 

@@ -5,7 +5,9 @@
 
 mod conformance;
 mod differential;
+mod hostile;
 mod leasing;
+mod nodes;
 mod once;
 mod outages;
 mod servers;

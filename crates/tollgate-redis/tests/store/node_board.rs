@@ -1,56 +1,14 @@
 //! Records of nodes, and questions between them, on real servers.
 
-use std::time::Duration;
-
-use tollgate_store::NodeBoard;
+use tollgate_store::conformance::nodes::{self, records};
 use tollgate_store::node_board::{MAX_RECORD_BYTES, Question};
 use tollgate_testkit::{Redis, RedisCluster};
 
 use crate::support::store;
 
-/// The records of all nodes, as texts in order.
-async fn records(board: &dyn NodeBoard) -> (Vec<String>, u64) {
-    let found = board.read().await.unwrap();
-    let mut texts: Vec<_> =
-        found.records.iter().map(|it| String::from_utf8_lossy(&it.record).into_owned()).collect();
-    texts.sort();
-    (texts, found.unreadable)
-}
-
 async fn check_two_nodes(urls: &[String]) {
     let [one, other] = [store(urls).node_board(), store(urls).node_board()];
-    assert_ne!(one.node(), other.node());
-    assert_eq!(one.publish(b"first").await.unwrap(), []);
-    assert_eq!(one.publish(b"one").await.unwrap(), []);
-    assert_eq!(other.publish(b"other").await.unwrap(), []);
-    let both = (vec!["one".to_owned(), "other".to_owned()], 0);
-    assert_eq!((records(&*one).await, records(&*other).await), (both.clone(), both));
-
-    let question = Question(0x00c0_ffee_0000_0001);
-    let answering = async {
-        loop {
-            if other.publish(b"other").await.unwrap().contains(&question) {
-                other.answer(question, b"because").await.unwrap();
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let asking = async {
-        loop {
-            // The first wait may end too early on a busy machine.
-            if let Some(answer) = one.ask(question).await.unwrap() {
-                return answer;
-            }
-        }
-    };
-    let answer = tokio::select! {
-        answer = asking => answer,
-        () = answering => unreachable!("it does not end"),
-    };
-    assert_eq!(answer, b"because");
-    one.publish(b"one").await.unwrap();
-    other.withdraw().await.unwrap();
-    assert_eq!(records(&*one).await, (vec!["one".to_owned()], 0));
+    nodes::board(&*one, &*other).await;
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! Versions of a limit that are in force at the same time on nodes that know each other, and the registry
 //! by which they know each other.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Amount, Bucket, Quota, Rate, Rule, Span, Timestamp};
-use tollgate_redis::{RedisSettings, RedisStore, Registration, Registry, Version};
-use tollgate_store::{Check, Store};
+use tollgate_redis::{RedisSettings, RedisStore};
+use tollgate_store::conformance::nodes::{digests, register, version, versions as versions_of_nodes};
+use tollgate_store::{Check, Store, VersionRegistry as _};
 use tollgate_testkit::{Redis, RedisCluster, SentinelTrio};
 
 use crate::support::{Servers, patient, store};
@@ -77,41 +77,9 @@ async fn share_the_larger(one: &RedisStore, other: &RedisStore) {
     }
 }
 
-fn version(digest: u64) -> Version {
-    let rules = format!("the rules of {digest}");
-    Version { digest, memory: Span::from_hours(1), rules: Arc::from(rules.as_bytes()) }
-}
-
-async fn register(store: &RedisStore, digest: u64, known_revision: Option<u64>) -> Registry {
-    let version = version(digest);
-    let mut it = Registration { version: &version, sends_rules: false, in_force: digest, known_revision };
-    if let Some(registry) = store.register(&it).await.unwrap() {
-        return registry;
-    }
-    it.sends_rules = true;
-    store.register(&it).await.unwrap().expect("the rules were sent")
-}
-
-fn digests(registry: &Registry) -> Vec<u64> {
-    registry.versions.iter().map(|it| it.digest).collect()
-}
-
-/// Nodes see the versions of each other, their rules, and who knows what.
+/// Nodes know each other's versions.
 async fn know_each_other(one: &RedisStore, other: &RedisStore) {
-    let first = register(one, 0x11, None).await;
-    assert_eq!((digests(&first), first.nodes.len(), first.revision), (vec![0x11], 0, 1));
-    let second = register(other, 0x22, None).await;
-    assert_eq!((digests(&second), second.revision), (vec![0x11, 0x22], 2));
-    assert_eq!((second.nodes[0].in_force, second.nodes[0].known_revision), (0x11, 1));
-    let rules = other.registered_rules(0x11).await.unwrap();
-    assert_eq!(rules.as_deref(), Some(&*version(0x11).rules));
-    assert_eq!(other.registered_rules(0x33).await.unwrap(), None);
-    let first = register(one, 0x11, Some(2)).await;
-    assert_eq!((first.nodes.len(), first.nodes[0].known_revision), (1, 2), "a node that joins knows all");
-    assert_eq!(register(other, 0x22, Some(2)).await.nodes[0].known_revision, 2);
-    one.leave().await.unwrap();
-    let second = register(other, 0x22, Some(2)).await;
-    assert_eq!((digests(&second), second.nodes.len()), (vec![0x11, 0x22], 0), "its usage still counts");
+    versions_of_nodes(one, other, async || one.leave().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -160,6 +128,60 @@ async fn garbage_in_the_registry_is_replaced_and_lost_rules_are_sent_again() {
     let lost = register(&store, 1, Some(9)).await;
     assert_eq!((digests(&lost), lost.revision), (vec![1], 1));
     assert!(store.registered_rules(1).await.unwrap().is_some());
+}
+
+/// Writes a registry, as a Lua table.
+fn write_registry(redis: &Redis, name: &str, table: &str) {
+    let script = format!("return redis.call('SET', KEYS[1], cmsgpack.pack({table}))");
+    assert_eq!(redis.cli(&["EVAL", &script, "1", name]).trim(), "OK", "{table}");
+}
+
+#[tokio::test]
+async fn numbers_that_no_node_writes_do_not_poison_the_registry() {
+    let redis = Redis::start();
+    let store = store(&[redis.url()]);
+    register(&store, 1, None).await;
+    let name = registry_keys(&redis).into_iter().min_by_key(String::len).unwrap();
+    let (one, two) = ("0000000000000001", "0000000000000002");
+    for table in [
+        "{1/0, {}, {}}".to_owned(),
+        "{0/0, {}, {}}".to_owned(),
+        "{-5, {}, {}}".to_owned(),
+        "{1.5, {}, {}}".to_owned(),
+        format!("{{3, {{{{'{one}', 1, 1e300}}}}, {{}}}}"),
+        format!("{{3, {{{{'{two}', 1/0, 1/0}}}}, {{}}}}"),
+        format!("{{3, {{{{'{two}', 0/0, 0/0}}, {{'{one}', 2, 0/0}}}}, {{}}}}"),
+        format!("{{3, {{{{'{one}', 1, 1}}, {{'{one}', 2, 2}}}}, {{}}}}"),
+        format!("{{3, {{}}, {{{{'{two}', 1/0, '{two}', 1/0}}}}}}"),
+        "{3, {{string.rep('x', 100000), 1, 1e15}}, {}}".to_owned(),
+    ] {
+        write_registry(&redis, &name, &table);
+        let registry = register(&store, 1, Some(1)).await;
+        assert_eq!((digests(&registry), registry.nodes.len()), (vec![1], 0), "{table}");
+        assert!(registry.revision < 10, "{table}: {registry:?}");
+        write_registry(&redis, &name, &table);
+        store.leave().await.unwrap();
+    }
+    // A node that cannot know so much is not taken for one that knows all.
+    let node = format!("redis.call('TIME')[1] + 5, '{one}', 9e15");
+    write_registry(&redis, &name, &format!("{{3, {{}}, {{{{'{two}', {node}}}}}}}"));
+    assert!(register(&store, 1, Some(1)).await.nodes.is_empty());
+}
+
+#[tokio::test]
+async fn rules_that_were_overwritten_are_sent_again() {
+    let redis = Redis::start();
+    let (one, other) = (store(&[redis.url()]), store(&[redis.url()]));
+    register(&one, 1, None).await;
+    let name = registry_keys(&redis).into_iter().max_by_key(String::len).unwrap();
+    for garbage in [&["SET", &name, "short"][..], &["RPUSH", &name, "a list"], &["HSET", &name, "a", "b"]] {
+        redis.cli(&["DEL", &name]);
+        redis.cli(garbage);
+        let read = other.registered_rules(1).await.unwrap();
+        assert!(read.is_none_or(|it| it == b"short"), "{garbage:?}");
+        register(&one, 1, Some(1)).await;
+        assert_eq!(other.registered_rules(1).await.unwrap().as_deref(), Some(&*version(1).rules));
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! The report of a node: JSON with a version, of a bounded length.
 
 use serde::{Deserialize, Serialize};
-use tollgate::Store;
 use tollgate::store::node_board::{NodeId, NodeRecord};
+use tollgate::{Limit, Policy, Store};
 use tollgate_api::{FLEET_LATELY_SECONDS, FleetNode, MAX_FLEET_LEASES, NodeCounts};
 use tollgate_document::sanitize::printable;
 use tollgate_telemetry::{Series, Watcher};
@@ -50,6 +50,7 @@ impl<S: Store> Inner<S> {
             id: fleet.map_or(NodeId(0), |it| it.board.node()).to_string(),
             name: cut(fleet.map_or("this node", |it| &it.name)),
             this: true,
+            region: region(limiter.policy()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: date(self.since()),
             age_ms: 0,
@@ -66,6 +67,11 @@ impl<S: Store> Inner<S> {
             leases: node_leases(&limiter),
         }
     }
+}
+
+/// Returns the region of this node, if regions share a limit.
+fn region(policy: &Policy) -> Option<String> {
+    policy.limits().iter().find_map(Limit::region_share).map(|share| cut(&share.region))
 }
 
 /// Returns the counts of the last complete seconds.
@@ -91,6 +97,7 @@ pub(super) fn read(record: &NodeRecord) -> Option<FleetNode> {
     node.this = false;
     node.age_ms = u64::try_from(record.age.as_millis()).unwrap_or(u64::MAX).min(MAX_COUNT);
     (node.name, node.version) = (cut(&node.name), cut(&node.version));
+    node.region = node.region.as_deref().map(cut);
     node.leases.limits.truncate(MAX_FLEET_LEASES);
     for lease in &mut node.leases.limits {
         lease.limit = cut(&lease.limit);
@@ -127,7 +134,7 @@ mod tests {
     fn report(name: &str, version: u32, mode: &str) -> String {
         let node = serde_json::json!({
             "id": "ffffffffffffffff", "name": name, "this": true, "version": "9", "mode": mode,
-            "started_at": "2026-01-02T03:04:05Z", "age_ms": 0, "window": {"allowed": u64::MAX},
+            "started_at": "2026-01-02T03:04:05Z", "age_ms": 0, "region": "\u{1b}eu", "window": {"allowed": u64::MAX},
             "leases": {"limits": vec![serde_json::json!({"limit": "a"}); 99]}, "later": [1],
         });
         serde_json::json!({"v": version, "node": node}).to_string()
@@ -140,6 +147,7 @@ mod tests {
         assert!(node.name.chars().count() < 100 && !node.name.contains('\u{1b}'), "{}", node.name);
         assert_eq!((node.window.allowed, node.leases.limits.len()), (MAX_COUNT, MAX_FLEET_LEASES));
         assert_eq!(node.started_at, "2026-01-02T03:04:05Z");
+        assert!(node.region.is_some_and(|it| it.contains("eu") && !it.contains('\u{1b}')));
     }
 
     #[test]

@@ -106,7 +106,10 @@ fn a_key_that_is_short_costs_at_most_eight_calls_per_lease_and_node() {
         let per_lease = leased.calls as f64 / (leases * u64::from(scenario.nodes)) as f64;
         let exact = of(&report, FleetMode::Exact).admitted;
         let ratio = leased.admitted as f64 / exact as f64;
-        println!("{rate} {shape:?} {load}: {per_lease:.2} calls, waited {:.4}, {ratio:.4} of exact", leased.waited);
+        println!(
+            "{rate} {shape:?} {load}: {per_lease:.2} calls, waited {:.4}, {ratio:.4} of exact",
+            leased.waited
+        );
         assert!(per_lease <= 8.0, "{rate} {shape:?} {load}: {per_lease} calls");
         assert_eq!(leased.overshoot, 0);
     }

@@ -3,15 +3,13 @@
 //! URLs are parsed by `tollgate_peers::PeerSettings`.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
-use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems};
 use tollgate_peers::{Address, PeerSettings};
 
-use super::values::deadline;
-use super::{MAX_DEADLINE, OUTAGE, STORE, certificates, take_outage};
-use crate::configuration::{Listen, LoadPhase, ServedTls, files};
+use super::server::{ServerSection, UrlFacts, refuse_words};
+use super::{NO_CLIENT_CERTIFICATE, STORE};
+use crate::configuration::{Listen, LoadPhase, ServedTls};
 use crate::failure::Failure;
 use crate::store::{PeerRemote, RemoteSettings};
 
@@ -20,10 +18,7 @@ use crate::store::{PeerRemote, RemoteSettings};
 pub(crate) struct PeersSection {
     /// The settings without the contents of files.
     settings: PeerSettings,
-    password_file: Option<PathBuf>,
-    ca: Option<PathBuf>,
-    /// The behavior while a node does not answer.
-    pub(super) outage: OutageSettings,
+    pub(super) server: ServerSection,
 }
 
 /// Returns the URL of the section, if it is one of peers.
@@ -40,42 +35,30 @@ impl PeersSection {
             Kind::Map(_) => Some(node.fields(&STORE, problems)?),
             _ => None,
         };
-        let outage = OutageSettings::default();
-        let mut section = Self { settings: settings?, password_file: None, ca: None, outage };
+        let mut section = Self { settings: settings?, server: ServerSection::default() };
         if let Some(fields) = &fields {
-            section.take(fields, problems);
+            section.take(url, fields, problems);
         }
         Some(section)
     }
 
-    fn take(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
-        let path = |word: &str, problems: &mut Problems| -> Option<PathBuf> {
-            Some(fields.get(word)?.word(&format!("`{word}`"), problems)?.value.into())
-        };
-        self.password_file = path("password_file", problems);
-        self.ca = path("ca", problems);
-        let range = Span::from_millis(1)..=MAX_DEADLINE;
-        let deadline = fields.get("deadline").and_then(|node| deadline(node, range, problems));
-        self.settings.deadline = deadline.unwrap_or(self.settings.deadline);
+    fn take(&mut self, url: &Node, fields: &Fields<'_>, problems: &mut Problems) {
+        self.server = ServerSection::read(fields, &mut self.settings.deadline, problems);
         if let Some(node) = fields.get("advertise") {
             self.settings.advertise = self.advertised(node, problems);
         }
-        if let Some(fields) = fields.get("outage").and_then(|node| node.fields(&OUTAGE, problems)) {
-            take_outage(&mut self.outage, &fields, problems);
-        }
         for word in ["deny_cache", "prefix"] {
-            if let Some(node) = fields.get(word) {
-                problems
-                    .error(node.place, format!("`{word}` is for Redis, and these are peers"))
-                    .help("leave it out");
-            }
+            refuse_words(fields, &[(word, "for Redis, and these are peers", "leave it out")], problems);
         }
-        if let Some(node) = fields.get("ca").filter(|_| !self.settings.tls) {
-            problems
-                .error(node.place, "`ca` is for TLS, and this is spoken without")
-                .label("nothing to check")
-                .help("TLS is spoken with `tollgates://`; without it, leave `ca` out");
-        }
+        refuse_words(fields, &NO_CLIENT_CERTIFICATE, problems);
+        let facts = UrlFacts {
+            url,
+            has_password: false,
+            has_tls: self.settings.tls,
+            without_password: "`tollgate://HOST`",
+            with_tls: "`tollgates://`",
+        };
+        self.server.check(fields, &facts, problems);
     }
 
     /// Parses the address of this node.
@@ -126,7 +109,7 @@ impl PeersSection {
                 "the other nodes cannot reach `listen.resp`: only this machine can",
                 "listen: {resp: \"0.0.0.0:7379\"}",
             )
-        } else if !listen.is_private() && self.password_file.is_none() {
+        } else if !listen.is_private() && self.server.password_file.is_none() {
             (
                 "peers that other machines can reach need a password",
                 "`password_file` beside `url`, the same on all nodes: without it, every client of `listen.resp` could change any count",
@@ -152,11 +135,11 @@ impl PeersSection {
     /// Returns the settings with the contents of the files.
     pub(super) fn load(&self, reading: LoadPhase) -> Result<RemoteSettings, Failure> {
         let mut settings = self.settings.clone();
-        settings.lost_share = self.outage.share;
-        if let Some(file) = &self.password_file {
-            settings.password = Some(files::password(file, "the password of the peers", reading)?);
+        settings.lost_share = self.server.outage.share;
+        if let Some(password) = self.server.password("the password of the peers", reading)? {
+            settings.password = Some(password);
         }
-        let ca = self.ca.as_ref().map(|file| certificates(file, "`store.ca`", reading)).transpose()?;
+        let ca = self.server.ca(reading)?;
         Ok(RemoteSettings::Peers(Box::new(PeerRemote {
             settings,
             ca,
@@ -214,6 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_of_an_outage_are_read() {
+        let text = "store: {url: 'tollgate://a:7379,b:7379', outage: {failures: 3, share: 50%}}";
+        let document = Document::parse(text).unwrap();
+        let mut problems = Problems::default();
+        let settings = StoreSettings::read(document.root().get("store").unwrap(), &mut problems);
+        assert_eq!((settings.outage().failures, settings.outage().share), (3, 50));
+    }
+
+    #[test]
     fn a_store_of_peers_is_a_list_a_name_or_a_map() {
         for (text, listen, expected) in [
             ("tollgate://127.0.0.1:7379", "127.0.0.1:7379", "tollgate://127.0.0.1:7379, 50 ms"),
@@ -251,12 +243,12 @@ mod tests {
             (
                 "{url: 'tollgate://127.0.0.1', prefix: x}",
                 here,
-                "`prefix` is for Redis, and these are peers | ",
+                "`prefix` is for Redis, and these are peers | no effect here",
             ),
             (
                 "{url: 'tollgate://127.0.0.1', deny_cache: 1s}",
                 here,
-                "`deny_cache` is for Redis, and these are peers | ",
+                "`deny_cache` is for Redis, and these are peers | no effect here",
             ),
             (
                 "{url: 'tollgate://127.0.0.1', ca: x}",
@@ -268,7 +260,11 @@ mod tests {
                 here,
                 "the list of peers does not name this node: 127.0.0.1:7380 is not in it | ",
             ),
-            ("{url: redis://h, advertise: a}", here, "`advertise` is for peers, and this is Redis | "),
+            (
+                "{url: redis://h, advertise: a}",
+                here,
+                "`advertise` is for peers, and this is another store | no effect here",
+            ),
             (
                 "{url: 'tollgate://127.0.0.1', advertise: 'a b'}",
                 here,

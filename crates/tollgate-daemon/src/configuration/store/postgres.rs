@@ -2,15 +2,13 @@
 //!
 //! URLs are parsed by `tollgate_postgres::PostgresSettings`.
 
-use std::path::PathBuf;
-
-use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Node, Problems};
 use tollgate_postgres::{PostgresSettings, SettingsError};
 
-use super::values::{deadline, prefix};
-use super::{MAX_DEADLINE, certificates, take_outage};
-use crate::configuration::{LoadPhase, files};
+use super::server::{ServerSection, UrlFacts, refuse_words};
+use super::values::prefix;
+use super::{NO_ADVERTISE, NO_CLIENT_CERTIFICATE};
+use crate::configuration::LoadPhase;
 use crate::failure::Failure;
 
 /// The settings of PostgreSQL.
@@ -18,10 +16,7 @@ use crate::failure::Failure;
 pub(crate) struct PostgresSection {
     /// The settings without the contents of files.
     pub(super) settings: PostgresSettings,
-    password_file: Option<PathBuf>,
-    ca: Option<PathBuf>,
-    /// The behavior while PostgreSQL does not answer.
-    pub(super) outage: OutageSettings,
+    pub(super) server: ServerSection,
 }
 
 /// Returns whether a value is meant to be a URL of PostgreSQL.
@@ -34,8 +29,7 @@ pub(super) fn is_postgres(node: &Node) -> bool {
 impl PostgresSection {
     /// Parses a URL alone.
     pub(super) fn read_url(node: &Node, problems: &mut Problems) -> Option<Self> {
-        let settings = postgres(node, problems)?;
-        Some(Self { settings, password_file: None, ca: None, outage: OutageSettings::default() })
+        Some(Self { settings: postgres(node, problems)?, server: ServerSection::default() })
     }
 
     /// Parses a map whose `url` is of PostgreSQL.
@@ -46,12 +40,7 @@ impl PostgresSection {
         let nowhere = || PostgresSettings::parse("postgres://nobody@localhost").ok();
         let mut section = match section {
             Some(section) => section,
-            None => Self {
-                settings: nowhere()?,
-                password_file: None,
-                ca: None,
-                outage: OutageSettings::default(),
-            },
+            None => Self { settings: nowhere()?, server: ServerSection::default() },
         };
         section.take(fields, problems);
         if is_usable {
@@ -61,53 +50,39 @@ impl PostgresSection {
     }
 
     fn take(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
-        let path = |word: &str, problems: &mut Problems| -> Option<PathBuf> {
-            Some(fields.get(word)?.word(&format!("`{word}`"), problems)?.value.into())
-        };
-        self.password_file = path("password_file", problems);
-        self.ca = path("ca", problems);
-        let range = Span::from_millis(1)..=MAX_DEADLINE;
-        if let Some(deadline) = fields.get("deadline").and_then(|node| deadline(node, range, problems)) {
-            self.settings.deadline = deadline;
-        }
+        self.server = ServerSection::read(fields, &mut self.settings.deadline, problems);
         if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
             self.settings.prefix = prefix;
         }
-        take_outage(&mut self.outage, fields, problems);
     }
 
     /// Checks that the values are consistent.
     fn check(&self, url: &Node, fields: &Fields<'_>, problems: &mut Problems) {
-        if let Some(node) = fields.get("password_file").filter(|_| self.settings.password.is_some()) {
-            problems
-                .error(node.place, "the password is said twice")
-                .label("here")
-                .related(url.place, "and in the URL")
-                .help("take it out of the URL: `postgres://USER@HOST/DATABASE`");
-        }
-        if let Some(node) = fields.get("ca").filter(|_| self.settings.tls.is_none()) {
-            problems
-                .error(node.place, "`ca` is for TLS, and this is spoken without")
-                .label("nothing to check")
-                .related(url.place, "no TLS here")
-                .help("TLS is spoken with `?sslmode=verify-full` at the end of the URL; without it, leave `ca` out");
-        }
-        if let Some(node) = fields.get("deny_cache") {
-            problems
-                .error(node.place, "`deny_cache` is for Redis: refusals of PostgreSQL are not cached")
-                .label("no effect here")
-                .help("leave it out; `lease: auto` decides hot keys without PostgreSQL");
-        }
+        let facts = UrlFacts {
+            url,
+            has_password: self.settings.password.is_some(),
+            has_tls: self.settings.tls.is_some(),
+            without_password: "`postgres://USER@HOST/DATABASE`",
+            with_tls: "`?sslmode=verify-full` at the end of the URL",
+        };
+        self.server.check(fields, &facts, problems);
+        let deny_cache = (
+            "deny_cache",
+            "for Redis: refusals of PostgreSQL are not cached",
+            "leave it out; `lease: auto` decides hot keys without PostgreSQL",
+        );
+        refuse_words(fields, &[deny_cache, NO_ADVERTISE], problems);
+        refuse_words(fields, &NO_CLIENT_CERTIFICATE, problems);
     }
 
     /// Returns the settings with the contents of the files.
     pub(super) fn load(&self, reading: LoadPhase) -> Result<PostgresSettings, Failure> {
         let mut settings = self.settings.clone();
-        if let Some(file) = &self.password_file {
-            settings.password = Some(files::password(file, "the password of PostgreSQL", reading)?);
+        if let Some(password) = self.server.password("the password of PostgreSQL", reading)? {
+            settings.password = Some(password);
         }
-        if let (Some(file), Some(tls)) = (&self.ca, &mut settings.tls) {
-            tls.ca = Some(certificates(file, "`store.ca`", reading)?);
+        if let Some(tls) = &mut settings.tls {
+            tls.ca = self.server.ca(reading)?;
         }
         Ok(settings)
     }
@@ -115,7 +90,7 @@ impl PostgresSection {
     /// Returns the settings for messages: a password in a file is a placeholder.
     pub(super) fn shown(&self) -> PostgresSettings {
         let mut settings = self.settings.clone();
-        if self.password_file.is_some() {
+        if self.server.password_file.is_some() {
             settings.password = Some(String::new());
         }
         settings
@@ -182,7 +157,7 @@ mod tests {
             let (settings, problems, _) = read(text);
             assert!(problems.is_empty(), "{text}: {problems:?}");
             let StoreSettings::Postgres(it) = settings else { panic!("{text}: {settings:?}") };
-            let (at, out) = (&it.settings, &it.outage);
+            let (at, out) = (&it.settings, &it.server.outage);
             let (failures, share, grace) = (out.failures, out.share, out.grace);
             assert_eq!(
                 format!("{at}, {:?}, {:?}, {failures} {share} {grace:?}", at.deadline, at.prefix),
@@ -225,6 +200,10 @@ mod tests {
             (
                 "store: {url: 'postgres://u@h', ca: /p}",
                 "`ca` is for TLS, and this is spoken without | nothing to check",
+            ),
+            (
+                "store: {url: 'postgres://u@h', advertise: 'a:1'}",
+                "`advertise` is for peers, and this is another store | no effect here",
             ),
             (
                 "store: {url: 'postgres://u@h', deadline: 11s}",

@@ -107,7 +107,8 @@ pub(super) fn share(node: &Node, problems: &mut Problems) -> Option<u8> {
     if digits && number.parse() == Ok(0) {
         problem.help("a limit that is to refuse everything meanwhile says `on_outage: deny`");
     } else {
-        problem.help("the share of a limit that all nodes together grant while Redis does not answer: 20%");
+        problem
+            .help("the share of a limit that all nodes together grant while the store does not answer: 20%");
     }
     None
 }

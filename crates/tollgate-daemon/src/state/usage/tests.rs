@@ -79,6 +79,23 @@ fn usage_of_a_store_of_another_size_is_reported_and_ignored() {
 }
 
 #[test]
+fn usage_under_more_rules_than_a_registry_takes_is_continued() {
+    let files = Scratch::new();
+    let (state, _) = State::open(files.path()).unwrap();
+    let overrides: Vec<_> =
+        (0..60_000_u32).map(|at| format!("10.{}.{}.7: 5/day", at / 250, at % 250)).collect();
+    let text =
+        format!("limits: [{{name: a, by: ip, bucket: 10/day, overrides: {{{}}}}}]", overrides.join(", "));
+    let policy = Policy::parse(&text).unwrap();
+    assert!(policy.rule_set().encode().len() > tollgate::policy::MAX_RULE_SET_BYTES);
+    let store = MemoryStore::new(usize::try_from(policy.max_keys()).unwrap());
+    assert_eq!(remaining(&store, rule(&policy), 3), 7);
+    assert_eq!(state.write_usage(&store, RuleHistory::default().with(&policy)), Ok(1));
+    let read = state.read_usage(&policy).unwrap().expect("usage was saved");
+    assert_eq!(remaining(&read.store, rule(&policy), 0), 7);
+}
+
+#[test]
 fn usage_that_cannot_be_written_has_a_reason_and_leaves_the_last_file() {
     let files = Scratch::new();
     let (state, policy) = saved(&files);
