@@ -12,7 +12,7 @@ use tollgate_http::WaitingRoom;
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
 use crate::health::ServingStatus;
-use crate::held::{CallTimeout, HeldAnswers};
+use crate::held::{CallTimeout, HeldAnswers, waiting_for_store};
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
@@ -154,7 +154,10 @@ impl<S: Store> Rls<S> {
                 let (parts, body) = request.into_parts();
                 inner.should_rate_limit(body, &parts.headers).await
             }
-            THROTTLE => inner.throttle(request.into_body()).await,
+            THROTTLE => {
+                let (parts, body) = request.into_parts();
+                inner.throttle(body, &parts.headers).await
+            }
             // Boxed: the state of the rarely used methods would enlarge every call.
             _ => Box::pin(inner.answer_other(request)).await,
         };
@@ -212,7 +215,7 @@ impl<S: Store> Inner<S> {
         let (place, limiter) = (OnceLock::new(), self.in_force());
         let answered = match self.try_limit(&limiter, &message, &place, CallTimeout::Grpc(headers))? {
             Ok(answered) => answered,
-            Err(pending) => held(pending.await?).await,
+            Err(pending) => held(waiting_for_store(&limiter, headers, pending).await?).await,
         };
         Ok(grpc::response(GrpcBody::message(self.counted(Surface::Envoy, answered).bytes)))
     }
@@ -261,11 +264,11 @@ impl<S: Store> Inner<S> {
         Ok(self.counted(Surface::Json, answered))
     }
 
-    async fn throttle<B: Body>(&self, body: B) -> Result<Response<GrpcBody>, Refusal> {
+    async fn throttle<B: Body>(&self, body: B, headers: &HeaderMap) -> Result<Response<GrpcBody>, Refusal> {
         let message = read_message(body).await?;
         let request = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
-        let throttled = throttle::throttle(&limiter, &request).await?;
+        let throttled = throttle::throttle(&limiter, &request, headers).await?;
         self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
         Ok(grpc::response(GrpcBody::message(throttle::framed(&throttled))))
     }

@@ -9,7 +9,7 @@
 //! The path of a decision is in `pending`. Batches, limits by name and ad hoc rules are in
 //! `entry_points`; operations after a request are in `settle`, after an outage in `reconcile`;
 //! refusals of this node without the store are in `local`, decisions without a charge in `consider`,
-//! operations on one key in `keys`, waiting in `wait`.
+//! operations on one key in `keys`, waiting in `wait`, deadlines of callers in `store_deadline`.
 
 mod candidates;
 mod consider;
@@ -21,6 +21,7 @@ mod reconcile;
 mod renew;
 mod settle;
 mod settle_now;
+mod store_deadline;
 mod wait;
 
 use std::collections::HashMap;
