@@ -85,6 +85,8 @@ lints! {
     OddMethod "odd-method" Limit,
     OddEntry "odd-entry" Limit,
     QuotaAhead "quota-ahead" Limit,
+    LateCharge "late-charge" Limit,
+    SlotsWithoutOwner "slots-without-owner" Limit,
     LeaseInMemory "lease-in-memory" Limit,
     LeaseNever "lease-never" Limit,
     LeaseHidesBurst "lease-hides-burst" Limit,

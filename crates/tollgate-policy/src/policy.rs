@@ -82,6 +82,8 @@ pub struct Policy {
     pub(crate) settles: bool,
     /// Whether requests wait for slots of a limit.
     pub(crate) has_slot_queues: bool,
+    /// Whether a limit is charged afterwards.
+    pub(crate) charges_afterwards: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -118,6 +120,7 @@ impl Default for Policy {
             read_headers: Vec::new(),
             settles: false,
             has_slot_queues: false,
+            charges_afterwards: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -162,6 +165,7 @@ impl Policy {
         }
         self.read_headers = read_headers::all(&self);
         self.has_slot_queues = self.limits.iter().any(|limit| limit.slot_queue.is_some());
+        self.charges_afterwards = self.limits.iter().any(Limit::charges_afterwards);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
@@ -199,6 +203,12 @@ impl Policy {
     #[inline]
     pub const fn has_slot_queues(&self) -> bool {
         self.has_slot_queues
+    }
+
+    /// Whether a limit on descriptors is charged afterwards ([`Limit::charges_afterwards`]).
+    #[inline]
+    pub const fn charges_afterwards(&self) -> bool {
+        self.charges_afterwards
     }
 
     /// Returns the limits in file order.

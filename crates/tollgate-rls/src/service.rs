@@ -12,6 +12,7 @@ use tollgate_http::WaitingRoom;
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
 use crate::health::ServingStatus;
+use crate::native::Refunds;
 use crate::held::{CallTimeout, HeldAnswers, waiting_for_store};
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
@@ -38,7 +39,8 @@ pub struct RlsSettings {
     pub headers: Option<Headers>,
     /// Whether gRPC calls that refund hits (`is_negative_hits`) are refused. This is for a port
     /// without authentication, where any caller could otherwise erase the usage of a key. If a call
-    /// has other descriptors too, those are decided and nothing is refunded.
+    /// has other descriptors too, those are decided and nothing is refunded. A call still releases the
+    /// slot of the owner that it names (`owner` of a limit).
     pub refuse_refunds: bool,
     /// The longest time for which an answer is held, if the request has to wait in the queue of a
     /// limit (`algorithm: leaky-queue`). A caller with a shorter `grpc-timeout` is refused earlier.
@@ -192,6 +194,11 @@ impl<S: Store> Inner<S> {
         self.settings.headers.unwrap_or(Headers::All)
     }
 
+    /// The changes that negative hits may make.
+    pub(crate) const fn refunds(&self) -> Refunds {
+        if self.settings.refuse_refunds { Refunds::OwnSlots } else { Refunds::All }
+    }
+
     /// The headers for domains of Envoy files.
     pub(crate) fn headers_upstream(&self) -> Headers {
         self.settings.headers.unwrap_or(Headers::Refusals)
@@ -224,12 +231,17 @@ impl<S: Store> Inner<S> {
     #[inline]
     fn read<'m>(
         &self,
+        limiter: &Limiter<S>,
         message: &'m [u8],
         place: &'m OnceLock<Vec<u8>>,
     ) -> Result<RateLimitRequest<'m>, Refusal> {
         let mut request = RateLimitRequest::read(message, place)?;
         if self.settings.refuse_refunds && request.descriptors.iter().any(|it| it.gives_back) {
-            request.drop_refunds()?;
+            let domain = request.domain;
+            request.drop_refunds(|descriptor| {
+                let entries = &descriptor.entries[..];
+                limiter.policy().slot_owner(&tollgate::Descriptor::new(domain, entries)).is_some()
+            })?;
         }
         Ok(request)
     }
@@ -243,7 +255,7 @@ impl<S: Store> Inner<S> {
         place: &'c OnceLock<Vec<u8>>,
         timeout: CallTimeout<'c>,
     ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
-        let request = self.read(message, place)?;
+        let request = self.read(limiter, message, place)?;
         self.try_decide(limiter, RateLimitCall { request, form: Form::Framed, timeout })
     }
 
