@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "requests that are held take real time")]
 
 pub(crate) mod app;
+mod deadline;
 mod load;
 pub(crate) mod proxy;
 

@@ -54,7 +54,7 @@ pub enum Adjustment {
         /// The times of the charge.
         charge: ChargeTimes,
     },
-    /// Gives the key more to spend, up to a full allowance.
+    /// Gives the key more to spend, up to a full allowance. Of slots, frees those that were taken first.
     Grant {
         /// The units to add.
         units: u64,

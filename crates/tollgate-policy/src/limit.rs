@@ -61,6 +61,9 @@ pub struct Limit {
     pub(crate) missing: Missing,
     pub(crate) cost: Cost,
     pub(crate) settle: Option<Settle>,
+    pub(crate) charge: ChargeTime,
+    /// The key of the entry that names the owner of a slot.
+    pub(crate) owner: Option<Box<str>>,
     pub(crate) mode: Mode,
     pub(crate) count_denied: bool,
     pub(crate) on_outage: OnOutage,
@@ -197,6 +200,17 @@ pub enum OnHangup {
     Release,
 }
 
+/// When a limit on descriptors is charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChargeTime {
+    /// When a request arrives, if the units are available.
+    #[default]
+    OnArrival,
+    /// When the cost is known. A call with hits reports units that have been spent, and is never refused; a
+    /// call without hits costs what the limit says, by default nothing.
+    Afterwards,
+}
+
 /// The maximum delay of a [`Soft`] threshold. A caller that waits longer gives up and retries.
 pub(crate) const MAX_TARPIT: Span = Span::from_secs(10);
 
@@ -248,6 +262,8 @@ impl Limit {
             missing: Missing::default(),
             cost: Cost::Fixed(1),
             settle: None,
+            charge: ChargeTime::default(),
+            owner: None,
             mode: Mode::default(),
             count_denied: false,
             on_outage: OnOutage::default(),
@@ -263,6 +279,17 @@ impl Limit {
             sheds: false,
             class_rules: Vec::new(),
         }
+    }
+
+    /// Whether calls with hits report a cost that has been spent: they are charged in full and never
+    /// refused ([`ChargeTime::Afterwards`]).
+    pub const fn charges_afterwards(&self) -> bool {
+        matches!(self.charge, ChargeTime::Afterwards)
+    }
+
+    /// Returns the key of the descriptor entry that names the owner of a slot.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// Returns the name, which is unique in the policy and valid in headers.

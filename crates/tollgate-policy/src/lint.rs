@@ -85,6 +85,8 @@ lints! {
     OddEntry "odd-entry" Limit,
     QuotaAhead "quota-ahead" Limit,
     QuotaTooSmall "quota-too-small" Limit,
+    LateCharge "late-charge" Limit,
+    SlotsWithoutOwner "slots-without-owner" Limit,
     LeaseInMemory "lease-in-memory" Limit,
     LeaseNever "lease-never" Limit,
     LeaseHidesBurst "lease-hides-burst" Limit,

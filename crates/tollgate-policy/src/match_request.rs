@@ -16,7 +16,7 @@ mod readings;
 
 use std::cell::OnceCell;
 
-use tollgate_core::Rule;
+use tollgate_core::{Owner, Rule, RuleId};
 
 use crate::descriptor::Descriptor;
 use crate::input::Input;
@@ -276,13 +276,48 @@ impl Policy {
         descriptor: &Descriptor<'_>,
         out: &mut Checks<'p>,
     ) -> Matched<'p> {
+        self.add_descriptor_to(descriptor, out, |limit| !is_late(limit, descriptor))
+    }
+
+    /// Finds the limits that descriptors are charged to afterwards ([`Limit::charges_afterwards`]): those
+    /// that a descriptor with hits reports a cost to. [`match_descriptor`](Self::match_descriptor) does not
+    /// find them. [`Check::part`] is the index of the descriptor. `out` is cleared first.
+    pub fn match_late_charges<'p>(&'p self, descriptors: &[Descriptor<'_>], out: &mut Checks<'p>) {
+        out.clear();
+        for (part, descriptor) in (0..).zip(descriptors) {
+            out.part = part;
+            out.repeats_limits |= part > 0;
+            // A descriptor that is listed or blocked is not counted.
+            let _not_counted = self.add_descriptor_to(descriptor, out, |limit| is_late(limit, descriptor));
+        }
+    }
+
+    /// Returns the owner of the slots that a descriptor takes, if a limit with slots names an entry for it
+    /// ([`Limit::owner`]).
+    pub fn slot_owner(&self, descriptor: &Descriptor<'_>) -> Option<Owner> {
+        self.descriptors.find(descriptor).into_iter().find_map(|place| {
+            let name = self.limits.get(place as usize)?.owner()?;
+            let (_, value) = descriptor.entries.iter().find(|(key, _)| *key == name)?;
+            // Equal on every node; a caller that knows the value may release the slot.
+            let [high, low] = ["slot owner", "owner of a slot"].map(|word| RuleId::of([word, *value]).0);
+            Some(Owner(u128::from(high) << 64 | u128::from(low)))
+        })
+    }
+
+    fn add_descriptor_to<'p>(
+        &'p self,
+        descriptor: &Descriptor<'_>,
+        out: &mut Checks<'p>,
+        is_meant: impl Fn(&Limit) -> bool,
+    ) -> Matched<'p> {
         let class = self.add_class(out, || self.classify(descriptor));
         if let Some(listed) = self.match_lists(descriptor) {
             return listed;
         }
         let mut matcher = RequestMatcher::new(self, out, class);
         for place in self.descriptors.find(descriptor) {
-            if let Some(limit) = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off) {
+            let limit = self.limits.get(place as usize).filter(|limit| limit.mode != Mode::Off);
+            if let Some(limit) = limit.filter(|limit| is_meant(limit)) {
                 matcher.take(limit, descriptor);
             }
         }
@@ -315,6 +350,11 @@ impl Policy {
         }
         self.allow.find(&self.identify, view).map(Matched::Allowed)
     }
+}
+
+/// Whether a descriptor reports a cost to a limit that is charged afterwards.
+fn is_late(limit: &Limit, descriptor: &Descriptor<'_>) -> bool {
+    limit.charges_afterwards() && descriptor.cost.is_some_and(|cost| cost > 0)
 }
 
 fn applies<R: Request + ?Sized>(limit: &Limit, request: &R) -> bool {

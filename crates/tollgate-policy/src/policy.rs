@@ -84,6 +84,8 @@ pub struct Policy {
     pub(crate) has_slot_queues: bool,
     /// Whether there are both limits that delay requests and limits that count concurrent ones.
     pub(crate) has_queues_and_slots: bool,
+    /// Whether a limit is charged afterwards.
+    pub(crate) charges_afterwards: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -121,6 +123,7 @@ impl Default for Policy {
             settles: false,
             has_slot_queues: false,
             has_queues_and_slots: false,
+            charges_afterwards: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -167,6 +170,7 @@ impl Policy {
         self.has_slot_queues = self.limits.iter().any(|limit| limit.slot_queue.is_some());
         self.has_queues_and_slots = self.limits.iter().any(Limit::has_leaky_queue)
             && self.limits.iter().any(Limit::counts_concurrency);
+        self.charges_afterwards = self.limits.iter().any(Limit::charges_afterwards);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
         self
@@ -211,6 +215,12 @@ impl Policy {
     #[inline]
     pub const fn has_queues_and_slots(&self) -> bool {
         self.has_queues_and_slots
+    }
+
+    /// Whether a limit on descriptors is charged afterwards ([`Limit::charges_afterwards`]).
+    #[inline]
+    pub const fn charges_afterwards(&self) -> bool {
+        self.charges_afterwards
     }
 
     /// Returns the limits in file order.

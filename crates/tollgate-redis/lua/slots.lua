@@ -67,6 +67,15 @@ function slots.release(k, rule, owner)
     changed[k] = true
 end
 
+-- Frees the slots whose leases end first.
+function slots.give(k, rule, count)
+    pull_back(k, rule)
+    slots.drop_lapsed(k)
+    if count > 0 then call('ZREMRANGEBYRANK', KEYS[k], 0, count - 1) end
+    slots.load(k, rule)
+    changed[k] = true
+end
+
 -- Starts the lease of an owner again, and returns 1, or 0 if it holds no slot.
 function slots.renew(k, rule, owner)
     pull_back(k, rule)

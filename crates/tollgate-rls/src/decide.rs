@@ -18,7 +18,7 @@ use tollgate_envoy::Domains;
 
 use crate::held::{CallTimeout, Hold};
 use crate::json;
-use crate::native::{self, Ahead, Batch, DescriptorPart, Part};
+use crate::native::{self, Ahead, Batch, DescriptorPart, Part, Refunds};
 use crate::request::{Descriptor, RateLimitRequest};
 use crate::request_descriptor::{self, describe};
 use crate::response::{Answer, Status};
@@ -164,7 +164,8 @@ impl<S: Store> Inner<S> {
     ) -> Result<EncodedResponse, PendingCall<'c>> {
         let RateLimitCall { request, form, .. } = &call;
         let refunds = request.descriptors.iter().any(|it| it.gives_back);
-        let started = if refunds || !batch.overrides().is_empty() || !batch.looks().is_empty() {
+        let is_late = limiter.policy().charges_afterwards();
+        let started = if refunds || is_late || !batch.overrides().is_empty() || batch.looks() {
             Started::Nothing
         } else {
             let tried = limiter.try_decide_batch(&batch.parts, |decision| {
@@ -207,8 +208,7 @@ impl<S: Store> Inner<S> {
         let started_at = self.clock.now();
         match started {
             Started::Nothing => {
-                let peeked = batch.peeked_overrides();
-                let decision = batch.decide(limiter, &peeked).await;
+                let decision = batch.decide(limiter).await;
                 self.conclude_batch(limiter, &call, &batch, decision, started_at).await
             }
             Started::Matched(pending) => {
@@ -251,8 +251,12 @@ impl<S: Store> Inner<S> {
             }
         }
         let mut answer = self.answer_batch(limiter, request, batch, &decision, &ahead);
+        if limiter.policy().charges_afterwards() {
+            batch.charge_afterwards(limiter, &mut answer).await;
+        }
         for (place, descriptor) in request.descriptors.iter().enumerate().filter(|(_, it)| it.gives_back) {
-            let status = self.refund_descriptor(limiter, request, descriptor).await?;
+            let permitted = if *form == Form::Json { Refunds::All } else { self.refunds() };
+            let status = self.refund_descriptor(limiter, request, descriptor, permitted).await?;
             if let Some(slot) = answer.statuses.get_mut(place) {
                 *slot = status;
             }
@@ -266,15 +270,16 @@ impl<S: Store> Inner<S> {
         limiter: &'l Limiter<S>,
         request: &RateLimitRequest<'m>,
         descriptor: &Descriptor<'m>,
+        permitted: Refunds,
     ) -> Result<Status<'l>, Refusal> {
         let cost = upstream::hits(request, descriptor);
         if request.domain == request_descriptor::DOMAIN {
-            return Ok(native::refund(limiter, &describe(&descriptor.entries)?.cost(cost)).await);
+            return Ok(native::refund(limiter, &describe(&descriptor.entries)?.cost(cost), permitted).await);
         }
         let Some(instead) = descriptor.instead else {
             let (domain, entries) = (request.domain, descriptor.entries.clone());
             let part = DescriptorPart { domain, entries, cost: Some(cost) };
-            return Ok(native::refund(limiter, &part).await);
+            return Ok(native::refund(limiter, &part, permitted).await);
         };
         if !self.counts_overrides(limiter, request.domain) {
             return Ok(Status::default());

@@ -123,7 +123,7 @@ impl CallTimeout<'_> {
     fn time(self) -> Option<Duration> {
         match self {
             Self::Grpc(headers) => {
-                let timeout = grpc_timeout(headers.get("grpc-timeout")?.as_bytes())?;
+                let timeout = grpc_timeout(headers)?;
                 Some(timeout.saturating_sub((timeout / MARGIN_DIVISOR).max(MIN_MARGIN)))
             }
             Self::AtMost(time) => Some(time),
@@ -131,8 +131,30 @@ impl CallTimeout<'_> {
     }
 }
 
+/// Awaits a call, which waits for the store no longer than the `grpc-timeout` permits.
+pub(crate) async fn waiting_for_store<S: Store, T>(
+    limiter: &Limiter<S>,
+    headers: &HeaderMap,
+    call: impl Future<Output = T>,
+) -> T {
+    match store_time(headers) {
+        Some(time) => limiter.within(time, call).await,
+        None => call.await,
+    }
+}
+
+/// Returns the time for which a call waits for the store: three fifths of its `grpc-timeout`, so that the
+/// outage rules answer before the caller gives up. `None` if the caller did not limit it.
+fn store_time(headers: &HeaderMap) -> Option<Duration> {
+    grpc_timeout(headers).map(|timeout| timeout * 3 / 5)
+}
+
+fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    parse_timeout(headers.get("grpc-timeout")?.as_bytes())
+}
+
 /// Parses a `grpc-timeout`: at most eight digits and a unit. An invalid one is ignored.
-fn grpc_timeout(value: &[u8]) -> Option<Duration> {
+fn parse_timeout(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -176,7 +198,7 @@ mod tests {
             ("1.5S", None),
             ("1s", None),
         ] {
-            assert_eq!(grpc_timeout(value.as_bytes()), expected, "{value}");
+            assert_eq!(parse_timeout(value.as_bytes()), expected, "{value}");
         }
     }
 

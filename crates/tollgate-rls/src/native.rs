@@ -7,7 +7,10 @@
 //! - If the hits are not given, a request costs what the limit says. Zero hits only peek, and are
 //!   refused if one hit would be.
 //! - An override is part of the batch, with its own quota and its own counter.
-//! - Refunded hits are not part of the batch; they are applied one by one.
+//! - Refunded hits are not part of the batch; they are applied one by one. Negative hits on a limit with
+//!   slots release a slot.
+//! - Hits on a limit with `charge: afterwards` are not part of the batch: they are charged after it, and are
+//!   never refused.
 //! - A limit with `quota: N` grants up to N more hits in advance with an admitted request, unless it
 //!   has a queue.
 
@@ -35,18 +38,18 @@ pub(crate) struct DescriptorPart<'m> {
 }
 
 impl DescriptorPart<'_> {
-    fn descriptor(&self) -> Descriptor<'_> {
+    fn as_descriptor(&self) -> Descriptor<'_> {
         Descriptor { domain: self.domain, entries: &self.entries, cost: self.cost }
     }
 }
 
 impl Input for DescriptorPart<'_> {
     fn add_checks<'p>(&self, policy: &'p Policy, out: &mut Checks<'p>) -> Matched<'p> {
-        self.descriptor().add_checks(policy, out)
+        self.as_descriptor().add_checks(policy, out)
     }
 
     fn subject(&self) -> Subject<'_> {
-        Subject::Descriptor(self.descriptor())
+        Subject::Descriptor(self.as_descriptor())
     }
 }
 
@@ -55,9 +58,18 @@ pub(crate) trait Part: Input + Clone + Sync + Send {
     fn cost(&self) -> Option<u64>;
 
     fn costing(&self, cost: u64) -> Self;
+
+    /// The descriptor, if the part is one.
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        None
+    }
 }
 
 impl Part for DescriptorPart<'_> {
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        Some(self.as_descriptor())
+    }
+
     fn cost(&self) -> Option<u64> {
         self.cost
     }
@@ -115,11 +127,36 @@ impl<'m> Batch<DescriptorPart<'m>> {
 }
 
 impl<P: Part> Batch<P> {
-    /// The indices of the parts that only peek.
-    pub(crate) fn looks(&self) -> SmallVec<[usize; 2]> {
-        let costs = self.parts.iter().map(Part::cost);
-        let costs = costs.chain(self.overrides.iter().map(|it| Some(it.cost)));
-        costs.enumerate().filter(|(_, cost)| *cost == Some(0)).map(|(at, _)| at).collect()
+    /// Whether a part only peeks.
+    pub(crate) fn looks(&self) -> bool {
+        self.parts.iter().any(|part| part.cost() == Some(0)) || self.overrides.iter().any(|it| it.cost == 0)
+    }
+
+    /// Charges the parts that report a cost afterwards, and sets their statuses. They are never refused.
+    pub(crate) async fn charge_afterwards<'l, S: Store>(
+        &self,
+        limiter: &'l Limiter<S>,
+        answer: &mut Answer<'l>,
+    ) {
+        let reports = self.parts.iter().zip(&self.places).filter_map(|(part, &place)| {
+            let descriptor = part.descriptor().filter(|it| it.cost.is_some_and(|cost| cost > 0))?;
+            Some((descriptor, place))
+        });
+        let (descriptors, places): (Vec<_>, Vec<_>) = reports.unzip();
+        if descriptors.is_empty() {
+            return;
+        }
+        let charged = limiter.charge_afterwards(&descriptors).await;
+        for (part, place) in (0..).zip(places) {
+            let of_part = charged.limits().filter(|it| it.part() == part && it.is_binding());
+            let Some(charged) = described(of_part) else { continue };
+            if let Some(slot) = answer.statuses.get_mut(place).filter(|it| it.limit.is_none()) {
+                let name = limiter.policy().limit(charged.name()).map_or("", |it| it.name());
+                let Status { limit, remaining, reset, .. } = status(&charged);
+                let limit = limit.map(|it| CurrentLimit { requests: it.requests, unit: it.unit, name });
+                *slot = Status { limit, remaining, reset, ..Status::default() };
+            }
+        }
     }
 
     /// The rules of the overrides, which are not in the policy.
@@ -127,28 +164,10 @@ impl<P: Part> Batch<P> {
         &self.overrides
     }
 
-    /// The parts with a cost of one for each part that only peeks, to find out whether one hit is
-    /// available.
-    fn peeked(&self) -> SmallVec<[P; 2]> {
-        let one = |part: &P| if part.cost() == Some(0) { part.costing(1) } else { part.clone() };
-        self.parts.iter().map(one).collect()
-    }
-
-    /// The overrides with a cost of one for each that only peeks.
-    pub(crate) fn peeked_overrides(&self) -> Vec<RuleCheck> {
-        self.overrides.iter().map(|it| RuleCheck { cost: it.cost.max(1), ..it.clone() }).collect()
-    }
-
-    /// Decides all parts together. `peeked`: the overrides from
-    /// [`peeked_overrides`](Self::peeked_overrides).
-    pub(crate) async fn decide<'l, S: Store>(
-        &'l self,
-        limiter: &'l Limiter<S>,
-        peeked: &'l [RuleCheck],
-    ) -> Decision<'l> {
-        let looks = self.looks();
-        if !looks.is_empty()
-            && let Some(refused) = limiter.refuse_batch_with_rules(&self.peeked(), peeked, &looks).await
+    /// Decides all parts together.
+    pub(crate) async fn decide<'l, S: Store>(&'l self, limiter: &'l Limiter<S>) -> Decision<'l> {
+        if (self.looks() || limiter.policy().charges_afterwards())
+            && let Some(refused) = limiter.refuse_batch_with_rules(&self.parts, &self.overrides).await
         {
             return refused;
         }
@@ -284,17 +303,41 @@ pub(crate) fn status<'d>(limit: &LimitOutcome<'d>) -> Status<'d> {
     }
 }
 
-/// Refunds the cost of a part to every limit that applies, and returns the status of the limit with
-/// the least left. If the store does not answer, the refund is deferred.
-pub(crate) async fn refund<'l, S: Store>(limiter: &'l Limiter<S>, part: &impl Part) -> Status<'l> {
+/// Which changes a call with negative hits may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refunds {
+    /// Refund units, and release slots.
+    All,
+    /// Release the slots of a named owner.
+    OwnSlots,
+}
+
+/// Refunds the cost of a part to every limit that applies and releases its slots, and returns the status of
+/// the limit with the least left. If the store does not answer, the change is deferred.
+pub(crate) async fn refund<'l, S: Store>(
+    limiter: &'l Limiter<S>,
+    part: &impl Part,
+    permitted: Refunds,
+) -> Status<'l> {
     let mut checks = Checks::new();
     if part.add_checks(limiter.policy(), &mut checks) != Matched::Applies {
         return Status::default();
     }
+    let mut late = Checks::new();
+    let descriptor = part.descriptor();
+    limiter.policy().match_late_charges(descriptor.as_slice(), &mut late);
+    let owner = descriptor.and_then(|it| limiter.policy().slot_owner(&it));
     let mut status = Status { remaining: u32::MAX, ..Status::default() };
-    for check in checks.iter().filter(|it| !matches!(it.rule.quota, Quota::Concurrency(_))) {
-        let refunded = limiter.grant(check.limit.name(), check.rule, &check.key, check.cost).await;
-        let Ok(Some(outcome)) = refunded else { continue };
+    for check in checks.iter().chain(late.iter()) {
+        let changed = match (&check.rule.quota, permitted) {
+            // The end of a request is reported only for descriptors.
+            (Quota::Concurrency(_), _) if check.limit.descriptor().is_none() => continue,
+            (Quota::Concurrency(_), Refunds::OwnSlots) if owner.is_none() => continue,
+            (Quota::Concurrency(_), _) => limiter.release_descriptor(check, owner, check.cost).await,
+            (_, Refunds::OwnSlots) => continue,
+            (_, Refunds::All) => limiter.grant(check.limit.name(), check.rule, &check.key, check.cost).await,
+        };
+        let Ok(Some(outcome)) = changed else { continue };
         if status.limit.is_none() || saturate_u32(outcome.remaining) < status.remaining {
             let (requests, unit) = rate(&check.rule.quota);
             status = Status {

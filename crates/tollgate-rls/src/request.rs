@@ -123,18 +123,22 @@ impl<'m> RateLimitRequest<'m> {
         Ok(self)
     }
 
-    /// Removes refunds. If the request has nothing else, it is refused; otherwise it is answered,
-    /// because a proxy admits a request if the call fails.
+    /// Removes refunds, except those that `is_release` selects. If the request has nothing else, it is
+    /// refused; otherwise it is answered, because a proxy admits a request if the call fails.
     #[cold]
-    pub(crate) fn drop_refunds(&mut self) -> Result<(), Refusal> {
-        if self.descriptors.iter().all(|it| it.gives_back) {
+    pub(crate) fn drop_refunds(
+        &mut self,
+        is_release: impl Fn(&Descriptor<'m>) -> bool,
+    ) -> Result<(), Refusal> {
+        let is_refund = |it: &Descriptor<'m>| it.gives_back && !is_release(it);
+        if self.descriptors.iter().all(is_refund) {
             return Err(Refusal::forbidden(
                 "hits are not given back on this port: allow it with `rls.refunds: true`, or ask callers for a \
                  certificate (`rls.tls.client_ca`)"
                     .to_owned(),
             ));
         }
-        for descriptor in self.descriptors.iter_mut().filter(|it| it.gives_back) {
+        for descriptor in self.descriptors.iter_mut().filter(|it| is_refund(it)) {
             // The descriptor only peeks.
             descriptor.hits = Some(0);
         }

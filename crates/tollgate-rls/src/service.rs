@@ -14,7 +14,8 @@ use tollgate_telemetry::{Exposition, MetricKind};
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
 use crate::health::ServingStatus;
-use crate::held::{CallTimeout, HeldAnswers};
+use crate::held::{CallTimeout, HeldAnswers, waiting_for_store};
+use crate::native::Refunds;
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
@@ -42,7 +43,8 @@ pub struct RlsSettings {
     pub headers: Option<Headers>,
     /// Whether gRPC calls that refund hits (`is_negative_hits`) are refused. This is for a port
     /// without authentication, where any caller could otherwise erase the usage of a key. If a call
-    /// has other descriptors too, those are decided and nothing is refunded.
+    /// has other descriptors too, those are decided and nothing is refunded. A call still releases the
+    /// slot of the owner that it names (`owner` of a limit).
     pub refuse_refunds: bool,
     /// The longest time for which an answer is held, if the request has to wait in the queue of a
     /// limit (`algorithm: leaky-queue`). A caller with a shorter `grpc-timeout` is refused earlier.
@@ -191,7 +193,10 @@ impl<S: Store> Rls<S> {
                 let (parts, body) = request.into_parts();
                 inner.should_rate_limit(body, &parts.headers).await
             }
-            THROTTLE => inner.throttle(request.into_body()).await,
+            THROTTLE => {
+                let (parts, body) = request.into_parts();
+                inner.throttle(body, &parts.headers).await
+            }
             // Boxed: the state of the rarely used methods would enlarge every call.
             _ => Box::pin(inner.answer_other(request)).await,
         };
@@ -224,6 +229,11 @@ impl<S: Store> Inner<S> {
     /// The headers for domains of the policy.
     pub(crate) fn headers_native(&self) -> Headers {
         self.settings.headers.unwrap_or(Headers::All)
+    }
+
+    /// The changes that negative hits may make.
+    pub(crate) const fn refunds(&self) -> Refunds {
+        if self.settings.refuse_refunds { Refunds::OwnSlots } else { Refunds::All }
     }
 
     /// The headers for domains of Envoy files.
@@ -261,7 +271,7 @@ impl<S: Store> Inner<S> {
         let (place, limiter) = (OnceLock::new(), self.in_force());
         let answered = match self.try_limit(&limiter, &message, &place, CallTimeout::Grpc(headers))? {
             Ok(answered) => answered,
-            Err(pending) => held(pending.await?).await,
+            Err(pending) => held(waiting_for_store(&limiter, headers, pending).await?).await,
         };
         Ok(grpc::response(GrpcBody::message(self.counted(Surface::Envoy, answered).bytes)))
     }
@@ -270,12 +280,17 @@ impl<S: Store> Inner<S> {
     #[inline]
     fn read<'m>(
         &self,
+        limiter: &Limiter<S>,
         message: &'m [u8],
         place: &'m OnceLock<Vec<u8>>,
     ) -> Result<RateLimitRequest<'m>, Refusal> {
         let mut request = RateLimitRequest::read(message, place)?;
         if self.settings.refuse_refunds && request.descriptors.iter().any(|it| it.gives_back) {
-            request.drop_refunds()?;
+            let domain = request.domain;
+            request.drop_refunds(|descriptor| {
+                let entries = &descriptor.entries[..];
+                limiter.policy().slot_owner(&tollgate::Descriptor::new(domain, entries)).is_some()
+            })?;
         }
         Ok(request)
     }
@@ -289,7 +304,7 @@ impl<S: Store> Inner<S> {
         place: &'c OnceLock<Vec<u8>>,
         timeout: CallTimeout<'c>,
     ) -> Result<Result<EncodedResponse, PendingCall<'c>>, Refusal> {
-        let request = self.read(message, place)?;
+        let request = self.read(limiter, message, place)?;
         self.try_decide(limiter, RateLimitCall { request, form: Form::Framed, timeout })
     }
 
@@ -310,11 +325,11 @@ impl<S: Store> Inner<S> {
         Ok(self.counted(Surface::Json, answered))
     }
 
-    async fn throttle<B: Body>(&self, body: B) -> Result<Response<GrpcBody>, Refusal> {
+    async fn throttle<B: Body>(&self, body: B, headers: &HeaderMap) -> Result<Response<GrpcBody>, Refusal> {
         let message = read_message(body).await?;
         let request = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
-        let throttled = throttle::throttle(&limiter, &request).await?;
+        let throttled = throttle::throttle(&limiter, &request, headers).await?;
         self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
         Ok(grpc::response(GrpcBody::message(throttle::framed(&throttled))))
     }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
 use tollgate::{Limiter, Rule, Store};
 
+use crate::held::waiting_for_store;
 use tollgate_grpc::call::{self as grpc, Refusal};
 use tollgate_grpc::wire::{Reader, Write as _};
 
@@ -71,12 +73,16 @@ impl<'m> ThrottleRequest<'m> {
 pub(crate) async fn throttle<S: Store>(
     limiter: &Limiter<S>,
     request: &ThrottleRequest<'_>,
+    headers: &HeaderMap,
 ) -> Result<ThrottleReply, Refusal> {
     let (rule, quantity) = (request.rule()?, request.quantity()?);
     Ok(match limiter.try_throttle(&rule, Key::named(request.key.as_bytes()), quantity) {
         Ok(throttled) => throttled,
         // Boxed: it is large, and a store in this process never needs it.
-        Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),
+        Err(pending) => {
+            let decided = Box::pin(waiting_for_store(limiter, headers, pending.finish(None))).await;
+            ThrottleReply::of(&decided, &rule, quantity)
+        }
     })
 }
 

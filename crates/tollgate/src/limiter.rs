@@ -9,12 +9,13 @@
 //! The path of a decision is in `pending`. Batches, limits by name and ad hoc rules are in
 //! `entry_points`; operations after a request are in `settle`, after an outage in `reconcile`;
 //! refusals of this node without the store are in `local`, decisions without a charge in `consider`,
-//! operations on one key in `keys`, waiting in `wait`.
+//! operations on one key in `keys`, late costs in `late_charge`, waiting in `wait`, deadlines of callers in `store_deadline`.
 
 mod candidates;
 mod consider;
 mod entry_points;
 mod keys;
+mod late_charge;
 mod local;
 mod pending;
 mod reconcile;
@@ -22,6 +23,7 @@ mod renew;
 mod settle;
 mod settle_now;
 mod start;
+mod store_deadline;
 mod wait;
 
 use std::collections::HashMap;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Rule, Timestamp};
-use tollgate_policy::{Checks, Input, Key, Limit, Matched, Mode, Policy};
+use tollgate_policy::{Checks, Input, Key, Limit, Matched, Mode, Policy, RuleCheck, Subject};
 use tollgate_store::memory::Usage;
 use tollgate_store::{Check, Clock, Holding, MemoryStore, Store, SystemClock};
 
@@ -268,6 +270,29 @@ impl<S> Limiter<S> {
     fn match_input<'l, I: Input>(&'l self, input: &I, decision: &mut Decision<'l>) -> Matched<'l> {
         let matched = input.add_checks(&self.policy, &mut decision.checks);
         self.name_owner(decision);
+        matched
+    }
+
+    /// Prepares a batch as [`match_input`](Self::match_input) does. The end of a request is reported only for
+    /// descriptors, so slots of other limits are read and not taken. All descriptors of a batch belong to
+    /// one request, which owns the slots.
+    fn match_inputs<'l, I: Input>(
+        &'l self,
+        inputs: &[I],
+        rules: &'l [RuleCheck],
+        decision: &mut Decision<'l>,
+    ) -> Matched<'l> {
+        let matched = self.policy.match_batch(inputs, rules, &mut decision.checks);
+        let takes_slot = |check: &tollgate_policy::Check<'_>| {
+            matches!(check.rule.quota, Quota::Concurrency(_)) && check.limit.descriptor().is_some()
+        };
+        if decision.checks.iter().any(takes_slot) {
+            let named = inputs.iter().find_map(|input| match input.subject() {
+                Subject::Descriptor(descriptor) => self.policy.slot_owner(&descriptor),
+                Subject::Request(_) => None,
+            });
+            decision.owner = Some(named.unwrap_or_else(|| self.owners.next()));
+        }
         matched
     }
 

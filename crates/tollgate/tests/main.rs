@@ -19,4 +19,5 @@ mod permits;
 mod queue;
 mod reloads;
 mod shedding;
+mod store_deadline;
 mod waiting;

@@ -115,6 +115,28 @@ impl Concurrency {
         leases.held.len() < before
     }
 
+    /// Frees the slots whose leases end first, at most `slots` of them. For callers that report the end
+    /// of a request without saying of which.
+    ///
+    /// ```
+    /// # use tollgate_core::{Concurrency, Leases, Owner, QuotaError, Span, Timestamp};
+    /// let limit = Concurrency::new(2, Span::from_secs(30))?;
+    /// let (mut leases, now) = (Leases::default(), Timestamp::from_secs(1_000));
+    /// limit.acquire(&mut leases, Owner(1), now);
+    /// limit.acquire(&mut leases, Owner(2), now + Span::from_secs(1));
+    /// limit.release_oldest(&mut leases, 1, now + Span::from_secs(2));
+    /// assert_eq!(leases.held[0].owner, Owner(2));
+    /// limit.release_oldest(&mut leases, 5, now + Span::from_secs(2));
+    /// assert!(leases.held.is_empty());
+    /// # Ok::<(), QuotaError>(())
+    /// ```
+    pub fn release_oldest(&self, leases: &mut Leases, slots: u64, now: Timestamp) {
+        self.pull_back(leases, now);
+        leases.held.drain(..lapsed(leases, now));
+        let freed = usize::try_from(slots).unwrap_or(usize::MAX).min(leases.held.len());
+        leases.held.drain(..freed);
+    }
+
     /// Starts the lease of `owner` again, if it still holds a slot. Returns whether it does: a lease
     /// that has ended is not restored, because another request may hold the slot by now.
     ///

@@ -257,21 +257,20 @@ fn has_one_amount(limit: &Limit, problems: &mut Problems) -> bool {
     }
 }
 
-/// Reports slots on a descriptor: no message reports the end of a described request, so the
-/// slot would never be released.
+/// Reports a learned number of slots, and a queue, of a limit on descriptors: the proxy holds the request,
+/// so this node neither measures it nor makes it wait.
 fn runs_unseen(limit: &Limit, problems: &mut Problems) -> bool {
     let Some(descriptor) = &limit.descriptor else { return false };
-    let slots = limit.slots.map(|it| it.place).or(limit.adaptive.map(|it| it.place));
-    let (word, place) = match (slots, &limit.algorithm) {
-        (Some(place), _) => ("slots", place),
-        (None, Some(algorithm)) => ("algorithm: concurrency", algorithm.place),
+    let (place, word, help) = match (limit.adaptive, &limit.queue) {
+        (Some(adaptive), _) => (adaptive.place, "slots: adaptive", "write a number of slots"),
+        (None, Some(queue)) => (queue.place, "queue", "remove it: a request without a slot is refused"),
         (None, None) => return false,
     };
     problems
         .error(place, format!("`{word}` cannot be combined with `descriptor`"))
-        .label("a proxy does not report the end of a request")
-        .related(descriptor.place, "it only reports the start of a request")
-        .help("limit the rate (`bucket`), or limit concurrent requests with a limit on paths at the gateway");
+        .label("the request is at the proxy, and not here")
+        .related(descriptor.place, "a proxy sends these")
+        .help(help);
     true
 }
 
@@ -362,6 +361,15 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
         (
             option(limit.cost.as_ref().map(|it| it.place), "cost").filter(|_| concurrency),
             "every request takes one slot",
+        ),
+        (
+            option(limit.charge.map(|it| it.place), "charge")
+                .filter(|_| concurrency || algorithm == LeakyQueue),
+            "a slot or a place in a queue is taken when the request arrives",
+        ),
+        (
+            option(limit.owner.as_ref().map(|it| it.place), "owner").filter(|_| !concurrency),
+            "only `slots` are held by an owner",
         ),
         (
             option(limit.align.map(|it| it.place), "align").filter(|_| algorithm != FixedWindow),

@@ -3,7 +3,7 @@
 use tollgate_document::{Located, Problems, nearest, short};
 
 use crate::cost::Cost;
-use crate::descriptor::DescriptorPattern;
+use crate::descriptor::{DescriptorPattern, EntryPattern};
 use crate::file_format::limit::Limit;
 use crate::file_format::limit::cost::CostText;
 use crate::key::Key;
@@ -40,8 +40,37 @@ pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
             }
         }
     }
+    if let Some(owner) = &limit.owner {
+        owner_fits(limit, descriptor, owner, problems);
+    }
     if let Some(cost) = &limit.cost {
         cost_is_told(&cost.value, descriptor, problems);
+    }
+}
+
+/// Reports an owner that no descriptor has, that all descriptors share, or that is a part of the key.
+fn owner_fits(
+    limit: &Limit,
+    descriptor: &Located<DescriptorPattern>,
+    owner: &Located<KeySource>,
+    problems: &mut Problems,
+) {
+    let KeySource::Entry(name) = &owner.value else { return };
+    entry_exists(descriptor, name, owner, problems);
+    let is_fixed = |it: &EntryPattern| it.key() == &**name && !it.is_open();
+    if descriptor.value.entries().iter().any(is_fixed) {
+        problems
+            .error(owner.place, format!("all requests have the same value of `{}`", short(name)))
+            .label("does not tell requests apart")
+            .related(descriptor.place, "it has one value here");
+    }
+    let counts_by = |it: &&Located<KeySource>| it.value == owner.value || it.value == KeySource::Descriptor;
+    if let Some(part) = limit.by.iter().find(counts_by) {
+        problems
+            .error(owner.place, "the owner of a slot is a part of the key")
+            .label("each request has slots of its own")
+            .related(part.place, "the key")
+            .help("count by the other entries: `by: descriptor:user`");
     }
 }
 
@@ -61,9 +90,9 @@ fn cost_is_told(cost: &CostText, descriptor: &Located<DescriptorPattern>, proble
     if let Some(settle) = &cost.settle {
         problems
             .error(settle.place, "`settle` cannot be combined with `descriptor`")
-            .label("a proxy does not report the response")
-            .related(descriptor.place, "it only reports the start of a request")
-            .help("settle costs with a limit on paths, behind the gateway, the tower layer or the API");
+            .label("a proxy does not send the response")
+            .related(descriptor.place, "a proxy sends these")
+            .help("a proxy that reports the cost at the end of a stream (`apply_on_stream_done`) needs `charge: afterwards`");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::file_format::lease::LeaseText;
 use crate::file_format::limit as file_format;
 use crate::file_format::regions::RegionsText;
 use crate::key::Key;
-use crate::limit::{Allowance, Limit, RegionShare};
+use crate::limit::{Allowance, ChargeTime, Limit, RegionShare};
 use crate::net::Net;
 use crate::pattern::PathPattern;
 use crate::settings::{ClientAddress, PathSettings};
@@ -305,6 +305,7 @@ impl LimitDraft<'_> {
         let everything = || vec![PathPattern::everything()];
         let endpoints: Vec<_> = limit.endpoint.iter().map(|it| it.value.clone()).collect();
         let cost = limit.cost.as_ref().map(|it| &it.value);
+        let charge = limit.charge.map(|it| it.value).unwrap_or_default();
         let (reserve, settle) =
             (cost.and_then(|it| it.reserve.as_ref()), cost.and_then(|it| it.settle.as_ref()));
         Limit {
@@ -328,7 +329,13 @@ impl LimitDraft<'_> {
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),
-            cost: reserve.map_or(Cost::Fixed(1), |it| it.value.clone()),
+            cost: reserve
+                .map_or(Cost::Fixed(u64::from(charge == ChargeTime::OnArrival)), |it| it.value.clone()),
+            charge,
+            owner: limit.owner.as_ref().and_then(|it| match &it.value {
+                KeySource::Entry(name) => Some(name.clone()),
+                _ => None,
+            }),
             settle: settle.map(|it| it.value.clone()),
             mode: limit.mode.map(|it| it.value).unwrap_or_default(),
             count_denied: limit.count_denied.is_some_and(|it| it.value),

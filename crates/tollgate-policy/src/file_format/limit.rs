@@ -33,9 +33,9 @@ pub(crate) use words::METHODS;
 #[cfg(feature = "schema")]
 pub(super) use words::ModeWord;
 pub(crate) use words::WORDS;
-use words::{ALIGNS, AMOUNTS, MISSING, MISSING_SYNONYMS, SCOPE_SYNONYMS, SCOPES};
+use words::{ALIGNS, AMOUNTS, CHARGE_SYNONYMS, CHARGES, MISSING, MISSING_SYNONYMS, SCOPE_SYNONYMS, SCOPES};
 #[cfg(feature = "schema")]
-use words::{AlgorithmWord, AlignWord, HangupWord, MissingWord, OutageWord, ScopeWord};
+use words::{AlgorithmWord, AlignWord, ChargeWord, HangupWord, MissingWord, OutageWord, ScopeWord};
 pub(super) use words::{HANGUP_SYNONYMS, HANGUPS, OUTAGE_SYNONYMS, OUTAGES};
 use words::{MODE_SYNONYMS, MODES};
 
@@ -55,7 +55,7 @@ use super::sections::dialects;
 use crate::adaptive::AdaptiveSlots;
 use crate::bucket_pattern::BucketPattern;
 use crate::descriptor::DescriptorPattern;
-use crate::limit::{HeaderMatch, Missing, Mode, OnHangup, OnOutage, Scope, Soft};
+use crate::limit::{ChargeTime, HeaderMatch, Missing, Mode, OnHangup, OnOutage, Scope, Soft};
 use crate::lint::Lint;
 use crate::pattern::{HostPattern, PathPattern};
 use crate::settings::Dialect;
@@ -136,6 +136,10 @@ pub(crate) struct Limit {
     /// behind the gateway has answered; `release` for services that stop work when their connection is closed.
     #[cfg_attr(feature = "schema", schemars(with = "Option<HangupWord>"))]
     pub(crate) on_hangup: Option<Located<OnHangup>>,
+    /// The entry that names a request, for `slots` of a limit on descriptors: `descriptor:request_id`. The
+    /// end of a request then releases its own slot; else it releases the oldest slot of the key.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<SourceSchema>"))]
+    pub(crate) owner: Option<Located<KeySource>>,
     /// The queue of requests above the rate, for `leaky-queue`: `{length: 50, wait: 2s, free: 5}`; with
     /// `slots`, the queue of requests that wait for a slot: `{length: 200, wait: 1s}`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<QueueSchema>"))]
@@ -168,6 +172,11 @@ pub(crate) struct Limit {
     /// afterwards, the reservation and the source of the final cost.
     #[cfg_attr(feature = "schema", schemars(with = "Option<CostSchema>"))]
     pub(crate) cost: Option<Located<CostText>>,
+    /// When a limit on descriptors is charged. Default `on-arrival`; `afterwards`: a call with hits reports a
+    /// cost that has been spent, and is charged even if the units are not available; a call without hits
+    /// passes while something is left.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ChargeWord>"))]
+    pub(crate) charge: Option<Located<ChargeTime>>,
     /// Whether the limit refuses. Default `enforce`; `shadow` only counts, `off` disables the limit.
     #[cfg_attr(feature = "schema", schemars(with = "Option<ModeWord>"))]
     pub(crate) mode: Option<Located<Mode>>,
@@ -279,6 +288,9 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Limit> {
         missing: get("missing")
             .and_then(|it| it.choice_with_synonyms("`missing`", &MISSING, MISSING_SYNONYMS, problems)),
         cost: get("cost").and_then(|it| cost::read(it, problems)),
+        charge: get("charge")
+            .and_then(|it| it.choice_with_synonyms("`charge`", &CHARGES, CHARGE_SYNONYMS, problems)),
+        owner: get("owner").and_then(|it| values::owner(it, problems)),
         mode: get("mode").and_then(|it| mode(it, problems)),
         on_outage: get("on_outage")
             .and_then(|it| it.choice_with_synonyms("`on_outage`", &OUTAGES, OUTAGE_SYNONYMS, problems)),

@@ -60,10 +60,9 @@ impl<S: Store> Limiter<S> {
         Ok(decision)
     }
 
-    /// Refuses several inputs and rules that are in no policy together if a limit would refuse one of
-    /// `looks`, which are indexes of parts, as in
-    /// [`decide_batch_with_rules`](Self::decide_batch_with_rules). Nothing is charged. Returns `None` if the
-    /// batch must be decided, with a zero cost for the parts in `looks`.
+    /// Refuses several inputs and rules that are in no policy together if a limit with a zero cost would
+    /// refuse one unit or one slot. Nothing is charged. Returns `None` if the batch must be decided
+    /// ([`decide_batch_with_rules`](Self::decide_batch_with_rules)), where a zero cost is never refused.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -71,9 +70,10 @@ impl<S: Store> Limiter<S> {
     /// # pollster::block_on(async {
     /// let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 1/minute}]").unwrap();
     /// let call = Call::new("GET", "/").ip([203, 0, 113, 9]);
-    /// assert!(limiter.refuse_batch_with_rules(&[call.clone()], &[], &[0]).await.is_none());
+    /// let look = [call.clone().cost(0)];
+    /// assert!(limiter.refuse_batch_with_rules(&look, &[]).await.is_none());
     /// assert!(limiter.check(&call).is_allowed());
-    /// let refused = limiter.refuse_batch_with_rules(&[call], &[], &[0]).await.unwrap();
+    /// let refused = limiter.refuse_batch_with_rules(&look, &[]).await.unwrap();
     /// assert!(refused.advised_wait().is_some_and(|wait| wait <= Duration::from_secs(60)));
     /// # });
     /// ```
@@ -81,14 +81,16 @@ impl<S: Store> Limiter<S> {
         &'l self,
         inputs: &[I],
         rules: &'l [RuleCheck],
-        looks: &[usize],
     ) -> Option<Decision<'l>> {
         let started_at = self.started_at();
         let mut decision = Decision::undecided();
         if self.policy.match_batch(inputs, rules, &mut decision.checks) != Matched::Applies {
             return None;
         }
-        let query = decision.checks.iter().map(|check| Check { count_denied: false, ..ask(check, None) });
+        if decision.checks.iter().all(|check| check.cost > 0) {
+            return None;
+        }
+        let query = decision.checks.iter().map(|check| Check { count_denied: false, ..ask_one(check) });
         let mut batch: Batch<'_> = query.collect();
         let first = *batch.first()?;
         batch.push(Check { amount: never(&first.rule.quota), binding: true, ..first });
@@ -96,15 +98,23 @@ impl<S: Store> Limiter<S> {
         drop(batch);
         answer.outcomes.truncate(decision.checks.len());
         decision.outcomes = answer.outcomes;
-        let refuses = |it: LimitOutcome<'_>| {
-            it.is_binding() && !it.outcome().is_admitted() && looks.contains(&(it.part() as usize))
-        };
+        let refuses = |it: LimitOutcome<'_>| it.is_binding() && !it.outcome().is_admitted() && it.cost() == 0;
         if !decision.limits().any(refuses) {
             return None;
         }
         decision.count(false, answer.at, self.store.wall_ahead(answer.at));
         self.notify(inputs.first().map(|it| it as &dyn Input), &mut decision, started_at);
         Some(decision)
+    }
+}
+
+/// Returns the check that a store runs for one limit, about one unit or one slot where the cost is zero.
+fn ask_one<'b>(check: &'b tollgate_policy::Check<'_>) -> Check<'b> {
+    let asked = ask(check, None);
+    match (check.cost, &check.rule.quota) {
+        (0, Quota::Concurrency(_)) => Check { amount: Amount::Slot(Owner(0)), ..asked },
+        (0, _) => Check { amount: Amount::Exactly(1), ..asked },
+        _ => asked,
     }
 }
 

@@ -11,7 +11,8 @@ use crate::decision::Decision;
 
 impl<S: Store> Limiter<S> {
     /// Decides about several requests or descriptors whose ends are not observed: all of them are
-    /// charged or none. [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the input of
+    /// charged or none. Slots of limits on descriptors are held until
+    /// [`release_descriptor`](Self::release_descriptor), or until their leases end; other slots are only read. [`LimitOutcome::part`](crate::LimitOutcome::part) is the index of the input of
     /// an outcome.
     pub async fn decide_batch<I: Input + Sync>(&self, inputs: &[I]) -> Decision<'_> {
         self.decide_batch_with_rules(inputs, &[]).await
@@ -25,7 +26,7 @@ impl<S: Store> Limiter<S> {
         rules: &'l [RuleCheck],
     ) -> Decision<'l> {
         let first = inputs.first().map(|it| it as &(dyn Input + Sync));
-        let matching = |it: &mut Decision<'l>| self.policy.match_batch(inputs, rules, &mut it.checks);
+        let matching = |it: &mut Decision<'l>| self.match_inputs(inputs, rules, it);
         self.decide_matched(first, matching).await
     }
 
@@ -37,7 +38,7 @@ impl<S: Store> Limiter<S> {
         then: impl FnOnce(&Decision<'l>) -> T,
     ) -> Result<T, Pending<'l, S>> {
         let first = inputs.first().map(|it| it as &dyn Input);
-        let matching = |it: &mut Decision<'l>| self.policy.match_batch(inputs, &[], &mut it.checks);
+        let matching = |it: &mut Decision<'l>| self.match_inputs(inputs, &[], it);
         self.try_decide_matched(first, matching, Patience::None, then)
     }
 

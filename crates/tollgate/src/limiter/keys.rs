@@ -77,6 +77,24 @@ impl<S: Store> Limiter<S> {
         self.adjust_key(limit, rule, key, Adjustment::Release { owner }).await
     }
 
+    /// Releases a slot of a limit on descriptors, when the proxy reports the end of a request: the slot of
+    /// `owner` ([`Policy::slot_owner`](tollgate_policy::Policy::slot_owner)) or, without an owner, the
+    /// `slots` that were taken first. Returns as [`grant`](Self::grant) does.
+    pub async fn release_descriptor(
+        &self,
+        check: &tollgate_policy::Check<'_>,
+        owner: Option<Owner>,
+        slots: u64,
+    ) -> Result<Option<Outcome>, StoreError> {
+        let release = owner.map_or(Adjustment::Grant { units: slots }, |owner| Adjustment::Release { owner });
+        let is_local = self.outage.release_local(check, release, self.store.nodes());
+        // Without an owner, one of the two places has the slot.
+        if is_local && owner.is_none() {
+            return Ok(None);
+        }
+        self.adjust_key(check.limit.name(), check.rule, &check.key, release).await
+    }
+
     /// Forgets the usage of a key, and returns its state after that. It is never deferred.
     pub async fn reset(&self, rule: &Rule, key: &Key) -> Result<Outcome, StoreError> {
         let outcome = self.adjust_now(rule, key, Adjustment::Reset).await?;

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tollgate_core::{Owner, Timestamp};
 use tollgate_policy::{DetachedChecks, Input, Matched, Policy};
-use tollgate_store::{Answer, Check, Outcomes, Store, StoreError};
+use tollgate_store::{Answer, Outcomes, Store, StoreError};
 
 use super::candidates::Compensation;
 use super::start::Steps;
@@ -294,11 +294,6 @@ impl<S: Store> Limiter<S> {
         let nodes = self.store.nodes();
         let found = self.outage.decide(&decision.checks, decision.owner, charge_status, nodes);
         decision.degrade(found, self.outage.wall_ahead());
-    }
-
-    /// Sends a batch to the store.
-    pub(super) async fn call_store(&self, batch: &[Check<'_>]) -> Result<Answer, NoAnswer> {
-        self.observe_call(self.store.decide_uncached(batch)).await
     }
 
     /// Awaits a call to the store, unless the breaker is open, and reports it to the breaker and to

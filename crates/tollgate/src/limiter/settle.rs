@@ -299,7 +299,7 @@ impl<S: Store> Limiter<S> {
         }
         let Change { rule, key, adjustment, id, .. } = change;
         let pending = self.outage.start_change(change, self.store.recognizes_adjustments());
-        match self.adjust_once(rule, key, adjustment, id).await {
+        match self.adjust_in_time(self.adjust_once(rule, key, adjustment, id)).await {
             Ok(outcome) => {
                 pending.finish();
                 Ok(Some(outcome))

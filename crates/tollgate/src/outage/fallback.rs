@@ -145,6 +145,27 @@ impl Outage {
         }
     }
 
+    /// Returns this node's share of the limit of a check.
+    pub(crate) fn share_of(&self, check: &tollgate_policy::Check<'_>, nodes: usize) -> Arc<Share> {
+        self.shares.of(check, nodes)
+    }
+
+    /// Releases a slot that was taken on this node while the store gave no answer. Returns whether there
+    /// was one.
+    pub(crate) fn release_local(
+        &self,
+        check: &tollgate_policy::Check<'_>,
+        release: Adjustment,
+        nodes: usize,
+    ) -> bool {
+        if self.local.get().is_none() {
+            return false;
+        }
+        let share = self.share_of(check, nodes);
+        let before = self.adjust_local(&share, &check.key, Adjustment::Grant { units: 0 }).remaining;
+        self.adjust_local(&share, &check.key, release).remaining > before
+    }
+
     /// Adjusts the usage of a key in this node's share.
     pub(crate) fn adjust_local(&self, share: &Share, key: &Key, adjustment: Adjustment) -> Outcome {
         self.local().adjust_now(&share.local, key.as_bytes(), adjustment)

@@ -43,9 +43,9 @@ fn why(word: &str) -> &'static str {
     match word {
         "name" => "its name is the name of its limit with `.candidate` appended",
         "by" | "missing" => "it counts by the same key as its limit, so that the two can be compared",
-        "cost" => "a request costs the same as under its limit, so that the two can be compared",
+        "cost" | "charge" => "a request costs the same as under its limit, so that the two can be compared",
         "mode" => "it counts and never refuses; to enforce its numbers, write them into the limit",
-        "on_outage" | "on_hangup" => "it behaves like its limit",
+        "on_outage" | "on_hangup" | "owner" => "it behaves like its limit",
         "lease" => "it is counted by the store for each request, so that its count is exact",
         "scope" => "it is counted for the same regions as its limit",
         "soft" | "dialects" => "it does not affect responses, so it has no threshold and no dialects",
@@ -101,6 +101,8 @@ pub(super) fn read(node: &Node, live: &Limit, problems: &mut Problems) -> Option
         missing: live.missing,
         // Slots have neither.
         cost: live.cost.clone().filter(|_| !holds_slots),
+        charge: live.charge.filter(|_| !holds_slots),
+        owner: live.owner.clone().filter(|_| holds_slots),
         count_denied: amount.count_denied.or(live.count_denied.filter(|_| !holds_slots)),
         mode: Some(Located::new(Mode::Shadow, node.place)),
         on_outage: live.on_outage,

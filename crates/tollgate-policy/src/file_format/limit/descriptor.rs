@@ -1,4 +1,5 @@
-//! The descriptors of a limit, and words that only such a limit has: `descriptor`, `domain`, `quota`.
+//! The descriptors of a limit, and words that only such a limit has: `descriptor`, `domain`, `quota`,
+//! `charge`, `owner`.
 
 use tollgate_document::{Entry, Fields, Kind, Located, Node, Problems, RateText, short, whole_number};
 
@@ -9,7 +10,7 @@ use crate::source::KeySource;
 /// Words that select requests and conflict with `descriptor`.
 const REQUEST_WORDS: [&str; 5] = ["endpoint", "except", "method", "host", "headers"];
 /// Words that only limits on descriptors have.
-const DESCRIPTOR_WORDS: [&str; 2] = ["domain", "quota"];
+const DESCRIPTOR_WORDS: [&str; 4] = ["domain", "quota", "charge", "owner"];
 const EXAMPLE: &str = "the entries are a list, in the order of the descriptor: [plan=gold, user]";
 /// The maximum of `quota`: the protocol encodes it in 32 bits.
 const MAX_AHEAD: u64 = u32::MAX as u64;
@@ -78,7 +79,12 @@ fn domains(node: &Node, problems: &mut Problems) -> Vec<Located<Box<str>>> {
 fn stands_alone(fields: &Fields<'_>, word: &str, problems: &mut Problems) {
     let Some(entry) = fields.entry(word) else { return };
     let problem = problems.error(entry.name.place, format!("`{word}` belongs to a limit on descriptors"));
-    problem.label(if word == "domain" { "did you mean `host`?" } else { "did you mean `bucket`?" });
+    problem.label(match word {
+        "domain" => "did you mean `host`?",
+        "quota" => "did you mean `bucket`?",
+        "charge" => "did you mean `cost: {settle: …}`?",
+        _ => "remove this",
+    });
     problem.help("`descriptor: [plan=gold, user]` makes it a limit on descriptors, which proxies send");
 }
 

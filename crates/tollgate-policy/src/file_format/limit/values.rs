@@ -224,6 +224,23 @@ pub(super) fn fair_by(node: &Node, problems: &mut Problems) -> Option<Located<Ve
     Some(Located::new(parts.into_iter().map(|part| part.value).collect(), node.place))
 }
 
+/// Reads the entry that names the owner of a slot.
+pub(super) fn owner(node: &Node, problems: &mut Problems) -> Option<Located<KeySource>> {
+    let mut parts = parts(node, "`owner`", problems);
+    match (parts.pop(), parts.is_empty()) {
+        (Some(part), true) if matches!(part.value, KeySource::Entry(_)) => Some(part),
+        // A part that is invalid has been reported.
+        (None, true) if !node.items().is_empty() => None,
+        _ => {
+            problems
+                .error(node.place, "`owner` is one entry of the descriptor")
+                .label("not one entry")
+                .help("name the entry that tells requests apart: `owner: descriptor:request_id`");
+            None
+        }
+    }
+}
+
 pub(super) fn algorithm(node: &Node, problems: &mut Problems) -> Option<Located<Algorithm>> {
     let word = node.word("`algorithm`", problems)?;
     if let Some((_, known)) = ALGORITHMS.iter().find(|(known, _)| *known == word.value) {

@@ -8,7 +8,7 @@ use tollgate_document::{Synonyms, Words};
 #[cfg(feature = "schema")]
 use super::super::sections::word_schema;
 use super::{Algorithm, Align};
-use crate::limit::{Missing, Mode, OnHangup, OnOutage, Scope};
+use crate::limit::{ChargeTime, Missing, Mode, OnHangup, OnOutage, Scope};
 
 pub(crate) const WORDS: Words = Words {
     section: "a limit",
@@ -33,6 +33,7 @@ pub(crate) const WORDS: Words = Words {
         "fair_by",
         "ttl",
         "on_hangup",
+        "owner",
         "algorithm",
         "align",
         "timezone",
@@ -40,6 +41,7 @@ pub(crate) const WORDS: Words = Words {
         "strict",
         "count_denied",
         "cost",
+        "charge",
         "mode",
         "plans",
         "overrides",
@@ -104,6 +106,12 @@ pub(crate) const MODES: [(&str, Mode); 3] =
     [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
 pub(crate) const OUTAGES: [(&str, OnOutage); 3] =
     [("local", OnOutage::Local), ("allow", OnOutage::Allow), ("deny", OnOutage::Deny)];
+pub(super) const CHARGES: [(&str, ChargeTime); 2] =
+    [("on-arrival", ChargeTime::OnArrival), ("afterwards", ChargeTime::Afterwards)];
+pub(super) const CHARGE_SYNONYMS: Synonyms = &[
+    ("on-arrival", &["before", "first", "arrival", "on_arrival", "immediately"]),
+    ("afterwards", &["after", "afterward", "late", "later", "end", "stream-done", "on_stream_done"]),
+];
 pub(super) const SCOPES: [(&str, Scope); 2] = [("region", Scope::Region), ("global", Scope::Global)];
 pub(super) const SCOPE_SYNONYMS: Synonyms =
     &[("region", &["local", "regional", "here"]), ("global", &["all", "world", "shared", "everywhere"])];
@@ -149,6 +157,7 @@ pub(crate) const METHODS: [&str; 19] = [
 word_schema! {
     AlgorithmWord: ALGORITHMS;
     AlignWord: ALIGNS;
+    ChargeWord: CHARGES;
     MissingWord: MISSING;
     ModeWord: MODES;
     OutageWord: OUTAGES;
