@@ -1,8 +1,8 @@
 //! Benchmarks unit leases on a real Redis and a real Redis Cluster: one run, one table, one JSON file.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use std::path::PathBuf;
 use std::{fs, io};
 
 use tollgate_bench::cores::Cores;
@@ -88,6 +88,8 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 fn run(options: &Options) -> io::Result<()> {
+    // Checked first: it is needed after the other measurements.
+    process::succeeds(&options.program.to_string_lossy(), &["--version"])?;
     // Read before this process leaves a core.
     let machine = Machine::here();
     let cores = Cores::shared_out()?;
@@ -167,7 +169,8 @@ impl Case {
         length: Duration,
     ) -> io::Result<Row> {
         let deadline = if self.is_stopped { DEADLINE } else { CALL_TIMEOUT };
-        let (settled, length) = if self.limit.is_some() { (MINUTE, MINUTE + length) } else { (length, length) };
+        let (settled, length) =
+            if self.limit.is_some() { (MINUTE, MINUTE + length) } else { (length, length) };
         let load = Load { per_millisecond: PER_MILLISECOND, length, settled, deadline };
         let before = runtime.block_on(redis.account())?;
         let half = Duration::from(self.lease) / 2;

@@ -127,7 +127,8 @@ impl Stage {
         let [alone, near, far] = std::array::from_fn(|_| Redis::start());
         let link = SlowLink::to(&far);
         link.delay(FAR);
-        let alone = self.gateway(&format!("store: '{}'\n{LOCAL}", alone.url()), upstream.address(), seconds)?;
+        let alone =
+            self.gateway(&format!("store: '{}'\n{LOCAL}", alone.url()), upstream.address(), seconds)?;
         let policy = format!(
             "store: '{}'\nregions: {{here: a, shares: {{a: 50%, b: 50%}}, stores: {{b: 'redis://{}'}}}}\n{GLOBAL}",
             near.url(),

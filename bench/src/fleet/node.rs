@@ -52,7 +52,11 @@ impl Tally {
     }
 
     fn count(&mut self, admitted: bool, is_settled: bool) {
-        if admitted { self.admitted += 1 } else { self.refused += 1 }
+        if admitted {
+            self.admitted += 1
+        } else {
+            self.refused += 1
+        }
         self.settled += u64::from(admitted && is_settled);
     }
 

@@ -142,11 +142,7 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             "Redis stopped for half a lease: decisions without it",
             row("redis stopped").map(|it| float(it.tally.failed)),
         ),
-        Bar::at_most(
-            1.1,
-            "cluster, three limits, leased: calls per request",
-            Some(cluster.leased.calls),
-        ),
+        Bar::at_most(1.1, "cluster, three limits, leased: calls per request", Some(cluster.leased.calls)),
         Bar::at_least(
             2.0,
             "cluster, three limits: leased / exact requests/s",
@@ -158,7 +154,11 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             Some(regions.regions.p99_us / regions.near.p99_us),
         ),
         Bar::at_most(0.0, "regions: refused while the other region has units", Some(regions.regions.refused)),
-        Bar::at_least(1e6, "peers: forwarded checks/s a core, of the forwarder", Some(peers.forwarder_per_core)),
+        Bar::at_least(
+            1e6,
+            "peers: forwarded checks/s a core, of the forwarder",
+            Some(peers.forwarder_per_core),
+        ),
         Bar::at_least(1e6, "peers: forwarded checks/s a core, of the owner", Some(peers.owner_per_core)),
         Bar::at_most(200.0, "peers: p50 of a forwarded check, us", Some(peers.p50_us)),
         Bar::at_most(100.0, "8 processes on 100 an hour: the most admitted", sums().reduce(f64::max)),
@@ -169,7 +169,11 @@ fn bars(measured: &Measured) -> Vec<Bar> {
 impl Measured {
     /// Writes the rows of processes and of the cluster.
     fn write_services(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n{:<30}{:>12}{:>10}{:>10}{:>10}", "process", "requests/s", "p50 us", "p99 us", "refused")?;
+        writeln!(
+            f,
+            "\n{:<30}{:>12}{:>10}{:>10}{:>10}",
+            "process", "requests/s", "p50 us", "p99 us", "refused"
+        )?;
         let surfaces = self.surfaces.iter().flat_map(|it| {
             [(format!("{}, memory", it.surface), it.memory), (format!("{}, leased", it.surface), it.leased)]
         });
@@ -257,7 +261,14 @@ mod tests {
     #[test]
     fn a_row_is_compared_with_an_ideal_bucket() {
         let tally = Tally { admitted: 990, settled: 99, refused: 1_000, waited: 20, failed: 10 };
-        let row = Row { case: "saturated", nodes: 2, tally, calls: 4, ideal: Some(1_000.0), settled_ideal: Some(100.0) };
+        let row = Row {
+            case: "saturated",
+            nodes: 2,
+            tally,
+            calls: 4,
+            ideal: Some(1_000.0),
+            settled_ideal: Some(100.0),
+        };
         assert!((row.decisions_per_call() - 500.0).abs() < 1e-9 && (row.waited() - 0.01).abs() < 1e-9);
         assert!(row.of_ideal().is_some_and(|it| (it - 0.99).abs() < 1e-9) && row.overshoot() == Some(0.0));
         assert!(row.settled_of_ideal().is_some_and(|it| (it - 0.99).abs() < 1e-9));

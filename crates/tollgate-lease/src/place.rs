@@ -273,10 +273,12 @@ impl Place {
     pub(crate) fn describe(&self, quota: &Quota, verdict: Verdict, now: Timestamp, held: u64) -> Outcome {
         let fresh_at = Timestamp::from_micros(self.fresh_at.load(Ordering::Relaxed));
         let mut outcome = match quota {
-            Quota::Bucket(bucket) => match bucket.in_ticks().and_then(|it| it.describe(fresh_at, true, 0, now)) {
-                Some(outcome) => Outcome { verdict, ..outcome },
-                None => bucket.describe(&BucketState { tat: fresh_at, grains: 0 }, verdict, now),
-            },
+            Quota::Bucket(bucket) => {
+                match bucket.in_ticks().and_then(|it| it.describe(fresh_at, true, 0, now)) {
+                    Some(outcome) => Outcome { verdict, ..outcome },
+                    None => bucket.describe(&BucketState { tat: fresh_at, grains: 0 }, verdict, now),
+                }
+            }
             quota => {
                 let limit = quota.capacity();
                 let known = self.remaining.load(Ordering::Relaxed).min(limit);

@@ -223,7 +223,11 @@ fn undone_charges_admit_at_most_the_refill_of_one_lease_or_their_own_units() {
         let ttl = ttl(&quota, thousandths);
         let Schedule { spent, undone, .. } = Schedule::finish(&quota, ttl, &steps);
         let within_ttl = |&(at, _): &(Timestamp, u64)| {
-            undone.iter().filter(|it| it.0 <= at && at.since(it.0) <= ttl).map(|it| i128::from(it.1)).sum::<i128>()
+            undone
+                .iter()
+                .filter(|it| it.0 <= at && at.since(it.0) <= ttl)
+                .map(|it| i128::from(it.1))
+                .sum::<i128>()
         };
         let units = Exact::from_integer(undone.iter().map(within_ttl).max().unwrap_or(0));
         let (count, period) = (bucket.rate().count, bucket.rate().period.as_micros());
@@ -238,8 +242,14 @@ fn undone_charges_admit_at_most_the_refill_of_one_lease_or_their_own_units() {
 fn a_charge_that_is_undone_under_a_lease_takes_its_pad_away() {
     // 100 a second: a lease of 100 ms has a pad of 20 units. Half of the bucket is charged and leased on top.
     let quota = Quota::from(tollgate_core::Bucket::new(tollgate_core::Rate::per_second(100)).expect("valid"));
-    let steps =
-        [Step::Exact(500), Step::Lease(500), Step::Undo, Step::Wait(1_000), Step::Exact(1_000), Step::SpendAll];
+    let steps = [
+        Step::Exact(500),
+        Step::Lease(500),
+        Step::Undo,
+        Step::Wait(1_000),
+        Step::Exact(1_000),
+        Step::SpendAll,
+    ];
     let Schedule { spent, .. } = Schedule::finish(&quota, Span::from_millis(100), &steps);
     assert_eq!(excess(&quota, &spent), Exact::from_integer(10), "the refill of one lease");
 }

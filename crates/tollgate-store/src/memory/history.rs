@@ -63,7 +63,9 @@ impl<'a, C: Clock> History<'a, C> {
             Action::Acquire(amount) => {
                 let units = Some(outcome.units()).filter(|&units| units > 0)?;
                 let leased = match amount {
-                    Amount::Lease(request) => self.store.read(*id, quota, self.key, self.now).zip(Some(request.ttl)),
+                    Amount::Lease(request) => {
+                        self.store.read(*id, quota, self.key, self.now).zip(Some(request.ttl))
+                    }
                     _ => None,
                 };
                 let lease = |(state, ttl)| quota.echo_lease(units, ttl, &state, self.now);
