@@ -88,6 +88,8 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 fn run(options: &Options) -> io::Result<()> {
+    // Checked first: it is needed after the other measurements.
+    process::succeeds(&options.program.to_string_lossy(), &["--version"])?;
     // Read before this process leaves a core.
     let machine = Machine::here();
     let cores = Cores::shared_out()?;

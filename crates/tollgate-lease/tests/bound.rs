@@ -178,8 +178,9 @@ fn few_units_end_unspent_if_requests_come_at_random() {
     let mut rng = fastrand::Rng::with_seed(1);
     let (mut requests, mut due) = (0_u64, 0_u64);
     while fleet.now() < 10_000_000 {
-        let gap = -rng.f64().ln() * 1_000_000.0 / 5_500.0;
-        fleet.clock.advance(Span::from_micros(gap as u64 + 1));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few milliseconds")]
+        let gap = (-rng.f64().ln() * 1_000_000.0 / 5_500.0) as u64;
+        fleet.clock.advance(Span::from_micros(gap + 1));
         if fleet.now() >= due {
             (0..4).for_each(|node| fleet.tend(node));
             due = fleet.now() + 1_000;
