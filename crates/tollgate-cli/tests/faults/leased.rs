@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Redis, Tollgate};
 
-use crate::client::asked;
+use crate::client::{asked, get};
 use crate::harness::{Fault, ServedNode, run, tight_key, wait_until_it_serves};
 
 fn fault<'f>(place: u32, name: &'f str, redis: &Redis, why: &'f str) -> Fault<'f> {
@@ -20,11 +20,13 @@ fn a_primary_that_is_killed_while_a_key_is_leased_costs_what_it_forgot() {
         300,
         "`kill -9`, started again empty after 1 s",
         &redis,
-        "no persistence: what was spent is forgotten",
+        "no persistence: what was spent and leased is forgotten",
     );
     run(&fault, |rig| {
         redis.kill();
-        let lost = rig.spent();
+        // Units that nodes hold were charged to Redis, and are spent after it forgot them.
+        let held: u64 = rig.nodes.iter().map(held).sum();
+        let lost = held + rig.spent();
         rig.endure(Duration::from_secs(1));
         redis.restart();
         ServedNode { at: wait_until_it_serves(&redis), lost }
@@ -54,6 +56,13 @@ fn connections_that_are_closed_while_a_key_is_leased_lose_no_unit() {
         }
         ServedNode::since(Instant::now())
     });
+}
+
+/// Returns the leased units that a node holds.
+fn held(node: &Tollgate) -> u64 {
+    let page = String::from_utf8_lossy(&get(node.api, "/metrics").body).into_owned();
+    let value = page.lines().find_map(|line| line.strip_prefix("tollgate_lease_units_held "));
+    value.and_then(|it| it.parse().ok()).unwrap()
 }
 
 /// Asks a node for the hot key until it is refused or the time is over. Returns the admissions.
