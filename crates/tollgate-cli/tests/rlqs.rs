@@ -21,7 +21,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 /// The limit of the policy, per second.
 const LIMIT: u64 = 300;
 /// The time for which something is waited for on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn integration(file: &str) -> String {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../integrations/envoy-rlqs"));
@@ -40,7 +40,7 @@ fn wait_for(tollgate: &Tollgate, what: &str, has: impl Fn(&Value) -> bool) -> Va
         if has(&view) {
             return view;
         }
-        assert!(start.elapsed() < PATIENCE, "no {what}: {view}\n{}", tollgate.log());
+        assert!(start.elapsed() < WAIT_TIMEOUT, "no {what}: {view}\n{}", tollgate.log());
         thread::sleep(Duration::from_millis(200));
     }
 }

@@ -8,7 +8,7 @@
 
 use tollgate::{Mode, Span, Timestamp};
 
-use crate::division::{self, Demand, max_min};
+use crate::division::{self, DemandRate, max_min};
 use crate::shares::Share;
 use crate::terms::Terms;
 use crate::wire::{Action, BucketUsage, Strategy};
@@ -34,7 +34,7 @@ pub(crate) struct Seat {
     lowered: Option<Lowered>,
     /// The end of the last assignment that was sent.
     expires: Timestamp,
-    pub(crate) demand: Demand,
+    pub(crate) demand_rate: DemandRate,
     reported_at: Timestamp,
     /// Requests that were reported since the last sample of demand.
     unsampled: u64,
@@ -91,8 +91,8 @@ impl Seat {
         let sampled = per_fill(self.unsampled, elapsed, terms);
         (self.unsampled, self.reported_at) = (0, now);
         // A rise counts at once, a fall by half.
-        self.demand = Demand::Known(match self.demand {
-            Demand::Known(before) if sampled < before => u64::midpoint(before, sampled),
+        self.demand_rate = DemandRate::Known(match self.demand_rate {
+            DemandRate::Known(before) if sampled < before => u64::midpoint(before, sampled),
             _ => sampled,
         });
     }
@@ -162,7 +162,7 @@ impl Bucket {
             assigned: 0,
             lowered: None,
             expires: Timestamp::EPOCH,
-            demand: Demand::Unknown,
+            demand_rate: DemandRate::Unknown,
             reported_at: now,
             unsampled: 0,
             busy_at: now,
@@ -176,8 +176,9 @@ impl Bucket {
             // It uses about what it admitted, and other proxies that come back use the rest.
             let admitted = per_fill(usage.allowed, usage.elapsed, terms.as_ref());
             self.has_returned = true;
-            let demand = if settling { admitted } else { per_fill(requests, usage.elapsed, terms.as_ref()) };
-            (seat.assigned, seat.demand) = (self.take_over(admitted), Demand::Known(demand));
+            let demand_rate =
+                if settling { admitted } else { per_fill(requests, usage.elapsed, terms.as_ref()) };
+            (seat.assigned, seat.demand_rate) = (self.take_over(admitted), DemandRate::Known(demand_rate));
         }
         self.seats.push(seat);
         true
@@ -223,8 +224,8 @@ impl Bucket {
         self.seats.iter().map(|it| it.exposure(now)).chain(ghosts).sum()
     }
 
-    fn demands(&self) -> Vec<Demand> {
-        self.seats.iter().map(|it| it.demand).collect()
+    fn demands(&self) -> Vec<DemandRate> {
+        self.seats.iter().map(|it| it.demand_rate).collect()
     }
 
     /// Returns the tokens that the proxies of this node want.
@@ -256,7 +257,8 @@ impl Bucket {
             let known = seat.exposure(now).min(*target);
             let cost = target - known;
             // A newcomer leaves half of what is free to the next one.
-            let most = if seat.demand == Demand::Unknown && free < cost { free.div_ceil(2) } else { free };
+            let most =
+                if seat.demand_rate == DemandRate::Unknown && free < cost { free.div_ceil(2) } else { free };
             let granted = cost.min(most);
             seat.assigned = known + granted;
             free -= granted;
@@ -307,8 +309,8 @@ impl Bucket {
                     let exposure = scaled(seat.exposure(now));
                     (seat.assigned, seat.version) = (exposure, !seat.version);
                     seat.lowered = None;
-                    if let Demand::Known(demand) = seat.demand {
-                        seat.demand = Demand::Known(scaled(demand));
+                    if let DemandRate::Known(demand_rate) = seat.demand_rate {
+                        seat.demand_rate = DemandRate::Known(scaled(demand_rate));
                     }
                 }
                 (Some(_), Some(_)) => {}

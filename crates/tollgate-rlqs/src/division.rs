@@ -15,7 +15,7 @@ const NEWCOMER_PARTS: u64 = 4;
 
 /// The demand of one proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum DemandRate {
     /// The proxy has not reported long enough.
     Unknown,
     /// Requests per fill interval, admitted and denied.
@@ -49,19 +49,19 @@ pub fn max_min(total: u64, wants: &[u64]) -> Vec<u64> {
 }
 
 /// Returns the number of tokens that a claim wants, for a fair share of `fair`.
-fn want(demand: Demand, fair: u64) -> u64 {
-    match demand {
-        Demand::Unknown => (fair / NEWCOMER_PARTS).max(1),
-        Demand::Known(demand) => {
-            demand.saturating_add(demand.div_ceil(HEADROOM_PARTS)).max(fair / IDLE_PARTS).max(1)
+fn want(demand_rate: DemandRate, fair: u64) -> u64 {
+    match demand_rate {
+        DemandRate::Unknown => (fair / NEWCOMER_PARTS).max(1),
+        DemandRate::Known(demand_rate) => {
+            demand_rate.saturating_add(demand_rate.div_ceil(HEADROOM_PARTS)).max(fair / IDLE_PARTS).max(1)
         }
     }
 }
 
 /// Returns the tokens that all claims want together, for a budget of `limit`.
-pub fn wanted(limit: u64, demands: &[Demand]) -> u64 {
+pub fn wanted(limit: u64, demands: &[DemandRate]) -> u64 {
     let fair = limit / (demands.len() as u64).max(1);
-    demands.iter().fold(0, |sum: u64, demand| sum.saturating_add(want(*demand, fair)))
+    demands.iter().fold(0, |sum: u64, demand_rate| sum.saturating_add(want(*demand_rate, fair)))
 }
 
 /// Returns the target of each claim.
@@ -69,10 +69,10 @@ pub fn wanted(limit: u64, demands: &[Demand]) -> u64 {
 /// What no claim wants is spread: half of it evenly, so that new demand finds room without a call,
 /// and half is kept for raises that need not wait. A single claim gets all of it. `spread` is false
 /// while claims are still expected that had a share before.
-pub fn targets(budget: u64, demands: &[Demand], spread: bool) -> Vec<u64> {
+pub fn targets(budget: u64, demands: &[DemandRate], spread: bool) -> Vec<u64> {
     let usable = budget - reserve(budget);
     let claims = (demands.len() as u64).max(1);
-    let wants: Vec<u64> = demands.iter().map(|demand| want(*demand, usable / claims)).collect();
+    let wants: Vec<u64> = demands.iter().map(|demand_rate| want(*demand_rate, usable / claims)).collect();
     let mut shares = max_min(usable, &wants);
     let left = usable - shares.iter().sum::<u64>();
     let extra = match (spread, claims) {

@@ -6,7 +6,7 @@ use tollgate::{Mode, Timestamp};
 use tollgate_api::{MAX_QUOTA_BUCKETS, Quota, QuotaBucket, QuotaStream, Quotas};
 
 use crate::bucket::{Bucket, Seat};
-use crate::division::Demand;
+use crate::division::DemandRate;
 use crate::registry::{BucketKey, Registry};
 use crate::terms::Terms;
 
@@ -19,9 +19,9 @@ const fn mode_word(mode: Mode) -> &'static str {
 }
 
 const fn demanded(seat: &Seat) -> u64 {
-    match seat.demand {
-        Demand::Known(demand) => demand,
-        Demand::Unknown => 0,
+    match seat.demand_rate {
+        DemandRate::Known(demand_rate) => demand_rate,
+        DemandRate::Unknown => 0,
     }
 }
 
@@ -79,7 +79,7 @@ fn bucket_view(registry: &Registry, key: &BucketKey, bucket: &Bucket, now: Times
             .get(&seat.stream)
             .map_or(0, |it| now.since(it.opened_at).as_micros() / 1_000_000),
         assigned: rate(seat.assigned),
-        demanded: (seat.demand != Demand::Unknown).then(|| rate(demanded(seat))),
+        demanded: (seat.demand_rate != DemandRate::Unknown).then(|| rate(demanded(seat))),
         allowed: seat.allowed,
         denied: seat.denied,
     };

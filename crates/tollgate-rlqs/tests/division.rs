@@ -1,10 +1,10 @@
 //! The properties of the division, for any budget and any demand.
 
 use proptest::prelude::*;
-use tollgate_rlqs::division::{Demand, max_min, targets};
+use tollgate_rlqs::division::{DemandRate, max_min, targets};
 
-fn demand() -> impl Strategy<Value = Demand> {
-    prop_oneof![Just(Demand::Unknown), (0_u64..10_000_000).prop_map(Demand::Known)]
+fn demand_rate() -> impl Strategy<Value = DemandRate> {
+    prop_oneof![Just(DemandRate::Unknown), (0_u64..10_000_000).prop_map(DemandRate::Known)]
 }
 
 proptest! {
@@ -37,7 +37,7 @@ proptest! {
     #[test]
     fn targets_never_exceed_the_budget(
         budget in 0_u64..5_000_000_000,
-        demands in prop::collection::vec(demand(), 0..100),
+        demands in prop::collection::vec(demand_rate(), 0..100),
         spread in any::<bool>(),
     ) {
         prop_assert!(targets(budget, &demands, spread).iter().sum::<u64>() <= budget);
@@ -48,8 +48,8 @@ proptest! {
         demands in prop::collection::vec(0_u64..1_000, 1..20),
     ) {
         let wanted: u64 = demands.iter().sum();
-        let claims: Vec<Demand> = demands.iter().map(|it| Demand::Known(*it)).collect();
+        let claims: Vec<DemandRate> = demands.iter().map(|it| DemandRate::Known(*it)).collect();
         let targets = targets(wanted * 2 + 1_000, &claims, true);
-        prop_assert!(targets.iter().zip(&demands).all(|(target, demand)| target >= demand));
+        prop_assert!(targets.iter().zip(&demands).all(|(target, demand_rate)| target >= demand_rate));
     }
 }

@@ -69,9 +69,9 @@ impl Fleet {
     fn node(&self, demands: &[u64]) -> Node {
         let limiter = Limiter::with_store(Policy::parse(POLICY).unwrap(), self.store.clone());
         let quotas = Quotas::new(SharedLimiter::from(limiter), self.clock.clone());
-        let connect = |demand: &u64| {
+        let connect = |demand_rate: &u64| {
             let pipe = Pipe::default();
-            (crate::fleet::Connection::new(quotas.open(pipe.clone()).unwrap(), pipe), *demand)
+            (crate::fleet::Connection::new(quotas.open(pipe.clone()).unwrap(), pipe), *demand_rate)
         };
         let streams = demands.iter().map(connect).collect();
         Node { quotas, streams }
@@ -83,11 +83,11 @@ impl Fleet {
         for second in 0..seconds {
             self.clock.advance(Span::from_secs(1));
             for node in &mut *nodes {
-                for (connection, demand) in &mut node.streams {
+                for (connection, demand_rate) in &mut node.streams {
                     if second % 5 == 0 {
                         let usages = json!([{
                             "bucketId": {"bucket": {"name": "search"}},
-                            "numRequestsAllowed": (*demand * 5).to_string(),
+                            "numRequestsAllowed": (*demand_rate * 5).to_string(),
                         }]);
                         connection.report(&self.service, "edge", &usages);
                     }
