@@ -257,10 +257,20 @@ mod tests {
         for (variables, url) in [
             (&[][..], ""),
             (&[("REDIS_URL", "redis:6379")][..], "{url: 'redis://redis:6379'}"),
-            (&[("REDIS_URL", "redis:6379"), ("REDIS_TLS", "true"), ("REDIS_AUTH", "p@ss")], "{url: 'rediss://:p%40ss@redis:6379'}"),
-            (&[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "cluster"), ("REDIS_AUTH", "ann:x")], "{url: 'redis-cluster://ann:x@a:1,b:2'}"),
             (
-                &[("REDIS_URL", "mymaster,a:1,b:2"), ("REDIS_TYPE", "SENTINEL"), ("REDIS_SENTINEL_AUTH", "s")],
+                &[("REDIS_URL", "redis:6379"), ("REDIS_TLS", "true"), ("REDIS_AUTH", "p@ss")],
+                "{url: 'rediss://:p%40ss@redis:6379'}",
+            ),
+            (
+                &[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "cluster"), ("REDIS_AUTH", "ann:x")],
+                "{url: 'redis-cluster://ann:x@a:1,b:2'}",
+            ),
+            (
+                &[
+                    ("REDIS_URL", "mymaster,a:1,b:2"),
+                    ("REDIS_TYPE", "SENTINEL"),
+                    ("REDIS_SENTINEL_AUTH", "s"),
+                ],
                 "{url: 'redis-sentinel://a:1,b:2/mymaster?sentinel_password=s'}",
             ),
             (&[("REDIS_URL", "rediss://h:1/2"), ("REDIS_AUTH", "p")], "{url: 'rediss://:p@h:1/2'}"),
