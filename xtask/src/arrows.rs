@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tollgate-gateway",
         &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net", "tollgate-overload"],
     ),
+    ("tollgate-outbound", &["tollgate", "tollgate-client", "tollgate-document", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     (
         "tollgate-rls",
@@ -69,6 +70,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-http",
             "tollgate-lease",
             "tollgate-net",
+            "tollgate-outbound",
             "tollgate-postgres",
             "tollgate-peers",
             "tollgate-redis",

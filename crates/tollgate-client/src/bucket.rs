@@ -97,6 +97,8 @@ pub struct Bucket {
     shape: Option<Shape>,
     limit: Option<f64>,
     window: Option<Span>,
+    /// Whether the server reports the window; otherwise it was measured.
+    is_window_reported: bool,
     /// The units that are left, at `updated`; `None` until the server reports them.
     level: Option<f64>,
     updated: Timestamp,
@@ -118,6 +120,7 @@ pub struct Bucket {
     surprises: u32,
     admitted: u32,
     guess: Option<Guess>,
+    created: Timestamp,
     /// The end of the slow start; `None` before the first call and after the first response.
     slow_until: Option<Timestamp>,
     is_new: bool,
@@ -139,6 +142,7 @@ impl Bucket {
             shape: None,
             limit: None,
             window: None,
+            is_window_reported: false,
             level: None,
             updated: now,
             max_seen: 0.0,
@@ -155,6 +159,7 @@ impl Bucket {
             surprises: 0,
             admitted: 0,
             guess: None,
+            created: now,
             slow_until: None,
             is_new: true,
         }
@@ -232,7 +237,8 @@ impl Bucket {
     pub fn take(&mut self, now: Timestamp, cost: Option<f64>) -> Ticket {
         self.advance(now);
         let cost = self.cost(cost);
-        let is_shape_probe = self.shape.is_none() && self.rate.is_some() && self.level.is_some_and(|it| it < cost);
+        let is_shape_probe =
+            self.shape.is_none() && self.rate.is_some() && self.level.is_some_and(|it| it < cost);
         let is_probe = self.unconfirmed.is_some() || is_shape_probe;
         if is_probe {
             self.probe_sent = Some(now);
@@ -308,7 +314,8 @@ impl Bucket {
         let until = until.min(now + MAX_BLOCK).max(now);
         let is_late = now < self.blocked_until;
         self.block(until);
-        let is_soon = |rate: f64| precise_wait.is_some_and(|wait| span_us(wait) <= 4.0 * ticket.cost / rate + 5_000.0);
+        let is_soon =
+            |rate: f64| precise_wait.is_some_and(|wait| span_us(wait) <= 4.0 * ticket.cost / rate + 5_000.0);
         if self.shape != Some(Shape::Refill) && self.rate.is_some_and(is_soon) {
             self.shape = Some(Shape::Refill);
         } else if ticket.is_probe && self.shape.is_none() && self.unconfirmed.is_none() {
@@ -321,8 +328,10 @@ impl Bucket {
         }
         if self.level.is_none() {
             // The server reports no numbers: the rate has to be found.
-            let rate = self.guess.take().map_or_else(|| Guess::new(self.updated), |guess| guess);
-            self.guess = Some(rate.refused(is_late, now));
+            match &mut self.guess {
+                Some(guess) => guess.refused(is_late, now),
+                None => self.guess = Some(Guess::new(self.sent, self.created, now)),
+            }
         } else {
             self.level = Some(self.level.unwrap_or(0.0).min(0.0));
             if self.shape != Some(Shape::Refill) {
@@ -427,13 +436,15 @@ impl Bucket {
         #[allow(clippy::cast_precision_loss)] // estimates
         let (limit, remaining) = (seen.limit.map(|it| it as f64), seen.remaining.map(|it| it as f64));
         self.limit = limit.or(self.limit);
-        self.window = seen.window.or(self.window).filter(|it| !it.is_zero());
+        if let Some(window) = seen.window.filter(|it| !it.is_zero()) {
+            (self.window, self.is_window_reported) = (Some(window), true);
+        }
         self.shape = self.shape.or(seen.shape);
         remaining
     }
 
     fn estimate_rate(&mut self, seen: &Observation, remaining: Option<f64>, now: Timestamp) {
-        if let (Some(limit), Some(window)) = (self.limit, self.window) {
+        if let (Some(limit), Some(window), true) = (self.limit, self.window, self.is_window_reported) {
             self.rate = Some((limit / span_us(window)).max(f64::MIN_POSITIVE));
         } else if let (Some(limit), Some(remaining), Some(reset)) = (self.limit, remaining, seen.reset_at)
             && self.shape == Some(Shape::Refill)
@@ -461,7 +472,14 @@ impl Bucket {
         }
     }
 
-    fn report_window(&mut self, ticket: &Ticket, remaining: f64, uncertain: f64, seen: &Observation, now: Timestamp) {
+    fn report_window(
+        &mut self,
+        ticket: &Ticket,
+        remaining: f64,
+        uncertain: f64,
+        seen: &Observation,
+        now: Timestamp,
+    ) {
         let is_new = match (self.reset_at, seen.reset_at) {
             (Some(old), Some(new)) if new + tolerance(seen) < old => return,
             (Some(old), Some(new)) => new > old + tolerance(seen),
@@ -489,7 +507,14 @@ impl Bucket {
     }
 
     /// Learns the length of the window from its first response.
-    fn learn_window(&mut self, remaining: f64, is_new: bool, seen: &Observation, ticket: &Ticket, now: Timestamp) {
+    fn learn_window(
+        &mut self,
+        remaining: f64,
+        is_new: bool,
+        seen: &Observation,
+        ticket: &Ticket,
+        now: Timestamp,
+    ) {
         if seen.window.is_some() || !is_new {
             return;
         }

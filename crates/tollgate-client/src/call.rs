@@ -92,8 +92,7 @@ pub(crate) struct CallKey {
 }
 
 /// The headers that carry credentials.
-const CREDENTIALS: [&str; 5] =
-    ["authorization", "x-api-key", "api-key", "x-goog-api-key", "private-token"];
+const CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "api-key", "x-goog-api-key", "private-token"];
 
 /// The segments of a path that tell routes apart.
 const MAX_SEGMENTS: usize = 32;
@@ -155,7 +154,9 @@ fn is_id(segment: &str) -> bool {
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
     let is_hex = || segment.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     digits > 0
-        && (digits == segment.len() || (segment.len() >= 8 && is_hex()) || (segment.len() >= 20 && digits >= 4))
+        && (digits == segment.len()
+            || (segment.len() >= 8 && is_hex())
+            || (segment.len() >= 20 && digits >= 4))
 }
 
 #[cfg(test)]
@@ -189,7 +190,8 @@ mod tests {
 
     #[test]
     fn words_are_not_ids() {
-        for id in ["1", "0042", "5f3e9a7c", "123e4567-e89b-12d3-a456-426614174000", "user_8aZ72kQ0182hhdkeuw"] {
+        for id in ["1", "0042", "5f3e9a7c", "123e4567-e89b-12d3-a456-426614174000", "user_8aZ72kQ0182hhdkeuw"]
+        {
             assert!(is_id(id), "{id}");
         }
         for word in ["", "v1", "users", "oauth2", "deadbeef", "chat-completions", "sha256"] {

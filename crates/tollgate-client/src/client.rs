@@ -204,7 +204,9 @@ impl Client {
                     self.sleep(wait).await;
                 }
                 (NextStep::Return, Ok(answer)) => return Ok(answer),
-                (NextStep::Return, Err(source)) => return Err(Error::Failed { tries: session.tries, source }),
+                (NextStep::Return, Err(source)) => {
+                    return Err(Error::Failed { tries: session.tries, source });
+                }
             }
         }
     }
@@ -236,13 +238,8 @@ impl Client {
         let budget = self.0.budget.as_ref().map(|_| BudgetRequest::new(call));
         // Only the first call of a scope needs the name of its server.
         let host = self.lock().is_new_scope(key.scope).then(|| host_of((call.uri, call.headers)));
-        let demand = Demand {
-            key,
-            options: call.options,
-            since,
-            deadline: since + timeout.into(),
-            is_retry: false,
-        };
+        let demand =
+            Demand { key, options: call.options, since, deadline: since + timeout.into(), is_retry: false };
         let safety = call.options.safety.unwrap_or_else(|| Safety::of(call.method, call.headers));
         Session { client: self.clone(), demand, safety, host, budget, tries: 0, reservation: None }
     }

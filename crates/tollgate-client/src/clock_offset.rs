@@ -28,7 +28,11 @@ impl ClockOffset {
     /// Narrows the bounds by another observation.
     pub(crate) fn narrow(&mut self, other: Self) {
         let (min, max) = (self.min.max(other.min), self.max.min(other.max));
-        *self = if min <= max.saturating_add(TOLERANCE_US) { Self { min: min.min(max), max: max.max(min) } } else { other };
+        *self = if min <= max.saturating_add(TOLERANCE_US) {
+            Self { min: min.min(max), max: max.max(min) }
+        } else {
+            other
+        };
     }
 
     /// Returns the local time of a time of the server's clock. It is not earlier than the server means, as far as the

@@ -78,13 +78,19 @@ impl fmt::Display for GaveUpCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bucket { name, ready_in, time_left } => {
-                let name: &dyn fmt::Display = if name.is_empty() { &"of the route" } else { &format!("`{name}`") };
-                write!(f, "the rate limit {name} has units in {ready_in:.1?}, and the call had {time_left:.1?} left")
+                let name: &dyn fmt::Display =
+                    if name.is_empty() { &"of the route" } else { &format!("`{name}`") };
+                write!(
+                    f,
+                    "the rate limit {name} has units in {ready_in:.1?}, and the call had {time_left:.1?} left"
+                )
             }
             Self::SharedBudget { limit, ready_in } => {
                 write!(f, "the shared limit `{limit}` has units in {ready_in:.1?}")
             }
-            Self::QueueFull => f.write_str("too many calls are waiting; lower the load or raise `max_waiting`"),
+            Self::QueueFull => {
+                f.write_str("too many calls are waiting; lower the load or raise `max_waiting`")
+            }
             Self::BreakerOpen { probe_in } => {
                 write!(f, "the server fails; the next call is tried in {probe_in:.1?}")
             }

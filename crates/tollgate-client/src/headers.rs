@@ -181,7 +181,8 @@ impl<'h> Advice<'h> {
 
     fn read_waits(&mut self, headers: &HeaderMap) {
         let millis = |name| text(headers, name).and_then(|it| number::decimal(it, 1_000));
-        self.precise_wait = millis("retry-after-ms").max(millis("x-amz-retry-after")).max(millis("x-ms-retry-after-ms"));
+        self.precise_wait =
+            millis("retry-after-ms").max(millis("x-amz-retry-after")).max(millis("x-ms-retry-after-ms"));
         let told = text(headers, "retry-after").and_then(|value| {
             let seconds = number::decimal(value, 1_000_000).map(Wait::After);
             seconds.or_else(|| number::http_date(value).map(Wait::Until))

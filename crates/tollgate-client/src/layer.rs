@@ -104,7 +104,9 @@ where
                 }
                 let sent = inner.call(request).await;
                 let step = match &sent {
-                    Ok(answer) => permit.answered(answer.status(), answer.headers(), &session, spare.is_some()),
+                    Ok(answer) => {
+                        permit.answered(answer.status(), answer.headers(), &session, spare.is_some())
+                    }
                     Err(_) => permit.failed(&session, spare.is_some()),
                 };
                 match (step, spare, sent) {

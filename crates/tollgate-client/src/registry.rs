@@ -176,7 +176,9 @@ impl Registry {
     pub(crate) fn bucket_ref(&self, scope: u64, route: u64, name: &BucketName<'_>) -> BucketRef {
         match name {
             BucketName::Shared(name) => BucketRef::Fixed(self.hashes.hash_one((scope, 1_u8, &**name))),
-            BucketName::PerResource(name) => BucketRef::PerResource(self.hashes.hash_one((scope, 2_u8, name))),
+            BucketName::PerResource(name) => {
+                BucketRef::PerResource(self.hashes.hash_one((scope, 2_u8, name)))
+            }
             BucketName::Route("") => BucketRef::Fixed(route),
             BucketName::Route(name) => BucketRef::Fixed(self.hashes.hash_one((route, name))),
         }

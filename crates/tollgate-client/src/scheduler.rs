@@ -223,10 +223,13 @@ impl Scheduler {
     fn keys(&mut self, key: &CallKey) -> SmallVec<[u64; 4]> {
         let refs = self.registry.route(key.route).buckets.clone();
         let (is_global, common) = match self.registry.known_scope(key.scope) {
-            Some(scope) => (scope.is_global, match &scope.common {
-                Common::One(common) if refs.is_empty() => Some(common.clone()),
-                _ => None,
-            }),
+            Some(scope) => (
+                scope.is_global,
+                match &scope.common {
+                    Common::One(common) if refs.is_empty() => Some(common.clone()),
+                    _ => None,
+                },
+            ),
             None => (false, None),
         };
         let refs = common.unwrap_or(refs);

@@ -19,7 +19,8 @@ async fn check(counting: Counting, dialect: Dialect, max_refused: usize, min_use
     };
     #[allow(clippy::cast_precision_loss)]
     let used = CALLS as f64 / rate / report.seconds;
-    let text = format!("{dialect:?} {counting:?}: {} of {} refused, used {used:.3}", report.refused, report.calls);
+    let text =
+        format!("{dialect:?} {counting:?}: {} of {} refused, used {used:.3}", report.refused, report.calls);
     println!("{text}");
     assert_eq!((succeeded, report.early), (CALLS, 0), "{text}");
     assert!(report.refused <= max_refused && used >= min_used, "{text}");
@@ -60,7 +61,8 @@ async fn a_rate_that_no_header_tells_is_found() {
 async fn routes_that_share_a_bucket_share_its_model() {
     let (client, clock) = client(|_| {});
     let server = Server::new(Counting::Aligned(500.0, 5.0), Dialect::GitHub, clock);
-    const ROUTES: &[&str] = &["http://api.test/a", "http://api.test/b", "http://api.test/users/ann", "http://api.test/x/7"];
+    const ROUTES: &[&str] =
+        &["http://api.test/a", "http://api.test/b", "http://api.test/users/ann", "http://api.test/x/7"];
     let succeeded = run(&client, &server.one_bucket(), 40, 2_000, ROUTES).await;
     let report = server.report();
     assert_eq!((succeeded, report.early), (2_000, 0));

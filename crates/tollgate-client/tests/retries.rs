@@ -96,7 +96,8 @@ async fn a_failing_server_is_not_loaded_more_and_recovers_within_two_seconds() {
         settings.tries = 4;
     })
     .await;
-    for (name, storm) in [("budget and breaker", &with), ("budget", &without_breaker), ("neither", &without)] {
+    for (name, storm) in [("budget and breaker", &with), ("budget", &without_breaker), ("neither", &without)]
+    {
         println!("{name}: load {:.0?} calls/s, recovery {:?}", storm.load, storm.recovery);
     }
     for storm in [&with, &without_breaker] {
@@ -132,7 +133,11 @@ async fn only_safe_calls_are_retried_after_failures() {
     ] {
         let (client, _) = client(|_| {});
         let (result, made, _) = call(&client, method.clone(), options, (500, &[])).await;
-        assert_eq!((result.unwrap().as_u16(), made), (500, tries), "{method}: the reserve of the budget is 3");
+        assert_eq!(
+            (result.unwrap().as_u16(), made),
+            (500, tries),
+            "{method}: the reserve of the budget is 3"
+        );
     }
 }
 
@@ -161,7 +166,11 @@ async fn refusals_without_a_usable_wait_are_bounded_by_tries_and_time() {
         &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")],
         &[("x-ratelimit-limit", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "0")],
         &[("ratelimit-policy", "\"a\";q=0;w=0"), ("ratelimit", "\"a\";r=0;t=0")],
-        &[("x-ratelimit-limit-requests", "1"), ("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "0s")],
+        &[
+            ("x-ratelimit-limit-requests", "1"),
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-requests", "0s"),
+        ],
     ] {
         let (client, _) = client(|_| {});
         let (result, tries, took) = call(&client, Method::GET, CallOptions::default(), (429, headers)).await;

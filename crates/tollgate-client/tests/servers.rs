@@ -225,7 +225,13 @@ impl Server {
 }
 
 /// Makes `calls` calls by `tasks` tasks, as fast as the client permits. Returns the number that succeeded.
-pub(crate) async fn run(client: &Client, server: &Server, tasks: usize, calls: usize, uris: &'static [&'static str]) -> usize {
+pub(crate) async fn run(
+    client: &Client,
+    server: &Server,
+    tasks: usize,
+    calls: usize,
+    uris: &'static [&'static str],
+) -> usize {
     let mut workers = Vec::new();
     for task in 0..tasks {
         let (client, server) = (client.clone(), server.clone());

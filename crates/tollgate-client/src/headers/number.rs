@@ -76,7 +76,9 @@ mod tests {
 
     #[test]
     fn malformed_numbers_are_refused_and_large_ones_saturate() {
-        for text in ["", " ", "-1", "+1", "1e9", "NaN", "inf", "0x10", "1 2", "１", "1,000", "1.2.3", ".5", "1."] {
+        for text in
+            ["", " ", "-1", "+1", "1e9", "NaN", "inf", "0x10", "1 2", "１", "1,000", "1.2.3", ".5", "1."]
+        {
             assert_eq!(decimal(text, 1_000_000), None, "{text}");
         }
         assert_eq!(decimal("99999999999999999999999", 1_000_000), Some(Span::from_micros(u64::MAX)));

@@ -34,35 +34,89 @@ fn every_dialect_is_read() {
     for (lines, expected) in [
         // IETF, drafts 11, 7, 6 and 3.
         (
-            &[("ratelimit-policy", "\"api\";q=600;w=60,\"daily\";q=50000;w=86400"), ("ratelimit", "\"api\";r=599;t=60, \"daily\";r=49310;t=40211")][..],
+            &[
+                ("ratelimit-policy", "\"api\";q=600;w=60,\"daily\";q=50000;w=86400"),
+                ("ratelimit", "\"api\";r=599;t=60, \"daily\";r=49310;t=40211"),
+            ][..],
             &["api 600 599 +1m 1m None", "daily 50000 49310 +40211s 1d None"][..],
         ),
         (&[("ratelimit-policy", "api;q=6;w=1"), ("ratelimit", "api;r=5;t=1")], &["api 6 5 +1s 1s None"]),
-        (&[("ratelimit", "limit=5, remaining=0, reset=12"), ("ratelimit-policy", "5;w=60")], &[" 5 0 +12s 1m None"]),
         (
-            &[("ratelimit-limit", "5"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "12"), ("ratelimit-policy", "5;w=60, 100;w=86400")],
+            &[("ratelimit", "limit=5, remaining=0, reset=12"), ("ratelimit-policy", "5;w=60")],
             &[" 5 0 +12s 1m None"],
         ),
-        (&[("ratelimit-limit", "20, 20;w=1, 900;w=60"), ("ratelimit-remaining", "7"), ("ratelimit-reset", "1")], &[" 20 7 +1s - None"]),
+        (
+            &[
+                ("ratelimit-limit", "5"),
+                ("ratelimit-remaining", "0"),
+                ("ratelimit-reset", "12"),
+                ("ratelimit-policy", "5;w=60, 100;w=86400"),
+            ],
+            &[" 5 0 +12s 1m None"],
+        ),
+        (
+            &[
+                ("ratelimit-limit", "20, 20;w=1, 900;w=60"),
+                ("ratelimit-remaining", "7"),
+                ("ratelimit-reset", "1"),
+            ],
+            &[" 20 7 +1s - None"],
+        ),
         // Envoy.
-        (&[("x-ratelimit-limit", "10, 10;w=1;name=\"per-ip\""), ("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "1")], &[" 10 3 +1s - None"]),
+        (
+            &[
+                ("x-ratelimit-limit", "10, 10;w=1;name=\"per-ip\""),
+                ("x-ratelimit-remaining", "3"),
+                ("x-ratelimit-reset", "1"),
+            ],
+            &[" 10 3 +1s - None"],
+        ),
         // GitHub, X, Discord.
         (
-            &[("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4987"), ("x-ratelimit-reset", "1700000000"), ("x-ratelimit-resource", "core"), ("x-ratelimit-used", "13")],
+            &[
+                ("x-ratelimit-limit", "5000"),
+                ("x-ratelimit-remaining", "4987"),
+                ("x-ratelimit-reset", "1700000000"),
+                ("x-ratelimit-resource", "core"),
+                ("x-ratelimit-used", "13"),
+            ],
             &["core 5000 4987 @1700000000000 - Some(Window)"],
         ),
-        (&[("x-rate-limit-limit", "15"), ("x-rate-limit-remaining", "1"), ("x-rate-limit-reset", "1700000000")], &[" 15 1 @1700000000000 - None"]),
         (
-            &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1470173023.123"), ("x-ratelimit-reset-after", "64.57"), ("x-ratelimit-bucket", "abcd1234")],
+            &[
+                ("x-rate-limit-limit", "15"),
+                ("x-rate-limit-remaining", "1"),
+                ("x-rate-limit-reset", "1700000000"),
+            ],
+            &[" 15 1 @1700000000000 - None"],
+        ),
+        (
+            &[
+                ("x-ratelimit-limit", "5"),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1470173023.123"),
+                ("x-ratelimit-reset-after", "64.57"),
+                ("x-ratelimit-bucket", "abcd1234"),
+            ],
             &["abcd1234 5 0 +64570ms - Some(Window)"],
         ),
         // OpenAI.
         (
-            &[("x-ratelimit-limit-requests", "60"), ("x-ratelimit-remaining-requests", "59"), ("x-ratelimit-reset-requests", "1s"), ("x-ratelimit-limit-tokens", "150000"), ("x-ratelimit-remaining-tokens", "149984"), ("x-ratelimit-reset-tokens", "6m0s")],
+            &[
+                ("x-ratelimit-limit-requests", "60"),
+                ("x-ratelimit-remaining-requests", "59"),
+                ("x-ratelimit-reset-requests", "1s"),
+                ("x-ratelimit-limit-tokens", "150000"),
+                ("x-ratelimit-remaining-tokens", "149984"),
+                ("x-ratelimit-reset-tokens", "6m0s"),
+            ],
             &["requests 60 59 +1s - Some(Refill)", "tokens 150000 149984 +6m - Some(Refill)"],
         ),
         // A bucket of slots, and bytes.
-        (&[("ratelimit-policy", "\"in\";q=20;qu=\"concurrent-requests\""), ("ratelimit", "\"in\";r=3")], &["in 20 3 - - None"]),
+        (
+            &[("ratelimit-policy", "\"in\";q=20;qu=\"concurrent-requests\""), ("ratelimit", "\"in\";r=3")],
+            &["in 20 3 - - None"],
+        ),
     ] {
         assert_eq!(reports(lines), expected, "{lines:?}");
     }
@@ -96,7 +150,10 @@ fn the_longest_wait_counts_and_malformed_ones_do_not() {
         (&[("retry-after", "2"), ("retry-after-ms", "1500")], after(2_000)),
         (&[("retry-after", "1"), ("x-amz-retry-after", "1500")], after(1_500)),
         (&[("retry-after", "Thu, 01 Jan 1970 00:01:00 GMT")], Some(Wait::Until(Timestamp::from_secs(60)))),
-        (&[("retry-after", "Sun, 07 Feb 2106 06:28:15 GMT")], Some(Wait::Until(Timestamp::from_secs(4_294_967_295)))),
+        (
+            &[("retry-after", "Sun, 07 Feb 2106 06:28:15 GMT")],
+            Some(Wait::Until(Timestamp::from_secs(4_294_967_295))),
+        ),
         (&[("retry-after", "1e9")], None),
         (&[("retry-after", "-1")], None),
         (&[("retry-after", "soon")], None),

@@ -56,7 +56,9 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_maximum_and_are_spread_over_the_whole_range() {
         let backoff = Backoff { base: Span::from_millis(100), max: Span::from_secs(1) };
-        for (failures, millis) in [(0, 100), (1, 100), (2, 200), (4, 800), (5, 1_000), (64, 1_000), (u32::MAX, 1_000)] {
+        for (failures, millis) in
+            [(0, 100), (1, 100), (2, 200), (4, 800), (5, 1_000), (64, 1_000), (u32::MAX, 1_000)]
+        {
             assert_eq!(backoff.wait(failures, 1.0), Span::from_millis(millis), "{failures}");
             assert_eq!(backoff.wait(failures, 0.0), Span::ZERO);
             assert_eq!(backoff.wait(failures, f64::NAN), Span::ZERO);
@@ -70,6 +72,9 @@ mod tests {
             let wait = Backoff::told_wait(told, random);
             assert!(wait >= told && wait <= told + Span::from_millis(100), "{random}: {wait:?}");
         }
-        assert_eq!(Backoff::told_wait(Span::from_hours(1), 1.0), Span::from_hours(1) + Span::from_millis(250));
+        assert_eq!(
+            Backoff::told_wait(Span::from_hours(1), 1.0),
+            Span::from_hours(1) + Span::from_millis(250)
+        );
     }
 }

@@ -63,7 +63,8 @@ impl Scheduler {
             self.block_others(grant, advice, until, now);
         }
         let step = self.next_step(grant, (outcome, advice), told, attempt, now);
-        let keys: SmallVec<[u64; 4]> = grant.tickets.iter().map(|it| it.0).chain(reported.iter().map(|it| it.0)).collect();
+        let keys: SmallVec<[u64; 4]> =
+            grant.tickets.iter().map(|it| it.0).chain(reported.iter().map(|it| it.0)).collect();
         self.pump_all(keys.into_iter(), now);
         step
     }
@@ -127,9 +128,13 @@ impl Scheduler {
         if advice.buckets.is_empty() {
             return SmallVec::new();
         }
-        let refs: RouteBuckets =
-            advice.buckets.iter().map(|it| self.registry.bucket_ref(key.scope, key.route, &it.name)).collect();
-        let keys = refs.iter().enumerate().map(|(at, it)| (self.registry.resolve(*it, key.resource), at)).collect();
+        let refs: RouteBuckets = advice
+            .buckets
+            .iter()
+            .map(|it| self.registry.bucket_ref(key.scope, key.route, &it.name))
+            .collect();
+        let keys =
+            refs.iter().enumerate().map(|(at, it)| (self.registry.resolve(*it, key.resource), at)).collect();
         let is_shared = refs.iter().all(|it| matches!(it, BucketRef::Fixed(bucket) if *bucket != key.route));
         if let Some(scope) = self.registry.known_scope(key.scope) {
             match &scope.common {
@@ -254,7 +259,8 @@ impl Scheduler {
             AttemptOutcome::Refused | AttemptOutcome::Answered => Span::ZERO,
             AttemptOutcome::Failed => {
                 let own = backoff.wait(attempt.tries, attempt.random[0]);
-                let wait = told.map_or(own, |told| Backoff::told_wait(told.since(now), attempt.random[0]).max(own));
+                let wait =
+                    told.map_or(own, |told| Backoff::told_wait(told.since(now), attempt.random[0]).max(own));
                 if now + wait >= attempt.deadline || scope.breaker.is_open() {
                     return NextStep::Return;
                 }
