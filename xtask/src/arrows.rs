@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tollgate-gateway",
         &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net", "tollgate-overload"],
     ),
+    ("tollgate-outbound", &["tollgate", "tollgate-client", "tollgate-document", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     (
         "tollgate-rls",
@@ -72,6 +73,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-http",
             "tollgate-lease",
             "tollgate-net",
+            "tollgate-outbound",
             "tollgate-postgres",
             "tollgate-peers",
             "tollgate-redis",

@@ -97,6 +97,8 @@ pub struct Bucket {
     shape: Option<Shape>,
     limit: Option<f64>,
     window: Option<Span>,
+    /// Whether the server reports the window; otherwise it was measured.
+    is_window_reported: bool,
     /// The units that are left, at `updated`; `None` until the server reports them.
     level: Option<f64>,
     updated: Timestamp,
@@ -118,6 +120,7 @@ pub struct Bucket {
     surprises: u32,
     admitted: u32,
     guess: Option<Guess>,
+    created: Timestamp,
     /// The end of the slow start; `None` before the first call and after the first response.
     slow_until: Option<Timestamp>,
     is_new: bool,
@@ -139,6 +142,7 @@ impl Bucket {
             shape: None,
             limit: None,
             window: None,
+            is_window_reported: false,
             level: None,
             updated: now,
             max_seen: 0.0,
@@ -155,6 +159,7 @@ impl Bucket {
             surprises: 0,
             admitted: 0,
             guess: None,
+            created: now,
             slow_until: None,
             is_new: true,
         }
@@ -323,8 +328,10 @@ impl Bucket {
         }
         if self.level.is_none() {
             // The server reports no numbers: the rate has to be found.
-            let rate = self.guess.take().map_or_else(|| Guess::new(self.updated), |guess| guess);
-            self.guess = Some(rate.refused(is_late, now));
+            match &mut self.guess {
+                Some(guess) => guess.refused(is_late, now),
+                None => self.guess = Some(Guess::new(self.sent, self.created, now)),
+            }
         } else {
             self.level = Some(self.level.unwrap_or(0.0).min(0.0));
             if self.shape != Some(Shape::Refill) {
@@ -429,13 +436,15 @@ impl Bucket {
         #[allow(clippy::cast_precision_loss)] // estimates
         let (limit, remaining) = (seen.limit.map(|it| it as f64), seen.remaining.map(|it| it as f64));
         self.limit = limit.or(self.limit);
-        self.window = seen.window.or(self.window).filter(|it| !it.is_zero());
+        if let Some(window) = seen.window.filter(|it| !it.is_zero()) {
+            (self.window, self.is_window_reported) = (Some(window), true);
+        }
         self.shape = self.shape.or(seen.shape);
         remaining
     }
 
     fn estimate_rate(&mut self, seen: &Observation, remaining: Option<f64>, now: Timestamp) {
-        if let (Some(limit), Some(window)) = (self.limit, self.window) {
+        if let (Some(limit), Some(window), true) = (self.limit, self.window, self.is_window_reported) {
             self.rate = Some((limit / span_us(window)).max(f64::MIN_POSITIVE));
         } else if let (Some(limit), Some(remaining), Some(reset)) = (self.limit, remaining, seen.reset_at)
             && self.shape == Some(Shape::Refill)

@@ -4,3 +4,5 @@ mod hostile;
 mod pacing;
 mod retries;
 mod servers;
+#[cfg(feature = "shared")]
+mod shared;
