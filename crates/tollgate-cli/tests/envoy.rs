@@ -9,6 +9,7 @@ mod app;
 mod deadline;
 mod load;
 mod proxy;
+mod stream_done;
 
 use std::fs;
 use std::io::Write as _;

@@ -248,9 +248,7 @@ impl Quota {
                 Adjustment::Renew { owner } => is_renewed = it.renew(leases, owner, now),
                 Adjustment::Reset => leases.held.clear(),
                 Adjustment::Grant { units } => it.release_oldest(leases, units, now),
-                Adjustment::Refund { .. }
-                | Adjustment::Charge { .. }
-                | Adjustment::ReturnLease { .. } => {}
+                Adjustment::Refund { .. } | Adjustment::Charge { .. } | Adjustment::ReturnLease { .. } => {}
             }
         });
         Verdict::admitted(u64::from(is_renewed))

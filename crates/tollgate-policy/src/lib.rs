@@ -70,7 +70,9 @@ pub use identify::{Credential, Identify, OnAmbiguous};
 pub use input::{Input, Subject};
 pub use key::{Key, MAX_PART_BYTES};
 pub use key_display::{KeyDisplay, ShownPart};
-pub use limit::{Allowance, ChargeTime, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, RegionShare, Scope, Soft};
+pub use limit::{
+    Allowance, ChargeTime, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, RegionShare, Scope, Soft,
+};
 pub use lint::{Lint, LintScope};
 pub use lists::ListEntry;
 pub use match_request::{

@@ -363,7 +363,8 @@ fn options_belong(limit: &Limit, algorithm: Algorithm, problems: &mut Problems) 
             "every request takes one slot",
         ),
         (
-            option(limit.charge.map(|it| it.place), "charge").filter(|_| concurrency || algorithm == LeakyQueue),
+            option(limit.charge.map(|it| it.place), "charge")
+                .filter(|_| concurrency || algorithm == LeakyQueue),
             "a slot or a place in a queue is taken when the request arrives",
         ),
         (

@@ -325,7 +325,8 @@ impl LimitDraft<'_> {
             ahead: limit.quota.map(|it| it.value),
             by: limit.by.iter().map(|it| it.value.clone()).collect(),
             missing: limit.missing.map(|it| it.value).unwrap_or_default(),
-            cost: reserve.map_or(Cost::Fixed(u64::from(charge == ChargeTime::OnArrival)), |it| it.value.clone()),
+            cost: reserve
+                .map_or(Cost::Fixed(u64::from(charge == ChargeTime::OnArrival)), |it| it.value.clone()),
             charge,
             owner: limit.owner.as_ref().and_then(|it| match &it.value {
                 KeySource::Entry(name) => Some(name.clone()),

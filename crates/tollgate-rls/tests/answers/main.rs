@@ -9,4 +9,5 @@ mod policies;
 mod queues;
 mod refunds;
 mod statistics;
+mod stream_done;
 mod support;

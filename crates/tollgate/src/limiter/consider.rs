@@ -98,9 +98,7 @@ impl<S: Store> Limiter<S> {
         drop(batch);
         answer.outcomes.truncate(decision.checks.len());
         decision.outcomes = answer.outcomes;
-        let refuses = |it: LimitOutcome<'_>| {
-            it.is_binding() && !it.outcome().is_admitted() && it.cost() == 0
-        };
+        let refuses = |it: LimitOutcome<'_>| it.is_binding() && !it.outcome().is_admitted() && it.cost() == 0;
         if !decision.limits().any(refuses) {
             return None;
         }

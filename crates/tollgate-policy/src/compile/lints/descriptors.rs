@@ -35,7 +35,11 @@ fn late_charge(limit: &Limit, problems: &mut Problems) {
     let place = named.or_else(|| has_entry().then_some(descriptor.place));
     let Some(place) = place.filter(|_| limit.charge.is_none() && limit.cost.is_none()) else { return };
     problems
-        .warning(Lint::LateCharge, place, "a cost that is reported late is dropped when it exceeds what is left")
+        .warning(
+            Lint::LateCharge,
+            place,
+            "a cost that is reported late is dropped when it exceeds what is left",
+        )
         .label("charged on arrival")
         .help("for `apply_on_stream_done`, write `charge: afterwards`; else write `charge: on-arrival`");
 }
@@ -44,7 +48,11 @@ fn late_charge(limit: &Limit, problems: &mut Problems) {
 fn slots_without_owner(limit: &Limit, problems: &mut Problems) {
     if let (Some(_), Some(slots), None) = (&limit.descriptor, &limit.slots, &limit.owner) {
         problems
-            .warning(Lint::SlotsWithoutOwner, slots.place, "a refused request releases the slot of another one")
+            .warning(
+                Lint::SlotsWithoutOwner,
+                slots.place,
+                "a refused request releases the slot of another one",
+            )
             .label("the end of a request names no owner")
             .help("send the id of the request as an entry, and name it: `owner: descriptor:request_id`");
     }
