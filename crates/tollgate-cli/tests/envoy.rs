@@ -7,6 +7,7 @@
 
 mod app;
 mod deadline;
+mod ext_authz;
 mod load;
 mod proxy;
 mod stream_done;

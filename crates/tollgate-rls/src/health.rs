@@ -19,8 +19,13 @@ use tollgate_grpc::wire::{Reader, Write as _};
 
 /// The names that are known: the whole server, the name that envoyproxy/ratelimit uses, and the
 /// services.
-const SERVICE_NAMES: [&str; 4] =
-    ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "throttlecrab.RateLimiter"];
+const SERVICE_NAMES: [&str; 5] = [
+    "",
+    "ratelimit",
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "envoy.service.auth.v3.Authorization",
+    "throttlecrab.RateLimiter",
+];
 
 const SERVING: u64 = 1;
 const NOT_SERVING: u64 = 2;
