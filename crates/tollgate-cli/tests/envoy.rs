@@ -7,8 +7,10 @@
 
 pub(crate) mod app;
 mod deadline;
+mod ext_authz;
 mod load;
 pub(crate) mod proxy;
+mod stream_done;
 
 use std::fs;
 use std::io::Write as _;

@@ -16,9 +16,10 @@ pub(crate) enum Surface {
     Envoy,
     Throttlecrab,
     Json,
+    Authorization,
 }
 
-const SURFACES: [&str; 3] = ["envoy", "throttlecrab", "json"];
+const SURFACES: [&str; 4] = ["envoy", "throttlecrab", "json", "ext_authz"];
 const ANSWERS: [&str; 2] = ["ok", "over_limit"];
 
 /// Counters since the start.

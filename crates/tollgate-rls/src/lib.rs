@@ -1,7 +1,7 @@
 //! Envoy's rate limit service (RLS v3) over gRPC, on Tollgate's engine.
 //!
-//! - [`Rls`] serves `ShouldRateLimit`, throttlecrab's `Throttle`, health and reflection, and the
-//!   `/json` endpoint of envoyproxy/ratelimit.
+//! - [`Rls`] serves `ShouldRateLimit`, throttlecrab's `Throttle`, Envoy's external authorization, health and
+//!   reflection, and the `/json` endpoint of envoyproxy/ratelimit.
 //! - Domains of envoyproxy/ratelimit configuration files ([`tollgate_envoy`]) are decided with its
 //!   semantics. Other domains are decided by the policy's limits on descriptors; all descriptors of
 //!   a request are charged or none.
@@ -15,6 +15,7 @@
 
 mod counters;
 mod decide;
+mod ext_authz;
 #[doc(hidden)]
 pub mod fuzz;
 mod health;

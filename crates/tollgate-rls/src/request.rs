@@ -230,7 +230,8 @@ fn entry(message: &[u8]) -> Result<(&str, &str), WireError> {
     Ok((key, text))
 }
 
-fn each<'m>(
+/// Passes each field of a message to `with`.
+pub(crate) fn each<'m>(
     message: &'m [u8],
     mut with: impl FnMut(u32, Value<'m>) -> Result<(), WireError>,
 ) -> Result<(), WireError> {

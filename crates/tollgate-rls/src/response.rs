@@ -126,7 +126,7 @@ fn write_headers(out: &mut Vec<u8>, number: u32, headers: &HeaderMap) {
 }
 
 /// Writes a `google.protobuf.Struct`.
-fn write_struct(out: &mut Vec<u8>, fields: &Map<String, Value>) {
+pub(crate) fn write_struct(out: &mut Vec<u8>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         out.put_message(1, |out| {
             out.put_bytes(1, name.as_bytes());

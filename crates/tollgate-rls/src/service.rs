@@ -19,7 +19,7 @@ use crate::native::Refunds;
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
 use crate::statistics::Statistics;
-use crate::{health, json, reflection, throttle};
+use crate::{ext_authz, health, json, reflection, throttle};
 use tollgate_grpc::GrpcBody;
 use tollgate_grpc::call::{self as grpc, Refusal, read_message, reject_non_grpc};
 use tollgate_rlqs::Quotas;
@@ -70,7 +70,8 @@ impl Default for RlsSettings {
     }
 }
 
-/// A gRPC service with Envoy's rate limit service, its quota service, throttlecrab's service, health and reflection.
+/// A gRPC service with Envoy's rate limit service, quota service and external authorization, throttlecrab's
+/// service, health and reflection.
 ///
 /// Clones share the same service.
 ///
@@ -197,6 +198,11 @@ impl<S: Store> Rls<S> {
                 let (parts, body) = request.into_parts();
                 inner.throttle(body, &parts.headers).await
             }
+            ext_authz::CHECK => {
+                let (parts, body) = request.into_parts();
+                // Boxed: it is large, and a call of the rate limit service never needs it.
+                Box::pin(inner.authorize(body, &parts.headers)).await
+            }
             // Boxed: the state of the rarely used methods would enlarge every call.
             _ => Box::pin(inner.answer_other(request)).await,
         };
@@ -226,6 +232,10 @@ impl<S: Store> Rls<S> {
 }
 
 impl<S: Store> Inner<S> {
+    pub(crate) const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The headers for domains of the policy.
     pub(crate) fn headers_native(&self) -> Headers {
         self.settings.headers.unwrap_or(Headers::All)

@@ -26,7 +26,10 @@ impl App {
                 thread::spawn(move || {
                     while Message::read(&mut stream).is_some() {
                         counted.fetch_add(1, Ordering::Relaxed);
-                        if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() {
+                        if stream
+                            .write_all(b"HTTP/1.1 200 OK\r\nX-Tokens: 40\r\nContent-Length: 5\r\n\r\nhello")
+                            .is_err()
+                        {
                             break;
                         }
                     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod calls;
+mod ext_authz;
 mod files;
 mod hostile;
 mod json;
@@ -9,4 +10,5 @@ mod policies;
 mod queues;
 mod refunds;
 mod statistics;
+mod stream_done;
 mod support;
