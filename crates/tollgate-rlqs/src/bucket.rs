@@ -246,9 +246,12 @@ impl Bucket {
         let before: Vec<u64> = self.seats.iter().map(|it| it.assigned).collect();
         let slack = budget / SLACK_PARTS;
         let is_over = before.iter().sum::<u64>() > budget;
+        // Slack of large shares must not keep a small share below its target.
+        let is_worth_it = |seat: &Seat, target: u64| target > seat.assigned + slack.min(target / 16);
+        let is_short = self.seats.iter().zip(&targets).any(|(seat, target)| is_worth_it(seat, *target));
         for (seat, target) in self.seats.iter_mut().zip(&targets) {
             let excess = seat.assigned.saturating_sub(*target);
-            if excess > if is_over { 0 } else { slack } {
+            if excess > if is_over || is_short { 0 } else { slack } {
                 seat.lower(*target, now);
             }
         }
@@ -266,7 +269,7 @@ impl Bucket {
         let free = free.saturating_sub(division::reserve(budget));
         let mut costs = Vec::with_capacity(targets.len());
         for (seat, target) in self.seats.iter_mut().zip(&targets) {
-            let is_worth_it = *target > seat.assigned + slack;
+            let is_worth_it = is_worth_it(seat, *target);
             if is_worth_it {
                 seat.assigned = seat.exposure(now).min(*target);
             }

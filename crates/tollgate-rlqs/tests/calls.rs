@@ -156,11 +156,10 @@ fn a_bucket_without_requests_is_abandoned_and_can_come_back() {
     ask(&service, &mut connection, &usage(&acme(), 1, 0, "0s"));
     let mut abandoned = false;
     for _ in 0..26 {
+        connection.report(&service, "edge", &usage(&acme(), 0, 0, "5s"));
+        assert!(matches!(connection.receive(&service), Received::Actions(_)));
         service.clock.advance(Span::from_secs(5));
         service.quotas.tick();
-        if !abandoned {
-            connection.report(&service, "edge", &usage(&acme(), 0, 0, "5s"));
-        }
         while let Received::Actions(actions) = connection.receive(&service) {
             abandoned |= actions[0]["abandonAction"].is_object();
         }
