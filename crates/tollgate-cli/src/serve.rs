@@ -46,7 +46,9 @@ fn work(arguments: &Serve, startup: Startup, log: &Log) -> Result<(), Failure> {
         // messages.
         announce(&daemon, log);
         let ready = arguments.ready_file.as_deref();
-        let _ready = ready.map(|file| ReadyFile::write(file, &daemon.addresses())).transpose()?;
+        let _ready = ready
+            .map(|file| ReadyFile::write(file, &daemon.addresses(), daemon.outbound_addresses()))
+            .transpose()?;
         daemon.run(signals).await
     })
 }
