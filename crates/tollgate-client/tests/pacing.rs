@@ -51,6 +51,11 @@ async fn windows_are_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rate_that_no_header_tells_is_found() {
+    check(Counting::Refill(100.0, 500.0), Dialect::RetryAfter, 500, 0.5).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn routes_that_share_a_bucket_share_its_model() {
     let (client, clock) = client(|_| {});
     let server = Server::new(Counting::Aligned(500.0, 5.0), Dialect::GitHub, clock);
