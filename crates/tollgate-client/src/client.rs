@@ -223,7 +223,7 @@ impl Client {
 
     /// Returns what is known about each bucket.
     pub fn bucket_views(&self) -> Vec<BucketView> {
-        self.with(|it, now| it.views(now))
+        self.with(Scheduler::views)
     }
 
     /// Returns the number of buckets that are remembered.

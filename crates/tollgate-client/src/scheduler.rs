@@ -365,12 +365,11 @@ impl Scheduler {
             }
             self.lead(other, time, polling, now);
         };
-        match wake_at {
-            Some(time) => self.lead(key, time, polling, now),
-            None => {
-                let entry = self.registry.bucket(key, now);
-                (entry.leader, entry.wake_at) = (None, Timestamp::from_micros(u64::MAX));
-            }
+        if let Some(time) = wake_at {
+            self.lead(key, time, polling, now);
+        } else {
+            let entry = self.registry.bucket(key, now);
+            (entry.leader, entry.wake_at) = (None, Timestamp::from_micros(u64::MAX));
         }
     }
 
