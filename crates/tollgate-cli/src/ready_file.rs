@@ -5,6 +5,7 @@
 //! path that is not a regular file (a pipe, `/dev/stdout`) is written to instead of being replaced.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use tollgate_daemon::configuration::shown;
@@ -26,18 +27,23 @@ impl ReadyFile {
     }
 
     /// Writes the file atomically.
-    pub(crate) fn write(path: &Path, addresses: &Addresses) -> Result<Self, Failure> {
+    pub(crate) fn write(
+        path: &Path,
+        addresses: &Addresses,
+        outbound: &[(String, SocketAddr)],
+    ) -> Result<Self, Failure> {
         let name = shown(path);
         let failed =
             |error| Failure::io(format_args!("cannot write the ready file {name}"), &error, Attempt::Write);
         if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-            fs::write(path, to_json(addresses)).map_err(failed)?;
+            fs::write(path, to_json(addresses, outbound)).map_err(failed)?;
             return Ok(Self(None));
         }
         // The temporary name is unique to the process, so that two starts do not interfere.
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
-        let written = fs::write(&beside, to_json(addresses)).and_then(|()| fs::rename(&beside, path));
+        let written =
+            fs::write(&beside, to_json(addresses, outbound)).and_then(|()| fs::rename(&beside, path));
         written.map_err(|error| {
             let _ = fs::remove_file(&beside);
             failed(error)
@@ -55,7 +61,7 @@ impl Drop for ReadyFile {
 }
 
 /// Returns JSON in the order of the fields. Addresses need no escapes.
-fn to_json(addresses: &Addresses) -> String {
+fn to_json(addresses: &Addresses, outbound: &[(String, SocketAddr)]) -> String {
     let quoted = |text: Option<String>| match text {
         Some(text) => format!("\"{text}\""),
         None => "null".to_owned(),
@@ -64,8 +70,12 @@ fn to_json(addresses: &Addresses) -> String {
     let (gateway, api) = (address(addresses.gateway), address(addresses.api));
     let (rls, resp) = (address(addresses.rls), address(addresses.resp));
     let (gateway_url, api_url) = (quoted(addresses.gateway_url()), quoted(addresses.api_url()));
+    let outbound: Vec<_> =
+        outbound.iter().map(|(name, address)| format!("{}:\"{address}\"", serde_json::json!(name))).collect();
+    let outbound =
+        if outbound.is_empty() { String::new() } else { format!(",\"outbound\":{{{}}}", outbound.join(",")) };
     format!(
         "{{\"gateway\":{gateway},\"api\":{api},\"rls\":{rls},\"resp\":{resp},\
-         \"gateway_url\":{gateway_url},\"api_url\":{api_url}}}\n"
+         \"gateway_url\":{gateway_url},\"api_url\":{api_url}{outbound}}}\n"
     )
 }

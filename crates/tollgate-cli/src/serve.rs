@@ -50,7 +50,9 @@ fn work(ready_file: Option<&Path>, startup: Startup, log: &Log) -> Result<(), Fa
         // Printed before the ready file exists, so that a process that waits for the file finds all
         // messages.
         announce(&daemon, log);
-        let _ready = ready_file.map(|file| ReadyFile::write(file, &daemon.addresses())).transpose()?;
+        let _ready = ready_file
+            .map(|file| ReadyFile::write(file, &daemon.addresses(), daemon.outbound_addresses()))
+            .transpose()?;
         daemon.run(signals).await
     })
 }

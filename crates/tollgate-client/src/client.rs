@@ -22,7 +22,7 @@ use crate::error::{Error, GaveUp};
 use crate::headers::Advice;
 use crate::registry::BucketView;
 use crate::retry::Safety;
-use crate::scheduler::{Attempt, Counts, Demand, Grant, NextStep, Scheduler, Start, WaitState};
+use crate::scheduler::{Attempt, CallRequest, Counts, Grant, NextStep, Scheduler, Start, WaitState};
 use crate::settings::Settings;
 
 /// Paces and retries the calls of a program. Clones share everything that was learned.
@@ -223,7 +223,7 @@ impl Client {
 
     /// Returns what is known about each bucket.
     pub fn bucket_views(&self) -> Vec<BucketView> {
-        self.with(|it, now| it.views(now))
+        self.with(Scheduler::views)
     }
 
     /// Returns the number of buckets that are remembered.
@@ -238,10 +238,15 @@ impl Client {
         let budget = self.0.budget.as_ref().map(|_| BudgetRequest::new(call));
         // Only the first call of a scope needs the name of its server.
         let host = self.lock().is_new_scope(key.scope).then(|| host_of((call.uri, call.headers)));
-        let demand =
-            Demand { key, options: call.options, since, deadline: since + timeout.into(), is_retry: false };
+        let request = CallRequest {
+            key,
+            options: call.options,
+            since,
+            deadline: since + timeout.into(),
+            is_retry: false,
+        };
         let safety = call.options.safety.unwrap_or_else(|| Safety::of(call.method, call.headers));
-        Session { client: self.clone(), demand, safety, host, budget, tries: 0, reservation: None }
+        Session { client: self.clone(), request, safety, host, budget, tries: 0, reservation: None }
     }
 
     pub(crate) async fn sleep(&self, wait: Span) {
@@ -280,7 +285,7 @@ impl Client {
 /// One call with its attempts.
 pub(crate) struct Session {
     client: Client,
-    demand: Demand,
+    request: CallRequest,
     safety: Safety,
     host: Option<String>,
     budget: Option<BudgetRequest>,
@@ -296,14 +301,14 @@ impl Session {
 
     /// Returns the time that the call has left.
     pub(crate) fn time_left(&self) -> Span {
-        self.demand.deadline.since(self.client.0.clock.now())
+        self.request.deadline.since(self.client.0.clock.now())
     }
 
     /// Waits until the next attempt may be sent.
     pub(crate) async fn permit(&mut self) -> Result<SendPermit, GaveUp> {
         loop {
             let grant = self.granted().await?;
-            self.demand.is_retry = true;
+            self.request.is_retry = true;
             let mut permit =
                 SendPermit { client: self.client.clone(), grant: Some(grant), reservation: None };
             let (Some(budget), Some(request)) = (&self.client.0.budget, &self.budget) else {
@@ -317,7 +322,7 @@ impl Session {
                 let waited = self.client.0.clock.now().since(started);
                 self.reservation = Some(reserved.map_err(|cause| GaveUp {
                     host: request.host.clone(),
-                    waited: self.client.0.clock.now().since(self.demand.since).into(),
+                    waited: self.client.0.clock.now().since(self.request.since).into(),
                     cause,
                 })?);
                 // A refusal may have stopped a bucket during the wait.
@@ -332,8 +337,8 @@ impl Session {
     }
 
     async fn granted(&mut self) -> Result<Grant, GaveUp> {
-        let (demand, host) = (self.demand, self.host.take());
-        match self.client.with(|it, now| it.start(demand, || host.unwrap_or_default(), now))? {
+        let (request, host) = (self.request, self.host.take());
+        match self.client.with(|it, now| it.start(request, || host.unwrap_or_default(), now))? {
             Start::Granted(grant) => Ok(grant),
             Start::Waiting(id) => Waiting { client: &self.client, id: Some(id), sleep: None }.await,
         }
@@ -344,7 +349,7 @@ impl Session {
             tries: self.tries,
             safety: self.safety,
             is_repeatable,
-            deadline: self.demand.deadline,
+            deadline: self.request.deadline,
             random: self.client.random(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Advice::read`] understands `Retry-After` (seconds and dates), `retry-after-ms`, `x-amz-retry-after`, the IETF
 //! fields `RateLimit` and `RateLimit-Policy` of every draft, and `X-RateLimit-*` in the dialects of GitHub, Discord,
-//! OpenAI, Stripe, AWS, Envoy and X. A field that is malformed is ignored, and every number is bounded by its reader:
+//! `OpenAI`, Stripe, AWS, Envoy and X. A field that is malformed is ignored, and every number is bounded by its reader:
 //! headers come from a stranger.
 //!
 //! If a response has several waits, the longest counts: a caller that returns after it is early by none of them.
@@ -195,7 +195,7 @@ impl<'h> Advice<'h> {
     }
 
     /// Reads the reports of buckets from the most expressive fields that the response has: the named policies of the
-    /// IETF list every limit, OpenAI's headers have two, and the others describe one of the same limits again.
+    /// IETF list every limit, `OpenAI`'s headers have two, and the others describe one of the same limits again.
     fn read_buckets(&mut self, headers: &'h HeaderMap) {
         let policies = ietf::policies(headers);
         let buckets = &mut self.buckets;

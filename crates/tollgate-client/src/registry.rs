@@ -116,8 +116,7 @@ impl Registry {
     pub(crate) fn scope(&mut self, key: u64, host: impl FnOnce() -> String) -> &mut Scope {
         if !self.scopes.contains_key(&key) {
             make_room(&mut self.scopes, self.max, |_| true, |_| true);
-            let mut host = host();
-            host.truncate(host.floor_char_boundary(255));
+            let host = host().chars().take(255).collect();
             let scope = Scope {
                 host,
                 offset: None,

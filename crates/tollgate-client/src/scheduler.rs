@@ -70,7 +70,7 @@ pub(crate) struct Grant {
 
 /// A call that wants to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Demand {
+pub(crate) struct CallRequest {
     pub(crate) key: CallKey,
     pub(crate) options: CallOptions,
     pub(crate) since: Timestamp,
@@ -80,7 +80,7 @@ pub(crate) struct Demand {
 
 #[derive(Debug)]
 struct Waiter {
-    demand: Demand,
+    request: CallRequest,
     /// The bucket whose queue the call is in.
     bucket: u64,
     place: Place,
@@ -88,7 +88,7 @@ struct Waiter {
     result: Option<Result<Grant, GaveUp>>,
 }
 
-/// The answer to a demand.
+/// The answer to a call that wants to be sent.
 #[derive(Debug)]
 pub(crate) enum Start {
     Granted(Grant),
@@ -114,33 +114,33 @@ impl Scheduler {
     /// Grants a call, queues it, or gives it up.
     pub(crate) fn start(
         &mut self,
-        demand: Demand,
+        request: CallRequest,
         host: impl FnOnce() -> String,
         now: Timestamp,
     ) -> Result<Start, GaveUp> {
         let breaker = self.settings.breaker;
-        let scope = self.registry.scope(demand.key.scope, host);
-        if !demand.is_retry {
+        let scope = self.registry.scope(request.key.scope, host);
+        if !request.is_retry {
             scope.budget.deposit();
         }
         if let Err(probe) = scope.breaker.permit(&breaker, now) {
             let probe_in = probe.since(now).into();
-            return Err(self.give_up(&demand, GaveUpCause::BreakerOpen { probe_in }, now));
+            return Err(self.give_up(&request, GaveUpCause::BreakerOpen { probe_in }, now));
         }
-        let Err((bucket, ready)) = self.check(&demand, None, now) else {
-            return Ok(Start::Granted(self.grant(&demand, now)));
+        let Err((bucket, ready)) = self.check(&request, None, now) else {
+            return Ok(Start::Granted(self.grant(&request, now)));
         };
         if self.waiters.len() >= self.settings.max_waiting {
-            return Err(self.give_up(&demand, GaveUpCause::QueueFull, now));
+            return Err(self.give_up(&request, GaveUpCause::QueueFull, now));
         }
         let id = self.next_waiter;
         self.next_waiter += 1;
-        let place = self.enqueue(id, &demand, bucket, now);
-        if let Some(cause) = self.too_late(&demand, bucket, &place, ready, now) {
+        let place = self.enqueue(id, &request, bucket, now);
+        if let Some(cause) = self.too_late(&request, bucket, &place, ready, now) {
             self.registry.bucket(bucket, now).queue.remove(&place);
-            return Err(self.give_up(&demand, cause, now));
+            return Err(self.give_up(&request, cause, now));
         }
-        self.waiters.insert(id, Waiter { demand, bucket, place, waker: None, result: None });
+        self.waiters.insert(id, Waiter { request, bucket, place, waker: None, result: None });
         self.counts.waited += 1;
         self.pump(bucket, Some(id), now);
         Ok(Start::Waiting(id))
@@ -161,15 +161,15 @@ impl Scheduler {
             self.waiters.remove(&id);
             return Some(WaitState::Done(result));
         }
-        let (demand, bucket) = (waiter.demand, waiter.bucket);
-        if now >= demand.deadline {
-            let cause = self.bucket_cause(&demand, bucket, now, now);
+        let (request, bucket) = (waiter.request, waiter.bucket);
+        if now >= request.deadline {
+            let cause = self.bucket_cause(&request, bucket, now, now);
             self.leave(id, now);
-            return Some(WaitState::Done(Err(self.give_up(&demand, cause, now))));
+            return Some(WaitState::Done(Err(self.give_up(&request, cause, now))));
         }
         let entry = self.registry.bucket(bucket, now);
-        let wake_at = if entry.leader == Some(id) { entry.wake_at } else { demand.deadline };
-        Some(WaitState::Pending(wake_at.min(demand.deadline).max(now + MIN_SLEEP)))
+        let wake_at = if entry.leader == Some(id) { entry.wake_at } else { request.deadline };
+        Some(WaitState::Pending(wake_at.min(request.deadline).max(now + MIN_SLEEP)))
     }
 
     /// Removes a call that does not wait any more.
@@ -246,11 +246,11 @@ impl Scheduler {
 
     /// Returns whether a call can be sent now, or else the bucket that it has to wait for. A call does not overtake
     /// those that wait, except in the queue `at` whose turn it is.
-    fn check(&mut self, demand: &Demand, at: Option<u64>, now: Timestamp) -> Result<(), (u64, Ready)> {
+    fn check(&mut self, request: &CallRequest, at: Option<u64>, now: Timestamp) -> Result<(), (u64, Ready)> {
         let mut latest: Option<(Timestamp, u64, Ready)> = None;
-        for key in self.keys(&demand.key) {
+        for key in self.keys(&request.key) {
             let entry = self.registry.bucket(key, now);
-            let ready = match entry.bucket.ready(now, demand.options.cost) {
+            let ready = match entry.bucket.ready(now, request.options.cost) {
                 Ready::Now if at.is_none() && !entry.queue.is_empty() => Ready::AfterAnswer(now),
                 ready => ready,
             };
@@ -265,26 +265,26 @@ impl Scheduler {
         latest.map_or(Ok(()), |(_, key, ready)| Err((key, ready)))
     }
 
-    fn grant(&mut self, demand: &Demand, now: Timestamp) -> Grant {
+    fn grant(&mut self, request: &CallRequest, now: Timestamp) -> Grant {
         let mut tickets = SmallVec::new();
-        for key in self.keys(&demand.key) {
-            tickets.push((key, self.registry.bucket(key, now).bucket.take(now, demand.options.cost)));
+        for key in self.keys(&request.key) {
+            tickets.push((key, self.registry.bucket(key, now).bucket.take(now, request.options.cost)));
         }
-        self.registry.route(demand.key.route).calls += 1;
+        self.registry.route(request.key.route).calls += 1;
         self.counts.sent += 1;
-        Grant { key: demand.key, tickets, sent_at: now }
+        Grant { key: request.key, tickets, sent_at: now }
     }
 
-    fn enqueue(&mut self, id: u64, demand: &Demand, bucket: u64, now: Timestamp) -> Place {
+    fn enqueue(&mut self, id: u64, request: &CallRequest, bucket: u64, now: Timestamp) -> Place {
         let queue = &mut self.registry.bucket(bucket, now).queue;
-        let CallOptions { priority, flow, .. } = demand.options;
-        if demand.is_retry { queue.push_again(id, priority, flow) } else { queue.push(id, priority, flow) }
+        let CallOptions { priority, flow, .. } = request.options;
+        if request.is_retry { queue.push_again(id, priority, flow) } else { queue.push(id, priority, flow) }
     }
 
     /// Returns the cause to give up a call that cannot be sent before its deadline.
     fn too_late(
         &mut self,
-        demand: &Demand,
+        request: &CallRequest,
         bucket: u64,
         place: &Place,
         ready: Ready,
@@ -299,12 +299,12 @@ impl Scheduler {
         // A full bucket may be sent at once.
         let queued = Duration::try_from_secs_f64((ahead - limit).max(0.0)).unwrap_or(Duration::MAX);
         let ready_at = time + queued.into();
-        (ready_at > demand.deadline).then(|| self.bucket_cause(demand, bucket, ready_at, now))
+        (ready_at > request.deadline).then(|| self.bucket_cause(request, bucket, ready_at, now))
     }
 
     fn bucket_cause(
         &mut self,
-        demand: &Demand,
+        request: &CallRequest,
         bucket: u64,
         ready_at: Timestamp,
         now: Timestamp,
@@ -312,14 +312,14 @@ impl Scheduler {
         GaveUpCause::Bucket {
             name: self.registry.bucket(bucket, now).name.clone(),
             ready_in: ready_at.since(now).into(),
-            time_left: demand.deadline.since(now).into(),
+            time_left: request.deadline.since(now).into(),
         }
     }
 
-    fn give_up(&mut self, demand: &Demand, cause: GaveUpCause, now: Timestamp) -> GaveUp {
+    fn give_up(&mut self, request: &CallRequest, cause: GaveUpCause, now: Timestamp) -> GaveUp {
         self.counts.gave_up += 1;
-        let host = self.registry.known_scope(demand.key.scope).map(|scope| scope.host.clone());
-        GaveUp { host: host.unwrap_or_default(), waited: now.since(demand.since).into(), cause }
+        let host = self.registry.known_scope(request.key.scope).map(|scope| scope.host.clone());
+        GaveUp { host: host.unwrap_or_default(), waited: now.since(request.since).into(), cause }
     }
 
     fn pump_all(&mut self, keys: impl Iterator<Item = u64>, now: Timestamp) {
@@ -334,24 +334,24 @@ impl Scheduler {
     fn pump(&mut self, key: u64, polling: Option<u64>, now: Timestamp) {
         let wake_at = loop {
             let Some(id) = self.registry.bucket(key, now).queue.peek() else { break None };
-            let Some(demand) = self.waiters.get(&id).map(|waiter| waiter.demand) else {
+            let Some(request) = self.waiters.get(&id).map(|waiter| waiter.request) else {
                 self.registry.bucket(key, now).queue.pop();
                 continue;
             };
-            let (other, ready) = match self.check(&demand, Some(key), now) {
+            let (other, ready) = match self.check(&request, Some(key), now) {
                 Ok(()) => {
                     self.registry.bucket(key, now).queue.pop();
-                    let grant = self.grant(&demand, now);
+                    let grant = self.grant(&request, now);
                     self.settle(id, Ok(grant), polling);
                     continue;
                 }
                 Err(blocked) => blocked,
             };
             let (Ready::At(time) | Ready::AfterAnswer(time)) = ready else { break None };
-            if matches!(ready, Ready::At(time) if time > demand.deadline) {
+            if matches!(ready, Ready::At(time) if time > request.deadline) {
                 self.registry.bucket(key, now).queue.pop();
-                let cause = self.bucket_cause(&demand, other, time, now);
-                let gave_up = self.give_up(&demand, cause, now);
+                let cause = self.bucket_cause(&request, other, time, now);
+                let gave_up = self.give_up(&request, cause, now);
                 self.settle(id, Err(gave_up), polling);
                 continue;
             }
@@ -359,18 +359,17 @@ impl Scheduler {
                 break Some(time);
             }
             self.registry.bucket(key, now).queue.pop();
-            let place = self.enqueue(id, &demand, other, now);
+            let place = self.enqueue(id, &request, other, now);
             if let Some(waiter) = self.waiters.get_mut(&id) {
                 (waiter.bucket, waiter.place) = (other, place);
             }
             self.lead(other, time, polling, now);
         };
-        match wake_at {
-            Some(time) => self.lead(key, time, polling, now),
-            None => {
-                let entry = self.registry.bucket(key, now);
-                (entry.leader, entry.wake_at) = (None, Timestamp::from_micros(u64::MAX));
-            }
+        if let Some(time) = wake_at {
+            self.lead(key, time, polling, now);
+        } else {
+            let entry = self.registry.bucket(key, now);
+            (entry.leader, entry.wake_at) = (None, Timestamp::from_micros(u64::MAX));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Tests of the client in virtual time: simulated servers, seeded latencies, no real waits.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::items_after_statements)]
+
 mod hostile;
 mod pacing;
 mod retries;

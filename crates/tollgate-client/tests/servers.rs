@@ -74,6 +74,7 @@ struct State {
     log: Vec<(f64, bool)>,
     /// The time before which nothing may be sent, from the refusals that were received.
     told: f64,
+    received: f64,
     early: usize,
 }
 
@@ -118,7 +119,8 @@ impl Server {
         let seconds = || self.clock.0.elapsed().as_secs_f64();
         {
             let mut state = self.state.lock().unwrap();
-            state.early += usize::from(seconds() < state.told);
+            // A call that was granted at the instant of the receipt had not seen it.
+            state.early += usize::from(seconds() < state.told && seconds() > state.received);
         }
         sleep(self.latency()).await;
         let response = self.decide(uri);
@@ -126,7 +128,7 @@ impl Server {
         if let Some(told) = response.headers().get("retry-after") {
             let told: f64 = told.to_str().unwrap().parse().unwrap();
             let mut state = self.state.lock().unwrap();
-            state.told = state.told.max(seconds() + told);
+            (state.told, state.received) = (state.told.max(seconds() + told), seconds());
         }
         Ok(response)
     }

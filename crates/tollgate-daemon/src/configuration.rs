@@ -79,8 +79,10 @@ const SAMPLE_POLICY: &str = include_str!("../sample.yaml");
 const EMPTY_POLICY: &str = "limits: []\ngateway: {upstream: demo}\n";
 
 /// Sections that a settings file may have. A change of any takes a restart.
-pub(crate) const SECTIONS: [&str; 11] =
-    ["listen", "gateway", "rls", "resp", "store", "log", "admin", "state", "observe", "traces", "alerts"];
+pub(crate) const SECTIONS: [&str; 12] = [
+    "listen", "gateway", "outbound", "rls", "resp", "store", "log", "admin", "state", "observe", "traces",
+    "alerts",
+];
 
 /// Sections that belong to the policy.
 const POLICY_SECTIONS: [&str; 12] = [

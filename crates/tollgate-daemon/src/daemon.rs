@@ -200,6 +200,11 @@ impl Daemon {
         self.surfaces.addresses()
     }
 
+    /// Returns the bound addresses of the outbound gateway, by the name of their service.
+    pub fn outbound_addresses(&self) -> &[(String, std::net::SocketAddr)] {
+        self.surfaces.outbound()
+    }
+
     /// Returns the inputs.
     pub fn inputs(&self) -> &Inputs {
         self.reloader.inputs()

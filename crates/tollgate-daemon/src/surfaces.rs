@@ -24,6 +24,7 @@ use tollgate::SharedLimiter;
 use tollgate_gateway::{Demo, Gateway, Target};
 use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
+use tollgate_outbound::Outbound;
 use tollgate_server::{Api, Caller};
 
 use crate::addresses::{Addresses, ListenerAddress};
@@ -69,6 +70,8 @@ pub(crate) struct Surfaces {
     certificates: CertificateWatch,
     /// Warnings about listeners that could not be opened.
     warnings: Vec<String>,
+    /// The listeners of the outbound gateway, by name.
+    outbound: Vec<(String, SocketAddr)>,
 }
 
 impl Surfaces {
@@ -90,6 +93,7 @@ impl Surfaces {
         let api_sockets = listen(&settings.api, "listen.api")?;
         let rls_sockets = listen(&settings.rls_listen, "listen.rls")?;
         let resp_sockets = listen(&settings.resp_listen, "listen.resp")?;
+        let outbound = bind_outbound(settings)?;
         let address = |sockets: &Option<Sockets>, tls: bool| {
             sockets.as_ref().map(|sockets| ListenerAddress { socket: sockets.address(), tls })
         };
@@ -110,6 +114,7 @@ impl Surfaces {
         let api = api.clone().with_waiting_room(gateway.waiting_room_until(&drain));
         protocols.hold_in(|room| gateway.until_drained(room, &drain));
         let (running, ended) = mpsc::channel(1);
+        let outbound = start_outbound(outbound, &drain, &running)?;
         let mut sockets = [gateway_sockets, api_sockets, rls_sockets, resp_sockets].map(listeners);
         for number in 0..workers {
             let [for_gateway, for_api, for_rls, for_resp] = sockets.each_mut().map(Iterator::next);
@@ -144,6 +149,7 @@ impl Surfaces {
             event_loops,
             certificates,
             warnings,
+            outbound,
         })
     }
 
@@ -160,6 +166,11 @@ impl Surfaces {
     /// Returns the bound addresses.
     pub(crate) const fn addresses(&self) -> Addresses {
         self.addresses
+    }
+
+    /// Returns the bound addresses of the outbound gateway, by name.
+    pub(crate) fn outbound(&self) -> &[(String, SocketAddr)] {
+        &self.outbound
     }
 
     /// Returns the tarpit of the gateway.
@@ -270,6 +281,50 @@ async fn leave_unread(mut body: Incoming) {
             return;
         }
     }
+}
+
+/// Opens the listeners of the outbound gateway.
+fn bind_outbound(settings: &Settings) -> Result<Vec<(Outbound, Sockets)>, Failure> {
+    let mut bound = Vec::new();
+    for (at, service) in settings.outbound.iter().enumerate() {
+        let listen = Listen::On(service.listen.clone());
+        let Some(sockets) = bind(&listen, &format!("outbound[{at}].listen"), 1, &mut Vec::new())? else {
+            continue;
+        };
+        let outbound = Outbound::new(service.clone()).map_err(|error| Failure::new(in_full(&error)))?;
+        bound.push((outbound, sockets));
+    }
+    Ok(bound)
+}
+
+/// Serves the outbound gateway, on one thread. Returns the bound addresses.
+fn start_outbound(
+    services: Vec<(Outbound, Sockets)>,
+    drain: &Drain,
+    running: &mpsc::Sender<Infallible>,
+) -> Result<Vec<(String, SocketAddr)>, Failure> {
+    let addresses =
+        services.iter().map(|(it, sockets)| (it.settings().name.clone(), sockets.address())).collect();
+    if services.is_empty() {
+        return Ok(addresses);
+    }
+    let (drain, running) = (drain.clone(), running.clone());
+    start_thread("outbound", async move {
+        let mut tasks = Vec::new();
+        for (outbound, sockets) in services {
+            for listener in sockets.into_listeners() {
+                let (outbound, drain) = (outbound.clone(), drain.clone());
+                tasks.push(tokio::spawn(async move { outbound.serve(listener, drain).await }));
+            }
+        }
+        for task in tasks {
+            if let Ok(Err(error)) = task.await {
+                tracing::error!(%error, "the outbound gateway has stopped");
+            }
+        }
+        drop(running);
+    })?;
+    Ok(addresses)
 }
 
 fn start_demo(drain: Drain) -> Result<SocketAddr, Failure> {

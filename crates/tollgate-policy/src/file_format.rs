@@ -87,9 +87,9 @@ pub(crate) struct File {
 
 /// Sections of the same file that other crates read.
 #[cfg(feature = "schema")]
-pub(crate) const SERVER_SECTIONS: [&str; 13] = [
+pub(crate) const SERVER_SECTIONS: [&str; 14] = [
     "listen", "gateway", "rls", "resp", "store", "regions", "log", "observe", "traces", "alerts", "admin",
-    "state", "tests",
+    "state", "tests", "outbound",
 ];
 
 pub(crate) const WORDS: Words = Words {
@@ -121,6 +121,7 @@ pub(crate) const WORDS: Words = Words {
         "admin",
         "state",
         "tests",
+        "outbound",
     ],
     synonyms: &[
         ("limits", &["rules", "policies", "rate_limits", "descriptors"]),
@@ -132,6 +133,7 @@ pub(crate) const WORDS: Words = Words {
         ("store", &["redis"]),
         ("regions", &["region", "multi_region"]),
         ("gateway", &["upstream"]),
+        ("outbound", &["egress"]),
         ("rls", &["envoy", "grpc"]),
         ("log", &["logging"]),
         ("traces", &["tracing", "otlp"]),

@@ -16,7 +16,7 @@ const MIN_EPOCH_MILLIS: u64 = 1_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;
 
 /// Reads `X-RateLimit-*` with the additions of GitHub and Discord, `X-Rate-Limit-*` and `RateLimit-*`.
-pub(super) fn read<'h>(headers: &'h HeaderMap) -> Option<BucketReport<'h>> {
+pub(super) fn read(headers: &HeaderMap) -> Option<BucketReport<'_>> {
     let by = |limit, remaining, reset| {
         let limit = text(headers, limit).and_then(leading_integer);
         let remaining = text(headers, remaining).and_then(integer);
@@ -38,7 +38,7 @@ pub(super) fn read<'h>(headers: &'h HeaderMap) -> Option<BucketReport<'h>> {
     Some(BucketReport { limit, remaining, reset, shape, ..BucketReport::new(name) })
 }
 
-/// Reads one family of OpenAI's headers, such as `requests`. Their buckets refill continuously.
+/// Reads one family of `OpenAI`'s headers, such as `requests`. Their buckets refill continuously.
 pub(super) fn read_family<'h>(headers: &HeaderMap, family: &OpenAiFamily) -> Option<BucketReport<'h>> {
     let limit = text(headers, family.limit).and_then(integer)?;
     let remaining = text(headers, family.remaining).and_then(integer)?;
@@ -54,7 +54,7 @@ pub(super) fn read_family<'h>(headers: &HeaderMap, family: &OpenAiFamily) -> Opt
     })
 }
 
-/// The headers of one of OpenAI's limits.
+/// The headers of one of `OpenAI`'s limits.
 pub(super) struct OpenAiFamily {
     name: &'static str,
     kind: super::BucketKind,

@@ -186,12 +186,11 @@ impl Scheduler {
                 continue;
             }
             let Some(entry) = self.registry.known_bucket(*key) else { continue };
-            match refused.filter(|_| reported.is_empty() && *key != grant.key.scope) {
-                Some(until) => entry.bucket.refuse(ticket, until, advice.precise_wait, now),
-                None => {
-                    entry.bucket.finish(ticket);
-                    entry.bucket.admit(now);
-                }
+            if let Some(until) = refused.filter(|_| reported.is_empty() && *key != grant.key.scope) {
+                entry.bucket.refuse(ticket, until, advice.precise_wait, now);
+            } else {
+                entry.bucket.finish(ticket);
+                entry.bucket.admit(now);
             }
         }
     }

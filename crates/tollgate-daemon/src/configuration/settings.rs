@@ -6,6 +6,7 @@
 use tollgate::policy::Lint;
 use tollgate_document::{Kind, Located, Node, Problems, Synonyms, Words};
 use tollgate_gateway::GatewaySettings;
+use tollgate_outbound::OutboundSettings;
 
 use super::observe::{ObserveSettings, Refusals};
 use super::{
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) upstreams: Vec<String>,
     /// The settings of the gateway.
     pub(crate) forwarding: GatewaySettings,
+    /// The services that workers call through the outbound gateway.
+    pub(crate) outbound: Vec<OutboundSettings>,
     /// The minimum level of the log.
     pub(crate) level: Level,
     /// The format of the log.
@@ -111,6 +114,7 @@ impl Settings {
             level: Level::default(),
             format: LogFormat::default(),
             forwarding: GatewaySettings::read(section("gateway"), problems),
+            outbound: OutboundSettings::read(section("outbound"), problems),
             admin: AdminSettings::default(),
             store: StoreSettings::default(),
             regions: RegionsSection::default(),
