@@ -58,7 +58,7 @@ mod tests {
             assert!((whole / 2..=whole).contains(delay), "{at}: {delay:?}");
         }
         let mut backoff = Backoff::new(7);
-        (0..20).for_each(|_| drop(backoff.next_delay()));
+        (0..20).for_each(|_| _ = backoff.next_delay());
         backoff.reset();
         assert!(backoff.next_delay() <= MIN_DELAY);
     }
