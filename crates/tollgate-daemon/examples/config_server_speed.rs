@@ -8,6 +8,7 @@
 //! the configuration is in force.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a measurement")]
 
+#[allow(dead_code, reason = "the tests of tollgate-xds use more of it")]
 #[path = "../../tollgate-xds/tests/server.rs"]
 mod server;
 

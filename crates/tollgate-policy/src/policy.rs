@@ -52,6 +52,7 @@ use crate::source::KeySource;
 /// assert_eq!(wrong[0].message, "a rate of zero admits no request");
 /// # Ok::<(), tollgate_policy::Diagnostics>(())
 /// ```
+#[allow(clippy::struct_excessive_bools, reason = "each says which work a request can skip")]
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) limits: Vec<Limit>,

@@ -34,9 +34,10 @@ fn policy() -> String {
 /// Returns what is left to ann.
 fn left(tollgate: &Tollgate, limit: &str) -> u64 {
     let body = json!({"key": "ann"}).to_string();
-    let asked = Ask { body: body.as_bytes(), ..Ask::new(&format!("POST /v1/limits/{limit}/peek")) };
-    let told = Ask { headers: "Content-Type: application/json\r\n", ..asked }.send(tollgate.api);
-    told.json()["limits"][0]["remaining"].as_u64().unwrap_or_else(|| panic!("{told:?}"))
+    let line = format!("POST /v1/limits/{limit}/peek");
+    let headers = "Content-Type: application/json\r\n";
+    let response = Ask { body: body.as_bytes(), headers, ..Ask::new(&line) }.send(tollgate.api);
+    response.json()["limits"][0]["remaining"].as_u64().unwrap_or_else(|| panic!("{response:?}"))
 }
 
 #[test]
@@ -49,12 +50,12 @@ fn the_tokens_of_a_response_are_charged_although_fewer_are_left() {
         assert_eq!(ask(&envoy, "GET /", "X-User: ann\r\n").status(), 200, "{remaining}");
         let api = tollgate.api;
         let is_charged = || {
-            let told = Ask {
+            let response = Ask {
                 headers: "Content-Type: application/json\r\n",
                 body: br#"{"key":"ann"}"#,
                 ..Ask::new("POST /v1/limits/tokens/peek")
             };
-            told.send(api).json()["limits"][0]["remaining"] == remaining
+            response.send(api).json()["limits"][0]["remaining"] == remaining
         };
         tollgate.program.wait_until("the cost is charged", is_charged);
     }
@@ -66,7 +67,7 @@ fn the_tokens_of_a_response_are_charged_although_fewer_are_left() {
     assert_eq!(app.seen(), 4);
 }
 
-/// An upstream that answers when it is told to.
+/// An upstream that answers when it is released.
 struct HoldingApp {
     address: SocketAddr,
     seen: Arc<AtomicU64>,
@@ -117,9 +118,9 @@ fn of_fifty_parallel_streams_as_many_run_as_there_are_slots_and_the_count_return
         .map(|_| {
             let refused = Arc::clone(&refused);
             thread::spawn(move || {
-                let told = Ask { headers: "X-User: ann\r\n", ..Ask::new("GET /streams") }.send(address);
-                refused.fetch_add(u64::from(told.status() == 429), Ordering::SeqCst);
-                told.status()
+                let response = Ask { headers: "X-User: ann\r\n", ..Ask::new("GET /streams") }.send(address);
+                refused.fetch_add(u64::from(response.status() == 429), Ordering::SeqCst);
+                response.status()
             })
         })
         .collect();

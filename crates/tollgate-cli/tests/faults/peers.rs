@@ -41,7 +41,7 @@ fn a_peer_that_is_killed_costs_no_more_than_the_share_of_its_keys() {
     let mut third = Some(fault.start_node(2));
     let report = run(&fault, |rig| {
         wait_until_it_reaches_all(&rig.nodes[0]);
-        third = None;
+        drop(third.take());
         rig.endure(Duration::from_secs(2));
         third = Some(fault.start_node(2));
         wait_until_it_reaches_all(&rig.nodes[0]);

@@ -87,7 +87,9 @@ impl<S: Store> Limiter<S> {
             decision.refuse_wait(left);
             return Ok(decision);
         }
-        self.sleep(place.wait_time()).await;
+        if !place.wait_time().is_zero() {
+            self.sleep(place.wait_time()).await;
+        }
         let hold = |_| Some(self.hold_until(deadline));
         let slots = match self.take_slots(input, self.id_of(&decision), hold).await {
             Ok(slots) => slots,

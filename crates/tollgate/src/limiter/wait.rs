@@ -122,7 +122,8 @@ impl<S: Store> Limiter<S> {
                 match self.sleep_after(&decision, deadline) {
                     Some(sleep) => sleep,
                     None if steps == Steps::Two && self.takes_slots_at_start(&decision) => {
-                        match self.start_when_ready(input, decision, deadline).await {
+                        // On the heap, so that requests without a second step do not reserve its memory.
+                        match Box::pin(self.start_when_ready(input, decision, deadline)).await {
                             Ok(decision) => return decision,
                             Err(Retry::After(sleep)) => sleep,
                             Err(Retry::InOneStep) => {
