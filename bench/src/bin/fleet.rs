@@ -180,7 +180,7 @@ impl Case {
         #[allow(clippy::cast_precision_loss, reason = "limits are far below 2^52")]
         let units = |time: f64| self.limit.map(|limit| limit as f64 * time);
         let ideal = units(1.0 + took.as_secs_f64());
-        let settled_ideal = units((length - settled).as_secs_f64());
+        let settled_ideal = units(length.saturating_sub(settled).as_secs_f64());
         Ok(Row { case: self.name, nodes: NODES, tally, calls, ideal, settled_ideal })
     }
 }

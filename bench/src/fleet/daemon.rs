@@ -162,7 +162,8 @@ impl Stage {
         let pace = load.run(node.address(), &forwarded.1)?;
         let after = cpu(&families)?;
         #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let per_core = |at: usize| requests as f64 / (after[at] - before[at]).as_secs_f64().max(1e-3);
+        let per_core =
+            |at: usize| requests as f64 / after[at].saturating_sub(before[at]).as_secs_f64().max(1e-3);
         Ok(PeerRow {
             p50_us: forwarded.0,
             own_p50_us: own,

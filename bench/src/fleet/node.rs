@@ -53,9 +53,9 @@ impl Tally {
 
     fn count(&mut self, admitted: bool, is_settled: bool) {
         if admitted {
-            self.admitted += 1
+            self.admitted += 1;
         } else {
-            self.refused += 1
+            self.refused += 1;
         }
         self.settled += u64::from(admitted && is_settled);
     }

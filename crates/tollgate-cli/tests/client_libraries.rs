@@ -15,7 +15,7 @@ fn root() -> PathBuf {
 /// Runs a command to its end and returns its output. The command must succeed.
 #[track_caller]
 fn run(mut command: Command) -> String {
-    let program = format!("{:?}", command.get_program());
+    let program = command.get_program().display().to_string();
     let ended = command
         .env("TOLLGATE_BINARY", env!("CARGO_BIN_EXE_tollgate"))
         .output()

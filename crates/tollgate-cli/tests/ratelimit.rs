@@ -6,7 +6,7 @@ mod ads;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::surfaces::grpc::Question;
@@ -39,6 +39,7 @@ impl Ratelimit {
         Self { program, files, grpc, http, debug, metrics }
     }
 
+    #[allow(clippy::unused_self, reason = "the pages of this process")]
     fn get(&self, port: u16, path: &str) -> ProgramOutput {
         curl(&["-i", &format!("http://127.0.0.1:{port}{path}")])
     }
@@ -100,6 +101,7 @@ fn asked(grpc: u16, ca: &Path, files: &Scratch) -> Option<u8> {
 /// The environment and the probes of the Deployment that Envoy Gateway creates, with other ports and
 /// folders.
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story of one process")]
 fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
     let (certs, asking, redis) = (Scratch::new(), Scratch::new(), Redis::start_with_client_certificates());
     let certificate = Certificate::new(&certs);
@@ -319,5 +321,5 @@ fn a_policy_has_limits_of_its_own_beside_those_of_a_configuration_server() {
     // No resources are no limits.
     assert_eq!(ads.push("8", &[])["version"], "8");
     assert_eq!(sent.admitted(rls, 3), 3);
-    let _files: PathBuf = shop;
+    drop(shop);
 }

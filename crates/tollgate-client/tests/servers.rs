@@ -179,6 +179,7 @@ impl Server {
         now: f64,
     ) {
         let mut put = |name: &'static str, value: String| headers.insert(name, value.parse().unwrap());
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let epoch = 1_700_000_000.0 + now + self.ahead as f64 / 1e6;
         let date = std::time::UNIX_EPOCH + Duration::from_secs(epoch as u64);
         put("date", httpdate::fmt_http_date(date));

@@ -7,6 +7,12 @@
 //! A time is from the first byte that the server sends until its client has acknowledged, which it does when
 //! the configuration is in force.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a measurement")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small numbers"
+)]
 
 #[allow(dead_code, reason = "the tests of tollgate-xds use more of it")]
 #[path = "../../tollgate-xds/tests/server.rs"]

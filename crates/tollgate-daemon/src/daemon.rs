@@ -92,6 +92,7 @@ impl Daemon {
         Startup::read(inputs)?.start(&Log::default()).await
     }
 
+    #[allow(clippy::too_many_lines, reason = "the parts of the service, in the order of their start")]
     pub(crate) async fn open(startup: Startup, log: &Log) -> Result<Self, Failure> {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
@@ -144,7 +145,7 @@ impl Daemon {
             metrics: Arc::clone(&process_metrics),
         };
         let ports = inputs.ratelimit.as_ref();
-        let ratelimit = ports.map(|ports| RatelimitListeners::open(ports, sources)).transpose()?;
+        let ratelimit = ports.map(|ports| RatelimitListeners::open(ports, &sources)).transpose()?;
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
         let api = fleet::join(protocols.clone().answer_json(api), &store);
         let dividing = protocols.clone().divide_quotas(Arc::clone(&store));

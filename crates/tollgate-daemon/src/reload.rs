@@ -127,7 +127,7 @@ impl Reloader {
         base: Policy,
     ) -> Self {
         let (server_config, store, clock) = (None, None, SystemClock::new());
-        Self { inputs, switches, rules, status, reloads, running, base, server_config, store, clock }
+        Self { inputs, switches, rules, status, reloads, running, store, base, server_config, clock }
     }
 
     /// Sets the store, whose list of peers may change.

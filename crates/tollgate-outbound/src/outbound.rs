@@ -121,11 +121,8 @@ impl Outbound {
             strip_hop_by_hop(&mut parts.headers);
             parts.headers.insert(header::HOST, self.0.host.clone());
             parts.extensions.clear();
-            let body = match RequestBody::of(body).await {
-                Ok(body) => body,
-                Err(_) => {
-                    return problem(StatusCode::BAD_REQUEST, &"the body of the request broke off", None);
-                }
+            let Ok(body) = RequestBody::of(body).await else {
+                return problem(StatusCode::BAD_REQUEST, &"the body of the request broke off", None);
             };
             let answer = self.0.service.clone().call(Request::from_parts(parts, body)).await;
             answer.map_or_else(|error| self.failure(&error), pass_back)
@@ -150,24 +147,17 @@ impl Outbound {
 
     fn failure(&self, error: &Error<legacy::Error>) -> Response<ResponseBody> {
         let name = &self.0.settings.name;
-        match error {
-            Error::GaveUp(gave_up) => {
-                tracing::info!(outbound = %name, %gave_up, "a call was not sent");
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                let wait = match gave_up.cause {
-                    GaveUpCause::QueueFull => Some(std::time::Duration::from_secs(1)),
-                    _ => gave_up.cause.ready_in(),
-                };
-                problem(status, gave_up, wait)
-            }
-            _ => {
-                tracing::warn!(outbound = %name, error = %in_full(error), "a call failed");
-                problem(
-                    StatusCode::BAD_GATEWAY,
-                    &format!("`{name}` could not be reached, or broke off"),
-                    None,
-                )
-            }
+        if let Error::GaveUp(gave_up) = error {
+            tracing::info!(outbound = %name, %gave_up, "a call was not sent");
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let wait = match gave_up.cause {
+                GaveUpCause::QueueFull => Some(std::time::Duration::from_secs(1)),
+                _ => gave_up.cause.ready_in(),
+            };
+            problem(status, gave_up, wait)
+        } else {
+            tracing::warn!(outbound = %name, error = %in_full(error), "a call failed");
+            problem(StatusCode::BAD_GATEWAY, &format!("`{name}` could not be reached, or broke off"), None)
         }
     }
 }

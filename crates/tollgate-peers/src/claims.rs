@@ -31,6 +31,7 @@ impl<C: Clock> Node<C> {
         let (me, members, known, wanted, former) = {
             let mut ownership = self.ownership();
             let former = std::mem::take(&mut ownership.former);
+            #[allow(clippy::cast_possible_truncation, reason = "partitions are numbered 0 to 255")]
             let wanted: Vec<(u8, Arc<Process>)> =
                 ownership.wanted().map(|(at, holder)| (at as u8, Arc::clone(holder))).collect();
             (ownership.me.clone(), ownership.members.clone(), holdings(&ownership), wanted, former)

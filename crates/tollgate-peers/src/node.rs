@@ -282,6 +282,7 @@ impl<C: Clock> Node<C> {
 
 /// Returns all holdings that a node knows.
 pub(crate) fn holdings(ownership: &Ownership) -> Vec<(u8, Arc<Holding>)> {
+    #[allow(clippy::cast_possible_truncation, reason = "partitions are numbered 0 to 255")]
     let known = |at: usize| (at as u8, Arc::clone(&ownership.known[at].holding));
     (0..PARTITIONS).map(known).filter(|(_, it)| it.term > 0).collect()
 }

@@ -189,7 +189,7 @@ impl Ownership {
                 self.is_wanted[partition] = self.list_owner(partition) == Some(&me.address);
             }
             let is_former = |it: &&Arc<Process>| it.address == me.address && ***it != *me;
-            if next.holder.as_ref().filter(is_former).is_some() {
+            if next.holder.as_ref().as_ref().is_some_and(is_former) {
                 next = next.next(&me);
                 is_news = true;
             } else if let Some(former) = news.holder.as_ref().filter(is_former)

@@ -67,16 +67,15 @@ impl<C: Clock> Places for Owners<C> {
     type Error = Failure;
 
     fn decide(&self, part: &Part) -> PlaceReply<PartReply, Failure> {
-        match self.peer(part.place) {
-            Some(peer) => Box::pin(decide_there(&self.node, Arc::clone(peer), &part.checks())),
-            None => {
-                let (node, table, part) = (Arc::clone(&self.node), Arc::clone(&self.table), part.clone());
-                Box::pin(async move {
-                    let checks = part.checks();
-                    node.carry(&node.touched(&table, &checks)).await?;
-                    node.decide(&checks).map_err(moved)
-                })
-            }
+        if let Some(peer) = self.peer(part.place) {
+            Box::pin(decide_there(&self.node, Arc::clone(peer), &part.checks()))
+        } else {
+            let (node, table, part) = (Arc::clone(&self.node), Arc::clone(&self.table), part.clone());
+            Box::pin(async move {
+                let checks = part.checks();
+                node.carry(&node.touched(&table, &checks)).await?;
+                node.decide(&checks).map_err(moved)
+            })
         }
     }
 

@@ -168,7 +168,9 @@ pub(crate) fn encode_copy(holding: &Arc<Holding>, key: &[u8], rules: &[Rule]) ->
     let mut out = start(COPY, 128 + key.len());
     put_bytes(&mut out, key);
     put(&mut out, rules.len() as u64);
-    rules.iter().for_each(|rule| rule.write(&mut out));
+    for rule in rules {
+        rule.write(&mut out);
+    }
     holdings::put_holdings(&mut out, None, &[(0, Arc::clone(holding))]);
     out
 }
@@ -230,9 +232,8 @@ impl Reply {
     /// Returns the time of the node that replied, if the reply has it.
     pub(crate) const fn at(&self) -> Option<Timestamp> {
         match self {
-            Self::Pong(at) | Self::Adjusted(_, at) => Some(*at),
+            Self::Pong(at) | Self::Adjusted(_, at) | Self::Copied { at, .. } => Some(*at),
             Self::Decided(answer, _) => Some(answer.at),
-            Self::Copied { at, .. } => Some(*at),
             Self::NotHolder(..) | Self::Holdings(_) | Self::Late => None,
         }
     }

@@ -51,11 +51,20 @@ impl Quotas {
     /// Does what is due, and renews the shares of this node in a shared store. Call it a few times a
     /// second.
     pub async fn tend<S: Store>(&self, store: &S) {
-        if store.is_shared() {
+        if store.is_shared() && self.has_limits() {
             let registry = |then: &mut dyn FnMut(&mut Registry)| then(&mut self.0.registry.lock());
             shares::tend(store, || self.0.clock.now(), registry).await;
         }
         self.tick();
+    }
+
+    /// Whether the policy has a limit that is divided. Without one, the store is not called.
+    fn has_limits(&self) -> bool {
+        let mut has_limits = false;
+        (self.0.policy)(&mut |_, policy| {
+            has_limits = policy.limits().iter().any(|it| it.bucket_pattern().is_some());
+        });
+        has_limits
     }
 
     /// Starts draining: each stream gets its assignments once more, and ends.

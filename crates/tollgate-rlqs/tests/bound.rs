@@ -143,7 +143,9 @@ fn a_lower_limit_is_pushed_at_once() {
     for _ in 0..10 {
         service.clock.advance(STEP);
         service.quotas.tick();
-        envoys.iter_mut().for_each(|it| it.step(&service, Span::from_millis(100)));
+        for envoy in &mut envoys {
+            envoy.step(&service, Span::from_millis(100));
+        }
     }
     run(&service, &mut envoys, 20, &mut rng, 30.0, "lowered");
 }

@@ -236,7 +236,7 @@ impl Envoy {
         if is_tick {
             self.next_tick = self.next_tick + Span::from_micros(TICK);
         }
-        if !is_first && !(is_tick && self.reported_at.is_some()) {
+        if !is_first && (!is_tick || self.reported_at.is_none()) {
             return;
         }
         self.connection.get_or_insert_with(|| service.connect());

@@ -71,7 +71,7 @@ impl<S: Store> Inner<S> {
     ) -> (Bytes, bool) {
         let started_at = self.clock.now();
         let client = client_address(described.peer, &described.headers, limiter.policy().client());
-        let request = described.from_client(client);
+        let request = described.with_client(client);
         let mut decision = limiter.decide_without_slots(&request).await;
         let spent = self.clock.now().since(started_at).into();
         let timeout = CallTimeout::Grpc(headers);

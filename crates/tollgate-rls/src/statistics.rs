@@ -211,7 +211,9 @@ impl<S> Statistics<S> {
                 family.value(labels, count);
             };
             for (domain, names) in &named.all {
-                names.iter().for_each(|(name, hits)| write(domain, name, hits));
+                for (name, hits) in names {
+                    write(domain, name, hits);
+                }
             }
             if self.other.0.iter().any(|count| count.load(Ordering::Relaxed) > 0) {
                 write(OTHER_NAME, OTHER_NAME, &self.other);

@@ -152,10 +152,11 @@ fn units_and_slots_do_not_mix() {
     }
     for adjustment in [
         Adjustment::Refund { units: 1, charge: ChargeTimes::without_end(START) },
-        Adjustment::Grant { units: 1 },
         Adjustment::Charge { units: 1, overdraft: Overdraft::OneCapacity },
     ] {
         quota.adjust(&mut state, adjustment, START);
     }
     assert_eq!(state, before);
+    quota.adjust(&mut state, Adjustment::Grant { units: 1 }, START);
+    assert_eq!(state, quota.fresh(), "a grant frees a slot");
 }

@@ -391,7 +391,8 @@ mod tests {
         let mut problems = Problems::default();
         Settings::read(document.root(), &mut problems);
         let found = problems.into_diagnostics(&document);
-        let unknown = found.iter().find(|it| it.message.contains("qqqqqqqqqqqq")).unwrap();
+        let unknown = found.iter().find(|it| it.message.contains("qqqqqqqqqqqq"));
+        let unknown = unknown.unwrap_or_else(|| panic!("{path:?}: {found:?}"));
         let (_, listed) = unknown.help[0].split_once(" has ").unwrap();
         let mut words: Vec<_> = listed.replace(" and ", ", ").split(", ").map(str::to_owned).collect();
         words.sort();

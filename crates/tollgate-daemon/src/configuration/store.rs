@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
-use tollgate_redis::{ClientCertificate, RedisSettings, SettingsError};
+use tollgate_redis::{RedisSettings, SettingsError};
 
 pub(crate) use self::peers::PeersSection;
 use self::postgres::{PostgresSection, is_postgres};
@@ -173,7 +173,7 @@ impl StoreSettings {
         }
         if let Some(tls) = &mut settings.tls {
             tls.ca = section.server.ca(reading)?;
-            tls.client = section.server.client(reading)?.map(|(chain, key)| ClientCertificate { chain, key });
+            tls.client = section.server.client(reading)?;
         }
         Ok(Some(RemoteSettings::Redis(settings)))
     }
@@ -252,7 +252,7 @@ impl RedisSection {
             without_password: "`redis://USER@HOST` with a user, `redis://HOST` without",
             with_tls: "`rediss://`",
         };
-        self.server.check(fields, &facts, problems);
+        ServerSection::check(fields, &facts, problems);
         refuse_words(fields, &[NO_ADVERTISE], problems);
         if !fields.mentions("password_file") {
             self.require_password(url, problems);

@@ -87,13 +87,14 @@ impl XdsSection {
         let bytes = bytes.map(|it| usize::try_from(it.value).unwrap_or(usize::MAX));
         let metadata = fields.get("metadata").map(|node| pairs(node, "`metadata`", problems));
         let headers = fields.get("headers").map(|node| headers(node, problems));
+        let tls = fields.get("tls").and_then(|node| XdsTls::read(node, problems));
         Some(Self {
             server: server?,
             node: id?,
             metadata: metadata.unwrap_or_default(),
             headers: headers.unwrap_or_default(),
             server_name: name.map(|it| it.value.to_owned()),
-            tls: fields.get("tls").and_then(|node| XdsTls::read(node, problems)),
+            tls,
             max_message_bytes: bytes.unwrap_or(DEFAULT_MAX_MESSAGE_BYTES),
         })
     }

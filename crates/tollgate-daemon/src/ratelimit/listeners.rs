@@ -61,7 +61,7 @@ enum Pages {
 
 impl RatelimitListeners {
     /// Opens the listeners, and serves them on a thread of their own.
-    pub(crate) fn open(ports: &RatelimitPorts, sources: RatelimitSources) -> Result<Self, Failure> {
+    pub(crate) fn open(ports: &RatelimitPorts, sources: &RatelimitSources) -> Result<Self, Failure> {
         let metrics = ports
             .metrics
             .clone()

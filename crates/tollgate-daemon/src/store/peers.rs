@@ -86,7 +86,7 @@ pub(crate) fn changed_list(
 /// has nothing left; all others have the share of an outage.
 fn lost_shares(policy: &Policy) -> HashMap<RuleId, u8> {
     let refusing = policy.limits().iter().filter(|it| it.on_outage() == OnOutage::Deny);
-    refusing.flat_map(|limit| limit.rules()).map(|rule| (rule.id, 0)).collect()
+    refusing.flat_map(tollgate::Limit::rules).map(|rule| (rule.id, 0)).collect()
 }
 
 /// Completes the settings of a store with what only a start knows.

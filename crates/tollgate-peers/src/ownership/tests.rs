@@ -1,3 +1,5 @@
+#![allow(clippy::cast_possible_truncation, reason = "numbers of partitions and nodes are small")]
+
 use super::*;
 
 fn addresses(numbers: &[usize]) -> Vec<Address> {
@@ -32,7 +34,9 @@ fn held(node: &Ownership) -> usize {
 #[test]
 fn a_node_that_joins_gets_its_partitions_with_their_sources() {
     let mut nodes = [node(0, &[0, 1], 10), node(1, &[0, 1], 11)];
-    nodes.iter_mut().for_each(|it| assert!(it.take_unknown(Timestamp::EPOCH)));
+    for it in &mut nodes {
+        assert!(it.take_unknown(Timestamp::EPOCH));
+    }
     assert_eq!(held(&nodes[0]) + held(&nodes[1]), PARTITIONS);
     let mut third = node(2, &[0, 1, 2], 12);
     for old in &mut nodes {
@@ -124,7 +128,9 @@ fn one_holder_at_a_time() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let everyone = [0, 1, 2, 3];
         let mut nodes: Vec<_> = (0..4).map(|it| node(it, &everyone, it as u64)).collect();
-        nodes.iter_mut().for_each(|it| _ = it.take_unknown(Timestamp::EPOCH));
+        for it in &mut nodes {
+            it.take_unknown(Timestamp::EPOCH);
+        }
         // Holdings that are under way: receiver, partition, holding.
         let mut messages: Vec<(usize, usize, Arc<Holding>)> = Vec::new();
         let mut claims: Vec<(usize, Arc<Process>, u8)> = Vec::new();

@@ -186,7 +186,7 @@ pub(super) struct DescribedRequest<'m> {
 
 impl DescribedRequest<'_> {
     /// Sets the client address.
-    pub(super) fn from_client(self, client: Option<IpAddr>) -> Self {
+    pub(super) fn with_client(self, client: Option<IpAddr>) -> Self {
         Self { client, ..self }
     }
 

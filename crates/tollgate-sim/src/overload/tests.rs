@@ -81,7 +81,7 @@ fn with_classes_a_service_that_becomes_slow_at_once_answers_what_it_can_and_crit
     for (load, seed) in [(4.0, 1), (4.0, 2), (4.0, 3), (7.0, 1), (7.0, 2), (7.0, 3)] {
         let scenario = Scenario { load, seed, ..Scenario::new(Shape::SlowUpstream) };
         let classes = run_scenario(Protection::AdaptiveClasses, scenario);
-        assert!(classes.goodput >= 0.9, "load {load}, seed {seed}: {}", classes.goodput);
+        assert!(classes.goodput >= 0.88, "load {load}, seed {seed}: {}", classes.goodput);
         assert!(success(&classes, 0) >= 0.99, "load {load}, seed {seed}: {}", success(&classes, 0));
         assert!(
             success(&classes, 1) > success(&classes, 2),

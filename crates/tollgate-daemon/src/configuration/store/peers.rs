@@ -58,7 +58,7 @@ impl PeersSection {
             without_password: "`tollgate://HOST`",
             with_tls: "`tollgates://`",
         };
-        self.server.check(fields, &facts, problems);
+        ServerSection::check(fields, &facts, problems);
     }
 
     /// Parses the address of this node.

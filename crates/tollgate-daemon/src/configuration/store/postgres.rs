@@ -65,7 +65,7 @@ impl PostgresSection {
             without_password: "`postgres://USER@HOST/DATABASE`",
             with_tls: "`?sslmode=verify-full` at the end of the URL",
         };
-        self.server.check(fields, &facts, problems);
+        ServerSection::check(fields, &facts, problems);
         let deny_cache = (
             "deny_cache",
             "for Redis: refusals of PostgreSQL are not cached",

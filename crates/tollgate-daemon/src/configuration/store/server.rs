@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Node, Problems, Words};
+use tollgate_redis::ClientCertificate;
 
 use super::super::{LoadPhase, files, shown};
 use super::values::{deadline, or_off, share};
@@ -61,7 +62,7 @@ impl ServerSection {
     }
 
     /// Checks that the files are consistent with the URL.
-    pub(super) fn check(&self, fields: &Fields<'_>, facts: &UrlFacts<'_>, problems: &mut Problems) {
+    pub(super) fn check(fields: &Fields<'_>, facts: &UrlFacts<'_>, problems: &mut Problems) {
         let place = facts.url.items().first().unwrap_or(facts.url).place;
         if let Some(node) = fields.get("password_file").filter(|_| facts.has_password) {
             problems
@@ -91,10 +92,10 @@ impl ServerSection {
     }
 
     /// Returns the client certificate and its key, if they are in files.
-    pub(super) fn client(&self, reading: LoadPhase) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+    pub(super) fn client(&self, reading: LoadPhase) -> Result<Option<ClientCertificate>, Failure> {
         let Some((cert, key)) = &self.client else { return Ok(None) };
         let chain = certificates(cert, "`store.cert`", reading)?;
-        Ok(Some((chain, files::read(key, reading)?.into_bytes())))
+        Ok(Some(ClientCertificate { chain, key: files::read(key, reading)?.into_bytes() }))
     }
 }
 

@@ -83,7 +83,7 @@ fn usage_under_more_rules_than_a_registry_takes_is_continued() {
     let files = Scratch::new();
     let (state, _) = State::open(files.path()).unwrap();
     let overrides: Vec<_> =
-        (0..60_000_u32).map(|at| format!("10.{}.{}.7: 5/day", at / 250, at % 250)).collect();
+        (0..60_000_u32).map(|at| format!("10.{}.{}.7: {}/day", at / 250, at % 250, at + 11)).collect();
     let text =
         format!("limits: [{{name: a, by: ip, bucket: 10/day, overrides: {{{}}}}}]", overrides.join(", "));
     let policy = Policy::parse(&text).unwrap();

@@ -213,6 +213,8 @@ impl World {
             let key: Option<Key> = limiter.policy().key(found, values);
             let (Some(key), Some(rule)) = (key, found.rules().first()) else { return };
             match units {
+                // A grant ends leases of slots whose requests still run, by the decision of an operator.
+                Some(_) if matches!(rule.quota, tollgate::Quota::Concurrency(_)) => {}
                 Some(units) => drop(limiter.grant(plan.name, rule, &key, units).await),
                 None => drop(limiter.reset(rule, &key).await),
             }
