@@ -12,7 +12,7 @@ use tollgate_xds::{Proposal, RESOURCE_TYPE_URL, XdsClient, XdsCounters, XdsServe
 use crate::server::{Rule, SeenRequest, Server, Stream, config};
 
 /// Far above the needs of any machine: it only ends tests that have failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A client, and the receiver of its configurations.
 struct Client {
@@ -37,7 +37,7 @@ impl Client {
     }
 
     async fn proposal(&mut self) -> Proposal {
-        timeout(PATIENCE, self.proposals.recv()).await.unwrap().unwrap()
+        timeout(TEST_TIMEOUT, self.proposals.recv()).await.unwrap().unwrap()
     }
 
     /// Accepts the next configuration, and returns it.
@@ -178,7 +178,7 @@ async fn a_wrong_resource_is_rejected_with_its_place_and_the_last_version() {
     {
         let (version, nonce) = (format!("bad-{at}"), format!("x{at}"));
         stream.send(&version, &nonce, &resources);
-        let answer = timeout(PATIENCE, stream.request()).await.unwrap();
+        let answer = timeout(TEST_TIMEOUT, stream.request()).await.unwrap();
         let error = answer.error.clone().unwrap_or_default();
         assert!(error.contains(reason), "{error}\n instead of {reason}");
         assert_eq!(SeenRequest { error: None, ..answer }, ack("1", &nonce));
@@ -224,7 +224,7 @@ async fn another_type_is_rejected_and_a_nonce_may_come_twice() {
 async fn a_new_stream_begins_without_a_version_and_brings_the_whole_state() {
     let (mut server, mut client, stream) = configured().await;
     drop(stream);
-    let mut stream = timeout(PATIENCE, server.stream()).await.unwrap();
+    let mut stream = timeout(TEST_TIMEOUT, server.stream()).await.unwrap();
     assert_eq!(stream.request().await, ack("", ""));
     // The server was restarted, and its version is that of before.
     stream.send("1", "n1", &[]);
@@ -245,8 +245,8 @@ async fn what_is_too_large_or_garbage_ends_the_stream_and_changes_nothing() {
         (vec![0, 0, 0, 0, 2, 0xff, 0xff], "a message that is not a DiscoveryResponse"),
     ] {
         stream.send_bytes(Bytes::from(bytes));
-        assert!(timeout(PATIENCE, stream.is_ended()).await.unwrap());
-        stream = timeout(PATIENCE, server.stream()).await.unwrap();
+        assert!(timeout(TEST_TIMEOUT, stream.is_ended()).await.unwrap());
+        stream = timeout(TEST_TIMEOUT, server.stream()).await.unwrap();
         assert_eq!(stream.request().await, ack("", ""));
         let said = client.counters.status().problem.unwrap_or_default();
         assert!(said.contains(problem), "{said}");
@@ -263,8 +263,8 @@ async fn messages_up_to_the_bound_are_accepted() {
     stream.request().await;
     let many: Vec<_> = (0..20).map(|_| Rule { below: vec![], ..Rule::per_minute("key", 1) }).collect();
     stream.send("1", "n1", &[config("a", &many)]);
-    assert!(timeout(PATIENCE, stream.is_ended()).await.unwrap());
-    let mut stream = timeout(PATIENCE, server.stream()).await.unwrap();
+    assert!(timeout(TEST_TIMEOUT, stream.is_ended()).await.unwrap());
+    let mut stream = timeout(TEST_TIMEOUT, server.stream()).await.unwrap();
     stream.request().await;
     stream.send("2", "n2", &[config("a", &many[..1])]);
     client.accept().await;
@@ -303,7 +303,7 @@ async fn a_server_that_is_away_is_called_again() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, failed_twice).await.unwrap();
+    timeout(TEST_TIMEOUT, failed_twice).await.unwrap();
     let problem = counters.status().problem.unwrap();
     assert!(problem.contains(&format!("cannot connect to {nowhere}")), "{problem}");
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tollgate_testkit::Certificate;
 
 /// Far above the needs of any machine: it only ends tests that have failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running configuration server.
 pub(crate) struct Ads {
@@ -55,7 +55,7 @@ impl Ads {
     /// Returns the next request of a client.
     #[track_caller]
     pub(crate) fn request(&self) -> Value {
-        self.requests.recv_timeout(PATIENCE).unwrap()
+        self.requests.recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
     /// Sends the whole configuration, and returns the answer of the client.
