@@ -1,3 +1,4 @@
+//! Tests of learned buckets.
 use super::*;
 
 const START: Timestamp = Timestamp::from_secs(1_000);

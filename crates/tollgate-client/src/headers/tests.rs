@@ -1,3 +1,4 @@
+//! Tests of the headers of many servers.
 use http::HeaderMap;
 use proptest::prelude::*;
 use tollgate::{Span, Timestamp};

@@ -1,3 +1,4 @@
+//! Tests of the holders of partitions.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of partitions and nodes are small")]
 
 use super::*;
