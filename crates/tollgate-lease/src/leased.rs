@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
 use tollgate_core::{Adjustment, Amount, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
-use tollgate_store::{AdjustmentId, Answer, Check, Clock, Holding, Outcomes, Store, StoreError, SystemClock};
+use tollgate_store::{Answer, Check, Clock, Holding, Outcomes, Repeatable, Store, StoreError, SystemClock};
 
 use crate::far::{FarStores, is_exact, ttl};
 use crate::lot::Tick;
@@ -440,15 +440,9 @@ impl<S: Store, C: Clock> Store for Leased<S, C> {
         Ok(self.after_adjustment(rule, key, outcome))
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        let adjustment = self.before_adjustment(rule, key, adjustment).await;
-        let outcome = self.inner.adjust_once(rule, key, adjustment, id).await?;
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
+        let adjustment = self.before_adjustment(rule, key, once.adjustment).await;
+        let outcome = self.inner.adjust_once(rule, key, Repeatable { adjustment, ..once }).await?;
         Ok(self.after_adjustment(rule, key, outcome))
     }
 

@@ -54,7 +54,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    fn is_newer_than(&self, other: &Self) -> bool {
+    pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         (self.term, &self.holder) > (other.term, &other.holder)
     }
 

@@ -14,9 +14,9 @@ use tollgate_store::{Answer, Check, Clock};
 
 use crate::failure::Failure;
 use crate::node::{Node, moved};
-use crate::peer::{Counts, Peer};
+use crate::peer::{Counts, Peer, SentCall};
 use crate::table::{Route, Table};
-use crate::wire::{MAX_CALL_BYTES, MAX_CHECKS, Reply, encode_adjust, encode_decide};
+use crate::wire::{Claim, MAX_CALL_BYTES, MAX_CHECKS, Reply, encode_adjust, encode_claim, encode_decide};
 
 /// Sends a request to all owners of its keys, and charges all of them or none.
 pub(crate) async fn reserve<C: Clock>(
@@ -87,7 +87,7 @@ impl<C: Clock> Places for Owners<C> {
         let adjustment = adjustment.shifted(peer.offset.ahead());
         let sent = peer.send(encode_adjust(rule, key, (adjustment, None)));
         let (node, peer) = (Arc::clone(&self.node), Arc::clone(peer));
-        Box::pin(async move { adjusted(&node, peer.received(sent).await) })
+        Box::pin(async move { adjusted(&node, &peer, sent).await })
     }
 
     fn or_worse(one: Failure, other: &Failure) -> Failure {
@@ -120,29 +120,47 @@ pub(crate) fn decide_there<C: Clock>(
                 answer.at = peer.to_local(answer.at);
                 Ok(PartReply { answer, renewed })
             }
-            reply => Err(not_held(&node, reply)),
+            reply => Err(not_held(&node, &peer, reply).await),
         }
     }
 }
 
 /// Returns the failure for a reply without an answer, and learns of the holder that it names.
-fn not_held<C: Clock>(node: &Node<C>, reply: Reply) -> Failure {
+///
+/// The new holder of a partition may not know of the grant yet, if a request overtakes its reply. Then
+/// this node tells it, so that the request is decided there and not as in an outage.
+async fn not_held<C: Clock>(node: &Node<C>, peer: &Peer, reply: Reply) -> Failure {
     let Reply::NotHolder(partition, holding) = reply else {
         return Failure::failed("the reply of a peer is incomplete");
     };
     Counts::add(&node.dial.counts.not_holder);
-    if node.learn(&[(partition, holding)]) {
-        moved(partition.into())
-    } else {
-        Failure::refused("the holder of the partition is not known yet, or lists of peers differ")
+    if node.learn(&[(partition, Arc::clone(&holding))]) {
+        return moved(partition.into());
     }
+    let known = Arc::clone(&node.ownership().known[usize::from(partition)].holding);
+    if !known.is_newer_than(&holding) {
+        return Failure::refused("the holder of the partition is not known yet, or lists of peers differ");
+    }
+    if known.holder.as_ref().is_some_and(|holder| holder.address == peer.address) {
+        let news = Claim { holdings: vec![(partition, known)], ..Claim::default() };
+        match peer.received(peer.send(encode_claim(&news))).await {
+            Ok(Reply::Holdings(holdings)) => drop(node.learn(&holdings)),
+            Ok(_) => return Failure::failed("the reply of a peer is incomplete"),
+            Err(failure) => return failure,
+        }
+    }
+    moved(partition.into())
 }
 
-/// Returns the outcome of an adjustment. One without an answer in time may have been applied.
-pub(crate) fn adjusted<C: Clock>(node: &Node<C>, reply: Result<Reply, Failure>) -> Result<Outcome, Failure> {
-    match reply {
+/// Waits for the outcome of an adjustment. One without an answer in time may have been applied.
+pub(crate) async fn adjusted<C: Clock>(
+    node: &Node<C>,
+    peer: &Peer,
+    sent: SentCall,
+) -> Result<Outcome, Failure> {
+    match peer.received(sent).await {
         Ok(Reply::Adjusted(outcome, _)) => Ok(outcome),
-        Ok(reply) => Err(not_held(node, reply)),
+        Ok(reply) => Err(not_held(node, peer, reply).await),
         Err(Failure::TimedOut(_)) => Err(Failure::failed("no answer in time")),
         Err(failure) => Err(failure),
     }

@@ -9,7 +9,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, RuleId, Timestamp};
 use tollgate_store::{
-    AdjustmentId, Answer, Check, Clock, MemoryStore, Outcomes, Store, StoreError, SystemClock,
+    AdjustmentId, Answer, Check, Clock, MemoryStore, Outcomes, Repeatable, Store, StoreError, SystemClock,
 };
 
 use crate::failure::Failure;
@@ -222,7 +222,7 @@ impl<C: Clock> PeerStore<C> {
                 let peer = &table.peers[*index];
                 let adjustment = adjustment.shifted(peer.offset.ahead());
                 let sent = peer.send(encode_adjust(rule, key, (adjustment, id)));
-                adjusted(node, peer.received(sent).await)
+                adjusted(node, peer, sent).await
             }
         }
     }
@@ -286,14 +286,8 @@ impl<C: Clock> Store for PeerStore<C> {
         self.change(rule, key, (adjustment, None)).await
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        self.change(rule, key, (adjustment, Some(id))).await
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
+        self.change(rule, key, (once.adjustment, Some(once.id))).await
     }
 
     fn recognizes_adjustments(&self) -> bool {

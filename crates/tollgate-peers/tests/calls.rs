@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tollgate_core::{Adjustment, Amount, Bucket, Concurrency, Owner, Rate, Rule, Span};
 use tollgate_peers::{Served, VERSION};
-use tollgate_store::{AdjustmentId, Check, Store as _};
+use tollgate_store::{AdjustmentId, Check, Repeatable, Store as _};
 
 use crate::support::{Nodes, settle};
 
@@ -77,7 +77,9 @@ async fn an_adjustment_with_an_id_is_made_once() {
         let key = nodes.key_of(node, 0);
         let charge = Adjustment::Charge { units: 3, overdraft: tollgate_core::Overdraft::None };
         for _ in 0..3 {
-            let outcome = nodes.stores[0].adjust_once(&rule, &key, charge, AdjustmentId(node as u128)).await;
+            let outcome = nodes.stores[0]
+                .adjust_once(&rule, &key, Repeatable::new(charge, AdjustmentId(node as u128)))
+                .await;
             assert_eq!(outcome.unwrap().remaining, 7);
         }
     }

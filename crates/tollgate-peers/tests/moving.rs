@@ -186,6 +186,29 @@ async fn while_lists_differ_a_key_has_one_holder() {
     }
 }
 
+/// A request overtakes the reply to the claim of the new holder: it is decided nevertheless, and not twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_holder_learns_of_a_grant_from_a_request() {
+    let (nodes, addresses) = start(3, 2);
+    let rule = hourly(10);
+    for number in 0..KEYS {
+        take(&nodes.stores[0], &rule, number, 9).await;
+    }
+    let servers: Vec<_> = nodes.servers.iter().flatten().collect();
+    servers.iter().for_each(|it| it.pause());
+    servers[..2].iter().for_each(|it| it.loses_claims.store(true, Ordering::SeqCst));
+    // The first round learns no holdings, because the replies are lost: it knows them from before.
+    nodes.stores[2].set_members(&addresses, Some(&addresses[2]));
+    assert!(nodes.stores[2].connect().await.is_err());
+    let holds_nothing = nodes.stores[2].counters().held == 0;
+    let was_granted = nodes.stores[..2].iter().map(|it| it.counters().held).sum::<usize>() < 256;
+    assert!(holds_nothing && was_granted);
+    for number in 0..KEYS {
+        assert_eq!(take(&nodes.stores[0], &rule, number, 1).await, (true, 0), "{number}");
+        assert_eq!(take(&nodes.stores[1], &rule, number, 1).await, (false, 0), "{number}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_of_a_lookup_are_the_members_and_usage_follows_them() {
     let (nodes, addresses) = start(3, 3);

@@ -1,9 +1,11 @@
 //! Nodes with a listener on a thread of their own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tollgate::{Limiter, Policy, SharedLimiter};
 use tollgate_core::Timestamp;
 use tollgate_net::{Drain, Drainer, Sockets};
@@ -15,12 +17,23 @@ use tollgate_store::{ManualClock, MemoryStore};
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) const PASSWORD: &str = "between-peers";
 
+/// The first byte of a call that claims partitions.
+const CLAIM: u8 = 6;
+
 /// A store of one node, as the receiver of calls.
-struct Calls(PeerStore<ManualClock>);
+struct Calls {
+    store: PeerStore<ManualClock>,
+    /// Whether the replies to claims are lost.
+    loses_claims: Arc<AtomicBool>,
+}
 
 impl PeerCalls for Calls {
     fn call(&self, version: &[u8], payload: &[u8]) -> PeerReply {
-        match self.0.serve(version, payload) {
+        let reply = self.store.serve(version, payload);
+        if payload.first() == Some(&CLAIM) && self.loses_claims.load(Ordering::SeqCst) {
+            return PeerReply::Now(Err("ERR lost".to_owned()));
+        }
+        match reply {
             Served::Now(reply) => PeerReply::Now(reply),
             Served::Later(reply) => PeerReply::Later(reply),
         }
@@ -31,28 +44,51 @@ impl PeerCalls for Calls {
 pub(crate) struct Server {
     drainer: Option<Drainer>,
     worker: Option<JoinHandle<()>>,
+    pub(crate) loses_claims: Arc<AtomicBool>,
+    /// Ends the exchange of holdings, and tells that it has ended.
+    pause: Arc<Notify>,
+    is_paused: Arc<AtomicBool>,
 }
 
 impl Server {
     pub(crate) fn start(sockets: Sockets, store: &PeerStore<ManualClock>) -> Self {
+        let (loses_claims, is_paused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (pause, was_paused) = (Arc::new(Notify::new()), Arc::clone(&is_paused));
+        let calls = Calls { store: store.clone(), loses_claims: Arc::clone(&loses_claims) };
         let policy = Policy::parse("limits: []").unwrap();
         let limiter = Limiter::with_store(policy, MemoryStore::new(10));
         let password = store.settings().password.as_deref().and_then(Password::new);
-        let peers = tollgate_resp::PeerSettings { password, calls: Arc::new(Calls(store.clone())) };
+        let peers = tollgate_resp::PeerSettings { password, calls: Arc::new(calls) };
         let settings = RespSettings { peers: Some(peers), ..RespSettings::default() };
         let resp = Resp::new(SharedLimiter::from(limiter), settings);
         let (store, listener) = (store.clone(), sockets.into_listeners().into_iter().next().unwrap());
         let (drainer, drain) = Drain::new();
+        let paused = Arc::clone(&pause);
         let worker = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 tokio::select! {
                     served = resp.serve(listener, None, drain) => served.unwrap(),
-                    () = store.tend() => {}
+                    () = async {
+                        tokio::select! {
+                            () = store.tend() => {}
+                            () = paused.notified() => {}
+                        }
+                        was_paused.store(true, Ordering::SeqCst);
+                        std::future::pending().await
+                    } => {}
                 }
             });
         });
-        Self { drainer: Some(drainer), worker: Some(worker) }
+        Self { drainer: Some(drainer), worker: Some(worker), loses_claims, pause, is_paused }
+    }
+
+    /// Ends the exchange of holdings that this node begins. It answers the others.
+    pub(crate) fn pause(&self) {
+        self.pause.notify_one();
+        while !self.is_paused.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

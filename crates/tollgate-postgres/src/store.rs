@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use tollgate_core::{Adjustment, Bucket, Outcome, Rate, Rule};
 use tollgate_store::version_registry::{Registration, Registry, RegistryFuture, StoreGate};
 use tollgate_store::{
-    AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Store, StoreError, VersionRegistry,
+    AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Repeatable, Store, StoreError,
+    VersionRegistry,
 };
 
 use crate::counters::Counters;
@@ -156,14 +157,8 @@ impl Store for PostgresStore {
         self.change((rule, key), adjustment, None).await
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        self.change((rule, key), adjustment, Some(id)).await
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
+        self.change((rule, key), once.adjustment, Some(once.id)).await
     }
 
     fn recognizes_adjustments(&self) -> bool {

@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Quota, Rate, Rule, Timestamp};
 use tollgate_store::version_registry::{Registration, Registry, RegistryFuture, StoreGate};
 use tollgate_store::{
-    AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Store, StoreError, VersionRegistry,
+    AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Repeatable, Store, StoreError,
+    VersionRegistry,
 };
 
 use crate::batch::clash;
@@ -219,14 +220,8 @@ impl Store for RedisStore {
         self.change(rule, key, (adjustment, None)).await
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        self.change(rule, key, (adjustment, Some(id))).await
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
+        self.change(rule, key, (once.adjustment, Some(once.id))).await
     }
 
     fn recognizes_adjustments(&self) -> bool {

@@ -29,7 +29,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;
 pub use store::{
-    ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Store, StoreError,
+    ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Repeatable, Store,
+    StoreError,
 };
 pub use undo::undo_check;
 pub use version_registry::VersionRegistry;

@@ -62,6 +62,22 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AdjustmentId(pub u128);
 
+/// An adjustment that may be sent again: the store applies it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeatable {
+    /// The change.
+    pub adjustment: Adjustment,
+    /// The id by which the store recognizes a repetition.
+    pub id: AdjustmentId,
+}
+
+impl Repeatable {
+    /// Creates an adjustment with an id.
+    pub const fn new(adjustment: Adjustment, id: AdjustmentId) -> Self {
+        Self { adjustment, id }
+    }
+}
+
 /// How long a store recognizes the id of an adjustment. A shorter time is sufficient for an
 /// adjustment that no longer changes anything by then.
 pub const ADJUSTMENT_ID_LIFETIME: Span = Span::from_minutes(10);
@@ -116,11 +132,9 @@ pub trait Store: Send + Sync + 'static {
         &self,
         rule: &Rule,
         key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
+        once: Repeatable,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
-        let _ = id;
-        self.adjust(rule, key, adjustment)
+        self.adjust(rule, key, once.adjustment)
     }
 
     /// Returns whether [`adjust_once`](Self::adjust_once) recognizes repetitions. Without that, an

@@ -68,8 +68,7 @@ fn peers_whose_lists_differ_admit_the_limit() {
         wait_until_it_reaches_all(&joined);
         rig.endure(Duration::from_secs(1));
         third = Some(joined);
-        // A request that is decided while its key moves may be admitted once more (docs/peers.md).
-        ServedNode { at: Instant::now(), lost: KEYS as u64 }
+        ServedNode::since(Instant::now())
     });
     assert!(report.degraded < report.decisions / 2);
 }

@@ -40,10 +40,9 @@ macro_rules! delegate_store {
                 &self,
                 rule: &tollgate::Rule,
                 key: &[u8],
-                adjustment: tollgate::Adjustment,
-                id: tollgate::store::AdjustmentId,
+                once: tollgate::store::Repeatable,
             ) -> Result<tollgate::Outcome, tollgate::StoreError> {
-                match self { $(Self::$variant(store) => store.adjust_once(rule, key, adjustment, id).await),+ }
+                match self { $(Self::$variant(store) => store.adjust_once(rule, key, once).await),+ }
             }
 
             fn recognizes_adjustments(&self) -> bool {

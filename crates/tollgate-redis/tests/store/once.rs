@@ -8,7 +8,7 @@ use tollgate_core::{
     SlidingWindow, Span, Window,
 };
 use tollgate_redis::{RedisSettings, RedisStore};
-use tollgate_store::{AdjustmentId, Check, Store, StoreError};
+use tollgate_store::{AdjustmentId, Check, Repeatable, Store, StoreError};
 use tollgate_testkit::{Redis, RedisCluster};
 
 use crate::support::{patient, store};
@@ -44,7 +44,7 @@ async fn repeats_change_nothing(store: &RedisStore) {
             let id = |n: u128| AdjustmentId(decision << 64 | n);
             let answer = store.decide(&[Check::new(&rule, key.as_bytes(), 20)]).await.unwrap();
             let charge = ChargeTimes::of(answer.at, &answer.outcomes[0]);
-            let adjust = |change, n| store.adjust_once(&rule, key.as_bytes(), change, id(n));
+            let adjust = |change, n| store.adjust_once(&rule, key.as_bytes(), Repeatable::new(change, id(n)));
             // Together in one call, and one after the other.
             let (one, two) = tokio::join!(adjust(CHARGE, 1), adjust(CHARGE, 1));
             let again = adjust(CHARGE, 1).await.unwrap();
@@ -82,8 +82,8 @@ async fn an_adjustment_of_a_replaced_rule_is_recognized() {
     let before = Rule::new("reloaded", Bucket::new(Rate::per_day(100)).unwrap());
     let after = Rule::new("reloaded", Bucket::new(Rate::per_day(200)).unwrap()).replacing(&before);
     let id = AdjustmentId(7);
-    assert_eq!(store.adjust_once(&before, b"key", CHARGE, id).await.unwrap().remaining, 70);
-    assert_eq!(store.adjust_once(&after, b"key", CHARGE, id).await.unwrap().remaining, 170);
+    assert_eq!(store.adjust_once(&before, b"key", Repeatable::new(CHARGE, id)).await.unwrap().remaining, 70);
+    assert_eq!(store.adjust_once(&after, b"key", Repeatable::new(CHARGE, id)).await.unwrap().remaining, 170);
 }
 
 #[tokio::test]
@@ -94,13 +94,13 @@ async fn an_adjustment_that_a_frozen_server_executes_late_is_applied_once() {
     let id = AdjustmentId(7);
     assert_eq!((left(&hasty, &rule, "key").await, left(&calm, &rule, "key").await), (100, 100));
     redis.pause();
-    let late = hasty.adjust_once(&rule, b"key", CHARGE, id).await;
+    let late = hasty.adjust_once(&rule, b"key", Repeatable::new(CHARGE, id)).await;
     assert!(matches!(late, Err(StoreError::Failed(_))), "{late:?}");
-    let repeated = async { calm.adjust_once(&rule, b"key", CHARGE, id).await };
+    let repeated = async { calm.adjust_once(&rule, b"key", Repeatable::new(CHARGE, id)).await };
     let (repeated, ()) = tokio::join!(repeated, async { redis.resume() });
     assert_eq!(repeated.unwrap().remaining, 70);
     // The late call is executed before this one, which uses the same connection.
-    while hasty.adjust_once(&rule, b"other", CHARGE, AdjustmentId(8)).await.is_err() {}
+    while hasty.adjust_once(&rule, b"other", Repeatable::new(CHARGE, AdjustmentId(8))).await.is_err() {}
     assert_eq!((left(&calm, &rule, "key").await, left(&calm, &rule, "other").await), (70, 70));
 }
 
@@ -120,15 +120,15 @@ async fn markers_survive_a_restart_and_expire_within_bounds() {
         assert!(milliseconds <= most, "{milliseconds}");
         redis.cli(&["DEL", marker]);
     };
-    store.adjust_once(&brief, b"key", CHARGE, AdjustmentId(1)).await.unwrap();
+    store.adjust_once(&brief, b"key", Repeatable::new(CHARGE, AdjustmentId(1))).await.unwrap();
     lives(12_000);
-    store.adjust_once(&daily, b"key", CHARGE, AdjustmentId(2)).await.unwrap();
+    store.adjust_once(&daily, b"key", Repeatable::new(CHARGE, AdjustmentId(2))).await.unwrap();
     lives(600_000);
-    store.adjust_once(&daily, b"key", CHARGE, AdjustmentId(3)).await.unwrap();
+    store.adjust_once(&daily, b"key", Repeatable::new(CHARGE, AdjustmentId(3))).await.unwrap();
     redis.restart();
     let begun = Instant::now();
     let outcome = loop {
-        match store.adjust_once(&daily, b"key", CHARGE, AdjustmentId(3)).await {
+        match store.adjust_once(&daily, b"key", Repeatable::new(CHARGE, AdjustmentId(3))).await {
             Ok(outcome) => break outcome,
             Err(error) => assert!(begun.elapsed() < Duration::from_secs(30), "{error}"),
         }

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tollgate::store::{AdjustmentId, Answer, Check, Outcomes};
+use tollgate::store::{Answer, Check, Outcomes, Repeatable};
 use tollgate::{Adjustment, Clock, ManualClock, Outcome, Rule, Store, StoreError, Timestamp};
 use tollgate_lease::Leased;
 
@@ -134,14 +134,8 @@ impl Store for NodeStore {
         self.note(self.leased.adjust(rule, key, adjustment).await)
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        self.note(self.leased.adjust_once(rule, key, adjustment, id).await)
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
+        self.note(self.leased.adjust_once(rule, key, once).await)
     }
 
     fn recognizes_adjustments(&self) -> bool {

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tollgate::store::{AdjustmentId, Answer, Check, Outcomes};
+use tollgate::store::{AdjustmentId, Answer, Check, Outcomes, Repeatable};
 use tollgate::{
     Adjustment, Amount, Bucket, ChargeTimes, Clock as _, ManualClock, Outcome, Rate, Rule, Store, StoreError,
     Timestamp, Verdict,
@@ -343,14 +343,8 @@ impl Store for SimStore {
         self.0.adjust(rule, key, adjustment, None).await
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
-        self.0.adjust(rule, key, adjustment, Some(id)).await
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
+        self.0.adjust(rule, key, once.adjustment, Some(once.id)).await
     }
 
     fn recognizes_adjustments(&self) -> bool {

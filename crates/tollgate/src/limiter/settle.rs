@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, ChargeTimes, Outcome, Overdraft, Quota, Rule, RuleId, Timestamp};
 use tollgate_policy::Key;
-use tollgate_store::{AdjustmentId, Store, StoreError};
+use tollgate_store::{AdjustmentId, Repeatable, Store, StoreError};
 
 use super::Limiter;
 use crate::decision::Decision;
@@ -324,7 +324,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Outcome, StoreError> {
         let adjusted = match adjustment {
             Adjustment::Release { .. } => self.store.adjust(rule, key.as_bytes(), adjustment).await,
-            _ => self.store.adjust_once(rule, key.as_bytes(), adjustment, id).await,
+            _ => self.store.adjust_once(rule, key.as_bytes(), Repeatable::new(adjustment, id)).await,
         };
         // Also after an error: the store may have released the slot.
         self.wake_line(rule.id, key, adjustment);

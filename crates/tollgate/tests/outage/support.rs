@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{AdjustmentId, Answer, Check};
+use tollgate::store::{AdjustmentId, Answer, Check, Repeatable};
 use tollgate::{
     Adjustment, Call, Decision, Limiter, ManualClock, MemoryStore, OutageSettings, Outcome, Policy, Rule,
     Store, StoreError, Timestamp,
@@ -147,18 +147,12 @@ impl Store for ScriptedStore {
         self.adjust_in(self.script.mood_of(key), rule, key, adjustment).await
     }
 
-    async fn adjust_once(
-        &self,
-        rule: &Rule,
-        key: &[u8],
-        adjustment: Adjustment,
-        id: AdjustmentId,
-    ) -> Result<Outcome, StoreError> {
+    async fn adjust_once(&self, rule: &Rule, key: &[u8], once: Repeatable) -> Result<Outcome, StoreError> {
         // Read once: another thread may turn the mood.
         let mood = self.script.mood_of(key);
-        let applies = mood.does_it() && self.script.is_new(id);
+        let applies = mood.does_it() && self.script.is_new(once.id);
         let nothing = Adjustment::Grant { units: 0 };
-        self.adjust_in(mood, rule, key, if applies { adjustment } else { nothing }).await
+        self.adjust_in(mood, rule, key, if applies { once.adjustment } else { nothing }).await
     }
 
     fn recognizes_adjustments(&self) -> bool {

@@ -56,7 +56,7 @@ impl Report {
         fault: &Fault<'_>,
         (start, broken): (Instant, Instant),
         served: &ServedNode,
-        mut samples: Vec<Sample>,
+        (mut samples, is_degraded_anywhere): (Vec<Sample>, bool),
         rest: Vec<Sample>,
         logs: Vec<String>,
     ) -> Self {
@@ -83,7 +83,8 @@ impl Report {
         let degraded = samples.iter().filter(is_degraded).count();
         let allowed = AllowedRange {
             limit: keys * fault.limit(),
-            share: if degraded > 0 { share } else { 0 },
+            // The responses of the gateway do not say it.
+            share: if degraded > 0 || is_degraded_anywhere { share } else { 0 },
             lost: served.lost,
         };
         Self {

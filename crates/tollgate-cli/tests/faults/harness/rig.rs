@@ -144,6 +144,15 @@ impl Rig {
         thread::sleep(time);
     }
 
+    /// Returns the degraded decisions that the running nodes have counted, on all surfaces.
+    fn degraded(&self) -> u64 {
+        let count = |line: &str| line.rsplit(' ').next().and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
+        let is_count = |line: &&str| line.starts_with("tollgate_degraded_decisions_total");
+        let of =
+            |node: &Tollgate| page(node.api, "/metrics").lines().filter(is_count).map(count).sum::<u64>();
+        self.nodes.iter().map(of).sum()
+    }
+
     fn load(&self) -> Vec<thread::JoinHandle<Vec<Sample>>> {
         let count = self.nodes.len();
         let api = (0..CALLERS.0).map(|it| Surface::Api(self.nodes[it % count].api)).enumerate();
@@ -202,7 +211,8 @@ pub(crate) fn run(fault: &Fault<'_>, break_it: impl FnOnce(&Rig) -> ServedNode) 
     let samples: Vec<Sample> = callers.into_iter().flat_map(|it| it.join().unwrap()).collect();
     let rest = rig.drain(fault);
     let logs: Vec<_> = rig.nodes.iter().map(Tollgate::log).collect();
-    let report = Report::new(fault, (start, broken), &served, samples, rest, logs);
+    let is_degraded = rig.degraded() > 0;
+    let report = Report::new(fault, (start, broken), &served, (samples, is_degraded), rest, logs);
     report.write(fault);
     report.hold();
     report

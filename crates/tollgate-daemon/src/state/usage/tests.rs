@@ -82,8 +82,8 @@ fn usage_of_a_store_of_another_size_is_reported_and_ignored() {
 fn usage_under_more_rules_than_a_registry_takes_is_continued() {
     let files = Scratch::new();
     let (state, _) = State::open(files.path()).unwrap();
-    let overrides: Vec<_> =
-        (0..60_000_u32).map(|at| format!("10.{}.{}.7: {}/day", at / 250, at % 250, at + 11)).collect();
+    let address = |at: u32| format!("10.{}.{}.{}", at / 40_000, at / 200 % 200, at % 200);
+    let overrides: Vec<_> = (0..120_000).map(|at| format!("{}: {}/day", address(at), at + 11)).collect();
     let text =
         format!("limits: [{{name: a, by: ip, bucket: 10/day, overrides: {{{}}}}}]", overrides.join(", "));
     let policy = Policy::parse(&text).unwrap();
