@@ -1,0 +1,172 @@
+//! The calls that the shards executed, and the requests that they belong to.
+
+use tollgate::store::AdjustmentId;
+use tollgate::{Adjustment, Amount, Rule, Verdict};
+
+use super::super::clock::TrueTime;
+use super::super::wire::{Body, Origin, OwnedCheck, Reply, RequestId};
+use super::account::{Charged, Moment};
+use super::{Charge, ChargeState, Checked, Oracle, REQUEST_BIT, violation};
+
+impl Oracle {
+    /// Records a call that a shard executed.
+    pub(in super::super) fn executed(
+        &mut self,
+        now: TrueTime,
+        shown: u64,
+        origin: Origin,
+        body: &Body,
+        (reply, is_effective): (&Reply, bool),
+    ) -> Checked {
+        let moment = Moment { now, shown };
+        match (body, reply) {
+            (Body::Decide(checks), Reply::Decided(answer)) => {
+                for (check, outcome) in checks.iter().zip(&answer.outcomes) {
+                    if let Amount::Lease(request) = check.amount {
+                        let units = if answer.admitted { outcome.units() } else { 0 };
+                        self.executed_lease(check, units, request.ttl.as_micros(), moment)?;
+                    } else {
+                        self.executed_check(origin, check, (answer.admitted, outcome.verdict), moment)?;
+                    }
+                }
+                Ok(())
+            }
+            (Body::Change { rule, key, adjustment, id }, _) => {
+                if let Origin::Undo(request) = origin
+                    && let Some(record) = self.requests.get_mut(&request)
+                {
+                    record.undos[1] += 1;
+                }
+                if is_effective {
+                    self.executed_change(origin, (rule, key), *adjustment, *id, moment)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn executed_check(
+        &mut self,
+        origin: Origin,
+        check: &OwnedCheck,
+        (admitted, verdict): (bool, Verdict),
+        moment: Moment,
+    ) -> Checked {
+        let Some(&limit) = self.rules.get(&check.rule.id) else { return Ok(()) };
+        let asked = match check.amount {
+            Amount::Exactly(units) | Amount::UpTo(units) => Charged::Units(units),
+            Amount::Slot(owner) => Charged::Slot(owner.0),
+            Amount::Lease(_) => return Ok(()),
+        };
+        let (name, is_replaced) = (self.limits()[limit].name, self.is_replaced(check.rule.id));
+        let (bounds, account) = self.account(limit, &check.key);
+        if admitted {
+            if !is_replaced && let Err(text) = account.store.admit(bounds, asked, moment) {
+                return violation("bound", format!("limit {name}: {text}"));
+            }
+            if let Origin::Request(request) = origin
+                && let Some(record) = self.requests.get_mut(&request)
+            {
+                let account = (limit, check.key.clone());
+                let status = ChargeState::Applied;
+                let charge = Charge { account, amount: asked, at: moment.now, status, is_counted: false };
+                record.charges.push(charge);
+            }
+        } else if let Verdict::Refused { .. } = verdict
+            && let Err(text) = account.store.refuse(bounds, asked, moment)
+        {
+            return violation("no refusal with room", format!("limit {name} refused {asked:?}: {text}"));
+        }
+        Ok(())
+    }
+
+    fn executed_lease(&mut self, check: &OwnedCheck, units: u64, ttl: u64, moment: Moment) -> Checked {
+        let Some(&limit) = self.rules.get(&check.rule.id) else { return Ok(()) };
+        if self.is_replaced(check.rule.id) {
+            return Ok(());
+        }
+        let name = self.limits()[limit].name;
+        let (bounds, account) = self.account(limit, &check.key);
+        match account.store.lease(bounds, units, ttl, moment) {
+            Err(text) => violation("bound", format!("limit {name}: {text}")),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn executed_change(
+        &mut self,
+        origin: Origin,
+        (rule, key): (&Rule, &[u8]),
+        adjustment: Adjustment,
+        id: Option<AdjustmentId>,
+        moment: Moment,
+    ) -> Checked {
+        let Some(&limit) = self.rules.get(&rule.id) else { return Ok(()) };
+        let (name, max_refill) = (self.limits()[limit].name, self.refill_in_lease(limit));
+        let (bounds, account) = self.account(limit, key);
+        let returned = account.store.change(bounds, adjustment, moment);
+        if returned > 0 || matches!(adjustment, Adjustment::Release { .. } | Adjustment::ReturnLease { .. }) {
+            account.given_back_at = Some(moment.now);
+            account.stretch.credit(moment.now, returned as f64);
+            let credit = match (adjustment, origin) {
+                (Adjustment::Refund { .. }, Origin::Undo(_)) => {
+                    account.undone.credit(returned as f64, max_refill)
+                }
+                _ => returned as f64,
+            };
+            account.answered.credit(moment.now, credit);
+        }
+        if let Origin::Undo(request) = origin {
+            self.undone(request, (limit, key), adjustment);
+        }
+        let Some(id) = id else { return Ok(()) };
+        let times = self.executed.entry(id.0).or_default();
+        *times += 1;
+        if *times > 1 {
+            return violation(
+                "conservation",
+                format!("limit {name}: one adjustment was applied {times} times"),
+            );
+        }
+        let request = u64::try_from(id.0 >> 64).unwrap_or(0) & !REQUEST_BIT;
+        if let Some(record) = self.requests.get_mut(&request) {
+            *record.applied.entry(limit as u64).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn undone(&mut self, request: RequestId, (limit, key): (usize, &[u8]), adjustment: Adjustment) {
+        let Some(record) = self.requests.get_mut(&request) else { return };
+        let is_meant = |charge: &&mut Charge| {
+            charge.account.0 == limit
+                && charge.account.1 == key
+                && charge.status == ChargeState::Applied
+                && match (charge.amount, adjustment) {
+                    (Charged::Slot(owner), Adjustment::Release { owner: released }) => owner == released.0,
+                    (Charged::Units(charged), Adjustment::Refund { units, .. }) => charged == units,
+                    _ => false,
+                }
+        };
+        if let Some(charge) = record.charges.iter_mut().find(is_meant) {
+            charge.status = ChargeState::Undone;
+        }
+    }
+
+    /// Records that the answer to a call of a request was lost.
+    pub(in super::super) fn lost_answer(&mut self, origin: Origin) {
+        if let Origin::Request(request) = origin
+            && let Some(record) = self.requests.get_mut(&request)
+        {
+            record.lost_answers += 1;
+        }
+    }
+
+    /// Records that a client left.
+    pub(in super::super) fn cancelled(&mut self, request: RequestId) {
+        if let Some(record) = self.requests.get_mut(&request) {
+            record.is_cancelled = true;
+        }
+        self.taken_in_vain(request);
+    }
+}
