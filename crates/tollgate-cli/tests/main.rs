@@ -11,6 +11,7 @@ mod commands;
 mod configuration;
 mod documents;
 mod envoy;
+mod first_run;
 mod fleet;
 mod import;
 mod integrations;

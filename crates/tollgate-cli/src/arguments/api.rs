@@ -220,6 +220,17 @@ pub(crate) struct Changes {
     pub(crate) api: Api,
 }
 
+/// Lists the limits in force
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate limits
+  tollgate limits --json | jq -r '.limits[].name'")]
+pub(crate) struct Listing {
+    #[command(flatten)]
+    pub(crate) api: Api,
+}
+
 /// Shows live activity
 #[derive(Debug, Args)]
 #[command(after_help = "\
