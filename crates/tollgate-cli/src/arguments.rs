@@ -79,7 +79,14 @@ pub(crate) enum Command {
     /// Checks ports, store, clock, file limits and kernel settings, and says what to do
     Doctor(Doctor),
     /// Lists the limits that a running Tollgate enforces
+    #[command(after_help = "\
+Examples:
+  tollgate limits
+  tollgate limits --json | jq -r '.limits[].name'")]
     Limits(Listing),
+    /// Asks a running Tollgate whether it is ready; for health checks of containers
+    #[command(after_help = "Exit status 0 if it is ready, 2 if it is not or gives no answer.")]
+    Health(Listing),
     /// Asks a running Tollgate to decide about a request, and charges it
     Check(Check),
     /// Shows what a key has left of a limit; charges nothing

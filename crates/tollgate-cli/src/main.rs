@@ -63,6 +63,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Grant(arguments) => client::amount(Operation::Grant, &arguments, &environment),
         Command::Refund(arguments) => client::amount(Operation::Refund, &arguments, &environment),
         Command::Limits(arguments) => client::limits(&arguments, &environment),
+        Command::Health(arguments) => client::health(&arguments, &environment),
         Command::Doctor(arguments) => doctor::run(&arguments, &environment),
         Command::Explain(arguments) => client::explain(&arguments, &environment),
         Command::Top(arguments) => top::run(&arguments, &environment),

@@ -90,14 +90,14 @@ fn terminal() -> (fs::File, fs::File) {
 }
 
 #[test]
-fn a_policy_of_init_refuses_the_eleventh_login() {
+fn a_policy_of_init_refuses_the_eleventh_search() {
     let files = Scratch::new();
     run(files.path(), &["init", "--for", "gateway"]);
     let policy = fs::read_to_string(files.path().join("policy.yaml")).unwrap();
     let server = Tollgate::start(BINARY, &policy);
     let status = || {
         let mut stream = std::net::TcpStream::connect(server.gateway).unwrap();
-        stream.write_all(b"GET /login HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream.write_all(b"GET /search HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer[9..12].to_owned()
@@ -137,6 +137,18 @@ fn limits_of_an_empty_policy_and_hostile_names_are_printable() {
         let listed = run(Path::new("/"), &["limits", "--api", server.url()]);
         assert!(listed.stdout.contains(expected), "{} {}", listed.stdout, listed.stderr);
     }
+}
+
+#[test]
+fn health_is_the_readiness_of_the_server() {
+    let server = Tollgate::start(BINARY, "limits:\n  - {name: a, by: global, bucket: 1/hour}\n");
+    let api = format!("http://{}", server.api);
+    let ready = run(Path::new("/"), &["health", "--api", &api]);
+    assert_eq!((ready.code, ready.stdout.as_str()), (Some(0), "ready, policy version 1\n"), "{}", ready.stderr);
+    drop(server);
+    assert_eq!(run(Path::new("/"), &["health", "--api", &api]).code, Some(2));
+    let draining = CannedServer::answering(vec![("GET /readyz", crate::canned::problem("503 Service Unavailable", "it ends"))]);
+    assert_eq!(run(Path::new("/"), &["health", "--api", draining.url()]).code, Some(2));
 }
 
 fn findings(arguments: &[&str]) -> (Option<i32>, Vec<Value>) {

@@ -21,6 +21,7 @@ mod peers;
 mod postgres;
 mod prometheus;
 mod ratelimit;
+mod readme;
 mod redis;
 mod regions;
 mod replay;

@@ -220,12 +220,8 @@ pub(crate) struct Changes {
     pub(crate) api: Api,
 }
 
-/// Lists the limits in force
+/// Asks a running server, without further arguments
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  tollgate limits
-  tollgate limits --json | jq -r '.limits[].name'")]
 pub(crate) struct Listing {
     #[command(flatten)]
     pub(crate) api: Api,
