@@ -9,6 +9,7 @@ mod client_tls;
 mod clients;
 mod commands;
 mod configuration;
+mod cookbook;
 mod documents;
 mod envoy;
 mod first_run;
