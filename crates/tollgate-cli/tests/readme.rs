@@ -54,6 +54,7 @@ impl Session {
         let files = Scratch::new();
         fs::create_dir(files.path().join("bin")).unwrap();
         std::os::unix::fs::symlink(BINARY, files.path().join("bin/tollgate")).unwrap();
+        fs::copy(root().join("docs/samples/access.log"), files.path().join("access.log")).unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         Self { files, servers: Vec::new(), gateway: nowhere, api: nowhere }
     }
