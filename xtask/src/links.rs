@@ -52,15 +52,14 @@ fn broken(page: &Path, target: &str) -> io::Result<Option<&'static str>> {
         return Ok(None);
     }
     let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
-    let file = if path.is_empty() {
-        page.to_owned()
-    } else {
-        normal(&page.parent().unwrap_or(page).join(path))
-    };
+    let file =
+        if path.is_empty() { page.to_owned() } else { normal(&page.parent().unwrap_or(page).join(path)) };
     if !file.exists() {
         return Ok(Some("does not exist"));
     }
-    let Some(anchor) = anchor.filter(|_| file.extension().is_some_and(|it| it == "md")) else { return Ok(None) };
+    let Some(anchor) = anchor.filter(|_| file.extension().is_some_and(|it| it == "md")) else {
+        return Ok(None);
+    };
     Ok((!anchors(&fs::read_to_string(&file)?).contains(anchor)).then_some("has no such heading"))
 }
 

@@ -20,8 +20,7 @@ pub(crate) fn run(dir: Option<&Path>) -> Result<ExitCode, Failure> {
         output::text(&page(program)?)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let commands: Vec<_> =
-        program.get_subcommands().filter(|it| it.get_name() != "help").cloned().collect();
+    let commands: Vec<_> = program.get_subcommands().filter(|it| it.get_name() != "help").cloned().collect();
     output::file(&dir.join("tollgate.1"), &page(program)?)?;
     for command in commands {
         let file = format!("tollgate-{}.1", command.get_name());

@@ -51,6 +51,9 @@ fn the_cookbook_shows_its_files() {
     for policy in policies() {
         let name = policy.trim_end_matches(".yaml");
         assert!(text.contains(&format!("(cookbook/{policy})")), "{policy} is not described");
-        assert!(text.contains(&format!("(cookbook/{name}.test.yaml)")), "the tests of {policy} are not linked");
+        assert!(
+            text.contains(&format!("(cookbook/{name}.test.yaml)")),
+            "the tests of {policy} are not linked"
+        );
     }
 }

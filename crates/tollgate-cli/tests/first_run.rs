@@ -52,7 +52,11 @@ fn init_without_a_terminal_needs_the_purpose() {
     let files = Scratch::new();
     let finished = run(files.path(), &["init"]);
     assert_eq!(finished.code, Some(2));
-    assert!(finished.stderr.contains("tollgate init --for gateway; or envoy, nginx, library"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("tollgate init --for gateway; or envoy, nginx, library"),
+        "{}",
+        finished.stderr
+    );
     assert!(!files.path().join("policy.yaml").exists());
     let nowhere = run(files.path(), &["init", "--for", "nginx", "no/such/policy.yaml"]);
     assert_eq!(nowhere.code, Some(2));
@@ -132,7 +136,9 @@ limits:
 #[test]
 fn limits_of_an_empty_policy_and_hostile_names_are_printable() {
     let limit = json!({"name": "a\u{1b}b", "mode": "enforce", "policy_mode": "enforce", "by": ["ip"], "algorithm": "gcra"});
-    for (limits, expected) in [(json!([]), "no limits: every request is admitted\n"), (json!([limit]), "a\\u{1b}b")] {
+    for (limits, expected) in
+        [(json!([]), "no limits: every request is admitted\n"), (json!([limit]), "a\\u{1b}b")]
+    {
         let server = CannedServer::answering(vec![("GET /v1/limits", ok(&json!({ "limits": limits })))]);
         let listed = run(Path::new("/"), &["limits", "--api", server.url()]);
         assert!(listed.stdout.contains(expected), "{} {}", listed.stdout, listed.stderr);
@@ -144,10 +150,18 @@ fn health_is_the_readiness_of_the_server() {
     let server = Tollgate::start(BINARY, "limits:\n  - {name: a, by: global, bucket: 1/hour}\n");
     let api = format!("http://{}", server.api);
     let ready = run(Path::new("/"), &["health", "--api", &api]);
-    assert_eq!((ready.code, ready.stdout.as_str()), (Some(0), "ready, policy version 1\n"), "{}", ready.stderr);
+    assert_eq!(
+        (ready.code, ready.stdout.as_str()),
+        (Some(0), "ready, policy version 1\n"),
+        "{}",
+        ready.stderr
+    );
     drop(server);
     assert_eq!(run(Path::new("/"), &["health", "--api", &api]).code, Some(2));
-    let draining = CannedServer::answering(vec![("GET /readyz", crate::canned::problem("503 Service Unavailable", "it ends"))]);
+    let draining = CannedServer::answering(vec![(
+        "GET /readyz",
+        crate::canned::problem("503 Service Unavailable", "it ends"),
+    )]);
     assert_eq!(run(Path::new("/"), &["health", "--api", draining.url()]).code, Some(2));
 }
 
@@ -240,7 +254,9 @@ fn the_commands_of_a_first_run_have_help_and_completions() {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
-    for (command, expected) in [("init", "tollgate init --for gateway"), ("limits", "--ca <FILE>"), ("doctor", "--config <FILE>")] {
+    for (command, expected) in
+        [("init", "tollgate init --for gateway"), ("limits", "--ca <FILE>"), ("doctor", "--config <FILE>")]
+    {
         let help = run(Path::new("/"), &[command, "--help"]).stdout;
         assert!(help.contains(expected), "{command}: {help}");
     }
@@ -254,7 +270,8 @@ fn every_command_has_a_manual_page() {
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (Some(0), "", ""));
     let help = run(Path::new("/"), &["--help"]).stdout;
     let commands = help.lines().skip_while(|it| *it != "Commands:").skip(1).take_while(|it| !it.is_empty());
-    let names = commands.filter_map(|it| it.strip_prefix("  ")?.split(' ').next().filter(|it| !it.is_empty()));
+    let names =
+        commands.filter_map(|it| it.strip_prefix("  ")?.split(' ').next().filter(|it| !it.is_empty()));
     let names: Vec<_> = names.filter(|it| *it != "help").collect();
     assert!(names.len() > 15, "{names:?}");
     for name in names {

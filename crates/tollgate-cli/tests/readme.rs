@@ -144,7 +144,9 @@ fn is_like(printed: &[String], expected: &[String]) -> bool {
         (_, [any]) if any == "…" => true,
         ([], []) => true,
         (_, [any, rest @ ..]) if any == "…" => (0..=printed.len()).any(|at| is_like(&printed[at..], rest)),
-        ([first, printed @ ..], [wanted, expected @ ..]) => has_parts(first, wanted) && is_like(printed, expected),
+        ([first, printed @ ..], [wanted, expected @ ..]) => {
+            has_parts(first, wanted) && is_like(printed, expected)
+        }
         _ => false,
     }
 }
@@ -177,7 +179,8 @@ fn every_command_prints_what_the_document_shows() {
             match kind.as_str() {
                 "yaml" => {
                     let first = block.lines().next().unwrap_or_default();
-                    let file = first.strip_prefix("# ").filter(|it| it.ends_with(".yaml") && !it.contains(' '));
+                    let file =
+                        first.strip_prefix("# ").filter(|it| it.ends_with(".yaml") && !it.contains(' '));
                     if let Some(file) = file {
                         session.files.write(file, &block);
                     }
@@ -200,7 +203,8 @@ fn every_make_target_in_the_documents_exists() {
     for name in DOCUMENTS {
         for (kind, block) in blocks(&fs::read_to_string(root().join(name)).unwrap()) {
             for line in block.lines().filter(|_| kind == "sh") {
-                let Some(target) = line.strip_prefix("make ").and_then(|it| it.split_whitespace().next()) else {
+                let Some(target) = line.strip_prefix("make ").and_then(|it| it.split_whitespace().next())
+                else {
                     continue;
                 };
                 seen += 1;

@@ -57,10 +57,12 @@ fn clock_source(name: &str) -> Option<Finding> {
 
 fn open_files(maximum: Option<u64>) -> Finding {
     match maximum {
-        Some(maximum) if maximum < MIN_OPEN_FILES => {
-            Finding::new("files", Severity::Warning, format!("at most {maximum} files and connections can be open"))
-                .help("LimitNOFILE=1048576 in the unit, or `ulimit -Hn 1048576` as root before the start")
-        }
+        Some(maximum) if maximum < MIN_OPEN_FILES => Finding::new(
+            "files",
+            Severity::Warning,
+            format!("at most {maximum} files and connections can be open"),
+        )
+        .help("LimitNOFILE=1048576 in the unit, or `ulimit -Hn 1048576` as root before the start"),
         Some(maximum) => {
             Finding::new("files", Severity::Ok, format!("up to {maximum} files and connections can be open"))
         }
@@ -71,8 +73,14 @@ fn open_files(maximum: Option<u64>) -> Finding {
 fn backlog(somaxconn: &str) -> Option<Finding> {
     let value: u64 = somaxconn.parse().ok()?;
     Some(if value < LISTEN_BACKLOG {
-        Finding::new("kernel", Severity::Warning, format!("net.core.somaxconn is {value}: bursts of connections are dropped"))
-            .help(format!("sysctl -w net.core.somaxconn={LISTEN_BACKLOG}, and a file in /etc/sysctl.d to keep it"))
+        Finding::new(
+            "kernel",
+            Severity::Warning,
+            format!("net.core.somaxconn is {value}: bursts of connections are dropped"),
+        )
+        .help(format!(
+            "sysctl -w net.core.somaxconn={LISTEN_BACKLOG}, and a file in /etc/sysctl.d to keep it"
+        ))
     } else {
         Finding::new("kernel", Severity::Ok, format!("net.core.somaxconn is {value}"))
     })
@@ -107,8 +115,12 @@ mod tests {
             assert_eq!(finding.severity, Severity::Warning, "{finding:?}");
             assert!(finding.help.is_some(), "{finding:?}");
         }
-        let enough =
-            [Some(open_files(None)), Some(open_files(Some(1 << 20))), backlog("4096"), local_ports("15000 65000")];
+        let enough = [
+            Some(open_files(None)),
+            Some(open_files(Some(1 << 20))),
+            backlog("4096"),
+            local_ports("15000 65000"),
+        ];
         assert!(enough.into_iter().all(|it| it.unwrap().severity == Severity::Ok));
         assert_eq!(clock_source("kvm-clock"), None);
         assert_eq!((backlog("many"), local_ports("1")), (None, None));

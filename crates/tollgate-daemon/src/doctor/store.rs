@@ -58,14 +58,16 @@ fn redis(report: &ServerReport, deadline: Duration, now: Duration) -> Vec<Findin
         (None, _) => new(Severity::Note, "this user may not read `maxmemory-policy`".to_owned())
             .help("make sure that it is noeviction: an evicted counter is a fresh allowance"),
         (Some("noeviction"), _) => new(Severity::Ok, "maxmemory-policy is noeviction".to_owned()),
-        (Some(other), Some(0)) => {
-            new(Severity::Note, format!("maxmemory-policy is {other}; without `maxmemory` nothing is evicted"))
-                .help("if `maxmemory` is ever set, set maxmemory-policy to noeviction first")
-        }
-        (Some(other), _) => {
-            new(Severity::Warning, format!("maxmemory-policy is {other}: an evicted counter is a fresh allowance"))
-                .help("CONFIG SET maxmemory-policy noeviction, on a Redis that is not used as a cache")
-        }
+        (Some(other), Some(0)) => new(
+            Severity::Note,
+            format!("maxmemory-policy is {other}; without `maxmemory` nothing is evicted"),
+        )
+        .help("if `maxmemory` is ever set, set maxmemory-policy to noeviction first"),
+        (Some(other), _) => new(
+            Severity::Warning,
+            format!("maxmemory-policy is {other}: an evicted counter is a fresh allowance"),
+        )
+        .help("CONFIG SET maxmemory-policy noeviction, on a Redis that is not used as a cache"),
     });
     if let Some(skew) = report.time.map(|it| it.abs_diff(now)).filter(|it| *it > MAX_CLOCK_SKEW) {
         let message = format!("the clocks of Redis and of this machine differ by {} s", skew.as_secs());
