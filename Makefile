@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible deb deb-test image image-test chart docs release-check setup setup-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -17,9 +17,11 @@ setup:
 	@setup/debian cc=gcc ld=binutils
 	@command -v cargo >/dev/null || { echo "Please install a Rust toolchain first (rustup, or Debian's cargo 1.90 or newer)." >&2; exit 1; }
 
+# A profile of its own: without link-time optimization the first start is minutes faster.
 run: setup ## starts gateway, API, dashboard and a demo service, and prints what to open and to curl
-	cargo build --quiet --release -p tollgate-cli
-	@exec $${CARGO_TARGET_DIR:-target}/release/tollgate serve $(ARGS)
+	@echo "Building; the first time takes some minutes, the next start a second."
+	@cargo build --profile quick -p tollgate-cli
+	@exec $${CARGO_TARGET_DIR:-target}/quick/tollgate serve $(ARGS)
 
 # Real proxies, clients, load generators, Redis and PostgreSQL servers: what the tests talk to.
 setup-test: setup
@@ -183,6 +185,46 @@ pictures: setup ## draws the pictures of docs/simulate.md with the tool itself
 
 generate: setup ## rewrites the documents that the code generates
 	cargo run --quiet -p xtask -- generate
+
+# Where `make install` puts files; DESTDIR is put before it.
+PREFIX ?= $(HOME)/.local
+install: setup ## installs tollgate, completions and manual pages to ~/.local (PREFIX=/usr/local)
+	cargo build --locked --release -p tollgate-cli
+	@packaging/install $${CARGO_TARGET_DIR:-target}/release/tollgate $(PREFIX)
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/tollgate"
+
+dist: setup ## an archive with a static binary, completions, manual pages, licenses, SBOM and checksums, in target/dist
+	@setup/debian python3=python3
+	@packaging/dist
+
+reproducible: setup ## builds the static binary twice, in two folders, and compares the checksums
+	@packaging/reproducible
+
+deb: setup ## a Debian package with a hardened systemd unit, in target/deb
+	@setup/debian dpkg-deb=dpkg python3=python3 lintian=lintian
+	@packaging/deb
+
+deb-test: setup ## installs, serves, upgrades and purges the package in a chroot
+	@setup/debian debootstrap=debootstrap curl=curl
+	@packaging/deb-test
+
+image: setup ## a container image from nothing, in target/image
+	@setup/debian buildah=buildah python3=python3
+	@packaging/image
+
+image-test: setup ## runs the image as uid 65534 with a read-only root: starts, answers, refuses, is healthy
+	@setup/debian curl=curl
+	@packaging/image-test
+
+chart: setup ## renders the Helm chart, checks it and writes deploy/kubernetes
+	@packaging/chart/check --write
+
+docs: setup ## the book as HTML, in target/book (mdBook)
+	@setup/cargo-tool mdbook 0.5.4
+	@packaging/book
+
+release-check: setup ## everything a release needs, from a clean clone of HEAD
+	@packaging/release-check
 
 clean: ## removes what was built
 	cargo clean

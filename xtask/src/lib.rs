@@ -4,11 +4,13 @@
 //! - [`sources`]: rules for every source file.
 //! - [`test_modules`]: every file of integration tests is compiled.
 //! - [`faults`]: the tables of the fault tests.
+//! - [`links`]: links between documents.
 //! - [`vocabulary`]: retired words.
 //! - [`mod@reference`]: documents generated from the code, checked for staleness.
 
 pub mod arrows;
 pub mod faults;
+pub mod links;
 pub mod reference;
 pub mod sources;
 pub mod test_modules;
@@ -29,5 +31,6 @@ pub fn findings() -> std::io::Result<Vec<String>> {
     findings.extend(test_modules::findings(&root)?);
     findings.extend(vocabulary::findings(&root)?);
     findings.extend(reference::findings(&root)?);
+    findings.extend(links::findings(&root)?);
     Ok(findings)
 }

@@ -5,6 +5,7 @@
 mod api;
 mod logs;
 mod replay;
+mod setup;
 mod simulate;
 mod test;
 mod validate;
@@ -15,10 +16,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use api::{
-    Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, KeyArguments, Mode, Switch, Top,
+    Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, KeyArguments, Listing, Mode, Switch, Top,
 };
 pub(crate) use logs::LogReading;
 pub(crate) use replay::Replay;
+pub(crate) use setup::{Doctor, Init, Purpose};
 pub(crate) use simulate::{Picture, Route, Simulate};
 pub(crate) use test::Test;
 pub(crate) use validate::Validate;
@@ -28,13 +30,10 @@ Try it:
   tollgate serve                                   the sample policy, with a demo service behind it
   curl -i http://127.0.0.1:8080/api/v1/search      five a minute; the sixth is refused with the reason
 
-Then with your own policy, in policy.yaml:
-  limits:
-    - endpoint: /api/v1/login
-      by: ip
-      bucket: 10/minute
-
+Then with your own policy:
+  tollgate init                                    writes policy.yaml, with comments
   tollgate validate policy.yaml
+  tollgate doctor --config policy.yaml             checks ports, store, clock and limits of this machine
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
 
 Before it is enforced:
@@ -60,6 +59,8 @@ pub(crate) struct Arguments {
 /// The subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Writes a commented policy to begin with: for the gateway, Envoy, nginx or the library
+    Init(Init),
     /// Serves a policy: the gateway, and the API for other programs
     Serve(Serve),
     /// Serves in place of envoyproxy/ratelimit, configured by its environment variables
@@ -75,6 +76,17 @@ pub(crate) enum Command {
     Simulate(Box<Simulate>),
     /// Converts the configuration of another limiter into a policy, with comments on differences
     Import(Import),
+    /// Checks ports, store, clock, file limits and kernel settings, and says what to do
+    Doctor(Doctor),
+    /// Lists the limits that a running Tollgate enforces
+    #[command(after_help = "\
+Examples:
+  tollgate limits
+  tollgate limits --json | jq -r '.limits[].name'")]
+    Limits(Listing),
+    /// Asks a running Tollgate whether it is ready; for health checks of containers
+    #[command(after_help = "Exit status 0 if it is ready, 2 if it is not or gives no answer.")]
+    Health(Listing),
     /// Asks a running Tollgate to decide about a request, and charges it
     Check(Check),
     /// Shows what a key has left of a limit; charges nothing
@@ -114,6 +126,16 @@ Examples:
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Prints the manual page, or writes those of all commands to a directory
+    #[command(after_help = "\
+Examples:
+  tollgate man | man -l -
+  tollgate man --dir ~/.local/share/man/man1")]
+    Man {
+        /// Writes tollgate.1, tollgate-serve.1 and so on to this directory
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
     },
 }
 

@@ -62,7 +62,9 @@ pub(crate) fn banner(
     match (inputs.config(), configuration.envoy_folder()) {
         (Some(_), _) => line("policy", &inputs.name()),
         (None, Some(_)) => {}
-        (None, None) => line("policy", &"the sample policy; your own with --config FILE"),
+        (None, None) => {
+            line("policy", &"the sample policy; `tollgate init` writes your own, for --config FILE")
+        }
     }
     if let Some((folder, files)) = configuration.envoy_folder() {
         let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };

@@ -4,12 +4,15 @@
 //! - `http`, `tls`, `url`: the connection to the server, and messages about its failures.
 //! - `request`: a request described by arguments.
 //! - `report`, `explanation`: responses as text.
+//! - `limits`: the limits in force. `health`: readiness.
 //! - `switches`: modes, and the record of their changes.
 //!
 //! `--json` prints responses unchanged. The live screen (`top`) uses the same `Server`.
 
 mod explanation;
+mod health;
 mod http;
+mod limits;
 mod report;
 mod request;
 mod server;
@@ -27,6 +30,8 @@ use tollgate_document::sanitize::printable;
 use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 
 pub(crate) use explanation::words as explained;
+pub(crate) use health::health;
+pub(crate) use limits::limits;
 pub(crate) use report::{in_words, rows, tagged};
 pub(crate) use server::{ParsedResponse, Question, Server};
 pub(crate) use switches::{changes, mode};

@@ -2,8 +2,7 @@
 //!
 //! The conversion is in `tollgate_import`.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -43,7 +42,7 @@ pub(crate) fn run(arguments: &Import) -> Result<ExitCode, Failure> {
     };
     match &arguments.output {
         None => output::text(&imported.policy)?,
-        Some(path) => write(path, &imported.policy)?,
+        Some(path) => output::new_file(path, &imported.policy)?,
     }
     // Notes are also printed, because output that goes to a file is not read immediately.
     for note in &imported.notes {
@@ -66,19 +65,4 @@ fn read(path: &Path) -> Result<EnvoyFile, Failure> {
     let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_to_string(&mut text);
     read.map_err(|error| Failure::io("cannot read standard input", &error, Attempt::Other))?;
     Ok(EnvoyFile { name: "standard input".to_owned(), text })
-}
-
-/// Writes a new file; an existing policy is never overwritten.
-fn write(path: &Path, policy: &str) -> Result<(), Failure> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path);
-    file.and_then(|mut file| file.write_all(policy.as_bytes())).map_err(|error| {
-        let name = shown(path);
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::with_help(
-                format_args!("{name} is there already"),
-                "choose another name, or remove it first",
-            ),
-            _ => Failure::io(format_args!("cannot write {name}"), &error, Attempt::Write),
-        }
-    })
 }

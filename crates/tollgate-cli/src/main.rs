@@ -1,7 +1,7 @@
 //! The binary `tollgate`.
 //!
-//! `arguments` parses the command line, and `serve`, `ratelimit`, `client`, `top`, `validate`, `test`, `replay`,
-//! `simulate` and `import` run the commands. The service and its configuration are in
+//! `arguments` parses the command line, and `init`, `doctor`, `serve`, `ratelimit`, `client`, `top`, `validate`, `test`,
+//! `replay`, `simulate` and `import` run the commands. The service and its configuration are in
 //! `tollgate_daemon`.
 //!
 //! Exit status: 0 success, 1 a finding (such as a refused check), 2 a mistake in usage or
@@ -10,7 +10,10 @@
 mod arguments;
 mod banner;
 mod client;
+mod doctor;
 mod import;
+mod init;
+mod manual;
 mod output;
 mod ratelimit;
 mod ready_file;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Failure> {
     let environment = Environment::read()?;
     match command {
+        Command::Init(arguments) => init::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments, &environment),
         Command::Ratelimit(arguments) => ratelimit::run(&arguments, &environment),
         Command::Validate(arguments) => validate::run(&arguments),
@@ -58,6 +62,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Reset(arguments) => client::named(Operation::Reset, &arguments, &environment),
         Command::Grant(arguments) => client::amount(Operation::Grant, &arguments, &environment),
         Command::Refund(arguments) => client::amount(Operation::Refund, &arguments, &environment),
+        Command::Limits(arguments) => client::limits(&arguments, &environment),
+        Command::Health(arguments) => client::health(&arguments, &environment),
+        Command::Doctor(arguments) => doctor::run(&arguments, &environment),
         Command::Explain(arguments) => client::explain(&arguments, &environment),
         Command::Top(arguments) => top::run(&arguments, &environment),
         Command::Mode(arguments) => client::mode(&arguments, &environment),
@@ -73,5 +80,6 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             output::text(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man { dir } => manual::run(dir.as_deref()),
     }
 }

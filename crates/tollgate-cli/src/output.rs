@@ -33,6 +33,23 @@ pub(crate) fn file(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(failed)
 }
 
+/// Writes a new file; an existing one is never overwritten.
+pub(crate) fn new_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
+        _ => Failure::io(format_args!("cannot write {}", shown(path)), &error, Attempt::Write),
+    })
+}
+
+/// Returns the error about a file that exists.
+pub(crate) fn exists(path: &Path) -> Failure {
+    Failure::with_help(
+        format_args!("{} is there already", shown(path)),
+        "choose another name, or remove it first",
+    )
+}
+
 /// Writes text to standard error.
 pub(crate) fn complain(text: &str) {
     let mut out = io::stderr().lock();

@@ -154,7 +154,7 @@ pub(crate) fn envoy_config(folder: &Path) -> Overlay {
 }
 
 /// Parses `KEY=VALUE` of `--set`.
-fn set_flag(text: &str) -> Result<Overlay, Failure> {
+pub(crate) fn set_flag(text: &str) -> Result<Overlay, Failure> {
     let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.trim().is_empty()) else {
         return Err(Failure::with_help(
             format_args!("`--set {}` sets nothing: it is --set KEY=VALUE", shown(text)),

@@ -33,6 +33,7 @@ use crate::ratelimit::{RatelimitListeners, RatelimitSources};
 use crate::record_consumer::{ConsumerCounts, RecordConsumer};
 use crate::reload::{Reloader, RunningConfig, Watch};
 use crate::rule_registry::RuleRegistry;
+use crate::service_manager::ServiceManager;
 use crate::signals::{ProcessSignal, Signals};
 use crate::startup::Startup;
 use crate::state::{self, RuleHistory, State, UsageSaver, restore};
@@ -260,19 +261,27 @@ impl Daemon {
     }
 
     /// Serves until a stop signal, and then shuts down; a second stop signal ends at once. Reloads on
-    /// SIGHUP and when a file changes.
+    /// SIGHUP and when a file changes. Reports all of this to systemd.
     pub async fn run(mut self, mut signals: Signals) -> Result<(), Failure> {
+        let mut manager = ServiceManager::from_environment();
+        manager.ready(&self.service_status());
         loop {
             tokio::select! {
                 failure = self.watch_files() => {
                     self.maintenance.abort();
                     return Err(failure);
                 }
+                () = manager.keep_alive() => {}
                 signal = signals.next() => match signal {
                     ProcessSignal::Reload => {
-                        let _rejected = self.reload_because("on SIGHUP");
+                        manager.reloading();
+                        let rejected = self.reload_because("on SIGHUP").is_err();
+                        let status = self.service_status();
+                        let note = if rejected { "; the last reload was rejected, see the log" } else { "" };
+                        manager.ready(&format!("{status}{note}"));
                     }
                     ProcessSignal::Stop(name) => {
+                        manager.stopping();
                         tracing::info!("{name}: finishing what runs; a second one ends at once");
                         break;
                     }
@@ -283,8 +292,19 @@ impl Daemon {
             let name = signals.next_stop().await;
             tracing::warn!("{name} again: ending at once");
         };
-        self.end(stop).await;
+        tokio::select! {
+            () = self.end(stop) => {}
+            () = manager.keep_alive() => {}
+        }
         Ok(())
+    }
+
+    /// Describes the service in one line.
+    fn service_status(&self) -> String {
+        match self.policy().limits().len() {
+            1 => "serving 1 limit".to_owned(),
+            limits => format!("serving {limits} limits"),
+        }
     }
 
     /// Stops accepting, waits for running requests up to `gateway.timeouts.drain`, passes on the

@@ -6,6 +6,7 @@
 //! - [`Inputs`], [`configuration`]: where the configuration comes from, and how it is read.
 //! - [`Startup`], [`Log`], [`Signals`]: the steps of a process whose only purpose is the service, such
 //!   as `tollgate serve`.
+//! - [`doctor`]: checks of a set-up.
 //! - [`Failure`]: an error report, ready to print.
 //!
 //! Not here: arguments and output (`tollgate-cli`), decisions (`tollgate`), the protocols
@@ -17,6 +18,7 @@ mod certificates;
 mod config_server;
 pub mod configuration;
 mod daemon;
+pub mod doctor;
 mod environment;
 mod failure;
 mod fd_limit;
@@ -34,6 +36,7 @@ mod record_consumer;
 mod refusal_log;
 mod reload;
 mod rule_registry;
+mod service_manager;
 mod signals;
 mod startup;
 mod state;

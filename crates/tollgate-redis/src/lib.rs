@@ -12,6 +12,7 @@
 //! - `reply`: the answers and the changes of keys. `key_state`: the state of one key.
 //! - `apply`: notifies the `waiters` and updates the `deny_cache`. `undo`: reverses charges.
 //! - `shared`, `counters`, `redis_clock`, `nodes`: state that all threads share.
+//! - `inspect`: facts about a server, for `tollgate doctor`.
 //! - `node_board`: records of the nodes, and questions between them. `registry`: the rules that other
 //!   nodes use.
 //!
@@ -26,6 +27,7 @@ mod deny_cache;
 mod dispatcher;
 mod encoding;
 mod failure;
+mod inspect;
 mod key_state;
 mod link;
 mod names;
@@ -46,5 +48,6 @@ mod undo;
 mod waiters;
 
 pub use counters::Counters;
+pub use inspect::{ServerReport, inspect};
 pub use settings::{Address, ClientCertificate, RedisSettings, SettingsError, Tls, Topology};
 pub use store::RedisStore;

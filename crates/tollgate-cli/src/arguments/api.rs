@@ -220,6 +220,13 @@ pub(crate) struct Changes {
     pub(crate) api: Api,
 }
 
+/// Asks a running server, without further arguments
+#[derive(Debug, Args)]
+pub(crate) struct Listing {
+    #[command(flatten)]
+    pub(crate) api: Api,
+}
+
 /// Shows live activity
 #[derive(Debug, Args)]
 #[command(after_help = "\

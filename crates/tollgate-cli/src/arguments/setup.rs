@@ -1,0 +1,62 @@
+//! Arguments of `init` and `doctor`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Writes a policy to begin with
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate init                                    asks what it is for, and writes policy.yaml
+  tollgate init --for gateway
+  tollgate init --for envoy /etc/tollgate/policy.yaml
+
+An existing file is not overwritten. `tollgate import` converts the configuration of another limiter.")]
+pub(crate) struct Init {
+    /// The file to write
+    #[arg(value_name = "FILE", default_value = "policy.yaml")]
+    pub(crate) file: PathBuf,
+    /// The purpose; without it, asks on a terminal
+    #[arg(long = "for", value_name = "PURPOSE")]
+    pub(crate) purpose: Option<Purpose>,
+}
+
+/// The purpose of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Purpose {
+    /// Tollgate in front of a service
+    Gateway,
+    /// Envoy's rate limit filter asks over gRPC
+    Envoy,
+    /// nginx, Caddy, HAProxy or Traefik ask over HTTP
+    Nginx,
+    /// A service in Rust embeds the library
+    Library,
+}
+
+/// Checks a set-up before it serves
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate doctor --config policy.yaml
+  tollgate doctor --config policy.yaml --set store=redis://10.0.0.5:6379
+  tollgate doctor --json | jq '.findings[] | select(.severity != \"ok\")'
+
+It checks the policy, ports, store (version, eviction and clock of Redis), trusted proxies, clock, file limits and
+kernel settings of this machine, and changes nothing.
+Exit status 0 if it can serve, 1 if a problem was found.")]
+pub(crate) struct Doctor {
+    /// The policy, which may include settings. Default: the sample policy
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A separate file of settings
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+    /// Sets any value of the file, in YAML
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
