@@ -50,6 +50,8 @@ pub struct Quota {
     pub denied: u64,
     /// The requests above the limit, as reported.
     pub overshoot: u64,
+    /// The same in a sentence.
+    pub summary: String,
 }
 
 /// A bucket.
@@ -67,6 +69,8 @@ pub struct QuotaBucket {
     pub assigned: f64,
     /// The rates that proxies demand.
     pub demanded: f64,
+    /// The same in a sentence.
+    pub summary: String,
     /// The proxies.
     #[schemars(extend("maxItems" = MAX_QUOTA_BUCKETS))]
     pub streams: Vec<QuotaStream>,

@@ -31,6 +31,7 @@ mod rlqs;
 mod serve;
 mod service;
 mod simulate;
+mod stream_done;
 mod surfaces;
 mod surfaces_redis;
 mod surfaces_tls;

@@ -121,6 +121,9 @@ fn run_beside(redis: Option<Redis>, other: Option<&Tollgate>, script: &str, conf
     if let Some(other) = other {
         command.env("TOLLGATE_OTHER", other.api.to_string());
     }
+    if let Some(rls) = server.running().rls {
+        command.env("TOLLGATE_RLS", rls.to_string());
+    }
     command.env("ORDERS", files.path());
     let said = files.path().join("said");
     let out = File::create(&said).unwrap();
@@ -259,6 +262,16 @@ limits:
   - {name: reports, endpoint: /reports/**, by: global, rate: 10/second, queue: {length: 50, wait: 5s}}
 ";
     run("overload.mjs", policy);
+}
+
+#[test]
+fn the_quotas_of_envoys_are_shown_by_limit_and_by_envoy() {
+    let policy = "
+listen: {rls: 127.0.0.1:0}
+limits:
+  - {name: edge-search, rlqs: {domain: edge, bucket: {name: search, tenant: \"*\"}}, rate: 300/second}
+";
+    run("quotas.mjs", policy);
 }
 
 #[test]

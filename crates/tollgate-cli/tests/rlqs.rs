@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tollgate_testkit::{PacedClient, Tollgate};
+use tollgate_testkit::{PacedClient, Redis, Tollgate};
 
 use crate::envoy::app::App;
 use crate::envoy::proxy::{Between, Envoy};
@@ -97,4 +97,60 @@ fn three_envoys_share_a_limit_and_the_share_of_a_killed_one_is_used_by_the_other
         metrics.contains("tollgate_rlqs_requests_total{limit=\"edge-search\",result=\"allowed\"}"),
         "{metrics}"
     );
+}
+
+/// Returns the rates that a node may assign and has assigned in its busiest bucket.
+fn rates(view: &Value) -> (f64, f64) {
+    let rate = |name: &str| view["top"][0][name].as_f64().unwrap_or(0.0);
+    (rate("budget"), rate("assigned"))
+}
+
+#[test]
+fn nodes_on_one_redis_divide_a_limit_and_keep_their_assignments_while_it_is_away() {
+    let (app, redis) = (App::start(), Redis::start());
+    let policy = format!("store: {}\n{}", redis.url(), integration("policy.yaml"));
+    let nodes: Vec<Tollgate> =
+        (0..2).map(|_| Tollgate::start_with(BINARY, &policy, &["--listen-rls=127.0.0.1:0"])).collect();
+    let envoys: Vec<Envoy> = nodes
+        .iter()
+        .map(|node| Between { rls: node.rls.unwrap(), app: app.address })
+        .map(|between| Envoy::start(&integration("envoy.yaml"), between))
+        .collect();
+    let clients: Vec<PacedClient> =
+        envoys.iter().map(|envoy| PacedClient::start(envoy.address, 250, "x-tenant: acme")).collect();
+    for node in &nodes {
+        let view = wait_for(node, "share of the limit", |view| {
+            let (budget, assigned) = rates(view);
+            budget > 60.0 && budget <= 200.0 && assigned > 60.0
+        });
+        assert!(view["place"].is_u64() && view["degraded"] == false, "{view}");
+        assert!(view["quotas"][0]["summary"].as_str().unwrap().contains("by 1 Envoy"), "{view}");
+    }
+    // What a node may assign is in the store, and has one holder. The first node is looked at twice, so that
+    // the sum is that of one instant.
+    let start = Instant::now();
+    loop {
+        let [before, other, after] = [0, 1, 0].map(|at: usize| rates(&quotas(&nodes[at])).0);
+        if before.total_cmp(&after).is_eq() {
+            assert!(before + other <= 300.0, "{before} and {other}");
+            break;
+        }
+        assert!(start.elapsed() < WAIT_TIMEOUT, "the shares do not settle");
+    }
+
+    redis.pause();
+    for node in &nodes {
+        wait_for(node, "word of the outage", |view| view["degraded"] == true);
+    }
+    let admitted = |clients: &[PacedClient]| clients.iter().map(PacedClient::admitted).sum::<u64>();
+    let before = admitted(&clients);
+    for node in &nodes {
+        let view = wait_for(node, "assignment without the store", |view| rates(view).1 > 60.0);
+        assert_eq!(view["degraded"], true, "{view}");
+    }
+    wait_for(&nodes[0], "requests without the store", |_| admitted(&clients) > before + 100);
+    redis.resume();
+    for node in &nodes {
+        wait_for(node, "word of the store", |view| view["degraded"] == false);
+    }
 }

@@ -155,7 +155,7 @@ pub trait Algorithm {
             Adjustment::ReturnLease { units, taken_at, ttl } => {
                 self.return_lease(state, units.into(), taken_at, ttl, now);
             }
-            Adjustment::Release { .. } | Adjustment::Renew { .. } => {}
+            Adjustment::Release { .. } | Adjustment::ReleaseOldest { .. } | Adjustment::Renew { .. } => {}
         }
     }
 }

@@ -54,7 +54,7 @@ pub enum Adjustment {
         /// The times of the charge.
         charge: ChargeTimes,
     },
-    /// Gives the key more to spend, up to a full allowance. Of slots, frees those that were taken first.
+    /// Gives the key more to spend, up to a full allowance. Slots are not units: they are released.
     Grant {
         /// The units to add.
         units: u64,
@@ -72,6 +72,12 @@ pub enum Adjustment {
     Release {
         /// The holder of the slot.
         owner: Owner,
+    },
+    /// Frees the slots that were taken first, whoever holds them. For callers that report the end of a
+    /// request without saying of which. Not idempotent.
+    ReleaseOldest {
+        /// The maximum number of slots to free.
+        slots: u64,
     },
     /// Starts the lease of an owner again, if it still holds its slot.
     Renew {

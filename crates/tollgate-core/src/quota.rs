@@ -234,8 +234,8 @@ impl Quota {
         self.describe(state, verdict, now)
     }
 
-    /// Changes the state without a request. Concurrency limits support `Release`, `Renew`, `Reset` and
-    /// `Grant`, which frees the oldest slots; the other adjustments apply to units.
+    /// Changes the state without a request. Concurrency limits support `Release`, `ReleaseOldest`, `Renew` and
+    /// `Reset`; the other adjustments apply to units.
     ///
     /// Returns an admission of zero units, or of one unit if a slot was renewed.
     pub fn adjust(&self, state: &mut State, adjustment: Adjustment, now: Timestamp) -> Verdict {
@@ -247,8 +247,11 @@ impl Quota {
                 }
                 Adjustment::Renew { owner } => is_renewed = it.renew(leases, owner, now),
                 Adjustment::Reset => leases.held.clear(),
-                Adjustment::Grant { units } => it.release_oldest(leases, units, now),
-                Adjustment::Refund { .. } | Adjustment::Charge { .. } | Adjustment::ReturnLease { .. } => {}
+                Adjustment::ReleaseOldest { slots } => it.release_oldest(leases, slots, now),
+                Adjustment::Refund { .. }
+                | Adjustment::Grant { .. }
+                | Adjustment::Charge { .. }
+                | Adjustment::ReturnLease { .. } => {}
             }
         });
         Verdict::admitted(u64::from(is_renewed))

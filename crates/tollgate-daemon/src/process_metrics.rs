@@ -83,6 +83,11 @@ struct StoreUsage {
 }
 
 impl ProcessMetrics {
+    /// Returns the number of decisions without the store since the start.
+    pub(crate) fn degraded(&self) -> u64 {
+        self.watcher.as_ref().map_or(0, |watcher| watcher.totals().degraded)
+    }
+
     pub(crate) fn new(
         (limiter, store): (SharedLimiter<AnyStore>, Arc<AnyStore>),
         watcher: Option<Watcher>,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tollgate::{Clock, Policy, SystemClock};
 use tollgate_document::Document;
 use tollgate_document::sanitize::Printable;
-use tollgate_envoy::EnvoyConfig;
+use tollgate_envoy::{DomainCache, EnvoyConfig};
 use tollgate_server::{ModeOverrides, Status};
 
 use changes::Changes;
@@ -47,6 +47,8 @@ pub(crate) struct Reloader {
     base: Policy,
     /// The configuration of a configuration server in force.
     server_config: Option<EnvoyConfig>,
+    /// The compiled domains of that configuration.
+    domains: DomainCache,
     /// Wall time, for the time at which a policy came into force.
     clock: SystemClock,
 }
@@ -111,9 +113,13 @@ fn names(policy: &Policy) -> Vec<String> {
 }
 
 /// Adds the limits of a configuration server to a policy.
-fn with_config(config: Option<&EnvoyConfig>, policy: Policy) -> Result<Policy, Failure> {
+fn with_config(
+    config: Option<&EnvoyConfig>,
+    policy: Policy,
+    cache: &mut DomainCache,
+) -> Result<Policy, Failure> {
     let Some(config) = config else { return Ok(policy) };
-    config.apply(policy).map_err(|error| Failure::new(in_full(&error)))
+    config.apply_cached(policy, cache).map_err(|error| Failure::new(in_full(&error)))
 }
 
 impl Reloader {
@@ -127,7 +133,8 @@ impl Reloader {
         base: Policy,
     ) -> Self {
         let (server_config, store, clock) = (None, None, SystemClock::new());
-        Self { inputs, switches, rules, status, reloads, running, store, base, server_config, clock }
+        let domains = DomainCache::default();
+        Self { inputs, switches, rules, status, reloads, running, store, base, server_config, domains, clock }
     }
 
     /// Sets the store, whose list of peers may change.
@@ -137,7 +144,7 @@ impl Reloader {
 
     /// Puts the configuration of a configuration server into force, with the limits of the inputs.
     pub(crate) fn put_server_config(&mut self, config: EnvoyConfig, version: &str) -> Result<(), Failure> {
-        let policy = with_config(Some(&config), self.base.clone())?;
+        let policy = with_config(Some(&config), self.base.clone(), &mut self.domains)?;
         let (domains, limits) = (config.domains().len(), policy.limits().len() - self.base.limits().len());
         for (limit, domain) in config.decided_alone(&self.base).into_iter().take(MAX_NAMED_LIMITS) {
             let (limit, domain) = (limit.name(), Printable(&domain.name));
@@ -222,7 +229,9 @@ impl Reloader {
         for warning in &new.brief_warnings {
             tracing::warn!("{}", warning.trim_end());
         }
-        self.rules.reload(with_config(self.server_config.as_ref(), new.policy.clone())?, &self.switches);
+        let server_config = self.server_config.as_ref();
+        let policy = with_config(server_config, new.policy.clone(), &mut self.domains)?;
+        self.rules.reload(policy, &self.switches);
         self.base = new.policy;
         if let Some(list) = list
             && let Some(peers) = self.store.as_ref().and_then(|store| store.remote()?.peers())

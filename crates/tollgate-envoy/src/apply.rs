@@ -4,116 +4,140 @@
 //! domain and entries ([`Domains`]). Refused hits are counted in full, as in
 //! envoyproxy/ratelimit.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use tollgate::{BuildError, FixedWindow, KeySource, LimitBuilder, Mode, Policy, Quota, QuotaError, Window};
+use tollgate::Policy;
 
-use crate::config::EnvoyConfig;
+use crate::compile::{ApplyError, CompiledDomains};
+use crate::config::{Domain, EnvoyConfig};
 use crate::domains::Domains;
-use crate::file_format::{Allowance, Descriptor};
-use crate::leaf::{Leaf, Step};
-use crate::name::{self, NameCandidate};
-use crate::unit::Unit;
 
-/// An error that prevents valid files from being applied. No file that can be written causes one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ApplyError {
-    /// The policy rejects a limit.
-    #[error(transparent)]
-    Limit(#[from] BuildError),
-    /// The quota exceeds the range of the counters or of the clock.
-    #[error(transparent)]
-    Quota(#[from] QuotaError),
+/// The compiled domains of the last configuration that was applied.
+///
+/// A domain that is the same `Arc` in the next configuration is not compiled again.
+#[derive(Debug, Default)]
+pub struct DomainCache {
+    /// By the address of the first domain, which the entry keeps alive.
+    entries: HashMap<usize, Vec<Arc<CompiledDomains>>>,
+    compiled: u64,
 }
 
-/// A limit without a name.
-struct UnnamedLimit {
-    wish: NameCandidate,
-    quota: Quota,
-    mode: Mode,
-    domain: String,
-    path: Vec<Step>,
+impl DomainCache {
+    /// Returns the number of domains that have been compiled since the start.
+    pub const fn compiled(&self) -> u64 {
+        self.compiled
+    }
+
+    /// Returns compiled domains, from this cache or compiled now.
+    fn get(
+        &mut self,
+        domains: &[Arc<Domain>],
+        taken: Vec<Box<str>>,
+    ) -> Result<Arc<CompiledDomains>, ApplyError> {
+        let known = self.entries.get(&address(domains)).into_iter().flatten();
+        if let Some(found) = known.into_iter().find(|it| it.is_of(domains, &taken)) {
+            return Ok(Arc::clone(found));
+        }
+        self.compiled += domains.len() as u64;
+        let compiled = Arc::new(CompiledDomains::new(domains.to_vec(), taken)?);
+        self.add(&compiled);
+        Ok(compiled)
+    }
+
+    fn add(&mut self, compiled: &Arc<CompiledDomains>) {
+        let same = self.entries.entry(address(&compiled.domains)).or_default();
+        same.push(Arc::clone(compiled));
+    }
+
+    /// Keeps only these entries.
+    fn keep(&mut self, used: &[Arc<CompiledDomains>]) {
+        self.entries.clear();
+        used.iter().for_each(|it| self.add(it));
+    }
+}
+
+fn address(domains: &[Arc<Domain>]) -> usize {
+    domains.first().map_or(0, |domain| Arc::as_ptr(domain).addr())
 }
 
 impl EnvoyConfig {
-    /// Appends the limits of these files to the policy, and attaches the [`Domains`]
-    /// that find them. Counts are stored by domain, path and unit, so they survive a
+    /// Adds the limits of these files to the policy, instead of those of other files, and attaches the
+    /// [`Domains`] that find them. Counts are stored by domain, path and unit, so they survive a
     /// change of `requests_per_unit`.
     pub fn apply(&self, policy: Policy) -> Result<Policy, ApplyError> {
-        let mut compiler = Compiler { place: policy.limits().len(), ..Compiler::default() };
+        self.apply_cached(policy, &mut DomainCache::default())
+    }
+
+    /// The same as [`apply`](Self::apply), without compiling the domains again that `cache` has. The result
+    /// does not depend on the cache.
+    pub fn apply_cached(&self, policy: Policy, cache: &mut DomainCache) -> Result<Policy, ApplyError> {
+        let mut singles = Vec::with_capacity(self.domains().len());
         for domain in self.domains() {
-            let root = compiler.domains.root(&domain.name);
-            compiler.level(&domain.name, root, &domain.descriptors, &mut Vec::new())?;
+            singles.push(cache.get(std::slice::from_ref(domain), Vec::new())?);
         }
-        let Compiler { domains, limits, .. } = compiler;
-        let taken: HashSet<&str> = policy.limits().iter().map(tollgate::Limit::name).collect();
-        let names = name::all(limits.iter().map(|limit| &limit.wish), &taken);
-        let build = |(name, limit): (String, UnnamedLimit)| {
-            let entries = limit.path.iter().map(|step| (&*step.key, step.value.as_deref()));
-            LimitBuilder::new(name)
-                .envoy_match(&limit.domain, entries)
-                .count_denied()
-                .by(KeySource::Descriptor)
-                .mode(limit.mode)
-                .quota(limit.quota)
-        };
-        let limits: Vec<_> = names.into_iter().zip(limits).map(build).collect();
-        Ok(policy.extended(limits)?.with_extension(domains))
-    }
-}
-
-#[derive(Default)]
-struct Compiler {
-    domains: Domains,
-    limits: Vec<UnnamedLimit>,
-    /// The index of the first limit in the policy.
-    place: usize,
-}
-
-impl Compiler {
-    /// Adds one level of a tree and the levels below it. The depth of the file bounds the recursion.
-    fn level(
-        &mut self,
-        domain: &str,
-        from: usize,
-        descriptors: &[Descriptor],
-        path: &mut Vec<Step>,
-    ) -> Result<(), ApplyError> {
-        for descriptor in descriptors {
-            path.push(Step::of(descriptor));
-            let place = self.limit(domain, path, descriptor)?;
-            let leaf = Leaf::new(domain, path, descriptor, place);
-            let node = self.domains.add(from, &descriptor.key.value, descriptor.value.as_deref(), leaf);
-            self.level(domain, node, &descriptor.descriptors, path)?;
-            path.pop();
+        let mut used = singles.clone();
+        let mut combined = Vec::with_capacity(singles.len());
+        for Cluster { members, taken, .. } in clusters(&singles, &policy) {
+            let compiled = match *members {
+                [only] if taken.is_empty() => Arc::clone(&singles[only]),
+                _ => {
+                    let domains: Vec<_> = members.iter().map(|&at| Arc::clone(&self.domains()[at])).collect();
+                    let compiled = cache.get(&domains, taken)?;
+                    used.push(Arc::clone(&compiled));
+                    compiled
+                }
+            };
+            combined.push((members, compiled));
         }
-        Ok(())
-    }
-
-    /// Creates the limit of a descriptor and returns its index, unless the descriptor counts nothing.
-    fn limit(
-        &mut self,
-        domain: &str,
-        path: &[Step],
-        descriptor: &Descriptor,
-    ) -> Result<Option<usize>, ApplyError> {
-        let Some(limit) = &descriptor.rate_limit else { return Ok(None) };
-        let Allowance::Requests { per_unit, unit } = limit.allowed else { return Ok(None) };
-        let mode = if descriptor.shadow_mode { Mode::Shadow } else { Mode::Enforce };
-        let place = self.place + self.limits.len();
-        self.limits.push(UnnamedLimit {
-            wish: NameCandidate::new(domain, path),
-            quota: quota(per_unit, unit)?,
-            mode,
-            domain: domain.to_owned(),
-            path: path.to_vec(),
-        });
-        Ok(Some(place))
+        cache.keep(&used);
+        // In the order of the files.
+        combined.sort_by_key(|(members, _)| members.first().copied());
+        let mut domains = Domains::default();
+        let mut place = policy.matched_limits().len();
+        let mut groups = Vec::with_capacity(combined.len());
+        for (_, compiled) in combined {
+            domains.add(&compiled, place);
+            place += compiled.limits.len();
+            if !compiled.limits.is_empty() {
+                groups.push(compiled.limits.clone());
+            }
+        }
+        Ok(policy.with_groups(groups)?.with_extension(domains))
     }
 }
 
-/// Returns a quota of `per_unit` requests that continues to count when it is exhausted.
-fn quota(per_unit: u32, unit: Unit) -> Result<Quota, QuotaError> {
-    Ok(FixedWindow::tally(u64::from(per_unit), Window::Epoch(unit.length()))?.into())
+/// Domains that may want the same names.
+struct Cluster<'c> {
+    prefix: &'c str,
+    /// Their places in the configuration, in order.
+    members: Vec<usize>,
+    /// The names of other limits that they may want.
+    taken: Vec<Box<str>>,
+}
+
+/// Divides domains so that the prefix of a cluster with limits is not the beginning of another one.
+fn clusters<'c>(singles: &'c [Arc<CompiledDomains>], policy: &Policy) -> Vec<Cluster<'c>> {
+    let cluster = |prefix, at| Cluster { prefix, members: vec![at], taken: Vec::new() };
+    let (empty, mut sorted): (Vec<_>, Vec<_>) =
+        (0..singles.len()).partition(|&at| singles[at].limits.is_empty());
+    sorted.sort_by_key(|&at| singles[at].limits.prefix());
+    let mut clusters: Vec<Cluster<'c>> = Vec::with_capacity(singles.len());
+    for at in sorted {
+        let prefix = singles[at].limits.prefix();
+        match clusters.last_mut() {
+            Some(last) if prefix.starts_with(last.prefix) => last.members.push(at),
+            _ => clusters.push(cluster(prefix, at)),
+        }
+    }
+    clusters.iter_mut().for_each(|it| it.members.sort_unstable());
+    for name in policy.matched_limits().iter().map(tollgate::Limit::name) {
+        let after = clusters.partition_point(|it| it.prefix <= name);
+        let found = after.checked_sub(1).and_then(|at| clusters.get_mut(at));
+        if let Some(found) = found.filter(|it| name.starts_with(it.prefix)) {
+            found.taken.push(name.into());
+        }
+    }
+    clusters.extend(empty.into_iter().map(|at| cluster("", at)));
+    clusters
 }

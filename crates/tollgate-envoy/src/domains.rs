@@ -8,10 +8,13 @@
 //! Key and value are looked up separately, so `a_b` with `c` is never confused with `a` and
 //! `b_c`, as happens when they are joined by `_`. The search allocates nothing.
 
-use foldhash::{HashMap, HashMapExt as _};
-use tollgate::Policy;
-use tollgate::policy::Glob;
+use std::ops::Deref;
+use std::sync::Arc;
 
+use foldhash::HashMap;
+use tollgate::{Limit, Policy};
+
+use crate::compile::CompiledDomains;
 use crate::leaf::Leaf;
 
 /// The domains of Envoy's files, attached to the policy that contains their limits.
@@ -32,8 +35,49 @@ use crate::leaf::Leaf;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
-    roots: HashMap<Box<str>, usize>,
-    nodes: Vec<Node>,
+    /// The part and the root of each domain.
+    roots: HashMap<Box<str>, (usize, usize)>,
+    parts: Vec<Part>,
+}
+
+/// Domains that were compiled together.
+#[derive(Clone, Debug)]
+struct Part {
+    compiled: Arc<CompiledDomains>,
+    /// The place of the first limit in the policy.
+    first: usize,
+}
+
+/// A leaf, with the place of its limit in a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedLeaf<'p> {
+    leaf: &'p Leaf,
+    first: usize,
+}
+
+impl<'p> PlacedLeaf<'p> {
+    /// Returns the leaf, which several policies may share.
+    pub const fn leaf(self) -> &'p Leaf {
+        self.leaf
+    }
+
+    /// Returns the index in the limits of the policy; `None` if unlimited.
+    pub fn place(self) -> Option<usize> {
+        self.leaf.index().map(|index| self.first + index)
+    }
+
+    /// Returns the limit of the policy that the leaf was found in; `None` if unlimited.
+    pub fn limit(self, policy: &Policy) -> Option<&Limit> {
+        policy.limits().get(self.place()?)
+    }
+}
+
+impl Deref for PlacedLeaf<'_> {
+    type Target = Leaf;
+
+    fn deref(&self) -> &Leaf {
+        self.leaf
+    }
 }
 
 /// The result of looking up a descriptor.
@@ -44,59 +88,9 @@ pub enum DescriptorMatch<'p> {
     /// The domain has no limit for the descriptor.
     NoLimit,
     /// The descriptor passes without being counted.
-    Unlimited(&'p Leaf),
+    Unlimited(PlacedLeaf<'p>),
     /// The limit that applies.
-    Limited(&'p Leaf),
-}
-
-/// A node of the tree.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Node {
-    /// The values by the key of the next entry.
-    words: HashMap<Box<str>, Values>,
-    leaf: Option<Leaf>,
-}
-
-/// The children by the value of one key.
-#[derive(Clone, Debug, Default)]
-struct Values {
-    /// Exact values. Patterns are included, because a proxy may send a pattern literally.
-    exact: HashMap<Box<str>, usize>,
-    /// Patterns by their literal prefix, so that a key with thousands of them is searched fast.
-    patterns: HashMap<Box<str>, Vec<(Glob, usize)>>,
-    /// The distinct lengths of those prefixes, in bytes.
-    lengths: Vec<usize>,
-    any: Option<usize>,
-}
-
-impl Values {
-    fn find(&self, value: &str) -> Option<usize> {
-        self.exact.get(value).copied().or_else(|| self.first_pattern(value)).or(self.any)
-    }
-
-    /// Returns the first pattern that fits. Nodes are numbered in file order, so it has the lowest number.
-    fn first_pattern(&self, value: &str) -> Option<usize> {
-        let first = |length: &usize| {
-            let alike = self.patterns.get(value.get(..*length)?)?;
-            alike.iter().find(|(pattern, _)| pattern.fits(value)).map(|(_, node)| *node)
-        };
-        self.lengths.iter().filter_map(first).min()
-    }
-
-    fn add(&mut self, value: Option<&str>, node: usize) {
-        let Some(value) = value else {
-            self.any = Some(node);
-            return;
-        };
-        self.exact.insert(value.into(), node);
-        if let Some(pattern) = Glob::parse(value) {
-            let begins = pattern.prefix();
-            if !self.lengths.contains(&begins.len()) {
-                self.lengths.push(begins.len());
-            }
-            self.patterns.entry(begins.into()).or_default().push((pattern, node));
-        }
-    }
+    Limited(PlacedLeaf<'p>),
 }
 
 impl Domains {
@@ -116,46 +110,34 @@ impl Domains {
     }
 
     /// Returns all limits in file order.
-    pub fn leaves(&self) -> impl Iterator<Item = &Leaf> {
-        self.nodes.iter().filter_map(|node| node.leaf.as_ref())
+    pub fn leaves(&self) -> impl Iterator<Item = PlacedLeaf<'_>> {
+        self.parts
+            .iter()
+            .flat_map(|part| part.compiled.tree.leaves().map(|leaf| PlacedLeaf { leaf, first: part.first }))
     }
 
     /// Looks up a descriptor. Entries are keys with their values, in the order in which they arrived.
     pub fn find<'p>(&'p self, domain: &str, entries: &[(&str, &str)]) -> DescriptorMatch<'p> {
-        let Some(&root) = self.roots.get(domain) else { return DescriptorMatch::UnknownDomain };
-        let mut node = &self.nodes[root];
-        for (key, value) in entries {
-            match node.words.get(*key).and_then(|values| values.find(value)) {
-                Some(next) => node = &self.nodes[next],
-                None => return DescriptorMatch::NoLimit,
+        let Some(&(part, root)) = self.roots.get(domain) else { return DescriptorMatch::UnknownDomain };
+        let Part { compiled, first } = &self.parts[part];
+        match compiled.tree.find(root, entries) {
+            None => DescriptorMatch::NoLimit,
+            Some(leaf) => {
+                let placed = PlacedLeaf { leaf, first: *first };
+                if leaf.unit().is_none() {
+                    DescriptorMatch::Unlimited(placed)
+                } else {
+                    DescriptorMatch::Limited(placed)
+                }
             }
         }
-        match &node.leaf {
-            None => DescriptorMatch::NoLimit,
-            Some(leaf) if leaf.unit().is_none() => DescriptorMatch::Unlimited(leaf),
-            Some(leaf) => DescriptorMatch::Limited(leaf),
-        }
     }
 
-    /// Returns the root of a domain, which is created if it is new.
-    pub(crate) fn root(&mut self, domain: &str) -> usize {
-        if let Some(&root) = self.roots.get(domain) {
-            return root;
-        }
-        let root = self.push(None);
-        self.roots.insert(domain.into(), root);
-        root
-    }
-
-    /// Adds a child for entries with this key, and with this value if one is given.
-    pub(crate) fn add(&mut self, from: usize, key: &str, value: Option<&str>, leaf: Option<Leaf>) -> usize {
-        let node = self.push(leaf);
-        self.nodes[from].words.entry(key.into()).or_default().add(value, node);
-        node
-    }
-
-    fn push(&mut self, leaf: Option<Leaf>) -> usize {
-        self.nodes.push(Node { words: HashMap::new(), leaf });
-        self.nodes.len() - 1
+    /// Adds domains whose limits are in the policy from the place `first` on.
+    pub(crate) fn add(&mut self, compiled: &Arc<CompiledDomains>, first: usize) {
+        let part = self.parts.len();
+        let roots = compiled.domains.iter().zip(&compiled.roots);
+        self.roots.extend(roots.map(|(domain, &root)| (domain.name.as_str().into(), (part, root))));
+        self.parts.push(Part { compiled: Arc::clone(compiled), first });
     }
 }

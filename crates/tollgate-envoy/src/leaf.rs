@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use tollgate::policy::Key;
-use tollgate::{Limit, Policy};
 
 use crate::file_format::{Allowance, Descriptor, composite};
 use crate::metadata::Metadata;
@@ -13,8 +12,8 @@ use crate::unit::Unit;
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "a descriptor has as many switches")]
 pub struct Leaf {
-    /// The index in the policy's limits; `None` for an unlimited leaf.
-    place: Option<usize>,
+    /// The index in the limits that were compiled together; `None` for an unlimited leaf.
+    index: Option<usize>,
     allowed: Allowance,
     name: Option<Box<str>>,
     replaces: Box<[Box<str>]>,
@@ -64,7 +63,7 @@ impl Step {
 
 impl Leaf {
     /// Returns the limit of the last descriptor on a path, if it has one.
-    pub(crate) fn new(domain: &str, path: &[Step], last: &Descriptor, place: Option<usize>) -> Option<Self> {
+    pub(crate) fn new(domain: &str, path: &[Step], last: &Descriptor, index: Option<usize>) -> Option<Self> {
         let limit = last.rate_limit.as_ref()?;
         let varies = |step: &Step| {
             step.is_open() && step.shared().is_none() && (step.value_to_metric || last.detailed_metric)
@@ -75,7 +74,7 @@ impl Leaf {
             stat.push_str(&composite(&step.key, step.value.as_deref()));
         }
         Some(Self {
-            place,
+            index,
             allowed: limit.allowed,
             name: limit.name.as_deref().map(Into::into),
             replaces: limit.replaces.iter().map(|name| name.value.as_str().into()).collect(),
@@ -91,14 +90,9 @@ impl Leaf {
         })
     }
 
-    /// Returns the index in the limits of the policy; `None` if unlimited.
-    pub const fn place(&self) -> Option<usize> {
-        self.place
-    }
-
-    /// Returns the limit of the policy; `None` if unlimited.
-    pub fn limit<'p>(&self, policy: &'p Policy) -> Option<&'p Limit> {
-        policy.limits().get(self.place?)
+    /// Returns the index in the limits that were compiled together; `None` if unlimited.
+    pub(crate) const fn index(&self) -> Option<usize> {
+        self.index
     }
 
     /// Returns the number of requests per unit; `None` if unlimited.

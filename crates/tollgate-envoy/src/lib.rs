@@ -3,6 +3,7 @@
 
 mod apply;
 mod combine;
+mod compile;
 mod config;
 mod domains;
 mod file_format;
@@ -10,12 +11,14 @@ mod leaf;
 mod metadata;
 mod name;
 mod section;
+mod tree;
 mod unit;
 
-pub use apply::ApplyError;
+pub use apply::DomainCache;
 pub use combine::CombineError;
+pub use compile::ApplyError;
 pub use config::{Domain, EnvoyConfig, EnvoyFile};
-pub use domains::{DescriptorMatch, Domains};
+pub use domains::{DescriptorMatch, Domains, PlacedLeaf};
 pub use file_format::{Allowance, Descriptor, RESERVED_DOMAIN, RateLimit};
 pub use leaf::Leaf;
 pub use metadata::Metadata;

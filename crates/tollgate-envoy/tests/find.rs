@@ -157,7 +157,7 @@ fn other_fields_of_a_limit_are_kept() {
     let policy = all_good();
     let domains = Domains::of(&policy).unwrap();
     let leaf = |domain: &str, text: &[&str]| match domains.find(domain, &entries(text)) {
-        DescriptorMatch::Limited(leaf) | DescriptorMatch::Unlimited(leaf) => leaf.clone(),
+        DescriptorMatch::Limited(leaf) | DescriptorMatch::Unlimited(leaf) => leaf,
         other => panic!("{other:?}"),
     };
     let by_member = leaf("club", &["member=ann"]);

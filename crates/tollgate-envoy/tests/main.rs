@@ -3,6 +3,7 @@
 //! One binary instead of many, because linking each takes seconds.
 
 mod apply;
+mod cache;
 mod counting;
 mod find;
 mod gallery;

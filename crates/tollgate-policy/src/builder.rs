@@ -3,6 +3,10 @@
 //! Built limits are matched and keyed by the same code as limits from a file. Types rule out
 //! many of the mistakes that a file can contain.
 
+mod error;
+
+use std::sync::Arc;
+
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
 use crate::adaptive::AdaptiveSlots;
@@ -10,7 +14,8 @@ use crate::cost::{Cost, Settle};
 use crate::descriptor::index::Index;
 use crate::descriptor::{DescriptorPattern, EntryPattern, MAX_ENTRIES, domain};
 use crate::envoy_match::EnvoyMatch;
-use crate::limit::{Limit, MAX_TARPIT, Missing, Mode, Soft, is_limit_name};
+use crate::limit::{Limit, LimitDefinition, MAX_TARPIT, Missing, Mode, Soft, is_limit_name};
+use crate::limit_group::LimitGroups;
 use crate::matcher::Matcher;
 use crate::pattern::PathPattern;
 use crate::policy::Policy;
@@ -18,6 +23,8 @@ use crate::priority::PriorityClass;
 use crate::settings::{Dialect, PathSettings};
 use crate::slot_queue::SlotQueue;
 use crate::source::KeySource;
+
+pub use error::BuildError;
 
 /// A builder for one limit.
 ///
@@ -55,71 +62,6 @@ pub struct LimitBuilder {
     descriptor: Vec<String>,
     domains: Vec<String>,
     ahead: Option<u64>,
-}
-
-/// An error that prevents limits from forming a policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The name is invalid. Names appear in headers and metrics, which restrict their characters.
-    #[error("`{0}` cannot name a limit: 1 to 64 of the characters A-Z a-z 0-9 . _ -")]
-    Name(String),
-    /// Two limits share a name. Usage is stored by name.
-    #[error("two limits are called `{0}`")]
-    SameName(String),
-    /// The endpoint does not start with a slash, or its pattern cannot match any path.
-    #[error("limit `{name}` cannot cover `{endpoint}`: {why}")]
-    Endpoint {
-        /// The name of the limit.
-        name: String,
-        /// The endpoint pattern that was passed.
-        endpoint: String,
-        /// The reason why the pattern is invalid.
-        why: String,
-    },
-    /// The descriptor pattern or the domain is invalid, or conflicts with another option.
-    #[error("limit `{name}` cannot cover descriptors: {why}")]
-    Descriptor {
-        /// The name of the limit.
-        name: String,
-        /// The reason why it is invalid.
-        why: String,
-    },
-    /// The limit has no key. The key is never guessed.
-    #[error("limit `{0}` has no key: use KeySource::Global for one allowance for all requests")]
-    NoKey(String),
-    /// The key uses a path parameter that an endpoint lacks.
-    #[error("no request to `{endpoint}` has the key `path:{parameter}` of limit `{name}`")]
-    NoSuchParameter {
-        /// The name of the limit.
-        name: String,
-        /// The endpoint that lacks the parameter.
-        endpoint: String,
-        /// The parameter.
-        parameter: String,
-    },
-    /// The limit has no quota.
-    #[error("limit `{0}` has no quota")]
-    NoQuota(String),
-    /// The limit learns its number of slots, and has a quota as well or bounds that exclude each other.
-    #[error("limit `{0}` learns its slots: it has no quota, and 1 <= min <= max")]
-    Adaptive(String),
-    /// The limit cannot settle costs, because the final cost of its requests is never reported.
-    #[error("limit `{name}` cannot settle costs: {why}")]
-    Settle {
-        /// The name of the limit.
-        name: String,
-        /// The reason.
-        why: String,
-    },
-    /// Two windows of the limit have the same length, so one of them is redundant.
-    #[error("two windows of limit `{name}` are {length} long")]
-    SameWindow {
-        /// The name of the limit.
-        name: String,
-        /// The length of both windows.
-        length: String,
-    },
 }
 
 impl LimitBuilder {
@@ -377,7 +319,7 @@ impl LimitBuilder {
         Ok((Some(pattern), domains))
     }
 
-    fn build(mut self) -> Result<Limit, BuildError> {
+    pub(crate) fn build(mut self) -> Result<Limit, BuildError> {
         if !is_limit_name(&self.name) {
             return Err(BuildError::Name(self.name));
         }
@@ -424,12 +366,11 @@ impl LimitBuilder {
             Some(_) => Vec::new(),
             None => rules(&name, &self.by, self.quotas)?,
         };
-        Ok(Limit {
+        let definition = LimitDefinition {
             slot_queue: self.slot_queue.filter(|_| has_slots).map(Box::new),
             rules,
             adaptive: self.adaptive,
             name: name.into(),
-            place: 0,
             soft: self.soft,
             endpoints,
             except,
@@ -443,11 +384,11 @@ impl LimitBuilder {
             missing: self.missing,
             cost: Cost::Fixed(self.cost),
             settle: self.settle,
-            mode: self.mode,
             count_denied: self.count_denied,
             dialects: self.dialects,
-            ..Limit::ad_hoc()
-        })
+            ..LimitDefinition::ad_hoc()
+        };
+        Ok(Limit::new(definition, self.mode))
     }
 }
 
@@ -485,11 +426,11 @@ impl Policy {
     /// Adds limits that are not found by the path of a request (see
     /// [`LimitBuilder::envoy_match`]). An error names the limit, and no limit is added.
     pub fn extended(self, limits: impl IntoIterator<Item = LimitBuilder>) -> Result<Self, BuildError> {
-        let mut all = self.limits.clone();
+        let mut all = self.matched_limits().to_vec();
         let mut names: foldhash::HashSet<_> = all.iter().map(|limit| limit.name.clone()).collect();
         for limit in limits {
             let limit = limit.build()?;
-            if !names.insert(limit.name.clone()) {
+            if !names.insert(limit.name.clone()) || self.groups.place(&limit.name).is_some() {
                 return Err(BuildError::SameName(limit.name.to_string()));
             }
             all.push(limit);
@@ -516,17 +457,22 @@ impl Policy {
         if !paths.ignore_case {
             return self;
         }
-        let mut limits = std::mem::take(&mut self.limits);
-        let patterns = limits.iter_mut().flat_map(|it| it.endpoints.iter_mut().chain(&mut it.except));
-        patterns.for_each(PathPattern::fold_case);
+        let mut limits = self.matched_limits().to_vec();
+        for limit in &mut limits {
+            let definition = limit.definition_mut();
+            definition.endpoints.iter_mut().chain(&mut definition.except).for_each(PathPattern::fold_case);
+        }
         self.priorities.iter_mut().flat_map(PriorityClass::patterns_mut).for_each(PathPattern::fold_case);
         self.with_limits(limits)
     }
 
-    /// Replaces the limits of this policy.
+    /// Replaces the limits of this policy outside of groups.
     fn with_limits(self, limits: Vec<Limit>) -> Self {
         let (routes, matcher, descriptors) = (Vec::new(), Matcher::default(), Index::default());
-        Self { limits, routes, matcher, descriptors, ..self }.indexed()
+        let groups = self.groups().to_vec();
+        let (limits, without) = (Arc::new(limits), LimitGroups::default());
+        let policy = Self { limits, routes, matcher, descriptors, groups: without, ..self }.indexed();
+        policy.put_groups(groups)
     }
 
     /// Creates a policy from limits built in Rust, with the defaults of the file format.

@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use tollgate_core::Rule;
 
 use crate::key::Key;
-use crate::limit::{Allowance, Limit, by_strictness};
+use crate::limit::{Allowance, Limit, LimitDefinition, by_strictness};
 
 /// The amounts of an earlier limit.
 #[derive(Clone, Copy)]
@@ -32,11 +32,25 @@ impl Limit {
 
     /// Makes the rules continue the usage of an earlier limit of the same name and key.
     pub(crate) fn carry_over(&mut self, old: Amounts<'_>) {
-        let Self { rules, plans, overrides, .. } = self;
+        let LimitDefinition { rules, plans, overrides, class_rules, .. } = self.definition_mut();
         AmountsMut { rules, plans, overrides }.carry_over(old);
         // The classes of a shedder count in the state of its own rule.
-        let inherited = self.rules.first().and_then(|rule| rule.before.clone());
-        self.class_rules.iter_mut().for_each(|rule| rule.before.clone_from(&inherited));
+        let inherited = rules.first().and_then(|rule| rule.before.clone());
+        class_rules.iter_mut().for_each(|rule| rule.before.clone_from(&inherited));
+    }
+
+    /// Whether [`carry_over`](Self::carry_over) would change nothing: the states are the same, and the
+    /// earlier limit continues no usage.
+    pub(crate) fn has_states_of(&self, old: &Self) -> bool {
+        let amounts = [self.amounts(), old.amounts()];
+        let is_same = |(new, old): (&Rule, &Rule)| {
+            (new.id, &new.name) == (old.id, &old.name) && old.before.is_none() && new.far.is_none()
+        };
+        self.shares_definition(old)
+            || (amounts.iter().all(|it| it.plans.is_empty() && it.overrides.is_empty())
+                && self.class_rules.is_empty()
+                && self.rules.len() == old.rules.len()
+                && self.rules.iter().zip(&old.rules).all(is_same))
     }
 }
 

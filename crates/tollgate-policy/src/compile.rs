@@ -84,7 +84,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         List::new(kind, entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
     };
     let policy = Policy {
-        limits,
+        limits: limits.into(),
         allow: list(ListKind::Allow, file.allow),
         deny: list(ListKind::Deny, file.deny),
         priorities: classes,

@@ -40,6 +40,7 @@ mod key;
 mod key_display;
 mod key_text;
 mod limit;
+mod limit_group;
 mod lint;
 mod lists;
 mod lookup;
@@ -75,6 +76,7 @@ pub use key_display::{KeyDisplay, ShownPart};
 pub use limit::{
     Allowance, ChargeTime, HeaderMatch, Limit, Missing, Mode, OnHangup, OnOutage, RegionShare, Scope, Soft,
 };
+pub use limit_group::LimitGroup;
 pub use lint::{Lint, LintScope};
 pub use lists::ListEntry;
 pub use match_request::{

@@ -1,11 +1,14 @@
 //! A compiled limit: its coverage, its key and its amounts.
 //!
-//! The written form is in `file_format`, the search for limits in `matcher`, the derivation of
+//! The fields are in `definition`, the written form is in `file_format`, the search for limits in `matcher`, the derivation of
 //! keys from requests in `match_request`.
 
-use std::cmp::Ordering;
+mod definition;
 
-use foldhash::HashMap;
+use std::cmp::Ordering;
+use std::ops::Deref;
+use std::sync::Arc;
+
 use tollgate_core::{Quota, Rule, RuleId, Span};
 
 use crate::adaptive::AdaptiveSlots;
@@ -22,6 +25,8 @@ use crate::settings::Dialect;
 use crate::slot_queue::SlotQueue;
 use crate::source::KeySource;
 
+pub(crate) use definition::LimitDefinition;
+
 /// A compiled limit of a [`Policy`](crate::Policy).
 ///
 /// ```
@@ -35,55 +40,22 @@ use crate::source::KeySource;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Limit {
-    pub(crate) name: Box<str>,
     /// The index of the limit in its policy.
     pub(crate) place: usize,
     /// The index of the live limit, if this is a candidate.
     pub(crate) candidate_of: Option<usize>,
-    pub(crate) soft: Option<Soft>,
-    pub(crate) endpoints: Vec<PathPattern>,
-    /// Paths of its endpoints that the limit does not cover.
-    pub(crate) except: Vec<PathPattern>,
-    pub(crate) hosts: Vec<HostPattern>,
-    /// In upper case; empty means all.
-    pub(crate) methods: Vec<Box<str>>,
-    pub(crate) headers: Vec<HeaderMatch>,
-    /// The descriptors it covers. A limit on descriptors has no endpoints, hosts, methods or headers.
-    pub(crate) descriptor: Option<DescriptorPattern>,
-    /// The domains of the descriptors; empty means all.
-    pub(crate) domains: Vec<Box<str>>,
-    /// The description of its coverage, if requests are not matched against the limit.
-    pub(crate) envoy_match: Option<EnvoyMatch>,
-    /// The buckets it covers. Such a limit has no endpoints and no descriptor, and proxies count.
-    pub(crate) rlqs: Option<BucketPattern>,
-    pub(crate) ahead: Option<u64>,
-    pub(crate) by: Vec<KeySource>,
-    pub(crate) missing: Missing,
-    pub(crate) cost: Cost,
-    pub(crate) settle: Option<Settle>,
-    pub(crate) charge: ChargeTime,
-    /// The key of the entry that names the owner of a slot.
-    pub(crate) owner: Option<Box<str>>,
     pub(crate) mode: Mode,
-    pub(crate) count_denied: bool,
-    pub(crate) on_outage: OnOutage,
-    pub(crate) on_hangup: OnHangup,
-    /// The queue of requests that wait for a slot.
-    pub(crate) slot_queue: Option<Box<SlotQueue>>,
-    pub(crate) dialects: Vec<Dialect>,
-    pub(crate) rules: Vec<Rule>,
-    /// The bounds of a learned number of slots. Such a limit has no rules.
-    pub(crate) adaptive: Option<AdaptiveSlots>,
-    pub(crate) plans: HashMap<Box<str>, Allowance>,
-    pub(crate) overrides: HashMap<Key, Allowance>,
-    /// The share of this region, for a limit that regions share.
-    pub(crate) region_share: Option<RegionShare>,
-    /// Whether an override blocks its key.
-    pub(crate) blocks_keys: bool,
-    /// Whether the limit protects the service from overload, and not a caller's quota.
-    pub(crate) sheds: bool,
-    /// The rules of the priority classes of a shedder, by rank: the same state with other numbers.
-    pub(crate) class_rules: Vec<Rule>,
+    /// Shared by all policies that have the limit, so that a new policy costs little for unchanged limits.
+    pub(crate) definition: Arc<LimitDefinition>,
+}
+
+impl Deref for Limit {
+    type Target = LimitDefinition;
+
+    #[inline]
+    fn deref(&self) -> &LimitDefinition {
+        &self.definition
+    }
 }
 
 /// The amount that a plan or an override grants.
@@ -223,9 +195,6 @@ pub struct Soft {
     pub tarpit: Span,
 }
 
-/// The name in responses of the limit for ad-hoc rules.
-const AD_HOC_NAME: &str = "(unwritten)";
-
 /// The maximum length of a limit's name, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
@@ -243,47 +212,27 @@ impl Limit {
     /// Creates the limit for ad-hoc rules, without options. Its name is invalid in a policy file, so it
     /// cannot collide.
     pub(crate) fn ad_hoc() -> Self {
-        Self {
-            name: AD_HOC_NAME.into(),
-            place: usize::MAX,
-            candidate_of: None,
-            soft: None,
-            endpoints: Vec::new(),
-            except: Vec::new(),
-            hosts: Vec::new(),
-            methods: Vec::new(),
-            headers: Vec::new(),
-            descriptor: None,
-            domains: Vec::new(),
-            envoy_match: None,
-            rlqs: None,
-            ahead: None,
-            by: vec![KeySource::Global],
-            missing: Missing::default(),
-            cost: Cost::Fixed(1),
-            settle: None,
-            charge: ChargeTime::default(),
-            owner: None,
-            mode: Mode::default(),
-            count_denied: false,
-            on_outage: OnOutage::default(),
-            on_hangup: OnHangup::default(),
-            slot_queue: None,
-            dialects: Vec::new(),
-            rules: Vec::new(),
-            adaptive: None,
-            plans: HashMap::default(),
-            overrides: HashMap::default(),
-            region_share: None,
-            blocks_keys: false,
-            sheds: false,
-            class_rules: Vec::new(),
-        }
+        Self::new(LimitDefinition::ad_hoc(), Mode::default())
+    }
+
+    /// Creates a limit that is no candidate. Its place is set when a policy is built.
+    pub(crate) fn new(definition: LimitDefinition, mode: Mode) -> Self {
+        Self { place: usize::MAX, candidate_of: None, mode, definition: Arc::new(definition) }
+    }
+
+    /// Returns the definition for a change. It is copied if another policy shares it.
+    pub(crate) fn definition_mut(&mut self) -> &mut LimitDefinition {
+        Arc::make_mut(&mut self.definition)
+    }
+
+    /// Whether two limits share one definition.
+    pub(crate) fn shares_definition(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.definition, &other.definition)
     }
 
     /// Whether calls with hits report a cost that has been spent: they are charged in full and never
     /// refused ([`ChargeTime::Afterwards`]).
-    pub const fn charges_afterwards(&self) -> bool {
+    pub fn charges_afterwards(&self) -> bool {
         matches!(self.charge, ChargeTime::Afterwards)
     }
 
@@ -297,6 +246,11 @@ impl Limit {
         &self.name
     }
 
+    /// Returns the name for records that outlive the policy.
+    pub fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     /// Returns the index of the limit in the policy.
     pub const fn place(&self) -> usize {
         self.place
@@ -304,7 +258,7 @@ impl Limit {
 
     /// Whether the limit belongs to `shed`: it protects the service from overload, and its refusals
     /// are answered with 503.
-    pub const fn is_shed(&self) -> bool {
+    pub fn is_shed(&self) -> bool {
         self.sheds
     }
 
@@ -314,7 +268,7 @@ impl Limit {
     }
 
     /// Returns the `soft` threshold.
-    pub const fn soft(&self) -> Option<&Soft> {
+    pub fn soft(&self) -> Option<&Soft> {
         self.soft.as_ref()
     }
 
@@ -344,7 +298,7 @@ impl Limit {
     }
 
     /// Returns the descriptor pattern. A limit with a pattern covers only requests with a descriptor.
-    pub const fn descriptor(&self) -> Option<&DescriptorPattern> {
+    pub fn descriptor(&self) -> Option<&DescriptorPattern> {
         self.descriptor.as_ref()
     }
 
@@ -354,19 +308,19 @@ impl Limit {
     }
 
     /// Returns the coverage of a limit that requests are not matched against.
-    pub const fn envoy_match(&self) -> Option<&EnvoyMatch> {
+    pub fn envoy_match(&self) -> Option<&EnvoyMatch> {
         self.envoy_match.as_ref()
     }
 
     /// Returns the buckets that the limit covers. Proxies count the requests of such a limit, under
     /// assignments that divide it.
-    pub const fn bucket_pattern(&self) -> Option<&BucketPattern> {
+    pub fn bucket_pattern(&self) -> Option<&BucketPattern> {
         self.rlqs.as_ref()
     }
 
     /// Returns the maximum number of additional units that an admitted response grants, for a proxy
     /// to admit locally. They are charged when they are granted.
-    pub const fn ahead(&self) -> Option<u64> {
+    pub fn ahead(&self) -> Option<u64> {
         self.ahead
     }
 
@@ -376,17 +330,17 @@ impl Limit {
     }
 
     /// Returns the handling of requests that lack a part of the key.
-    pub const fn missing(&self) -> Missing {
+    pub fn missing(&self) -> Missing {
         self.missing
     }
 
     /// Returns the cost that is charged when a request arrives.
-    pub const fn cost(&self) -> &Cost {
+    pub fn cost(&self) -> &Cost {
         &self.cost
     }
 
     /// Returns the source of the final cost. `None`: the cost charged on arrival is final.
-    pub const fn settle(&self) -> Option<&Settle> {
+    pub fn settle(&self) -> Option<&Settle> {
         self.settle.as_ref()
     }
 
@@ -396,22 +350,22 @@ impl Limit {
     }
 
     /// Whether refused requests are charged.
-    pub const fn count_denied(&self) -> bool {
+    pub fn count_denied(&self) -> bool {
         self.count_denied
     }
 
     /// Returns the behavior of the limit while its store does not answer.
-    pub const fn on_outage(&self) -> OnOutage {
+    pub fn on_outage(&self) -> OnOutage {
         self.on_outage
     }
 
     /// Returns the share of this region, if regions share the limit. Rules have the numbers of the share.
-    pub const fn region_share(&self) -> Option<&RegionShare> {
+    pub fn region_share(&self) -> Option<&RegionShare> {
         self.region_share.as_ref()
     }
 
     /// Returns the handling of a slot whose caller disconnects.
-    pub const fn on_hangup(&self) -> OnHangup {
+    pub fn on_hangup(&self) -> OnHangup {
         self.on_hangup
     }
 
@@ -432,7 +386,7 @@ impl Limit {
 
     /// Returns the bounds of the number of slots, if the limit learns it (`slots: adaptive`). Such a limit
     /// has no rules: each node counts its own requests in flight, and the store is not asked.
-    pub const fn adaptive(&self) -> Option<&AdaptiveSlots> {
+    pub fn adaptive(&self) -> Option<&AdaptiveSlots> {
         self.adaptive.as_ref()
     }
 

@@ -20,6 +20,7 @@ use crate::key::Key;
 use crate::key_display::KeyDisplay;
 use crate::key_text;
 use crate::limit::{Allowance, Limit, Mode};
+use crate::limit_group::LimitGroups;
 use crate::lint::Lint;
 use crate::lists::{List, ListKind};
 use crate::lookup::Lookup;
@@ -55,8 +56,11 @@ use crate::source::KeySource;
 #[allow(clippy::struct_excessive_bools, reason = "each says which work a request can skip")]
 #[derive(Clone, Debug)]
 pub struct Policy {
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) by_name: HashMap<Box<str>, usize>,
+    /// First the limits that requests, descriptors and buckets are matched against, then those of `groups`.
+    pub(crate) limits: Arc<Vec<Limit>>,
+    /// The limits outside of groups by name.
+    pub(crate) by_name: Arc<HashMap<Arc<str>, usize>>,
+    pub(crate) groups: LimitGroups,
     /// Index of the limit and of its pattern for each route, in file order.
     pub(crate) routes: Vec<(u32, u32)>,
     pub(crate) matcher: Matcher,
@@ -102,8 +106,9 @@ type Extension = Arc<dyn Any + Send + Sync>;
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            limits: Vec::new(),
-            by_name: HashMap::default(),
+            limits: Arc::default(),
+            by_name: Arc::default(),
+            groups: LimitGroups::default(),
             routes: Vec::new(),
             matcher: Matcher::default(),
             descriptors: Index::default(),
@@ -148,13 +153,16 @@ impl Policy {
 }
 
 impl Policy {
-    /// Builds the indices over names, paths and descriptors.
+    /// Builds the indices over names, paths and descriptors. There are no groups yet.
     pub(crate) fn indexed(mut self) -> Self {
-        for (place, limit) in self.limits.iter_mut().enumerate() {
+        for (place, limit) in Arc::make_mut(&mut self.limits).iter_mut().enumerate() {
             limit.place = place;
-            limit.blocks_keys = limit.overrides.values().any(|it| *it == Allowance::Blocked);
+            let blocks_keys = limit.overrides.values().any(|it| *it == Allowance::Blocked);
+            if limit.blocks_keys != blocks_keys {
+                limit.definition_mut().blocks_keys = blocks_keys;
+            }
         }
-        for (index, limit) in (0..).zip(&self.limits) {
+        for (index, limit) in (0..).zip(&*self.limits) {
             if let Some(pattern) = &limit.descriptor {
                 self.descriptors.add(&limit.domains, pattern, index);
             }
@@ -173,7 +181,8 @@ impl Policy {
             && self.limits.iter().any(Limit::counts_concurrency);
         self.charges_afterwards = self.limits.iter().any(Limit::charges_afterwards);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
-        self.by_name = self.limits.iter().enumerate().map(|(at, it)| (it.name.clone(), at)).collect();
+        let by_name = self.limits.iter().enumerate().map(|(at, it)| (it.shared_name(), at)).collect();
+        self.by_name = Arc::new(by_name);
         self
     }
 
@@ -224,14 +233,24 @@ impl Policy {
         self.charges_afterwards
     }
 
-    /// Returns the limits in file order.
+    /// Returns the limits in file order, then those of groups ([`with_groups`](Self::with_groups)).
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
+    /// Returns the limits that requests, descriptors and buckets are matched against, in file order. Limits of
+    /// groups are found by the crate that added them, and there may be very many.
+    pub fn matched_limits(&self) -> &[Limit] {
+        self.limits.get(..self.by_name.len()).unwrap_or_default()
+    }
+
     /// Returns the limit with this name.
     pub fn limit(&self, name: &str) -> Option<&Limit> {
-        self.by_name.get(name).map(|&at| &self.limits[at])
+        self.limits.get(self.place_of_name(name)?)
+    }
+
+    fn place_of_name(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied().or_else(|| self.groups.place(name))
     }
 
     /// Returns the priority classes, the most important first. Empty without `priorities` in the file.
@@ -396,8 +415,8 @@ impl Policy {
 
     /// Sets the mode of a limit. Returns false if no limit has this name.
     pub fn set_mode(&mut self, limit: &str, mode: Mode) -> bool {
-        let limit = self.by_name.get(limit).and_then(|&at| self.limits.get_mut(at));
-        limit.map(|limit| limit.mode = mode).is_some()
+        let Some(place) = self.place_of_name(limit) else { return false };
+        Arc::make_mut(&mut self.limits).get_mut(place).map(|limit| limit.mode = mode).is_some()
     }
 
     /// Returns this policy with other modes, for mode overrides of a running server.
@@ -414,7 +433,7 @@ impl Policy {
     #[must_use]
     pub fn with_modes(&self, mode: impl Fn(&Limit) -> Mode) -> Self {
         let mut switched = self.clone();
-        for limit in &mut switched.limits {
+        for limit in Arc::make_mut(&mut switched.limits) {
             limit.mode = mode(limit);
         }
         switched.ad_hoc.mode = mode(&switched.ad_hoc);
@@ -429,9 +448,28 @@ impl Policy {
     /// usage of removed plans and overrides.
     #[must_use]
     pub fn carry_over_from(mut self, before: &Self) -> Self {
-        for limit in &mut self.limits {
-            let Some(old) = before.limit(&limit.name).filter(|old| old.by == limit.by) else { continue };
-            limit.carry_over(old.amounts());
+        let mut changed = Vec::new();
+        // A change of one group moves the places of later limits by a constant number.
+        let mut cursor = 0_usize;
+        for (place, limit) in self.limits.iter().enumerate() {
+            let at_cursor = before.limits.get(cursor);
+            let old = match at_cursor.filter(|old| old.shares_definition(limit)) {
+                Some(old) => Some(old),
+                None => before.limit(&limit.name),
+            };
+            cursor = old.map_or(cursor, |old| old.place) + 1;
+            let Some(old) = old.filter(|old| !limit.has_states_of(old) && old.by == limit.by) else {
+                continue;
+            };
+            let mut carried = limit.clone();
+            carried.carry_over(old.amounts());
+            changed.push((place, carried));
+        }
+        if !changed.is_empty() {
+            let limits = Arc::make_mut(&mut self.limits);
+            for (place, carried) in changed {
+                limits[place] = carried;
+            }
         }
         self
     }
@@ -449,7 +487,10 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn carry_over_from_sets(mut self, sets: &[RuleSet]) -> Self {
-        for limit in &mut self.limits {
+        if sets.is_empty() {
+            return self;
+        }
+        for limit in Arc::make_mut(&mut self.limits) {
             if let Some(old) = RuleSet::latest(sets, &limit.name, &limit.by) {
                 limit.carry_over(old.amounts());
             }
@@ -470,7 +511,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn with_amounts_of(mut self, set: &RuleSet) -> Self {
-        self.limits.iter_mut().for_each(|limit| set.give_amounts_to(limit));
+        Arc::make_mut(&mut self.limits).iter_mut().for_each(|limit| set.give_amounts_to(limit));
         self
     }
 
@@ -484,9 +525,10 @@ impl Policy {
     #[must_use]
     pub fn without_exceptions(&self) -> Self {
         let mut plain = self.clone();
-        for limit in &mut plain.limits {
-            limit.plans.clear();
-            limit.overrides.clear();
+        for limit in Arc::make_mut(&mut plain.limits) {
+            let definition = limit.definition_mut();
+            definition.plans.clear();
+            definition.overrides.clear();
         }
         plain
     }

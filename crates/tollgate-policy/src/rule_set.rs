@@ -51,7 +51,7 @@ impl LimitRules {
         let plans = limit.plans.iter().map(|(name, it)| (name.clone(), bare_allowance(it)));
         let overrides = limit.overrides.iter().map(|(key, it)| (key.clone(), bare_allowance(it)));
         Self {
-            name: limit.name.clone(),
+            name: (*limit.name).into(),
             by: key_text(&limit.by),
             rules: limit.rules.iter().map(bare).collect(),
             plans: plans.collect(),
@@ -146,6 +146,7 @@ impl RuleSet {
         if limit.sheds || is_other_kind || ours.ids().eq(same.ids()) {
             return;
         }
+        let limit = limit.definition_mut();
         limit.blocks_keys = ours.overrides.values().any(|it| *it == Allowance::Blocked);
         limit.rules.clone_from(&ours.rules);
         limit.plans.clone_from(&ours.plans);

@@ -160,7 +160,10 @@ fn adjust(change: &OwnedChange, states: &mut States, ids: &mut AdjustmentIds) ->
     states.write(rule, key, state);
     states.follow(rule, key, |quota, _| match *adjustment {
         // A lease was taken under the present rule: the states before it keep its charge.
-        Adjustment::Release { .. } | Adjustment::Renew { .. } | Adjustment::ReturnLease { .. } => None,
+        Adjustment::Release { .. }
+        | Adjustment::ReleaseOldest { .. }
+        | Adjustment::Renew { .. }
+        | Adjustment::ReturnLease { .. } => None,
         Adjustment::Charge { units, .. } => Some(quota.echo(units)),
         Adjustment::Refund { units, charge } => {
             Some(Adjustment::Refund { units, charge: charge.under_predecessor(quota) })

@@ -243,9 +243,9 @@ fn write_check(out: &mut Writer, batch: &Batch, check: &CheckRequest) {
 
 /// Returns how long the marker of an adjustment is kept: as long as a repetition could change
 /// anything, and at most [`ADJUSTMENT_ID_LIFETIME`]. Units are forgotten after at most two periods,
-/// except for a grant, which returns the newest units.
+/// except for a grant, which returns the newest units, and for slots that are released without an owner.
 fn marker_lifetime(batch: &Batch, key: usize, adjustment: Adjustment) -> Span {
-    if let Adjustment::Grant { .. } = adjustment {
+    if let Adjustment::Grant { .. } | Adjustment::ReleaseOldest { .. } = adjustment {
         return ADJUSTMENT_ID_LIFETIME;
     }
     let key = &batch.keys[key];
@@ -256,9 +256,12 @@ fn marker_lifetime(batch: &Batch, key: usize, adjustment: Adjustment) -> Span {
 
 fn write_change(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustment) {
     let quota = batch.quota(key);
+    let has_slots = matches!(quota, Quota::Concurrency(_));
     let (what, units) = match adjustment {
         Adjustment::Refund { units, .. } => (1, units),
-        Adjustment::Grant { units } => (2, units),
+        // The script frees the oldest slots of a key with slots, and grants units of other keys.
+        Adjustment::Grant { units } => (2, if has_slots { 0 } else { units }),
+        Adjustment::ReleaseOldest { slots } => (2, if has_slots { slots } else { 0 }),
         Adjustment::Charge { units, overdraft: Overdraft::None } => (3, units),
         Adjustment::Charge { units, overdraft: Overdraft::OneCapacity | Overdraft::Unlimited } => (4, units),
         Adjustment::Reset => (5, 0),
@@ -280,7 +283,7 @@ fn write_change(out: &mut Writer, batch: &Batch, key: usize, adjustment: Adjustm
             out.number(time(taken_at));
             out.number(time(taken_at + ttl));
         }
-        Adjustment::Grant { .. } | Adjustment::Charge { .. } => {}
+        Adjustment::Grant { .. } | Adjustment::ReleaseOldest { .. } | Adjustment::Charge { .. } => {}
     }
     write_units(
         out,

@@ -62,7 +62,7 @@ impl Quotas {
     fn has_limits(&self) -> bool {
         let mut has_limits = false;
         (self.0.policy)(&mut |_, policy| {
-            has_limits = policy.limits().iter().any(|it| it.bucket_pattern().is_some());
+            has_limits = policy.matched_limits().iter().any(|it| it.bucket_pattern().is_some());
         });
         has_limits
     }

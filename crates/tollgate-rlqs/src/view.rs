@@ -62,7 +62,31 @@ pub(crate) fn limits(registry: &Registry) -> BTreeMap<&str, Quota> {
         view.assigned += terms.per_second(assigned_of(bucket));
         view.demanded += terms.per_second(demand_of(bucket));
     }
+    for view in found.values_mut() {
+        view.summary = limit_summary(view);
+    }
     found
+}
+
+/// A rate for a sentence: whole above 10 a second.
+fn shown(rate: f64) -> String {
+    if rate > 0.0 && rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") }
+}
+
+fn envoys(count: u64) -> String {
+    format!("{count} Envoy{}", if count == 1 { "" } else { "s" })
+}
+
+fn limit_summary(quota: &Quota) -> String {
+    let (assigned, demanded) = (shown(quota.assigned), shown(quota.demanded));
+    let Quota { buckets, allowed, denied, overshoot, .. } = quota;
+    let each = if *buckets > 1 { format!(" in each of {buckets} buckets") } else { String::new() };
+    format!(
+        "assigned {assigned} of {}{each}, demanded {demanded}, by {}; reported {allowed} allowed and {denied} \
+         denied, {overshoot} above the limit",
+        shown(quota.rate),
+        envoys(quota.streams)
+    )
 }
 
 fn assigned_of(bucket: &Bucket) -> u64 {
@@ -90,6 +114,19 @@ fn bucket_view(registry: &Registry, key: &BucketKey, bucket: &Bucket, now: Times
         budget: rate(registry.shares.budget(bucket, now)),
         assigned: rate(assigned_of(bucket)),
         demanded: rate(demand_of(bucket)),
+        summary: bucket_summary(registry, bucket, now),
         streams: bucket.seats.iter().take(MAX_QUOTA_BUCKETS).map(stream).collect(),
     }
+}
+
+fn bucket_summary(registry: &Registry, bucket: &Bucket, now: Timestamp) -> String {
+    let count = envoys(bucket.seats.len() as u64);
+    let Some(terms) = &bucket.terms else {
+        return format!("no limit covers it: {count} let all requests pass");
+    };
+    let rate = |tokens| shown(terms.per_second(tokens));
+    let (limit, budget) = (rate(terms.tokens), rate(registry.shares.budget(bucket, now)));
+    let here = if limit == budget { String::new() } else { format!(" ({budget} on this node)") };
+    let (assigned, demanded) = (rate(assigned_of(bucket)), rate(demand_of(bucket)));
+    format!("assigned {assigned} of {limit}{here}, demanded {demanded}, by {count}")
 }

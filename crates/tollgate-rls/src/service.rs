@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
-use tollgate::{Limiter, SharedLimiter, Sleeper, Store, SystemClock};
+use tollgate::{Clock as _, Limiter, SharedLimiter, Sleeper, Store, SystemClock};
 use tollgate_envoy::Domains;
 use tollgate_http::WaitingRoom;
-use tollgate_telemetry::{Exposition, MetricKind};
+use tollgate_telemetry::{Exposition, LatencyHistogram, MetricKind};
 
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
@@ -102,6 +102,8 @@ pub(crate) struct Inner<S> {
     serving: Arc<ServingStatus>,
     /// The quota service, which divides limits on buckets.
     quotas: Quotas,
+    /// The response times of `ShouldRateLimit`, if they are measured.
+    response_times: OnceLock<LatencyHistogram>,
 }
 
 impl<S> Clone for Rls<S> {
@@ -122,7 +124,18 @@ impl<S: Store> Rls<S> {
         let (counters, statistics, serving) = (Counters::default(), Statistics::new(), Arc::default());
         let (held, clock) = (HeldAnswers::new(&settings, sleeper), SystemClock::new());
         let quotas = Quotas::new(limiter.clone(), clock.clone());
-        Self(Arc::new(Inner { limiter, settings, counters, held, clock, statistics, serving, quotas }))
+        let response_times = OnceLock::new();
+        Self(Arc::new(Inner {
+            limiter,
+            settings,
+            counters,
+            held,
+            clock,
+            statistics,
+            serving,
+            quotas,
+            response_times,
+        }))
     }
 
     /// Returns the room in which answers are held, for their number.
@@ -164,8 +177,15 @@ impl<S: Store> Rls<S> {
         self.0.quotas.metrics(out);
     }
 
-    /// Appends the metrics under the names of envoyproxy/ratelimit.
-    pub fn upstream_metrics(&self, out: &mut String) {
+    /// Measures the response times of `ShouldRateLimit` from now on, for
+    /// [`upstream_metrics`](Self::upstream_metrics).
+    pub fn measure_response_times(&self) {
+        let _first = self.0.response_times.set(LatencyHistogram::default());
+    }
+
+    /// Appends the metrics under the names of envoyproxy/ratelimit. `degraded` is the number of decisions
+    /// without the store, which are failed calls there.
+    pub fn upstream_metrics(&self, degraded: u64, out: &mut String) {
         self.0.in_force();
         self.0.statistics.write_upstream(out);
         let (answered, failed) = self.0.counters.totals();
@@ -173,9 +193,14 @@ impl<S: Store> Rls<S> {
         let help = "Calls, by method.";
         to.family("ratelimit_service_total_requests", MetricKind::Counter, help)
             .value(&[("grpc_method", "ShouldRateLimit")], answered.saturating_add(failed));
-        let help = "Calls that failed.";
+        let help = "Calls that failed (service_error), and decisions without the store (redis_error).";
         to.family("ratelimit_service_should_rate_limit_error", MetricKind::Counter, help)
-            .value(&[("err_type", "service")], failed);
+            .value(&[("err_type", "redis_error")], degraded)
+            .value(&[("err_type", "service_error")], failed);
+        if let Some(times) = self.0.response_times.get() {
+            let (name, help) = ("ratelimit_service_response_time_seconds", "Response times, by method.");
+            to.latencies(name, help, &[("grpc_method", "ShouldRateLimit")], times);
+        }
     }
 
     /// Answers a gRPC call.
@@ -192,7 +217,12 @@ impl<S: Store> Rls<S> {
         let answered = match request.uri().path() {
             SHOULD_RATE_LIMIT => {
                 let (parts, body) = request.into_parts();
-                inner.should_rate_limit(body, &parts.headers).await
+                let started_at = inner.response_times.get().map(|times| (times, inner.clock.now()));
+                let answered = inner.should_rate_limit(body, &parts.headers).await;
+                if let Some((times, started_at)) = started_at {
+                    times.record(inner.clock.now().since(started_at).into());
+                }
+                answered
             }
             THROTTLE => {
                 let (parts, body) = request.into_parts();

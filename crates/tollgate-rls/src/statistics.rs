@@ -9,13 +9,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tollgate::{Limiter, Policy};
 use tollgate_document::sanitize::is_unprintable;
-use tollgate_envoy::{Domains, Leaf};
+use tollgate_envoy::{Domains, Leaf, PlacedLeaf};
 use tollgate_telemetry::MetricKind::Counter;
 use tollgate_telemetry::{Exposition, Family};
 
@@ -79,8 +79,8 @@ pub(crate) struct Statistics<S> {
 struct Table<S> {
     /// Weak, so that the policy is not kept alive, while its address is not reused.
     limiter: Weak<Limiter<S>>,
-    /// Counters by index in the policy; `None` if the name depends on values.
-    by_place: Box<[Option<Arc<Hits>>]>,
+    /// Counters by index in the policy, resolved at first use; empty if the name depends on values.
+    by_place: Box<[OnceLock<Arc<Hits>>]>,
     /// The domains of the policy's limits; `None`: a limit covers all domains.
     domains: Option<HashSet<Box<str>>>,
 }
@@ -143,33 +143,43 @@ impl<S> Statistics<S> {
     fn find(&self, limiter: &Arc<Limiter<S>>) {
         let policy = limiter.policy();
         let envoys = Domains::of(policy);
-        let mut by_place = Vec::new();
         let mut named = self.named.lock();
-        named.keep(envoys);
-        for leaf in envoys.iter().flat_map(|domains| domains.leaves()).filter(|leaf| !leaf.stat_varies()) {
-            let Some(place) = leaf.place() else { continue };
-            if by_place.len() <= place {
-                by_place.resize(place + 1, None);
-            }
-            let hits = named.hits(leaf.domain(), leaf.stat());
-            by_place[place] = Some(hits.unwrap_or_else(|| Arc::clone(&self.other)));
+        if self.table.load().is_of(limiter) {
+            return;
         }
-        drop(named);
-        self.table.store(Arc::new(Table {
-            limiter: Arc::downgrade(limiter),
-            by_place: by_place.into(),
-            domains: covered(policy),
-        }));
+        named.keep(envoys);
+        let places = if envoys.is_some() { policy.limits().len() } else { 0 };
+        let by_place: Box<[OnceLock<Arc<Hits>>]> =
+            std::iter::repeat_with(OnceLock::new).take(places).collect();
+        // Counters that have counted nothing are shown, too.
+        let leaves = envoys.iter().flat_map(|domains| domains.leaves()).filter(|leaf| !leaf.stat_varies());
+        for leaf in leaves.take(MAX_STATISTICS) {
+            let Some(cell) = leaf.place().and_then(|place| by_place.get(place)) else { continue };
+            if let Some(hits) = named.hits(leaf.domain(), leaf.stat()) {
+                let _first = cell.set(hits);
+            }
+        }
+        let table = Table { limiter: Arc::downgrade(limiter), by_place, domains: covered(policy) };
+        self.table.store(Arc::new(table));
     }
 
     /// Counts the hits of a descriptor that matched this limit.
     #[inline]
-    pub(crate) fn count(&self, limiter: &Limiter<S>, leaf: &Leaf, entries: &[(&str, &str)], stood: HitState) {
+    pub(crate) fn count(
+        &self,
+        limiter: &Limiter<S>,
+        leaf: PlacedLeaf<'_>,
+        entries: &[(&str, &str)],
+        stood: HitState,
+    ) {
         let table = self.table.load();
         let found = leaf.place().filter(|_| table.is_of(limiter)).and_then(|place| table.by_place.get(place));
         match found {
-            Some(Some(hits)) => hits.count(stood),
-            _ => self.count_by_name(leaf, entries, stood),
+            Some(cell) if !leaf.stat_varies() => {
+                let resolve = || self.named.lock().hits(leaf.domain(), leaf.stat());
+                cell.get_or_init(|| resolve().unwrap_or_else(|| Arc::clone(&self.other))).count(stood);
+            }
+            _ => self.count_by_name(&leaf, entries, stood),
         }
     }
 
@@ -259,7 +269,7 @@ fn upstream_keys<'n>(domain: &str, name: &'n str) -> (&'n str, &'n str) {
 /// The domains of a policy's limits on descriptors.
 fn covered(policy: &Policy) -> Option<HashSet<Box<str>>> {
     let mut domains = HashSet::new();
-    for limit in policy.limits().iter().filter(|limit| limit.descriptor().is_some()) {
+    for limit in policy.matched_limits().iter().filter(|limit| limit.descriptor().is_some()) {
         limit.domains().next()?;
         domains.extend(limit.domains().map(Into::into));
     }

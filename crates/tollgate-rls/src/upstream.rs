@@ -21,7 +21,7 @@ use tollgate::policy::Key;
 use tollgate::{
     Decision, DetachedPending, FixedWindow, Limit, Limiter, Quota, Rule, Span, Store, Timestamp, Window,
 };
-use tollgate_envoy::{DescriptorMatch, Domains, Leaf, Metadata};
+use tollgate_envoy::{DescriptorMatch, Domains, Leaf, Metadata, PlacedLeaf};
 
 use crate::native::saturate_u32;
 use crate::request::{Descriptor, RateLimitRequest};
@@ -43,9 +43,9 @@ pub(crate) enum ResolvedDescriptor<'p> {
     /// A limit that is not counted.
     Unlimited(&'p Leaf),
     /// A limit of the files.
-    Limit { leaf: &'p Leaf, limit: &'p Limit },
+    Limit { leaf: PlacedLeaf<'p>, limit: &'p Limit },
     /// The quota of the request.
-    Override { leaf: Option<&'p Leaf>, rule: Box<Rule>, requests: u32, unit: Unit },
+    Override { leaf: Option<PlacedLeaf<'p>>, rule: Box<Rule>, requests: u32, unit: Unit },
 }
 
 /// The outcome of one descriptor.
@@ -110,7 +110,7 @@ fn resolve_one<'p, S>(
     }
     Ok(match found {
         DescriptorMatch::UnknownDomain | DescriptorMatch::NoLimit => ResolvedDescriptor::Nothing,
-        DescriptorMatch::Unlimited(leaf) => ResolvedDescriptor::Unlimited(leaf),
+        DescriptorMatch::Unlimited(leaf) => ResolvedDescriptor::Unlimited(leaf.leaf()),
         DescriptorMatch::Limited(leaf) => match leaf.limit(limiter.policy()) {
             Some(limit) => ResolvedDescriptor::Limit { leaf, limit },
             None => ResolvedDescriptor::Nothing,
@@ -137,7 +137,8 @@ impl<'p> ResolvedDescriptor<'p> {
     /// The limit of the files, unless the descriptor has an override.
     fn leaf(&self) -> Option<&'p Leaf> {
         match self {
-            Self::Unlimited(leaf) | Self::Limit { leaf, .. } => Some(leaf),
+            Self::Unlimited(leaf) => Some(leaf),
+            Self::Limit { leaf, .. } => Some(leaf.leaf()),
             Self::Nothing | Self::Override { .. } => None,
         }
     }
@@ -291,7 +292,7 @@ pub(crate) fn count<S>(
             let remaining = (!outcome.exceeded).then_some(outcome.remaining);
             let (hits, limit, binding) = (hits(request, descriptor), outcome.limit, outcome.binding);
             let stood = HitState { hits, limit, remaining, binding };
-            statistics.count(limiter, leaf, &descriptor.entries, stood);
+            statistics.count(limiter, *leaf, &descriptor.entries, stood);
         }
     }
 }
@@ -327,7 +328,7 @@ pub(crate) fn status<'p>(met: &ResolvedDescriptor<'p>, outcome: &DescriptorOutco
         _ if passed_uncounted => return Status::default(),
         ResolvedDescriptor::Limit { leaf, .. } => {
             let Some(unit) = leaf.unit() else { return Status::default() };
-            (leaf.requests_per_unit().unwrap_or(0), unit, leaf.name().unwrap_or_default())
+            (leaf.requests_per_unit().unwrap_or(0), unit, leaf.leaf().name().unwrap_or_default())
         }
         ResolvedDescriptor::Override { requests, unit, .. } => (*requests, *unit, ""),
     };

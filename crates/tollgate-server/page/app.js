@@ -15,6 +15,7 @@ import { openLab } from "./lab.js";
 import { openLimit } from "./limit.js";
 import { limitsTable } from "./limits.js";
 import { showPolicy } from "./policy.js";
+import { showQuotas } from "./quotas.js";
 import { showRoutes, showTop, showUnobserved } from "./side.js";
 import { figures, uncounted } from "./state.js";
 import { openSwitch, showChanges, showEverything } from "./switches.js";
@@ -62,7 +63,7 @@ let failing = null;
 let beatTimer = null;
 let beating = false;
 /** The next due time of each kind. */
-const due = { stats: 0, top: 0, changes: 0, fleet: 0 };
+const due = { stats: 0, top: 0, changes: 0, fleet: 0, quotas: 0 };
 /** The mark of the shown list of limits; "" before the first comparison. */
 let understood = "";
 
@@ -159,6 +160,11 @@ async function askFleet() {
   drawFoot();
 }
 
+/** The limits that are divided over Envoys. A server of an earlier version knows none. */
+async function askQuotas() {
+  showQuotas(await get("v1/quotas").catch(() => null));
+}
+
 async function askChanges() {
   data.changes = (await get("v1/changes")).changes;
   showChanges(data.changes);
@@ -192,6 +198,7 @@ async function ask() {
   often("top", 2000, askTop);
   often("changes", 10_000, askChanges);
   often("fleet", 2000, () => void askFleet());
+  often("quotas", 2000, askQuotas);
   await all(list);
 }
 

@@ -76,7 +76,7 @@ impl PolicyCounters {
             has_candidates = true;
         }
         let has_queues = limits.iter().any(|it| it.counter.queue().is_some());
-        let has_shedders = policy.limits().iter().any(Limit::is_shed);
+        let has_shedders = policy.matched_limits().iter().any(Limit::is_shed);
         Self { totals, limits, has_candidates, has_queues, classes, has_shedders }
     }
 

@@ -140,7 +140,11 @@ impl Counters {
     pub(crate) fn of(&self, policy: &Policy) -> Arc<PolicyCounters> {
         let mut names = self.names();
         names.make_room(policy);
-        let counters = policy.limits().iter().map(|limit| {
+        let named = named_limits(policy).len();
+        let counters = policy.limits().iter().enumerate().map(|(place, limit)| {
+            if place >= named {
+                return Arc::clone(&self.other);
+            }
             let counter = names.counter(limit.name()).unwrap_or_else(|| Arc::clone(&self.other));
             if let Some(live) = limit.candidate_of().and_then(|live| policy.limits().get(live)) {
                 let ids = |limit: &Limit| {
@@ -220,6 +224,13 @@ impl Counters {
     }
 }
 
+/// Returns the limits that may have counters of their own. A configuration server may have added very many
+/// others, whose names are not looked at.
+fn named_limits(policy: &Policy) -> &[Limit] {
+    let count = policy.matched_limits().len().max(MAX_NAMED_LIMITS);
+    policy.limits().get(..count).unwrap_or(policy.limits())
+}
+
 /// Whether requests above the rate wait.
 fn is_queue(quota: &Quota) -> bool {
     matches!(quota, Quota::Bucket(bucket) if bucket.queue().is_some())
@@ -230,7 +241,7 @@ impl Names {
     fn make_room(&mut self, policy: &Policy) {
         self.policies += 1;
         let mut new = 0;
-        for limit in policy.limits() {
+        for limit in named_limits(policy) {
             match self.known.get_mut(limit.name()) {
                 Some(known) => known.last = self.policies,
                 None => new += 1,

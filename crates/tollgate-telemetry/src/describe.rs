@@ -40,8 +40,6 @@ pub(crate) struct Describer<'a> {
     pub(crate) secret: &'a RandomState,
     /// Redacts keys in paths and hosts.
     pub(crate) redactor: Option<&'a PathRedactor>,
-    /// The names of the limits, indexed by place; a missing name is allocated.
-    pub(crate) names: &'a [Arc<str>],
 }
 
 impl Describer<'_> {
@@ -58,8 +56,8 @@ impl Describer<'_> {
             decision.limits().position(|it| std::ptr::eq(it.outcome(), limiting.outcome()))
         });
         let limit = match decision.fate() {
-            Fate::Blocked(block) => Some(self.name(block.limit)),
-            Fate::Uncountable => decision.uncountable().next().map(|limit| self.name(limit)),
+            Fate::Blocked(block) => Some(block.limit.shared_name()),
+            Fate::Uncountable => decision.uncountable().next().map(|limit| limit.shared_name()),
             Fate::Shed(shed) => Some(shed.name().into()),
             _ => limiting.map(|limiting| self.name_of(&limiting)),
         };
@@ -125,23 +123,16 @@ impl Describer<'_> {
     fn shadowed(&self, block: &Block<'_>) -> ShadowBlock {
         let limit = block.limit;
         ShadowBlock {
-            limit: self.name(limit),
+            limit: limit.shared_name(),
             reason: blocked(limit, block.reason).into(),
             is_candidate: limit.candidate_of().is_some(),
         }
     }
 
-    /// Returns the name of a limit, which is allocated once for each policy.
-    pub(crate) fn name(&self, limit: &Limit) -> Arc<str> {
-        match self.names.get(limit.place()) {
-            Some(name) => Arc::clone(name),
-            None => limit.name().into(),
-        }
-    }
-
     /// Returns the name of a counted limit. A rule outside the policy has its own name.
     pub(crate) fn name_of(&self, it: &LimitOutcome<'_>) -> Arc<str> {
-        self.names.get(it.limit().place()).map_or_else(|| it.name().into(), Arc::clone)
+        let limit = it.limit();
+        if limit.name() == self.policy.ad_hoc().name() { it.name().into() } else { limit.shared_name() }
     }
 
     /// Returns the source of the quota, if it is not the limit itself.

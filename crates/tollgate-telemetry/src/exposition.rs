@@ -2,7 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::histogram::{Scale, Spread, UNBOUNDED};
+use crate::histogram::{LATENCY, Scale, Spread, UNBOUNDED};
+use crate::latency::LatencyHistogram;
 
 /// Writes metrics in the Prometheus text format: the header of each metric once, then its values.
 ///
@@ -63,6 +64,17 @@ impl<'o> Exposition<'o> {
             MetricKind::Gauge => "gauge",
         };
         self.begin(name, kind, help)
+    }
+
+    /// Writes a histogram of latencies, in seconds.
+    pub fn latencies(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&str, &str)],
+        latencies: &LatencyHistogram,
+    ) {
+        self.histogram(name, help).spread(labels, &LATENCY, &latencies.spread());
     }
 
     /// Writes the header of a histogram.

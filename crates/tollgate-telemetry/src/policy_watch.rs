@@ -30,8 +30,6 @@ pub(crate) struct PolicyWatch {
     policy: Arc<Policy>,
     version: u64,
     counters: Arc<PolicyCounters>,
-    /// The names of the limits, indexed by place.
-    names: Vec<Arc<str>>,
     /// Redacts keys in paths and hosts.
     redactor: Option<PathRedactor>,
     all: Arc<Inner>,
@@ -44,13 +42,12 @@ impl PolicyWatch {
         redactor: Option<PathRedactor>,
         all: Arc<Inner>,
     ) -> Self {
-        let names = policy.limits().iter().map(|limit| limit.name().into()).collect();
-        Self { counters: all.counters.of(policy), policy: Arc::clone(policy), version, names, redactor, all }
+        Self { counters: all.counters.of(policy), policy: Arc::clone(policy), version, redactor, all }
     }
 
     fn describer(&self) -> Describer<'_> {
-        let Self { policy, version, names, redactor, all, .. } = self;
-        Describer { policy, version: *version, secret: &all.secret, redactor: redactor.as_ref(), names }
+        let Self { policy, version, redactor, all, .. } = self;
+        Describer { policy, version: *version, secret: &all.secret, redactor: redactor.as_ref() }
     }
 
     /// Updates the state of the key of one limit.
@@ -164,7 +161,7 @@ impl PolicyWatch {
                     let shown = client.map(|it| show_address(it, &self.policy, &all.secret));
                     let key = shown.map_or("unknown client".into(), |it| format!("client {it}"));
                     let tag = describer.tag_of_client(event.subject).unwrap_or(0);
-                    (describer.name(block.limit), key.into(), tag)
+                    (block.limit.shared_name(), key.into(), tag)
                 });
                 key_hash
             }

@@ -51,7 +51,7 @@ impl PathRedactor {
             return None;
         }
         let mut endpoints = Vec::new();
-        for limit in policy.limits() {
+        for limit in policy.matched_limits() {
             let name = |source: &KeySource| match source {
                 KeySource::Path(name) => Some(format!("{{{name}}}")),
                 _ => None,
@@ -63,7 +63,7 @@ impl PathRedactor {
         let is_host = |source: &KeySource| matches!(source, KeySource::Header(name) if &**name == "host");
         let identify = policy.identify();
         let mut places = identify.user.iter().chain(&identify.api_key).chain(&identify.tenant);
-        let host = policy.limits().iter().any(|limit| limit.by().iter().any(is_host))
+        let host = policy.matched_limits().iter().any(|limit| limit.by().iter().any(is_host))
             || places.any(|place| matches!(place, Credential::Named(source) if is_host(source)));
         // The comparison below ignores case.
         let paths = PathSettings { ignore_case: false, ..policy.paths() };

@@ -164,7 +164,7 @@ impl Watcher {
         at: Timestamp,
     ) -> Record {
         let (secret, redactor) = (&self.0.secret, PathRedactor::of(policy));
-        let describer = Describer { policy, version, secret, redactor: redactor.as_ref(), names: &[] };
+        let describer = Describer { policy, version, secret, redactor: redactor.as_ref() };
         let key_hash = |it: &LimitOutcome<'_>| self.0.key_hash(it.policy_rule(), it.key());
         let mut record = describer.describe(subject, decision, at, key_hash);
         for limit in &mut record.limits {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tollgate_envoy::{DescriptorMatch, Domains, EnvoyConfig};
+use tollgate_envoy::{DescriptorMatch, DomainCache, Domains, EnvoyConfig};
 use tollgate_xds::{Proposal, RESOURCE_TYPE_URL, XdsClient, XdsCounters, XdsServer, XdsSettings};
 
 use crate::server::{Rule, SeenRequest, Server, Stream, config};
@@ -93,6 +93,27 @@ async fn each_response_is_answered_once_and_in_order() {
     assert_eq!(stream.try_request(), None);
     let status = client.counters.status();
     assert_eq!((status.accepted, status.rejected, status.version.as_str()), (3, 0, "3"));
+}
+
+#[tokio::test]
+async fn a_resource_that_has_not_changed_is_the_same_domain_in_the_next_configuration() {
+    let (_server, mut client, mut stream) = configured().await;
+    let of = |name: &str, requests| config(name, &[Rule::per_minute("k", requests)]);
+    stream.send("2", "n2", &[of("a", 1), of("b", 1), of("c", 1)]);
+    let before = client.accept().await;
+    assert_eq!(stream.request().await, ack("2", "n2"));
+    stream.send("3", "n3", &[of("c", 1), of("b", 2), of("a", 1)]);
+    let after = client.accept().await;
+    assert_eq!(stream.request().await, ack("3", "n3"));
+    let pairs = before.domains().iter().zip(after.domains());
+    let is_same: Vec<_> = pairs.map(|(before, after)| Arc::ptr_eq(before, after)).collect();
+    assert_eq!((names(&after), is_same), (vec!["a", "b", "c"], vec![true, false, true]));
+    // Applying it compiles the changed domain alone.
+    let mut cache = DomainCache::default();
+    for (config, compiled) in [(before, 3), (after, 4)] {
+        config.apply_cached(tollgate::Policy::default(), &mut cache).unwrap();
+        assert_eq!(cache.compiled(), compiled);
+    }
 }
 
 #[tokio::test]

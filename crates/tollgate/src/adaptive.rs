@@ -56,7 +56,7 @@ impl AdaptiveLimits {
         clock: &dyn Fn() -> Arc<dyn Clock>,
     ) -> Option<Arc<Self>> {
         let classes = policy.priorities().len();
-        let learned = policy.limits().iter().filter_map(|limit| Some((limit, limit.adaptive()?)));
+        let learned = policy.matched_limits().iter().filter_map(|limit| Some((limit, limit.adaptive()?)));
         let tables: Vec<_> = learned
             .map(|(limit, slots)| {
                 let known = before.and_then(|(before, policy)| {

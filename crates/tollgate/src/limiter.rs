@@ -213,7 +213,7 @@ impl<S> Limiter<S> {
     /// on this node. For metrics and operators, not for requests.
     pub fn slot_queues(&self) -> impl Iterator<Item = (&Limit, usize)> {
         let waiting = if self.policy.has_slot_queues() { self.lines.by_rule() } else { HashMap::new() };
-        let limits = self.policy.limits().iter().filter(|limit| limit.slot_queue().is_some());
+        let limits = self.policy.matched_limits().iter().filter(|limit| limit.slot_queue().is_some());
         limits.map(move |limit| {
             let of_rule = |rule: &Rule| waiting.get(&rule.id).copied().unwrap_or(0);
             (limit, limit.every_rule().map(of_rule).sum())
@@ -224,7 +224,8 @@ impl<S> Limiter<S> {
     /// refuse no more under it.
     pub(crate) fn update_lines(&self) {
         self.lines.follow(self.version, &self.policy, |rule| {
-            let mut limits = self.policy.limits().iter().filter(|limit| limit.mode() == Mode::Enforce);
+            let limits = self.policy.matched_limits().iter();
+            let mut limits = limits.filter(|limit| limit.mode() == Mode::Enforce);
             limits.any(|limit| limit.every_rule().any(|it| it.id == rule))
         });
     }

@@ -47,7 +47,10 @@ fn adjust(model: &mut dyn Model, adjustment: Adjustment, now: Timestamp) {
         Adjustment::ReturnLease { units, taken_at, ttl } => {
             model.return_lease(units.into(), taken_at, ttl, now);
         }
-        Adjustment::Reset | Adjustment::Release { .. } | Adjustment::Renew { .. } => {
+        Adjustment::Reset
+        | Adjustment::Release { .. }
+        | Adjustment::ReleaseOldest { .. }
+        | Adjustment::Renew { .. } => {
             unreachable!("traces deal in units")
         }
     }

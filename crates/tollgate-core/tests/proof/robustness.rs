@@ -107,6 +107,7 @@ fn survives(quota: &Quota, mut state: State, extremes: &[u64]) -> Holds {
             Adjustment::Refund { units, charge: ChargeTimes::without_end(now) },
             Adjustment::Charge { units: u64::MAX, overdraft: Overdraft::OneCapacity },
             Adjustment::Grant { units },
+            Adjustment::ReleaseOldest { slots: units },
             Adjustment::Release { owner: Owner(units.into()) },
             Adjustment::Renew { owner: Owner(units.into()) },
         ] {

@@ -153,10 +153,11 @@ fn units_and_slots_do_not_mix() {
     for adjustment in [
         Adjustment::Refund { units: 1, charge: ChargeTimes::without_end(START) },
         Adjustment::Charge { units: 1, overdraft: Overdraft::OneCapacity },
+        Adjustment::Grant { units: 1 },
     ] {
         quota.adjust(&mut state, adjustment, START);
     }
     assert_eq!(state, before);
-    quota.adjust(&mut state, Adjustment::Grant { units: 1 }, START);
-    assert_eq!(state, quota.fresh(), "a grant frees a slot");
+    quota.adjust(&mut state, Adjustment::ReleaseOldest { slots: 1 }, START);
+    assert_eq!(state, quota.fresh(), "the oldest slot is free");
 }

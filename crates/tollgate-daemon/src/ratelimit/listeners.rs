@@ -62,6 +62,9 @@ enum Pages {
 impl RatelimitListeners {
     /// Opens the listeners, and serves them on a thread of their own.
     pub(crate) fn open(ports: &RatelimitPorts, sources: &RatelimitSources) -> Result<Self, Failure> {
+        if ports.metrics.is_some() {
+            sources.rls.measure_response_times();
+        }
         let metrics = ports
             .metrics
             .clone()
@@ -151,7 +154,7 @@ impl RatelimitSources {
     /// Writes the metrics under the names of envoyproxy/ratelimit, and then Tollgate's own.
     fn metrics(&self) -> Response<Full<Bytes>> {
         let mut out = String::new();
-        self.rls.upstream_metrics(&mut out);
+        self.rls.upstream_metrics(self.metrics.degraded(), &mut out);
         let (loaded, failed) = match &self.config_server {
             Some(counters) => {
                 let status = counters.status();

@@ -42,6 +42,7 @@ fn adjustments() -> Vec<Adjustment> {
     vec![
         Adjustment::Refund { units: 1, charge: ChargeTimes::without_end(at) },
         Adjustment::Grant { units: 2 },
+        Adjustment::ReleaseOldest { slots: 2 },
         Adjustment::Charge { units: 3, overdraft: Overdraft::None },
         Adjustment::Charge { units: 3, overdraft: Overdraft::OneCapacity },
         Adjustment::Charge { units: 3, overdraft: Overdraft::Unlimited },

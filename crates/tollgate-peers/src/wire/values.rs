@@ -125,6 +125,7 @@ const RESET: u8 = 3;
 const RELEASE: u8 = 4;
 const RENEW: u8 = 5;
 const RETURN_LEASE: u8 = 6;
+const RELEASE_OLDEST: u8 = 7;
 
 impl Wire for Adjustment {
     fn write(&self, out: &mut Vec<u8>) {
@@ -152,6 +153,10 @@ impl Wire for Adjustment {
             Self::Release { owner } => {
                 out.push(RELEASE);
                 owner.write(out);
+            }
+            Self::ReleaseOldest { slots } => {
+                out.push(RELEASE_OLDEST);
+                put(out, *slots);
             }
             Self::Renew { owner } => {
                 out.push(RENEW);
@@ -186,6 +191,7 @@ impl Wire for Adjustment {
             }
             RESET => Self::Reset,
             RELEASE => Self::Release { owner: Owner::read(from)? },
+            RELEASE_OLDEST => Self::ReleaseOldest { slots: from.number()? },
             RENEW => Self::Renew { owner: Owner::read(from)? },
             RETURN_LEASE => {
                 let units = from.small()?;

@@ -104,14 +104,16 @@ impl FleetDraft<'_> {
     pub(super) fn finish(self) -> Limit {
         let Self { limit, reserves } = self;
         let mut limit = limit.finish(FLEET, None, None, &RegionsText::Absent);
-        limit.sheds = true;
-        for rule in &mut limit.rules {
+        let definition = limit.definition_mut();
+        definition.sheds = true;
+        for rule in &mut definition.rules {
             *rule = of_amount(&rule.quota, rule.quota.capacity());
         }
         let mut taken = 0;
         for reserve in reserves {
-            let class = limit.rules.first().map(|rule| of_amount(&rule.quota, rule.quota.capacity() - taken));
-            limit.class_rules.extend(class);
+            let class =
+                definition.rules.first().map(|rule| of_amount(&rule.quota, rule.quota.capacity() - taken));
+            definition.class_rules.extend(class);
             taken += reserve;
         }
         limit

@@ -15,7 +15,7 @@ use crate::file_format::lease::LeaseText;
 use crate::file_format::limit as file_format;
 use crate::file_format::regions::RegionsText;
 use crate::key::Key;
-use crate::limit::{Allowance, ChargeTime, Limit, RegionShare};
+use crate::limit::{Allowance, ChargeTime, Limit, LimitDefinition, RegionShare};
 use crate::net::Net;
 use crate::pattern::PathPattern;
 use crate::settings::{ClientAddress, PathSettings};
@@ -308,10 +308,8 @@ impl LimitDraft<'_> {
         let charge = limit.charge.map(|it| it.value).unwrap_or_default();
         let (reserve, settle) =
             (cost.and_then(|it| it.reserve.as_ref()), cost.and_then(|it| it.settle.as_ref()));
-        Limit {
+        let definition = LimitDefinition {
             name: name.into(),
-            place: 0,
-            candidate_of,
             soft: limit.soft,
             endpoints: if endpoints.is_empty() && limit.descriptor.is_none() && limit.rlqs.is_none() {
                 everything()
@@ -337,7 +335,6 @@ impl LimitDraft<'_> {
                 _ => None,
             }),
             settle: settle.map(|it| it.value.clone()),
-            mode: limit.mode.map(|it| it.value).unwrap_or_default(),
             count_denied: limit.count_denied.is_some_and(|it| it.value),
             on_outage: limit.on_outage.map(|it| it.value).unwrap_or_default(),
             on_hangup: limit.on_hangup.map(|it| it.value).unwrap_or_default(),
@@ -357,6 +354,8 @@ impl LimitDraft<'_> {
             blocks_keys: false,
             sheds: false,
             class_rules: Vec::new(),
-        }
+        };
+        let mode = limit.mode.map(|it| it.value).unwrap_or_default();
+        Limit { candidate_of, ..Limit::new(definition, mode) }
     }
 }

@@ -132,7 +132,12 @@ impl State {
 
     /// Returns the policy of the file with the overrides applied.
     pub(super) fn policy(&self) -> Policy {
-        let mut policy = self.file.with_modes(|limit| self.mode_of(limit));
+        // Without overrides, a large policy is not copied.
+        let mut policy = if self.saved.switches_nothing() {
+            Policy::clone(&self.file)
+        } else {
+            self.file.with_modes(|limit| self.mode_of(limit))
+        };
         if let Some(mode) = self.shedder_mode(THROTTLE) {
             policy = policy.with_throttle_mode(mode);
         }

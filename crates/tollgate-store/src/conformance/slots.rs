@@ -13,7 +13,7 @@ impl<H: Harness> Suite<'_, H> {
     pub(super) async fn slots(&self) {
         self.holders_never_exceed_the_slots().await;
         self.leases_expire().await;
-        self.a_grant_frees_the_oldest_slots().await;
+        self.a_release_without_an_owner_frees_the_oldest_slots().await;
         self.a_renewed_lease_starts_again().await;
         self.a_renewal_never_takes_a_slot().await;
         self.slots_and_units_are_taken_together().await;
@@ -48,20 +48,25 @@ impl<H: Harness> Suite<'_, H> {
         assert!(self.decide(&[slot(&rule, "key", 2)]).await.admitted, "the lease of a crashed owner expired");
     }
 
-    async fn a_grant_frees_the_oldest_slots(&self) {
+    async fn a_release_without_an_owner_frees_the_oldest_slots(&self) {
         let rule = rule("slots/oldest", Concurrency::new(3, Span::from_minutes(10)));
-        let grant = |units| Adjustment::Grant { units };
-        assert_eq!(self.adjust(&rule, "key", grant(2)).await.remaining, 3, "the count stays at zero");
+        let oldest = |slots| Adjustment::ReleaseOldest { slots };
+        assert_eq!(self.adjust(&rule, "key", oldest(2)).await.remaining, 3, "the count stays at zero");
         for owner in [1, 2, 3] {
             assert!(self.decide(&[slot(&rule, "key", owner)]).await.admitted);
             self.harness.pass(Span::from_millis(5)).await;
         }
-        assert_eq!(self.adjust(&rule, "key", grant(1)).await.remaining, 1);
+        let grant = Adjustment::Grant { units: 3 };
+        assert_eq!(self.adjust(&rule, "key", grant).await.remaining, 0, "a grant is of units");
+        assert_eq!(self.adjust(&rule, "key", oldest(1)).await.remaining, 1);
         let release = |owner| Adjustment::Release { owner: Owner(owner) };
         assert_eq!(self.adjust(&rule, "key", release(1)).await.remaining, 1, "the first was freed");
         assert_eq!(self.adjust(&rule, "key", release(2)).await.remaining, 2);
-        assert_eq!(self.adjust(&rule, "key", grant(0)).await.remaining, 2);
-        assert_eq!(self.adjust(&rule, "key", grant(9)).await.remaining, 3);
+        assert_eq!(self.adjust(&rule, "key", oldest(0)).await.remaining, 2);
+        assert_eq!(self.adjust(&rule, "key", oldest(9)).await.remaining, 3);
+        let units = hourly("slots/oldest units", 2);
+        assert_eq!(self.take(&units, "key", 2).await.remaining, 0);
+        assert_eq!(self.adjust(&units, "key", oldest(1)).await.remaining, 0, "units are not slots");
     }
 
     async fn a_renewed_lease_starts_again(&self) {

@@ -56,7 +56,10 @@ impl<'a, C: Clock> History<'a, C> {
             // A lease was taken under the present rule: the states before it keep its charge.
             Action::Peek(_)
             | Action::Adjust(
-                Adjustment::Release { .. } | Adjustment::Renew { .. } | Adjustment::ReturnLease { .. },
+                Adjustment::Release { .. }
+                | Adjustment::ReleaseOldest { .. }
+                | Adjustment::Renew { .. }
+                | Adjustment::ReturnLease { .. },
             ) => None,
             Action::Adjust(Adjustment::Charge { units, .. }) => Some(quota.echo(units)),
             Action::Adjust(adjustment) => Some(adjustment),

@@ -86,7 +86,8 @@ impl<S: Store> Limiter<S> {
         owner: Option<Owner>,
         slots: u64,
     ) -> Result<Option<Outcome>, StoreError> {
-        let release = owner.map_or(Adjustment::Grant { units: slots }, |owner| Adjustment::Release { owner });
+        let oldest = Adjustment::ReleaseOldest { slots };
+        let release = owner.map_or(oldest, |owner| Adjustment::Release { owner });
         let is_local = self.outage.release_local(check, release, self.store.nodes());
         // Without an owner, one of the two places has the slot.
         if is_local && owner.is_none() {

@@ -365,7 +365,10 @@ impl<S> Limiter<S> {
     /// Wakes the next request that waits for a slot, after one was released.
     #[inline]
     pub(super) fn wake_line(&self, rule: RuleId, key: &Key, adjustment: Adjustment) {
-        if matches!(adjustment, Adjustment::Release { .. } | Adjustment::Reset) {
+        if matches!(
+            adjustment,
+            Adjustment::Release { .. } | Adjustment::ReleaseOldest { .. } | Adjustment::Reset
+        ) {
             self.lines.released(rule, key);
         }
     }

@@ -116,7 +116,7 @@ impl Correction {
     }
 
     const fn is_release(&self) -> bool {
-        matches!(self.adjustment, Adjustment::Release { .. })
+        matches!(self.adjustment, Adjustment::Release { .. } | Adjustment::ReleaseOldest { .. })
     }
 
     /// Returns the part of the change that is left, if any.
@@ -128,6 +128,12 @@ impl Correction {
             }
             (release @ Adjustment::Release { .. }, Quota::Concurrency(slots)) => {
                 (now.since(self.since) < slots.ttl()).then_some(release)
+            }
+            // The slot that it was for has ended by then, and another request may hold the oldest one.
+            (Adjustment::ReleaseOldest { .. }, Quota::Concurrency(slots))
+                if now.since(self.since) >= slots.ttl() =>
+            {
+                None
             }
             (other, _) => {
                 let is_recognized = |since: Timestamp| now.since(since) < MAX_DOUBT;

@@ -238,6 +238,8 @@ impl StoreAccount {
                 self.leases.remove(&owner.0);
                 0
             }
+            // No client of the simulated fleet sends it.
+            Adjustment::ReleaseOldest { .. } => 0,
             Adjustment::Renew { owner } => {
                 if let (Counting::Slots { ttl, .. }, Some(end)) =
                     (bounds.counting, self.leases.get_mut(&owner.0))

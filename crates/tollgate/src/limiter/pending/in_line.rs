@@ -91,7 +91,7 @@ fn line_key(check: &Check<'_>) -> LineKey {
 /// their number, so a rule keeps its id.
 pub(super) fn renumber<'b>(batch: &mut Batch<'b>, newer: &'b Policy) {
     for check in batch.iter_mut().filter(|it| matches!(it.rule.quota, Quota::Concurrency(_))) {
-        let mut rules = newer.limits().iter().flat_map(Limit::every_rule);
+        let mut rules = newer.matched_limits().iter().flat_map(Limit::every_rule);
         check.rule = rules.find(|rule| rule.id == check.rule.id).unwrap_or(check.rule);
     }
 }
