@@ -36,17 +36,6 @@ impl Slots {
         self.ends.remove(&owner);
     }
 
-    #[allow(dead_code, reason = "random traces have no slots to grant")]
-    pub(crate) fn release_oldest(&mut self, slots: u64, now: Timestamp) {
-        let now = ticks(now);
-        self.ends = self.seen_from(now);
-        self.ends.retain(|_, end| now < *end);
-        for _ in 0..slots.min(self.ends.len() as u64) {
-            let oldest = self.ends.iter().min_by_key(|(_, end)| **end).map(|(&owner, _)| owner);
-            oldest.map(|owner| self.ends.remove(&owner));
-        }
-    }
-
     pub(crate) fn renew(&mut self, owner: u128, now: Timestamp) -> bool {
         let now = ticks(now);
         self.ends = self.seen_from(now);

@@ -77,8 +77,8 @@ fn slots(model: &mut Slots, act: &Act, now: Timestamp) -> Outcome {
         | Act::TakeUpTo(0)
         | Act::Refund { .. }
         | Act::ReturnLease { .. }
+        | Act::Grant(_)
         | Act::Charge { .. } => {}
-        Act::Grant(units) => model.release_oldest(*units, now),
     }
     model.peek(now)
 }
