@@ -2,7 +2,8 @@
 //!
 //! On a terminal it asks for the purpose, unless `--for` names it. An existing file stays as it is.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use tollgate_daemon::Failure;
@@ -41,10 +42,9 @@ pub(crate) fn run(arguments: &Init) -> Result<ExitCode, Failure> {
     };
     output::new_file(file, purpose.policy())?;
     let name = shown(file);
-    let mut said = format!("{name} is written. Next:\n");
-    said.push_str(&format!("  tollgate validate {name}\n"));
+    let mut said = format!("{name} is written. Next:\n  tollgate validate {name}\n");
     if purpose != Purpose::Library {
-        said.push_str(&format!("  tollgate serve --config {name}\n"));
+        let _ = writeln!(said, "  tollgate serve --config {name}");
     }
     output::text(&said)?;
     Ok(ExitCode::SUCCESS)
@@ -54,12 +54,11 @@ pub(crate) fn run(arguments: &Init) -> Result<ExitCode, Failure> {
 fn question() -> Result<Purpose, Failure> {
     let mut said = "What is the policy for?\n".to_owned();
     for (number, _, words) in CHOICES {
-        said.push_str(&format!("  {number}  {words}\n"));
+        let _ = writeln!(said, "  {number}  {words}");
     }
     let failed = |error| Failure::io("cannot read the answer", &error, Attempt::Other);
     loop {
         output::text(&format!("{said}1 to 4 [1]: "))?;
-        io::stdout().flush().map_err(failed)?;
         let mut answer = String::new();
         let read = io::Read::take(io::stdin().lock(), MAX_ANSWER_BYTES).read_line(&mut answer);
         if read.map_err(failed)? == 0 {

@@ -63,9 +63,9 @@ pub async fn inspect(settings: &RedisSettings) -> Result<ServerReport, String> {
 
 async fn ask(connection: &mut MultiplexedConnection, words: &[&str]) -> Option<Value> {
     let mut command = Cmd::new();
-    words.iter().for_each(|word| {
-        command.arg(word);
-    });
+    for word in words {
+        command.arg(*word);
+    }
     let reply = timeout(CALL_TIMEOUT, connection.req_packed_command(&command)).await.ok()?;
     reply.and_then(Value::extract_error).ok()
 }

@@ -1,5 +1,6 @@
 //! `tollgate health`: whether a server is ready, for health checks of containers without other programs.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -16,10 +17,10 @@ pub(crate) fn health(arguments: &Listing, environment: &Environment) -> Result<E
     print(&arguments.api, &answer, |answer| {
         let mut said = "ready".to_owned();
         if let Some(version) = answer["policy_version"].as_u64() {
-            said.push_str(&format!(", policy version {version}"));
+            let _ = write!(said, ", policy version {version}");
         }
         if let Some(error) = answer["reload_error"].as_str() {
-            said.push_str(&format!("; the last reload was rejected: {}", printable(error)));
+            let _ = write!(said, "; the last reload was rejected: {}", printable(error));
         }
         said + "\n"
     })?;
