@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tollgate-gateway",
         &["tollgate", "tollgate-document", "tollgate-http", "tollgate-net", "tollgate-overload"],
     ),
+    ("tollgate-load", &["tollgate", "tollgate-client", "tollgate-net"]),
     ("tollgate-outbound", &["tollgate", "tollgate-client", "tollgate-document", "tollgate-net"]),
     ("tollgate-envoy", &["tollgate", "tollgate-document"]),
     (
@@ -50,7 +51,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-xds", &["tollgate-document", "tollgate-envoy", "tollgate-grpc", "tollgate-net"]),
     ("tollgate-resp", &["tollgate", "tollgate-document", "tollgate-net", "tollgate-telemetry"]),
     ("tollgate-import", &["tollgate", "tollgate-document", "tollgate-envoy"]),
-    ("tollgate-sim", &["tollgate", "tollgate-document", "tollgate-lease", "tollgate-telemetry"]),
+    (
+        "tollgate-sim",
+        &["tollgate", "tollgate-client", "tollgate-document", "tollgate-lease", "tollgate-telemetry"],
+    ),
     ("tollgate-policy-test", &["tollgate", "tollgate-document", "tollgate-http"]),
     (
         "tollgate-server",
@@ -93,6 +97,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tollgate-document",
             "tollgate-envoy",
             "tollgate-import",
+            "tollgate-load",
             "tollgate-net",
             "tollgate-policy-test",
             "tollgate-sim",

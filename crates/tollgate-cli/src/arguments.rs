@@ -3,6 +3,7 @@
 //! Values are kept as typed; `configuration` parses them, with the same messages as for a file.
 
 mod api;
+mod bench;
 mod logs;
 mod replay;
 mod setup;
@@ -18,6 +19,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub(crate) use api::{
     Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, KeyArguments, Listing, Mode, Switch, Top,
 };
+pub(crate) use bench::Bench;
 pub(crate) use logs::LogReading;
 pub(crate) use replay::Replay;
 pub(crate) use setup::{Doctor, Init, Purpose};
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Compares algorithms on generated traffic or a log, in numbers and charts
     Simulate(Box<Simulate>),
+    /// Loads a URL, and checks what it tells its callers about limits
+    Bench(Bench),
     /// Converts the configuration of another limiter into a policy, with comments on differences
     Import(Import),
     /// Checks ports, store, clock, file limits and kernel settings, and says what to do
@@ -165,6 +169,7 @@ Examples:
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
   tollgate serve --config policy.yaml --store redis://127.0.0.1:6379       one budget for all nodes
   tollgate serve --envoy-config /etc/ratelimit/config        files of envoyproxy/ratelimit, unchanged
+  tollgate serve --outbound services.yaml                    paces calls to other services, under their limits
   tollgate serve --set listen.gateway=0.0.0.0:8080 --set log.format=json
   tollgate serve --set 'limits=[{by: ip, bucket: 5/minute}]'
 
@@ -192,7 +197,7 @@ pub(crate) struct Serve {
     /// The policy, which may include settings. Default: the sample policy
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A separate file of settings: listen, gateway, rls, resp, store, log, admin, state
+    /// A separate file of settings: listen, gateway, outbound, rls, resp, store, log, admin, state
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
     /// Sets any value of the file, in YAML: --set listen.api=127.0.0.1:0
@@ -213,6 +218,10 @@ pub(crate) struct Serve {
     /// A directory of envoyproxy/ratelimit configuration files, used unchanged and watched
     #[arg(long, value_name = "DIR")]
     pub(crate) envoy_config: Option<PathBuf>,
+    /// A file with the section `outbound`: services with limits of their own, which workers call through local
+    /// addresses. Without --config, these and the API are the only listeners
+    #[arg(long, value_name = "FILE")]
+    pub(crate) outbound: Option<PathBuf>,
     /// The upstream of the gateway: a URL, or `demo`. May be given several times
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Vec<String>,

@@ -1,7 +1,7 @@
 //! The start-up banner: the addresses and the limits in force.
 
 use std::fmt::{Display, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tollgate::Policy;
 use tollgate::policy::{Limit, Mode};
@@ -20,6 +20,7 @@ pub(crate) fn banner(
     configuration: &Configuration,
     in_force: &Policy,
     addresses: &Addresses,
+    outbound: &[(String, SocketAddr)],
 ) -> String {
     let mut out = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, what: &dyn Display| {
@@ -53,6 +54,9 @@ pub(crate) fn banner(
         }
         None => line("resp", &"off"),
     }
+    for (name, address) in outbound {
+        line("outbound", &format_args!("http://{address} to {name}"));
+    }
     if let Some(store) = configuration.remote_store() {
         line("store", &store);
     }
@@ -62,6 +66,7 @@ pub(crate) fn banner(
     match (inputs.config(), configuration.envoy_folder()) {
         (Some(_), _) => line("policy", &inputs.name()),
         (None, Some(_)) => {}
+        (None, None) if inputs.outbound().is_some() => {}
         (None, None) => {
             line("policy", &"the sample policy; `tollgate init` writes your own, for --config FILE")
         }
@@ -73,11 +78,14 @@ pub(crate) fn banner(
     if let Some(settings) = inputs.settings() {
         line("settings", &settings.display());
     }
+    if let Some(services) = inputs.outbound() {
+        line("services", &services.display());
+    }
     out.push_str(&limits(in_force.limits()));
     for warning in configuration.warnings() {
         let _ = write!(out, "\n{warning}");
     }
-    if inputs.config().is_none() && configuration.envoy_folder().is_none() {
+    if inputs.config().or(inputs.outbound()).is_none() && configuration.envoy_folder().is_none() {
         out.push_str(&to_try(addresses, in_force));
     }
     out
@@ -195,7 +203,7 @@ mod tests {
 
     fn said(inputs: &Inputs, addresses: &Addresses) -> String {
         let configuration = inputs.load(LoadPhase::First).unwrap();
-        banner(inputs, &configuration, configuration.policy(), addresses)
+        banner(inputs, &configuration, configuration.policy(), addresses, &[])
     }
 
     fn addresses() -> Addresses {
@@ -281,7 +289,7 @@ mod tests {
         let inputs = Inputs::default();
         let configuration = inputs.load(LoadPhase::First).unwrap();
         let off = configuration.policy().with_modes(|_| Mode::Off);
-        let said = banner(&inputs, &configuration, &off, &addresses());
+        let said = banner(&inputs, &configuration, &off, &addresses(), &[]);
         assert!(
             said.contains("\nno limits in force, 7 off\n") && said.contains("5/minute (off)\n"),
             "{said}"

@@ -35,6 +35,7 @@ pub(crate) use limits::limits;
 pub(crate) use report::{in_words, rows, tagged};
 pub(crate) use server::{ParsedResponse, Question, Server};
 pub(crate) use switches::{changes, mode};
+pub(crate) use tls::trusting as client_tls;
 pub(crate) use url::segment;
 
 /// An operation on one key of one limit.

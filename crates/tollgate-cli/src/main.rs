@@ -1,7 +1,7 @@
 //! The binary `tollgate`.
 //!
 //! `arguments` parses the command line, and `init`, `doctor`, `serve`, `ratelimit`, `client`, `top`, `validate`, `test`,
-//! `replay`, `simulate` and `import` run the commands. The service and its configuration are in
+//! `replay`, `simulate`, `bench` and `import` run the commands. The service and its configuration are in
 //! `tollgate_daemon`.
 //!
 //! Exit status: 0 success, 1 a finding (such as a refused check), 2 a mistake in usage or
@@ -9,6 +9,7 @@
 
 mod arguments;
 mod banner;
+mod bench;
 mod client;
 mod doctor;
 mod import;
@@ -56,6 +57,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Test(arguments) => test::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments, &environment),
         Command::Simulate(arguments) => simulate::run(&arguments, &environment),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Check(arguments) => client::check(&arguments, &environment),
         Command::Peek(arguments) => client::named(Operation::Peek, &arguments, &environment),

@@ -61,7 +61,9 @@ fn work(ready_file: Option<&Path>, startup: Startup, log: &Log) -> Result<(), Fa
 fn announce(daemon: &Daemon, log: &Log) {
     let (configuration, addresses, policy) = (daemon.configuration(), daemon.addresses(), daemon.policy());
     match configuration.log_format() {
-        LogFormat::Human => log.say(&banner(daemon.inputs(), configuration, &policy, &addresses)),
+        LogFormat::Human => {
+            log.say(&banner(daemon.inputs(), configuration, &policy, &addresses, daemon.outbound_addresses()))
+        }
         LogFormat::Json => {
             let shown = |address: Option<ListenerAddress>| address.map(tracing::field::display);
             let modes = policy.limits().iter().map(Limit::mode);
@@ -107,6 +109,9 @@ fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failur
     }
     if let Some(file) = &arguments.settings {
         inputs = inputs.with_settings(file);
+    }
+    if let Some(file) = &arguments.outbound {
+        inputs = inputs.with_outbound(file);
     }
     let sets = arguments.set.iter().map(|it| set_flag(it)).collect::<Result<Vec<_>, _>>()?;
     Ok(flags(arguments).into_iter().chain(sets).fold(inputs, Inputs::with_overlay))

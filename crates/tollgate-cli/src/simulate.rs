@@ -1,5 +1,6 @@
 //! `tollgate simulate`: compares algorithms on generated traffic or on a log, and protections against overload.
 //!
+//! - `callers`: manners of clients instead of algorithms.
 //! - `fleet`: ways to share a limit instead of algorithms.
 //! - `options`: parses arguments.
 //! - `on_log`: a log instead of generated traffic.
@@ -8,6 +9,7 @@
 //!
 //! Traffic, deciding and counting are in `tollgate_sim`, opening logs in `replay::input`.
 
+mod callers;
 mod fleet;
 mod on_log;
 mod options;
@@ -72,6 +74,9 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
     }
     if let Some(shape) = &arguments.overload {
         return overload::run(shape, arguments, environment);
+    }
+    if let Some(manners) = &arguments.callers {
+        return callers::run(manners, arguments, environment);
     }
     if let Some(shape) = &arguments.fleet {
         return fleet::run(shape, arguments, environment);

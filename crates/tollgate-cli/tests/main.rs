@@ -2,6 +2,7 @@
 //!
 //! One binary instead of many, because linking each takes seconds.
 
+mod bench;
 mod canned;
 mod client;
 mod client_libraries;
@@ -17,6 +18,7 @@ mod fleet;
 mod import;
 mod integrations;
 mod operator;
+mod outbound;
 mod page;
 mod peers;
 mod postgres;

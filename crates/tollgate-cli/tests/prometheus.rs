@@ -22,6 +22,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 const POLICY: &str = "
 gateway: {workers: 1, throttle: on}
 traces: {endpoint: 'http://127.0.0.1:9'}
+outbound: [{name: partner, listen: 127.0.0.1:0, upstream: http://127.0.0.1:9}]
 alerts: {webhook: 'http://127.0.0.1:9/hook'}
 limits:
   - {name: api, endpoint: '/api/**', by: ip, bucket: 3/hour, soft: 50%, candidate: {bucket: 2/hour}}
@@ -113,6 +114,7 @@ fn the_exposed_metrics_are_valid_and_match_the_document() {
             "tollgate_rls_limit_hits_total{domain=\"shop\",limit=\"shop.user\",result=\"over\"} 1",
             "tollgate_rls_limit_hits_total{domain=\"shop\",limit=\"shop.guide_tom \\\"\u{fffd}{}\",result=\"near\"} 1",
             "tollgate_rls_domain_not_found_total 1",
+            "tollgate_outbound_attempts_total{service=\"partner\"} 0",
             "tollgate_shed_level_thousandths 0",
             "tollgate_load_target{signal=\"inflight\"} 100000",
         ] {

@@ -206,6 +206,25 @@ fn a_fleet_shows_the_cost_of_each_way_to_share_a_limit() {
 }
 
 #[test]
+fn paced_clients_are_refused_less_than_others() {
+    let arguments = ["--callers", "backoff,paced", "--clients", "4", "--duration", "5s"];
+    let finished = simulate(&arguments);
+    assert!(finished.stdout.contains("100/second, burst 20 for 4 clients"), "{finished:?}");
+    let report = json(&arguments);
+    let refused = |at: usize| report["manners"][at]["refused"].as_u64().unwrap();
+    assert!(refused(1) * 2 < refused(0), "{report:#}");
+    for (arguments, expected) in [
+        (&["--callers", "pace"][..], "did you mean `paced`?"),
+        (&["--callers", "--clients", "0"], "--clients: there must be 1 to"),
+        (&["--callers", "--rate", "fast"], "--rate: "),
+    ] {
+        let finished = simulate(arguments);
+        assert_eq!(finished.code, Some(2), "{arguments:?}");
+        assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
+    }
+}
+
+#[test]
 fn a_mistake_in_a_fleet_gets_help() {
     for (arguments, expected) in [
         (&["--fleet", "retry-storm"][..], "clients do not retry here"),

@@ -18,22 +18,31 @@
 //!
 //! Invariant: no call is sent before the time that a refusal named, up to [`MAX_BLOCK`].
 
+mod cost;
 mod guess;
+mod jitter;
 
 use tollgate::{Span, Timestamp};
 
 use crate::headers::{BucketKind, Shape};
+use cost::CostSample;
 use guess::Guess;
+use jitter::Jitter;
 
 /// The longest time for which a refusal or a reset stops a bucket. Afterwards one call finds out.
 pub const MAX_BLOCK: Span = Span::from_hours(1);
 
 /// The part of a window that may be used before its time.
 const WINDOW_ADVANCE: f64 = 0.25;
-/// The part of a refilling bucket that is kept in reserve, and the largest reserve.
+/// The part of a refilling bucket that is kept in reserve, and the largest such reserve.
 const RESERVE: (f64, f64) = (0.05, 5.0);
+/// The part of a refilling bucket that the reserve for the jitter of the network can have: calls that arrive together
+/// empty the other half, and calls that arrive late let this half fill up.
+const MAX_JITTER_RESERVE: f64 = 0.5;
 /// The part of the rate of a refilling bucket that is used.
 const PACE: f64 = 0.99;
+/// The part of a limit up to which the units that were seen may be a burst of a bucket that refills.
+const MAX_SMALL_BURST: f64 = 0.5;
 /// The time for which calls wait for the answer of a probe.
 const PROBE_TIMEOUT: Span = Span::from_secs(2);
 /// The wait for a bucket that is empty and has no known reset.
@@ -44,8 +53,6 @@ const SLOW_START: (u32, Span) = (4, Span::from_millis(250));
 const MAX_SURPRISES: u32 = 3;
 /// Full buckets of calls after which one such refusal is forgotten.
 const SURPRISE_MEMORY: f64 = 20.0;
-/// Calls after which the average cost is computed.
-const COST_SAMPLE: u64 = 8;
 /// The time by which the reset of a window may differ between two responses.
 const RESET_TOLERANCE: Span = Span::from_millis(1_500);
 const PRECISE_RESET_TOLERANCE: Span = Span::from_millis(50);
@@ -116,6 +123,7 @@ pub struct Bucket {
     unconfirmed: Option<u64>,
     probe_sent: Option<Timestamp>,
     average_cost: f64,
+    jitter: Jitter,
     sample: Option<CostSample>,
     surprises: u32,
     admitted: u32,
@@ -124,14 +132,6 @@ pub struct Bucket {
     /// The end of the slow start; `None` before the first call and after the first response.
     slow_until: Option<Timestamp>,
     is_new: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CostSample {
-    at: Timestamp,
-    number: u64,
-    remaining: f64,
-    reset_at: Option<Timestamp>,
 }
 
 impl Bucket {
@@ -155,6 +155,7 @@ impl Bucket {
             unconfirmed: None,
             probe_sent: None,
             average_cost: 1.0,
+            jitter: Jitter::default(),
             sample: None,
             surprises: 0,
             admitted: 0,
@@ -219,7 +220,7 @@ impl Bucket {
         match (self.shape, self.rate) {
             (Some(Shape::Refill), Some(rate)) => {
                 let capacity = self.capacity();
-                let need = (cost + (capacity * RESERVE.0).min(RESERVE.1)).min(capacity.max(cost));
+                let need = (cost + self.reserve(rate, capacity)).min(capacity.max(cost));
                 if level >= need { Ready::Now } else { Ready::At(after(now, (need - level) / rate)) }
             }
             (shape, rate) if level < cost => {
@@ -228,6 +229,10 @@ impl Bucket {
                     Some(rate) => self.shape_probe_ready(now, after(self.updated, 2.0 * cost / rate), reset),
                     None => Ready::At(reset),
                 }
+            }
+            // A small burst of a bucket that refills, or the rest of a window: its last units tell.
+            (None, Some(_)) if self.limit.is_some_and(|limit| self.capacity() < limit * MAX_SMALL_BURST) => {
+                Ready::Now
             }
             _ => self.window_ready(now, level, cost),
         }
@@ -259,6 +264,20 @@ impl Bucket {
         ticket
     }
 
+    /// Returns the units of a call that was sent before it was known that it needs this bucket.
+    pub fn adopt(&mut self, sent_at: Timestamp) -> Ticket {
+        self.sent += 1;
+        let (others, cost) = (self.in_flight, self.average_cost);
+        self.in_flight += 1;
+        Ticket { sent_at, number: self.sent, others, cost, is_probe: false }
+    }
+
+    /// Takes the units of calls that are under way, and will be [adopted](Self::adopt) with their responses.
+    pub fn reserve_for(&mut self, calls: u32) {
+        let units = f64::from(calls) * self.average_cost;
+        self.level = self.level.map(|level| level - units);
+    }
+
     /// Ends a call that got no response, or a response without a word about this bucket.
     pub fn finish(&mut self, ticket: &Ticket) {
         self.end(ticket);
@@ -272,6 +291,7 @@ impl Bucket {
     /// Ends a call whose response reports the state of the bucket.
     pub fn report(&mut self, ticket: &Ticket, seen: &Observation, now: Timestamp) {
         self.finish(ticket);
+        self.jitter.record(now.since(ticket.sent_at));
         self.advance(now);
         self.guess = None;
         let seen = &Observation { reset_at: seen.reset_at.map(|at| at.min(now + MAX_BLOCK)), ..*seen };
@@ -379,6 +399,12 @@ impl Bucket {
     /// The largest level that the bucket is known to reach.
     fn capacity(&self) -> f64 {
         self.limit.map_or(self.max_seen, |limit| limit.min(self.max_seen)).max(1.0)
+    }
+
+    /// The units that are left at the server on purpose.
+    fn reserve(&self, rate: f64, capacity: f64) -> f64 {
+        let jitter = (rate * self.jitter.spread_us()).min(capacity * MAX_JITTER_RESERVE);
+        (capacity * RESERVE.0).min(RESERVE.1).max(jitter)
     }
 
     /// Moves the model to a later time.
@@ -522,36 +548,6 @@ impl Bucket {
         if let Some(reset) = seen.reset_at.filter(|reset| is_first && *reset > now) {
             let length = reset.since(now);
             self.window = Some(self.window.map_or(length, |known| known.max(length)));
-        }
-    }
-
-    /// Learns the average cost of a call from the units that a number of calls used.
-    fn sample_cost(&mut self, ticket: &Ticket, remaining: f64, seen: &Observation, now: Timestamp) {
-        let next = CostSample { at: now, number: ticket.number, remaining, reset_at: seen.reset_at };
-        let Some(first) = self.sample else {
-            self.sample = Some(next);
-            return;
-        };
-        if ticket.number < first.number + COST_SAMPLE {
-            return;
-        }
-        let moved = match (first.reset_at, seen.reset_at) {
-            (Some(old), Some(new)) => new > old + tolerance(seen),
-            _ => false,
-        };
-        let refill = match self.shape {
-            Some(Shape::Refill) => self.rate.unwrap_or(0.0) * span_us(now.since(first.at)),
-            _ => 0.0,
-        };
-        self.sample = Some(next);
-        #[allow(clippy::cast_precision_loss)] // estimates
-        let cost = (first.remaining - remaining + refill) / (ticket.number - first.number) as f64;
-        let is_full = remaining + ticket.cost >= self.capacity();
-        if (self.shape == Some(Shape::Refill) || !moved) && !is_full && cost.is_finite() {
-            let smoothed = 0.7 * self.average_cost + 0.3 * cost.clamp(0.1, self.capacity().max(0.1));
-            // Other clients of the bucket, and rounding, look like a cost of a little more than one.
-            let is_request = self.kind == BucketKind::Requests && smoothed < 1.8;
-            self.average_cost = if is_request { 1.0 } else { smoothed };
         }
     }
 }

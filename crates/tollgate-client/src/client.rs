@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, Method, StatusCode, Uri};
-use tollgate::{Clock, SleepFuture, Sleeper, Span, SystemClock, Timestamp};
+use tollgate::{Clock, SleepFuture, Sleeper, SystemClock, Timestamp};
+use tracing::{Instrument, Span};
 
 use crate::budget::{Budget, BudgetRequest, Reservation};
 use crate::call::{CallKey, CallOptions, host_of};
@@ -24,6 +25,7 @@ use crate::registry::BucketView;
 use crate::retry::Safety;
 use crate::scheduler::{Attempt, CallRequest, Counts, Grant, NextStep, Scheduler, Start, WaitState};
 use crate::settings::Settings;
+use crate::span;
 
 /// Paces and retries the calls of a program. Clones share everything that was learned.
 ///
@@ -185,7 +187,21 @@ impl Client {
     /// Sends a call with `send`, which gets the number of the try, until the call is answered or given up.
     ///
     /// A response that no retry can replace is returned as it is, whatever its status.
-    pub async fn call<A, E, F>(&self, call: &Call<'_>, mut send: impl FnMut(u32) -> F) -> Result<A, Error<E>>
+    pub async fn call<A, E, F>(&self, call: &Call<'_>, send: impl FnMut(u32) -> F) -> Result<A, Error<E>>
+    where
+        A: Answer,
+        F: Future<Output = Result<A, E>>,
+    {
+        self.run(call, send, true).await
+    }
+
+    /// Makes a call. `is_repeatable` says whether it can be sent again.
+    pub(crate) async fn run<A, E, F>(
+        &self,
+        call: &Call<'_>,
+        mut send: impl FnMut(u32) -> F,
+        is_repeatable: bool,
+    ) -> Result<A, Error<E>>
     where
         A: Answer,
         F: Future<Output = Result<A, E>>,
@@ -193,10 +209,10 @@ impl Client {
         let mut session = self.start(call);
         loop {
             let permit = session.permit().await?;
-            let sent = send(session.tries).await;
+            let sent = send(session.tries).instrument(session.span.clone()).await;
             let step = match &sent {
-                Ok(answer) => permit.answered(answer.status(), answer.headers(), &session, true),
-                Err(_) => permit.failed(&session, true),
+                Ok(answer) => permit.answered(answer.status(), answer.headers(), &session, is_repeatable),
+                Err(_) => permit.failed(&session, is_repeatable),
             };
             match (step, sent) {
                 (NextStep::Retry(wait), sent) => {
@@ -246,10 +262,11 @@ impl Client {
             is_retry: false,
         };
         let safety = call.options.safety.unwrap_or_else(|| Safety::of(call.method, call.headers));
-        Session { client: self.clone(), request, safety, host, budget, tries: 0, reservation: None }
+        let span = span::call_span(call);
+        Session { client: self.clone(), request, safety, host, budget, span, tries: 0, reservation: None }
     }
 
-    pub(crate) async fn sleep(&self, wait: Span) {
+    pub(crate) async fn sleep(&self, wait: tollgate::Span) {
         if !wait.is_zero() {
             self.0.sleeper.sleep(wait.into()).await;
         }
@@ -289,6 +306,8 @@ pub(crate) struct Session {
     safety: Safety,
     host: Option<String>,
     budget: Option<BudgetRequest>,
+    /// The span of the call, with the fields of `span`.
+    pub(crate) span: Span,
     pub(crate) tries: u32,
     /// Units of the shared budget for the next attempt.
     reservation: Option<Box<dyn Reservation>>,
@@ -300,12 +319,21 @@ impl Session {
     }
 
     /// Returns the time that the call has left.
-    pub(crate) fn time_left(&self) -> Span {
+    pub(crate) fn time_left(&self) -> tollgate::Span {
         self.request.deadline.since(self.client.0.clock.now())
     }
 
     /// Waits until the next attempt may be sent.
     pub(crate) async fn permit(&mut self) -> Result<SendPermit, GaveUp> {
+        let permit = self.next_permit().await;
+        if !self.span.is_disabled() {
+            let waited = self.client.0.clock.now().since(self.request.since);
+            span::record_permit(&self.span, self.tries, waited.into(), permit.as_ref().err());
+        }
+        permit
+    }
+
+    async fn next_permit(&mut self) -> Result<SendPermit, GaveUp> {
         loop {
             let grant = self.granted().await?;
             self.request.is_retry = true;
@@ -326,7 +354,7 @@ impl Session {
                     cause,
                 })?);
                 // A refusal may have stopped a bucket during the wait.
-                if waited > Span::from_millis(1) {
+                if waited > tollgate::Span::from_millis(1) {
                     continue;
                 }
             }
@@ -375,6 +403,7 @@ impl SendPermit {
         if let Some(reservation) = self.reservation.take() {
             reservation.settle(status, headers, advice.is_refusal(status));
         }
+        span::record_answer(&session.span, status, advice.is_refusal(status));
         let Some(grant) = self.grant.take() else { return NextStep::Return };
         let attempt = session.attempt(is_repeatable);
         self.client.with(|it, now| it.answered(&grant, (status, &advice), &attempt, now))

@@ -11,6 +11,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Resp
 use smallvec::SmallVec;
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument;
 
 use crate::call::{CallOptions, head};
 use crate::client::{Call, Client};
@@ -102,7 +103,7 @@ where
                     let ready = poll_fn(|context| inner.poll_ready(context)).await;
                     ready.map_err(|source| Error::Failed { tries: session.tries, source })?;
                 }
-                let sent = inner.call(request).await;
+                let sent = inner.call(request).instrument(session.span.clone()).await;
                 let step = match &sent {
                     Ok(answer) => {
                         permit.answered(answer.status(), answer.headers(), &session, spare.is_some())

@@ -11,11 +11,14 @@ pub mod headers;
 mod layer;
 pub mod queue;
 mod registry;
+#[cfg(feature = "reqwest")]
+mod reqwest_client;
 pub mod retry;
 mod scheduler;
 mod settings;
 #[cfg(feature = "shared")]
 mod shared_budget;
+mod span;
 
 pub use call::CallOptions;
 pub use client::{Answer, Call, Client, ClientBuilder};

@@ -4,7 +4,10 @@
 
 mod hostile;
 mod pacing;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod retries;
 mod servers;
 #[cfg(feature = "shared")]
 mod shared;
+mod spans;

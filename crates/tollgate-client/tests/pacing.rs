@@ -36,6 +36,14 @@ async fn buckets_that_refill_are_used_at_their_rate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn buckets_with_a_small_burst_are_used_at_their_rate() {
+    for dialect in [Dialect::Ietf, Dialect::Tollgate, Dialect::OpenAi] {
+        check(Counting::Refill(20.0, 500.0), dialect, 10, 0.97).await;
+        check(Counting::Refill(10.0, 200.0), dialect, 10, 0.97).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn windows_are_used_up() {
     for dialect in [Dialect::Ietf, Dialect::Tollgate, Dialect::GitHub, Dialect::Discord] {
         check(Counting::Aligned(1_000.0, 5.0), dialect, 10, 0.97).await;

@@ -78,6 +78,9 @@ const SAMPLE_POLICY: &str = include_str!("../sample.yaml");
 /// The policy if only Envoy's files are given.
 const EMPTY_POLICY: &str = "limits: []\ngateway: {upstream: demo}\n";
 
+/// The policy if only services of the outbound gateway are given: the other listeners are off, except the API.
+const OUTBOUND_POLICY: &str = "limits: []\nlisten: {gateway: off, rls: off, resp: off}\n";
+
 /// Sections that a settings file may have. A change of any takes a restart.
 pub(crate) const SECTIONS: [&str; 12] = [
     "listen", "gateway", "outbound", "rls", "resp", "store", "log", "admin", "state", "observe", "traces",
@@ -97,6 +100,8 @@ pub struct Inputs {
     pub(crate) config: Option<PathBuf>,
     /// The separate settings file.
     pub(crate) settings: Option<PathBuf>,
+    /// The settings file with the services of the outbound gateway.
+    pub(crate) outbound: Option<PathBuf>,
     /// Values that override the files; later ones override earlier ones.
     pub(crate) overlays: Vec<Overlay>,
     /// The directory of Envoy's files in use. Another one takes a restart.
@@ -215,6 +220,7 @@ impl Inputs {
         Self {
             config: variable("CONFIG").map(Into::into),
             settings: variable("SETTINGS").map(Into::into),
+            outbound: None,
             overlays: environment.overlays(),
             envoy: None,
             tokens: Variables { admin: variable("ADMIN_TOKEN"), read: variable("READ_TOKEN") },
@@ -234,6 +240,13 @@ impl Inputs {
     #[must_use]
     pub fn with_settings(mut self, file: impl Into<PathBuf>) -> Self {
         self.settings = Some(file.into());
+        self
+    }
+
+    /// Reads the services of the outbound gateway from a separate file of settings.
+    #[must_use]
+    pub fn with_outbound(mut self, file: impl Into<PathBuf>) -> Self {
+        self.outbound = Some(file.into());
         self
     }
 
@@ -262,6 +275,11 @@ impl Inputs {
         self.settings.as_deref()
     }
 
+    /// Returns the separate file of the outbound gateway, if there is one.
+    pub fn outbound(&self) -> Option<&Path> {
+        self.outbound.as_deref()
+    }
+
     /// Keeps the directory of Envoy's files: a reload does not move to another.
     pub fn pin_envoy_folder(&mut self, configuration: &Configuration) {
         self.envoy = Some(configuration.envoy.clone());
@@ -269,7 +287,7 @@ impl Inputs {
 
     /// Returns the files that are read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        self.config.iter().chain(&self.settings).cloned().collect()
+        self.config.iter().chain(&self.settings).chain(&self.outbound).cloned().collect()
     }
 
     /// Returns the name of the configuration for messages.
@@ -345,35 +363,45 @@ impl Inputs {
     }
 
     /// Merges the files with the values that override them. Without a policy file it uses the sample,
-    /// or an empty policy if Envoy's files are given.
+    /// or an empty policy if Envoy's files or services of the outbound gateway are given.
     fn document(&self, reading: LoadPhase) -> Result<Document, Failure> {
         // Read once, because it may be a pipe.
         let read = |path: &PathBuf| Ok((shown(path), files::read(path, reading)?));
         let config = self.config.as_ref().map(read).transpose()?;
-        let settings = self.settings.as_ref().map(read).transpose()?;
-        let settings = settings.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
+        let settings: Vec<_> =
+            self.settings.iter().chain(&self.outbound).map(read).collect::<Result<_, _>>()?;
         if let Some((_, text)) = &config {
-            return self.joined(text, settings);
+            return self.joined(text, &settings);
         }
-        let document = self.joined(SAMPLE_POLICY, settings)?;
+        if self.outbound.is_some() {
+            return self.joined(OUTBOUND_POLICY, &settings);
+        }
+        let document = self.joined(SAMPLE_POLICY, &settings)?;
         let is_envoys = |rls: &Node| rls.get("envoy_config").is_some() || rls.get("xds").is_some();
         if document.root().get("rls").is_some_and(is_envoys) {
-            self.joined(EMPTY_POLICY, settings)
+            self.joined(EMPTY_POLICY, &settings)
         } else {
             Ok(document)
         }
     }
 
     /// Merges a policy with settings and the values that override both.
-    fn joined(&self, config: &str, settings: Option<(&str, &str)>) -> Result<Document, Failure> {
+    fn joined(&self, config: &str, settings: &[(String, String)]) -> Result<Document, Failure> {
         let parse = |text: &str, name: &str| {
             Document::parse(text).map_err(|mistakes| Failure::about(&mistakes, name))
         };
         let mut document = parse(config, &self.name())?;
-        if let Some((name, text)) = settings {
+        for (at, (name, text)) in settings.iter().enumerate() {
             let other = parse(text, name)?;
             only_settings(&other, name)?;
-            if self.config.is_none() {
+            let is_outbound = self.outbound.is_some() && at + 1 == settings.len();
+            if is_outbound && other.root().get("outbound").is_none() {
+                return Err(Failure::with_help(
+                    format_args!("{name} has no `outbound`"),
+                    "list the services in it: `outbound: [{listen: 127.0.0.1:9000, upstream: https://api.example.com}]`",
+                ));
+            }
+            if self.config.is_none() && at == 0 {
                 // The sample is no file of the user, so a section in both is not a conflict.
                 SECTIONS
                     .iter()

@@ -155,6 +155,7 @@ impl Daemon {
         process_metrics.hold_back_in(surfaces.tarpit());
         process_metrics.wait_in(surfaces.waiting_room());
         process_metrics.throttle_by(surfaces.throttle_counts());
+        process_metrics.forward_to(surfaces.outbound_services());
         let ticking = api.clone();
         let records =
             RecordConsumer::start(watcher, &configuration.settings, &consumer_counts, move |now| {

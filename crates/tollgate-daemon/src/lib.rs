@@ -27,6 +27,7 @@ mod http_sender;
 pub mod io_error;
 mod load;
 mod logging;
+mod outbound_metrics;
 mod overload_metrics;
 mod plain;
 mod process_metrics;

@@ -15,6 +15,7 @@ use tollgate_xds::XdsCounters;
 
 use crate::config_server;
 use crate::logging::Log;
+use crate::outbound_metrics::{self, OutboundServices};
 use crate::overload_metrics::{self, ThrottleSource};
 use crate::protocols::Protocols;
 use crate::record_consumer::ConsumerCounts;
@@ -68,6 +69,7 @@ pub(crate) struct ProcessMetrics {
     tarpit: OnceLock<Tarpit>,
     waiting_room: OnceLock<WaitingRoom>,
     throttle_counts: OnceLock<ThrottleSource>,
+    outbound: OnceLock<OutboundServices>,
     protocols: OnceLock<Protocols>,
     config_server: OnceLock<Arc<XdsCounters>>,
     clock: SystemClock,
@@ -105,6 +107,7 @@ impl ProcessMetrics {
             tarpit: OnceLock::new(),
             waiting_room: OnceLock::new(),
             throttle_counts: OnceLock::new(),
+            outbound: OnceLock::new(),
             protocols: OnceLock::new(),
             config_server: OnceLock::new(),
             clock: SystemClock::new(),
@@ -128,6 +131,9 @@ impl ProcessMetrics {
         overload_metrics::write_adaptive(&limiter.adaptive_summaries(), &mut Exposition::new(out));
         if let Some(counts) = self.throttle_counts.get() {
             overload_metrics::write_throttle(&counts(), &mut Exposition::new(out));
+        }
+        if let Some(services) = self.outbound.get() {
+            outbound_metrics::write(services, &mut Exposition::new(out));
         }
         if let Some(protocols) = self.protocols.get() {
             protocols.metrics(out);
@@ -175,6 +181,11 @@ impl ProcessMetrics {
     /// Sets the source of the counts of throttled upstreams. Only the first call has an effect.
     pub(crate) fn throttle_by(&self, counts: ThrottleSource) {
         let _first = self.throttle_counts.set(counts);
+    }
+
+    /// Sets the services of the outbound gateway. Only the first call has an effect.
+    pub(crate) fn forward_to(&self, services: OutboundServices) {
+        let _first = self.outbound.set(services);
     }
 
     /// Sets the protocols that have their own counters. Only the first call has an effect.

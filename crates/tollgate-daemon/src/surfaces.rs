@@ -33,6 +33,7 @@ use crate::configuration::{Configuration, Listen, Settings, Tokens};
 use crate::failure::Failure;
 use crate::io_error::{Attempt, reason};
 use crate::load::EventLoops;
+use crate::outbound_metrics::OutboundServices;
 use crate::overload_metrics::ThrottleSource;
 use crate::protocols::Protocols;
 use crate::store::{AnyStore, in_full};
@@ -72,6 +73,7 @@ pub(crate) struct Surfaces {
     warnings: Vec<String>,
     /// The listeners of the outbound gateway, by name.
     outbound: Vec<(String, SocketAddr)>,
+    outbound_services: OutboundServices,
 }
 
 impl Surfaces {
@@ -114,6 +116,7 @@ impl Surfaces {
         let api = api.clone().with_waiting_room(gateway.waiting_room_until(&drain));
         protocols.hold_in(|room| gateway.until_drained(room, &drain));
         let (running, ended) = mpsc::channel(1);
+        let outbound_services = outbound.iter().map(|(it, _)| it.clone()).collect();
         let outbound = start_outbound(outbound, &drain, &running)?;
         let mut sockets = [gateway_sockets, api_sockets, rls_sockets, resp_sockets].map(listeners);
         for number in 0..workers {
@@ -150,6 +153,7 @@ impl Surfaces {
             certificates,
             warnings,
             outbound,
+            outbound_services,
         })
     }
 
@@ -171,6 +175,11 @@ impl Surfaces {
     /// Returns the bound addresses of the outbound gateway, by name.
     pub(crate) fn outbound(&self) -> &[(String, SocketAddr)] {
         &self.outbound
+    }
+
+    /// Returns the services of the outbound gateway.
+    pub(crate) fn outbound_services(&self) -> OutboundServices {
+        Arc::clone(&self.outbound_services)
     }
 
     /// Returns the tarpit of the gateway.

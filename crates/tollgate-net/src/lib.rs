@@ -10,13 +10,14 @@
 //! ```
 //!
 //! A surface with another protocol provides a function instead, which gets byte streams
-//! ([`StreamServer`]). [`HttpClient`] sends JSON to one other service.
+//! ([`StreamServer`]). [`HttpClient`] sends JSON to one other service; [`Connector`] opens the connections of a pool.
 //!
 //! Not here: the meaning of requests, and files: certificates are passed as bytes.
 
 mod accept;
 mod caps;
 mod conn_timer;
+mod connector;
 mod drain;
 mod http;
 mod http_client;
@@ -30,6 +31,7 @@ mod tls;
 mod wire;
 
 pub use caps::Caps;
+pub use connector::{Connector, UpstreamStream};
 pub use drain::{Drain, Drainer};
 pub use http::{Connection, HttpServer, Trusts};
 pub use http_client::{ClientRequest, ClientResponse, HttpClient, HttpClientError};
@@ -37,4 +39,4 @@ pub use http_url::{HttpUrl, HttpUrlError};
 pub use keep_alive::keep_alive;
 pub use sockets::{BindError, Sockets};
 pub use stream::{Stream, StreamServer};
-pub use tls::{ClientCertificates, Tls, TlsError, client_tls, mutual_tls};
+pub use tls::{ClientCertificates, Tls, TlsError, client_tls, mutual_tls, system_tls};

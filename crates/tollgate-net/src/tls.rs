@@ -115,6 +115,21 @@ pub fn client_tls(authorities: Option<&[u8]>) -> Result<ClientConfig, rustls::Er
     Ok(config.with_root_certificates(roots(authorities)?).with_no_client_auth())
 }
 
+/// Returns the TLS settings for outgoing connections that trust the authorities of the operating system.
+pub fn system_tls() -> Result<ClientConfig, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    // Unreadable and invalid certificates are common there, and ignored.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(rustls::Error::General(
+            "the operating system has no certificates of authorities".to_owned(),
+        ));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
 /// Returns the TLS settings for outgoing connections that present a certificate: a chain, leaf first, and
 /// its key, both PEM.
 pub fn mutual_tls(

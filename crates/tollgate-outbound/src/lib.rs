@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod body;
-mod connect;
 mod outbound;
 mod problem;
 mod settings;
 
 pub use outbound::{Outbound, StartError};
-pub use settings::OutboundSettings;
+pub use settings::{Authorities, Credential, OutboundSettings};
+pub use tollgate_client::Counts as OutboundCounts;

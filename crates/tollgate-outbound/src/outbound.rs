@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -16,25 +16,27 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{sleep, timeout};
 use tollgate::Sleeper;
 use tollgate_client::{Client, ClientLayer, ClientService, Error, GaveUpCause};
-use tollgate_net::{Drain, HttpServer};
+use tollgate_net::{Connector, Drain, HttpServer};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::RequestBody;
-use crate::connect::Connector;
 use crate::problem::{ResponseBody, problem};
-use crate::settings::OutboundSettings;
+use crate::settings::{Authorities, Credential, OutboundSettings};
 
 /// The reason why an outbound gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The CA certificates cannot be read.
+    /// A file of certificates or of a credential cannot be read.
     #[error("cannot read {}", .0.display())]
     Unreadable(PathBuf, #[source] io::Error),
-    /// The CA certificates are invalid.
-    #[error("cannot use {} to check the services of `outbound`", .0.display())]
-    Authorities(PathBuf, #[source] rustls::Error),
+    /// The authorities are invalid.
+    #[error("cannot verify the service `{0}` of `outbound` with its `ca`")]
+    Authorities(String, #[source] rustls::Error),
+    /// The file of a credential has no value that a header can carry.
+    #[error("{} has no credential: write it as one line of text", .0.display())]
+    Credential(PathBuf),
     /// The URL cannot be a target of requests.
     #[error("the `upstream` of `{0}` cannot be called")]
     Url(String, #[source] http::Error),
@@ -49,8 +51,29 @@ struct Shared {
     scheme: Scheme,
     authority: Authority,
     host: HeaderValue,
+    credential: Option<(HeaderName, HeaderValue)>,
     client: Client,
     service: ClientService<Pool<Connector, RequestBody>>,
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, StartError> {
+    fs::read(path).map_err(|error| StartError::Unreadable(path.to_owned(), error))
+}
+
+/// Reads a credential. A bare token in `Authorization` is a bearer token.
+fn read_credential(credential: &Credential) -> Result<(HeaderName, HeaderValue), StartError> {
+    let Credential { file, header } = credential;
+    let wrong = || StartError::Credential(file.clone());
+    let text = String::from_utf8(read(file)?).map_err(|_| wrong())?;
+    let text = text.trim();
+    let is_token = *header == header::AUTHORIZATION && !text.contains(' ');
+    let value = if is_token { format!("Bearer {text}") } else { text.to_owned() };
+    let mut value = HeaderValue::try_from(value).map_err(|_| wrong())?;
+    if text.is_empty() {
+        return Err(wrong());
+    }
+    value.set_sensitive(true);
+    Ok((header.clone(), value))
 }
 
 /// Headers that belong to one connection (RFC 9110, 7.6.1), besides those that `Connection` names.
@@ -60,17 +83,19 @@ const HOP_BY_HOP: [&str; 7] =
 impl Outbound {
     /// Creates the gateway of one service.
     pub fn new(settings: OutboundSettings) -> Result<Self, StartError> {
-        let authorities = settings
-            .ca
-            .as_ref()
-            .map(|path| fs::read(path).map_err(|error| StartError::Unreadable(path.clone(), error)));
-        let authorities = authorities.transpose()?;
-        let connector = Connector::new(settings.upstream.clone(), authorities.as_deref());
-        let connector = connector
-            .map_err(|error| StartError::Authorities(settings.ca.clone().unwrap_or_default(), error))?;
+        let tls = match &settings.authorities {
+            Authorities::Public => tollgate_net::client_tls(None),
+            Authorities::System => tollgate_net::system_tls(),
+            Authorities::File(path) => tollgate_net::client_tls(Some(&read(path)?)),
+        };
+        let mut tls = tls.map_err(|error| StartError::Authorities(settings.name.clone(), error))?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let connector = Connector::new(settings.upstream.clone(), Some(Arc::new(tls)));
         let url = |error: http::Error| StartError::Url(settings.name.clone(), error);
         let authority = Authority::try_from(settings.upstream.authority()).map_err(|it| url(it.into()))?;
-        let host = HeaderValue::try_from(authority.as_str()).map_err(|it| url(it.into()))?;
+        let host = settings.host.as_deref().unwrap_or(authority.as_str());
+        let host = HeaderValue::try_from(host).map_err(|it| url(it.into()))?;
+        let credential = settings.credential.as_ref().map(read_credential).transpose()?;
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .retry_canceled_requests(false)
@@ -83,7 +108,7 @@ impl Outbound {
             .build();
         let service = ClientLayer::new(client.clone()).layer(pool);
         let scheme = if settings.upstream.is_secure() { Scheme::HTTPS } else { Scheme::HTTP };
-        Ok(Self(Arc::new(Shared { settings, scheme, authority, host, client, service })))
+        Ok(Self(Arc::new(Shared { settings, scheme, authority, host, credential, client, service })))
     }
 
     /// Returns the client, which has counts and what was learned.
@@ -120,6 +145,9 @@ impl Outbound {
             parts.version = Version::HTTP_11;
             strip_hop_by_hop(&mut parts.headers);
             parts.headers.insert(header::HOST, self.0.host.clone());
+            if let Some((name, value)) = &self.0.credential {
+                parts.headers.insert(name, value.clone());
+            }
             parts.extensions.clear();
             let Ok(body) = RequestBody::of(body).await else {
                 return problem(StatusCode::BAD_REQUEST, &"the body of the request broke off", None);

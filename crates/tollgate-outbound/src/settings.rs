@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::uri::Authority;
+use http::{HeaderName, HeaderValue, header};
 use tollgate::Span;
 use tollgate_document::{Node, Problems, Words};
 use tollgate_net::HttpUrl;
@@ -16,8 +18,12 @@ pub struct OutboundSettings {
     pub listen: String,
     /// The URL of the service.
     pub upstream: HttpUrl,
-    /// The path of the CA certificates to trust instead of the public ones.
-    pub ca: Option<PathBuf>,
+    /// The authorities that the service is verified with.
+    pub authorities: Authorities,
+    /// The value of `Host`, if it is not that of the URL.
+    pub host: Option<String>,
+    /// The credential that replaces that of the workers.
+    pub credential: Option<Credential>,
     /// Whether calls are paced by the headers of responses.
     pub learn: bool,
     /// The time for a call with all its waits and attempts, until its response begins.
@@ -26,15 +32,43 @@ pub struct OutboundSettings {
     pub tries: u32,
 }
 
+/// The authorities that a service is verified with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Authorities {
+    /// Those that browsers trust, built in.
+    #[default]
+    Public,
+    /// Those of the operating system.
+    System,
+    /// Those of a PEM file.
+    File(PathBuf),
+}
+
+/// A credential that is read from a file at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// The file.
+    pub file: PathBuf,
+    /// The header. In `Authorization`, a value of one word is sent as a bearer token.
+    pub header: HeaderName,
+}
+
+const CREDENTIAL: Words = Words {
+    section: "`credential`",
+    known: &["file", "header"],
+    synonyms: &[("file", &["token_file", "path"]), ("header", &["name"])],
+};
+
 const OUTBOUND: Words = Words {
     section: "`outbound`",
-    known: &["name", "listen", "upstream", "ca", "learn", "timeout", "tries"],
+    known: &["name", "listen", "upstream", "host", "credential", "ca", "learn", "timeout", "tries"],
     synonyms: &[
         ("upstream", &["url", "target", "backend"]),
         ("tries", &["attempts", "retries"]),
         ("timeout", &["deadline"]),
         ("listen", &["address"]),
-        ("ca", &["upstream_ca"]),
+        ("ca", &["upstream_ca", "roots"]),
+        ("credential", &["credentials", "token", "token_file"]),
     ],
 };
 
@@ -77,7 +111,23 @@ impl OutboundSettings {
             Some(value.value.to_owned())
         };
         let (name, listen, upstream) = (text("name", false), text("listen", true), text("upstream", true));
-        let ca = text("ca", false).map(PathBuf::from);
+        let authorities = match text("ca", false) {
+            None => Authorities::Public,
+            Some(word) if word == "system" => Authorities::System,
+            Some(path) => Authorities::File(path.into()),
+        };
+        let host = text("host", false).filter(|host| {
+            let is_valid =
+                HeaderValue::try_from(host.as_str()).is_ok() && Authority::try_from(host.as_str()).is_ok();
+            if !is_valid {
+                let place = fields.get("host").map_or(node.place, |it| it.place);
+                problems
+                    .error(place, "`host` is not the name of a host")
+                    .help("write it as `api.example.com`");
+            }
+            is_valid
+        });
+        let credential = fields.get("credential").and_then(|it| Credential::read(it, problems));
         let upstream = upstream.and_then(|url| match HttpUrl::parse(&url) {
             Ok(url) if !url.has_query() => Some(url),
             Ok(_) => {
@@ -103,11 +153,39 @@ impl OutboundSettings {
             name: name.unwrap_or_else(|| upstream.host().to_owned()),
             listen: listen?,
             upstream,
-            ca,
+            authorities,
+            host,
+            credential,
             learn: learn.is_none_or(|it| it.value),
             timeout: timeout.map_or(DEFAULT_TIMEOUT, |it| it.value.into()),
             tries: tries.and_then(|it| u32::try_from(it.value).ok()).unwrap_or(DEFAULT_TRIES),
         })
+    }
+}
+
+impl Credential {
+    fn read(node: &Node, problems: &mut Problems) -> Option<Self> {
+        let fields = node.fields(&CREDENTIAL, problems)?;
+        let Some(file) = fields.get("file") else {
+            problems
+                .error(node.place, "this `credential` has no `file`")
+                .help("write `credential: {file: /etc/tollgate/partner.token}`");
+            return None;
+        };
+        let file = file.word("`file`", problems)?.value.into();
+        let header = match fields.get("header") {
+            None => header::AUTHORIZATION,
+            Some(node) => match HeaderName::try_from(node.word("`header`", problems)?.value) {
+                Ok(name) => name,
+                Err(_) => {
+                    problems
+                        .error(node.place, "`header` is not the name of a header")
+                        .help("write it as `X-API-Key`");
+                    return None;
+                }
+            },
+        };
+        Some(Self { file, header })
     }
 }
 
@@ -144,6 +222,12 @@ mod tests {
             ("outbound: [{listen: 'a:1', upstream: 'h'}]", "not the URL of a service"),
             ("outbound: [{listen: 'a:1', upstream: 'https://h', retries: 3}]", "tries"),
             ("outbound: [{listen: 'a:1', upstream: 'https://h', tries: 0}]", "tries"),
+            ("outbound: [{listen: 'a:1', upstream: 'https://h', credential: {header: a}}]", "has no `file`"),
+            (
+                "outbound: [{listen: 'a:1', upstream: 'https://h', credential: {file: f, header: 'a b'}}]",
+                "not the name of a header",
+            ),
+            ("outbound: [{listen: 'a:1', upstream: 'https://h', host: 'a b'}]", "not the name of a host"),
             (
                 "outbound: [{listen: 'a:1', upstream: 'https://h'}, {listen: 'a:1', upstream: 'https://g'}]",
                 "listen on a:1",

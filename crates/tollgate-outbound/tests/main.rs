@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::items_after_statements)]
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,33 +11,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinSet;
 use tollgate_net::{Drain, Drainer, HttpUrl, Sockets};
-use tollgate_outbound::{Outbound, OutboundSettings};
-use tollgate_testkit::Scratch;
-
-/// A server of `limited_server.py`. It ends with the test.
-struct LimitedServer {
-    child: Child,
-    port: u16,
-}
-
-impl LimitedServer {
-    fn start(arguments: &[&str]) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/limited_server.py");
-        let mut command = Command::new("python3");
-        command.arg(script).args(arguments).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("python3 is installed");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, port: line.trim().parse().expect("the server prints its port") }
-    }
-}
-
-impl Drop for LimitedServer {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _status = self.child.wait();
-    }
-}
+use tollgate_outbound::{Authorities, Credential, Outbound, OutboundSettings};
+use tollgate_testkit::{Certificate, LimitedServer, Scratch};
 
 /// A running outbound gateway, and an HTTP client for it.
 struct Gateway {
@@ -55,7 +27,9 @@ fn gateway(upstream: &str, change: impl FnOnce(&mut OutboundSettings)) -> Gatewa
         name: "test".to_owned(),
         listen: "127.0.0.1:0".to_owned(),
         upstream: HttpUrl::parse(upstream).unwrap(),
-        ca: None,
+        authorities: Authorities::Public,
+        host: None,
+        credential: None,
         learn: true,
         timeout: Duration::from_secs(60),
         tries: 20,
@@ -91,7 +65,7 @@ impl Gateway {
 async fn check_calls(dialect: &str, rate: f64) {
     const TASKS: usize = 100;
     const CALLS: usize = 20;
-    let server = LimitedServer::start(&[dialect]);
+    let server = LimitedServer::start(dialect);
     let gateway = std::sync::Arc::new(gateway(&format!("http://127.0.0.1:{}", server.port), |_| {}));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
@@ -134,7 +108,7 @@ async fn all_calls_to_a_server_like_openai_succeed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_cannot_be_sent_in_time_is_answered_with_503_and_the_reason() {
-    let server = LimitedServer::start(&["github"]);
+    let server = LimitedServer::start("github");
     let gateway =
         gateway(&format!("http://127.0.0.1:{}", server.port), |it| it.timeout = Duration::from_secs(2));
     let (status, headers, body) = gateway.send(Method::GET, "/never", "").await;
@@ -148,17 +122,24 @@ async fn a_call_that_cannot_be_sent_in_time_is_answered_with_503_and_the_reason(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_with_tls_is_verified_and_gets_its_own_host() {
     let folder = Scratch::new();
-    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let certificate: PathBuf = folder.write("server.pem", &pair.cert.pem());
-    let key = folder.write("server.key", &pair.signing_key.serialize_pem());
-    let server = LimitedServer::start(&["github", certificate.to_str().unwrap(), key.to_str().unwrap()]);
+    let certificate = Certificate::new(&folder);
+    let server = LimitedServer::start_tls("github", &certificate);
     let upstream = format!("https://localhost:{}", server.port);
-    let trusting = gateway(&upstream, |it| it.ca = Some(certificate.clone()));
+    let trusting = gateway(&upstream, |it| it.authorities = Authorities::File(certificate.ca.clone()));
     let (status, headers, body) = trusting.send(Method::GET, "/echo", "").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "echo"));
     assert_eq!(headers["x-host"], format!("localhost:{}", server.port));
     assert_eq!(headers["x-auth"], "Bearer secret");
     assert_eq!(trusting.send(Method::POST, "/post", "a body").await.2, "a body");
+    let token = folder.write("token", "from-a-file\n");
+    let with_credential = gateway(&upstream, |it| {
+        it.authorities = Authorities::File(certificate.ca.clone());
+        it.host = Some("api.example.com".to_owned());
+        it.credential = Some(Credential { file: token, header: http::header::AUTHORIZATION });
+    });
+    let (_, headers, _) = with_credential.send(Method::GET, "/echo", "").await;
+    assert_eq!(headers["x-host"], "api.example.com");
+    assert_eq!(headers["x-auth"], "Bearer from-a-file");
     let other = gateway(&upstream, |it| it.tries = 1);
     assert_eq!(other.send(Method::GET, "/echo", "").await.0, StatusCode::BAD_GATEWAY);
 }

@@ -6,6 +6,7 @@
 //! - [`traffic`] generates requests of a given shape; [`simulate`] runs generated traffic, or a log, against several
 //!   algorithms.
 //! - [`fleet`] compares the ways in which nodes can share a limit; [`faults`] tries to break a fleet.
+//! - [`callers`] compares the manners of clients that share a limit of a service.
 //! - [`overload`] compares protections of a service against overload.
 //! - [`distance`] measures how far a limit is from an exact sliding log with the same numbers.
 //! - [`plot`] draws charts as SVG and for terminals. [`page`] renders the report of a replay as one HTML file.
@@ -15,6 +16,7 @@
 //!
 //! Not here: files, sockets, clocks and arguments (`tollgate-cli`). This crate takes readers and returns reports.
 
+pub mod callers;
 pub mod distance;
 mod entry;
 mod epoch;

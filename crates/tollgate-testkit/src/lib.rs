@@ -7,6 +7,7 @@
 
 mod certificate;
 mod counting;
+mod limited_server;
 mod netns;
 mod output;
 mod paced_client;
@@ -23,6 +24,7 @@ mod tollgate;
 
 pub use certificate::Certificate;
 pub use counting::{CountingAllocator, allocations, retained_bytes};
+pub use limited_server::LimitedServer;
 pub use netns::Lan;
 pub use output::ProgramOutput;
 pub use paced_client::PacedClient;

@@ -17,6 +17,7 @@ Examples:
   tollgate simulate --overload step                        protections of a service at four times its capacity
   tollgate simulate --overload retry-storm --protection none,adaptive --svg storm.svg
   tollgate simulate --fleet --nodes 8 --rate 10000/second --burst 20000     ways to share a limit between nodes
+  tollgate simulate --callers --clients 50 --rate '500/second, burst 50'    clients with and without pacing under one limit
 
 Shapes of traffic:
   steady       evenly spaced                                         load 1.5
@@ -41,6 +42,8 @@ Overloads (with the load as a multiple of the capacity, 4 by default; outside of
 
 Ways to share a limit (`--mode` with --fleet): exact (one call to the store for each request), leased (`lease: auto` of a policy), split
 (each node has its part of the limit), sync (each node has a copy, which it reconciles every 100 ms; Tollgate has no such mode).
+
+Manners of clients (`--callers`): backoff (exponential, ignores Retry-After), retry-after (waits as long as told), paced (tollgate-client).
 
 Protections: none, rate (a rate limit at 95 % of the capacity), slots (as many as workers, with a queue), adaptive (`slots: adaptive`),
 adaptive-classes (the same with `priorities`: critical 10 %, normal 30 %, bulk 60 % of the calls). Callers give up after one second.
@@ -80,7 +83,25 @@ const NOT_OF_A_FLEET: [&str; 11] = [
     "logs",
 ];
 
-/// Compares algorithms, protections against overload, or ways to share a limit
+/// The arguments that have no meaning with `--callers`.
+const NOT_OF_CALLERS: [&str; 14] = [
+    "traffic",
+    "overload",
+    "fleet",
+    "algorithm",
+    "by",
+    "no_jitter",
+    "ignore_retry_after",
+    "attempts",
+    "nodes",
+    "store",
+    "routing",
+    "logs",
+    "svg",
+    "chart",
+];
+
+/// Compares algorithms, protections against overload, ways to share a limit, or manners of clients
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Simulate {
@@ -112,6 +133,10 @@ pub(crate) struct Simulate {
     /// The time from a call to the store to its reply [default: 1ms]
     #[arg(long, value_name = "TIME", help_heading = "Fleet", requires = "fleet")]
     pub(crate) round_trip: Option<String>,
+    /// Compares clients that share a limit of a service, by their manners, separated by commas [default: all]
+    #[arg(long, value_name = "MANNERS", num_args = 0..=1, default_missing_value = "all", help_heading = "Callers",
+        conflicts_with_all = NOT_OF_CALLERS)]
+    pub(crate) callers: Option<String>,
     /// The rate to try, as in a policy; may be given several times [default: 10/minute]
     #[arg(long = "rate", value_name = "RATE")]
     pub(crate) rates: Vec<String>,

@@ -25,7 +25,7 @@ impl Tls {
             typed.clone().or_else(|| environment.get(variable).map(PathBuf::from))
         };
         let (ca, cert, key) = (file(&api.ca, "CA"), file(&api.cert, "CERT"), file(&api.key, "KEY"));
-        let mut config = believing(ca.as_deref())?;
+        let mut config = trusting(ca.as_deref())?;
         match (cert, key) {
             (None, None) => {}
             (Some(cert), Some(key)) => {
@@ -93,7 +93,7 @@ fn distrust(url: &HttpUrl, why: &CertificateError) -> Failure {
 }
 
 /// Trusts the certificates of this file, or else the public ones.
-fn believing(ca: Option<&Path>) -> Result<ClientConfig, Failure> {
+pub(crate) fn trusting(ca: Option<&Path>) -> Result<ClientConfig, Failure> {
     let read = |path: &Path| fs::read(path).map_err(|error| unreadable(path, &error));
     let authorities = ca.map(read).transpose()?;
     tollgate_net::client_tls(authorities.as_deref()).map_err(|error| match ca {

@@ -161,6 +161,7 @@ impl Scheduler {
     ) {
         let route = self.registry.route(grant.key.route);
         route.calls = route.calls.saturating_sub(1);
+        let others = route.calls;
         if refused.is_none() {
             route.refusals = 0;
         }
@@ -171,7 +172,8 @@ impl Scheduler {
             let report = &advice.buckets[*at];
             let entry = self.registry.named_bucket(*key, report.kind, now, || report.name.as_str());
             let held = grant.tickets.iter().find(|(held, _)| held == key);
-            let ticket = held.map_or_else(|| entry.bucket.take(grant.sent_at, None), |it| it.1);
+            let is_new = held.is_none() && entry.bucket.level().is_none();
+            let ticket = held.map_or_else(|| entry.bucket.adopt(grant.sent_at), |it| it.1);
             let is_refused = !has_empty || report.remaining == Some(0);
             match refused.filter(|_| is_refused) {
                 Some(until) => {
@@ -179,6 +181,9 @@ impl Scheduler {
                     entry.bucket.refuse(&ticket, until, advice.precise_wait, now);
                 }
                 None => entry.bucket.report(&ticket, &observations[*at], now),
+            }
+            if is_new {
+                entry.bucket.reserve_for(others);
             }
         }
         for (key, ticket) in &grant.tickets {

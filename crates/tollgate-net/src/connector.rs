@@ -16,36 +16,38 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tollgate_net::HttpUrl;
 use tower_service::Service;
+
+use crate::http_url::HttpUrl;
+use crate::keep_alive::keep_alive;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens connections to one service.
+/// Opens connections to one service, whatever URI is called.
 #[derive(Clone)]
-pub(crate) struct Connector {
+pub struct Connector {
     url: Arc<HttpUrl>,
     tls: Option<TlsConnector>,
 }
 
 impl Connector {
-    /// Creates a connector. `authorities` are PEM certificates to trust instead of the public ones.
-    pub(crate) fn new(url: HttpUrl, authorities: Option<&[u8]>) -> Result<Self, rustls::Error> {
-        let tls = |mut config: ClientConfig| {
-            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-            TlsConnector::from(Arc::new(config))
-        };
-        let tls = url.is_secure().then(|| tollgate_net::client_tls(authorities).map(tls)).transpose()?;
-        Ok(Self { url: Arc::new(url), tls })
+    /// Creates a connector. `tls` is used for `https` only, and required for it; its `alpn_protocols` are the versions of
+    /// HTTP that the pool may get.
+    pub fn new(url: HttpUrl, tls: Option<Arc<ClientConfig>>) -> Self {
+        let tls = tls.filter(|_| url.is_secure()).map(TlsConnector::from);
+        Self { url: Arc::new(url), tls }
     }
 
     async fn open(self) -> io::Result<UpstreamStream> {
         let stream = TcpStream::connect((self.url.host(), self.url.port())).await?;
         stream.set_nodelay(true)?;
-        tollgate_net::keep_alive(&stream)?;
-        let Some(tls) = self.tls else { return Ok(UpstreamStream::Plain(TokioIo::new(stream))) };
+        keep_alive(&stream)?;
+        if self.url.is_secure() && self.tls.is_none() {
+            return Err(io::Error::other("TLS is not configured"));
+        }
+        let Some(tls) = self.tls else { return Ok(UpstreamStream(Transport::Plain(TokioIo::new(stream)))) };
         let name = ServerName::try_from(self.url.host().to_owned()).map_err(io::Error::other)?;
-        Ok(UpstreamStream::Tls(Box::new(TokioIo::new(tls.connect(name, stream).await?))))
+        Ok(UpstreamStream(Transport::Tls(Box::new(TokioIo::new(tls.connect(name, stream).await?)))))
     }
 }
 
@@ -68,15 +70,17 @@ impl Service<Uri> for Connector {
 }
 
 /// A connection to a service.
-pub(crate) enum UpstreamStream {
+pub struct UpstreamStream(Transport);
+
+enum Transport {
     Plain(TokioIo<TcpStream>),
     Tls(Box<TokioIo<TlsStream<TcpStream>>>),
 }
 
 impl Connection for UpstreamStream {
     fn connected(&self) -> Connected {
-        match self {
-            Self::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
+        match &self.0 {
+            Transport::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Connected::new().negotiated_h2()
             }
             _ => Connected::new(),
@@ -90,32 +94,32 @@ impl Read for UpstreamStream {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+        match &mut self.get_mut().0 {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
         }
     }
 }
 
 impl Write for UpstreamStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, data),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(context, data),
+        match &mut self.get_mut().0 {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(context, data),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_write(context, data),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        match &mut self.get_mut().0 {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        match &mut self.get_mut().0 {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
         }
     }
 }

@@ -16,6 +16,7 @@ COUNTS = {"calls": 0, "refused": 0, "early": 0, "first": 0.0, "last": 0.0}
 WINDOWS = {}
 BUCKET = {"level": 100.0, "at": time.monotonic()}
 TOLD = [0.0]
+GO = threading.Event()
 
 
 def window(key, units, seconds):
@@ -72,6 +73,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, {"X-Host": self.headers.get("Host", ""), "X-Auth": self.headers.get("Authorization", "")}, "echo")
         if self.path == "/never":
             return self.answer(429, {"Retry-After": 1000000}, "no")
+        if self.path == "/stream":
+            return self.stream()
+        if self.path == "/go":
+            GO.set()
+            return self.answer(200, {}, "going")
         if self.path == "/slow":
             time.sleep(5)
             return self.answer(200, {}, "late")
@@ -92,6 +98,16 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.answer(200, {}, body.decode())
+
+    def stream(self):
+        """Writes the second part of a body after a request for /go."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"5\r\nfirst\r\n")
+        self.wfile.flush()
+        GO.wait(60)
+        self.wfile.write(b"6\r\nsecond\r\n0\r\n\r\n")
 
     def answer(self, status, headers, text):
         self.send_response(status)
