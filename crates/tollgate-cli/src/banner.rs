@@ -63,7 +63,7 @@ pub(crate) fn banner(
         (Some(_), _) => line("policy", &inputs.name()),
         (None, Some(_)) => {}
         (None, None) => {
-            line("policy", &"the sample policy; `tollgate init` writes your own, for --config FILE")
+            line("policy", &"the sample policy; `tollgate init` writes your own, for --config FILE");
         }
     }
     if let Some((folder, files)) = configuration.envoy_folder() {
