@@ -68,7 +68,7 @@ pub(crate) fn banner(
         (None, Some(_)) => {}
         (None, None) if inputs.outbound().is_some() => {}
         (None, None) => {
-            line("policy", &"the sample policy; `tollgate init` writes your own, for --config FILE")
+            line("policy", &"the sample policy; `tollgate init` writes your own, for --config FILE");
         }
     }
     if let Some((folder, files)) = configuration.envoy_folder() {

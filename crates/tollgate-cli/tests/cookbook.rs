@@ -11,10 +11,14 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cookbook").canonicalize().unwrap()
 }
 
+fn is_policy(name: &str) -> bool {
+    name.strip_suffix(".yaml").is_some_and(|stem| !stem.contains('.'))
+}
+
 /// Returns the names of the policies.
 fn policies() -> Vec<String> {
     let names = fs::read_dir(folder()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<_> = names.filter(|it| it.ends_with(".yaml") && !it.ends_with(".test.yaml")).collect();
+    let mut names: Vec<_> = names.filter(|it| is_policy(it)).collect();
     names.sort();
     names
 }

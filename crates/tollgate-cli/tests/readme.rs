@@ -179,8 +179,9 @@ fn every_command_prints_what_the_document_shows() {
             match kind.as_str() {
                 "yaml" => {
                     let first = block.lines().next().unwrap_or_default();
-                    let file =
-                        first.strip_prefix("# ").filter(|it| it.ends_with(".yaml") && !it.contains(' '));
+                    let file = first
+                        .strip_prefix("# ")
+                        .filter(|it| it.strip_suffix(".yaml").is_some_and(|it| !it.contains(' ')));
                     if let Some(file) = file {
                         session.files.write(file, &block);
                     }

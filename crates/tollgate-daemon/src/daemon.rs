@@ -265,7 +265,7 @@ impl Daemon {
     /// SIGHUP and when a file changes. Reports all of this to systemd.
     pub async fn run(mut self, mut signals: Signals) -> Result<(), Failure> {
         let mut manager = ServiceManager::from_environment();
-        manager.ready(&self.service_status());
+        ServiceManager::ready(&self.service_status());
         loop {
             tokio::select! {
                 failure = self.watch_files() => {
@@ -275,14 +275,14 @@ impl Daemon {
                 () = manager.keep_alive() => {}
                 signal = signals.next() => match signal {
                     ProcessSignal::Reload => {
-                        manager.reloading();
+                        ServiceManager::reloading();
                         let rejected = self.reload_because("on SIGHUP").is_err();
                         let status = self.service_status();
                         let note = if rejected { "; the last reload was rejected, see the log" } else { "" };
-                        manager.ready(&format!("{status}{note}"));
+                        ServiceManager::ready(&format!("{status}{note}"));
                     }
                     ProcessSignal::Stop(name) => {
-                        manager.stopping();
+                        ServiceManager::stopping();
                         tracing::info!("{name}: finishing what runs; a second one ends at once");
                         break;
                     }

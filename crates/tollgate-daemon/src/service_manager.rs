@@ -1,6 +1,6 @@
 //! Reports the state of the service to systemd: ready, reloading, stopping, and alive.
 //!
-//! The protocol is sd_notify(3). Without `NOTIFY_SOCKET` nothing is sent. The watchdog covers the thread
+//! The protocol is `sd_notify(3)`. Without `NOTIFY_SOCKET` nothing is sent. The watchdog covers the thread
 //! that reloads the policy and keeps the store; a worker that ends is noticed by that thread.
 
 use std::future::pending;
@@ -29,12 +29,12 @@ impl ServiceManager {
     }
 
     /// Reports that all listeners are open, with a status for `systemctl status`.
-    pub(crate) fn ready(&self, status: &str) {
+    pub(crate) fn ready(status: &str) {
         send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// Reports that a reload has begun; [`ready`](Self::ready) ends it.
-    pub(crate) fn reloading(&self) {
+    pub(crate) fn reloading() {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => send(&[NotifyState::Reloading, now]),
             Err(error) => tracing::debug!(%error, "no monotonic clock for the service manager"),
@@ -42,7 +42,7 @@ impl ServiceManager {
     }
 
     /// Reports that the service ends.
-    pub(crate) fn stopping(&self) {
+    pub(crate) fn stopping() {
         send(&[NotifyState::Stopping]);
     }
 

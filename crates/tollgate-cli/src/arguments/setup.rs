@@ -29,7 +29,7 @@ pub(crate) enum Purpose {
     Gateway,
     /// Envoy's rate limit filter asks over gRPC
     Envoy,
-    /// nginx, Caddy, HAProxy or Traefik ask over HTTP
+    /// nginx or another proxy asks over HTTP
     Nginx,
     /// A service in Rust embeds the library
     Library,
