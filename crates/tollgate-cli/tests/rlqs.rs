@@ -126,7 +126,7 @@ fn nodes_on_one_redis_divide_a_limit_and_keep_their_assignments_while_it_is_away
         assert!(view["place"].is_u64() && view["degraded"] == false, "{view}");
         assert!(view["quotas"][0]["summary"].as_str().unwrap().contains("by 1 Envoy"), "{view}");
     }
-    // What a node may assign is in the store, and has one holder. The first node is looked at twice, so that
+    // The shares of nodes are in the store, and do not overlap. The first node is looked at twice, so that
     // the sum is that of one instant.
     let start = Instant::now();
     loop {

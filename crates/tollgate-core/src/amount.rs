@@ -73,7 +73,7 @@ pub enum Adjustment {
         /// The holder of the slot.
         owner: Owner,
     },
-    /// Frees the slots that were taken first, whoever holds them. For callers that report the end of a
+    /// Frees the slots that were taken first, regardless of their owners. For callers that report the end of a
     /// request without saying of which. Not idempotent.
     ReleaseOldest {
         /// The maximum number of slots to free.

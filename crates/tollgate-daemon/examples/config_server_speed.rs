@@ -1,8 +1,10 @@
 //! Measures a configuration server with many domains: the first load, updates of one domain, and memory.
 //!
 //! ```sh
-//! cargo run --release -p tollgate-daemon --example config_server_speed -- [DOMAINS [RULES [UPDATES]]]
+//! cargo run --release -p tollgate-daemon --example config_server_speed -- [DOMAINS [RULES [UPDATES [STORE]]]]
 //! ```
+//!
+//! `STORE` is the URL of a shared store; without it, the store is in memory.
 //!
 //! A time is from the first byte that the server sends until its client has acknowledged, which it does when
 //! the configuration is in force.
@@ -50,6 +52,10 @@ async fn main() {
             "rls.xds",
             &format!("{{server: \"{}\", node: n, max_message_bytes: 1_000_000_000}}", server.address),
         );
+    let inputs = match std::env::args().nth(4) {
+        Some(url) => inputs.set("store", &url),
+        None => inputs,
+    };
     let mut daemon = Daemon::start(inputs).await.unwrap();
     let (limiter, watching) = (daemon.policy(), tokio::spawn(async move { daemon.watch_files().await }));
     drop(limiter);

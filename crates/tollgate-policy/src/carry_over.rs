@@ -4,11 +4,15 @@
 //! and its overrides. The earlier limit is that of a policy in this process, or one that another process
 //! has described (`rule_set`). The arithmetic on the states is in `tollgate_core`.
 
+use std::sync::Arc;
+
 use foldhash::HashMap;
 use tollgate_core::Rule;
 
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, LimitDefinition, by_strictness};
+use crate::policy::Policy;
+use crate::rule_set::RuleSet;
 
 /// The amounts of an earlier limit.
 #[derive(Clone, Copy)]
@@ -23,6 +27,103 @@ pub(crate) struct AmountsMut<'a> {
     pub(crate) rules: &'a mut [Rule],
     pub(crate) plans: &'a mut HashMap<Box<str>, Allowance>,
     pub(crate) overrides: &'a mut HashMap<Key, Allowance>,
+}
+
+impl Policy {
+    /// Returns this policy with rules that continue the usage of the previous policy.
+    ///
+    /// A limit that keeps its name and its `by` keeps its usage, even if its numbers change. A
+    /// different `by` yields different keys. A new plan or override continues the usage of the
+    /// limit's own amount, which counted its callers before; the limit's own amount continues the
+    /// usage of removed plans and overrides.
+    #[must_use]
+    pub fn carry_over_from(mut self, before: &Self) -> Self {
+        let mut changed = Vec::new();
+        // A change of one group moves the places of later limits by a constant number.
+        let mut cursor = 0_usize;
+        for (place, limit) in self.limits.iter().enumerate() {
+            let at_cursor = before.limits.get(cursor);
+            let old = match at_cursor.filter(|old| old.shares_definition(limit)) {
+                Some(old) => Some(old),
+                None => before.limit(&limit.name),
+            };
+            cursor = old.map_or(cursor, |old| old.place) + 1;
+            let Some(old) = old.filter(|old| !limit.has_states_of(old) && old.by == limit.by) else {
+                continue;
+            };
+            let mut carried = limit.clone();
+            carried.carry_over(old.amounts());
+            changed.push((place, carried));
+        }
+        self.replace_limits(changed);
+        self
+    }
+
+    /// Returns this policy with rules that also continue the usage of the policies that `sets` are from,
+    /// the oldest first.
+    ///
+    /// ```
+    /// # use tollgate_policy::{Policy, RuleSet};
+    /// let policy = |bucket: &str| Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {bucket}}}]"));
+    /// let sets = [policy("1/day")?.rule_set(), policy("2/day")?.rule_set()];
+    /// let policy = policy("3/day")?.carry_over_from_sets(&sets);
+    /// assert_eq!(policy.limits()[0].rules()[0].predecessors().count(), 2);
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn carry_over_from_sets(mut self, sets: &[RuleSet]) -> Self {
+        let mut changed = Vec::new();
+        for (place, limit) in self.matched_limits().iter().enumerate() {
+            if let Some(old) = RuleSet::latest(sets, &limit.name, &limit.by) {
+                let mut carried = limit.clone();
+                carried.carry_over(old.amounts());
+                changed.push((place, carried));
+            }
+        }
+        self.replace_limits(changed);
+        self
+    }
+
+    /// Returns this policy with the amounts of `set`, for limits whose usage is counted elsewhere under
+    /// other rules. A limit that `set` does not have keeps its amounts, as does a limit whose states are the
+    /// same in both: its nodes share them whatever their numbers are.
+    ///
+    /// ```
+    /// # use tollgate_policy::Policy;
+    /// let policy = |bucket: &str| Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {bucket}}}]"));
+    /// let (old, new) = (policy("1/day")?, policy("2/day")?);
+    /// assert_eq!(new.with_amounts_of(&old.rule_set()).limits()[0].rules(), old.limits()[0].rules());
+    /// # Ok::<(), tollgate_policy::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn with_amounts_of(mut self, set: &RuleSet) -> Self {
+        let given = self.matched_limits().iter().map(|limit| {
+            let mut given = limit.clone();
+            set.give_amounts_to(&mut given);
+            given
+        });
+        let given = given.enumerate().collect();
+        self.replace_limits(given);
+        self
+    }
+
+    /// Returns the rules of the limits, for a process that continues their usage. Limits of groups are not part
+    /// of it: there may be very many, and those of Envoy's files are windows, whose states do not depend on their
+    /// numbers.
+    pub fn rule_set(&self) -> RuleSet {
+        RuleSet::of(self.matched_limits())
+    }
+
+    /// Puts changed limits in their places.
+    fn replace_limits(&mut self, changed: Vec<(usize, Limit)>) {
+        if changed.is_empty() {
+            return;
+        }
+        let limits = Arc::make_mut(&mut self.limits);
+        for (place, limit) in changed {
+            limits[place] = limit;
+        }
+    }
 }
 
 impl Limit {

@@ -30,7 +30,6 @@ use crate::priority::PriorityClass;
 use crate::properties::{Properties, View};
 use crate::read_headers;
 use crate::request::Request;
-use crate::rule_set::RuleSet;
 use crate::settings::{ClientAddress, HeaderSettings, KeyPrivacy, PathSettings};
 use crate::shed::NodeShedSettings;
 use crate::source::KeySource;
@@ -438,86 +437,6 @@ impl Policy {
         }
         switched.ad_hoc.mode = mode(&switched.ad_hoc);
         switched
-    }
-
-    /// Returns this policy with rules that continue the usage of the previous policy.
-    ///
-    /// A limit that keeps its name and its `by` keeps its usage, even if its numbers change. A
-    /// different `by` yields different keys. A new plan or override continues the usage of the
-    /// limit's own amount, which counted its callers before; the limit's own amount continues the
-    /// usage of removed plans and overrides.
-    #[must_use]
-    pub fn carry_over_from(mut self, before: &Self) -> Self {
-        let mut changed = Vec::new();
-        // A change of one group moves the places of later limits by a constant number.
-        let mut cursor = 0_usize;
-        for (place, limit) in self.limits.iter().enumerate() {
-            let at_cursor = before.limits.get(cursor);
-            let old = match at_cursor.filter(|old| old.shares_definition(limit)) {
-                Some(old) => Some(old),
-                None => before.limit(&limit.name),
-            };
-            cursor = old.map_or(cursor, |old| old.place) + 1;
-            let Some(old) = old.filter(|old| !limit.has_states_of(old) && old.by == limit.by) else {
-                continue;
-            };
-            let mut carried = limit.clone();
-            carried.carry_over(old.amounts());
-            changed.push((place, carried));
-        }
-        if !changed.is_empty() {
-            let limits = Arc::make_mut(&mut self.limits);
-            for (place, carried) in changed {
-                limits[place] = carried;
-            }
-        }
-        self
-    }
-
-    /// Returns this policy with rules that also continue the usage of the policies that `sets` are from,
-    /// the oldest first.
-    ///
-    /// ```
-    /// # use tollgate_policy::{Policy, RuleSet};
-    /// let policy = |bucket: &str| Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {bucket}}}]"));
-    /// let sets = [policy("1/day")?.rule_set(), policy("2/day")?.rule_set()];
-    /// let policy = policy("3/day")?.carry_over_from_sets(&sets);
-    /// assert_eq!(policy.limits()[0].rules()[0].predecessors().count(), 2);
-    /// # Ok::<(), tollgate_policy::Diagnostics>(())
-    /// ```
-    #[must_use]
-    pub fn carry_over_from_sets(mut self, sets: &[RuleSet]) -> Self {
-        if sets.is_empty() {
-            return self;
-        }
-        for limit in Arc::make_mut(&mut self.limits) {
-            if let Some(old) = RuleSet::latest(sets, &limit.name, &limit.by) {
-                limit.carry_over(old.amounts());
-            }
-        }
-        self
-    }
-
-    /// Returns this policy with the amounts of `set`, for limits whose usage is counted elsewhere under
-    /// other rules. A limit that `set` does not have keeps its amounts, as does a limit whose states are the
-    /// same in both: its nodes share them whatever their numbers are.
-    ///
-    /// ```
-    /// # use tollgate_policy::Policy;
-    /// let policy = |bucket: &str| Policy::parse(&format!("limits: [{{name: a, by: ip, bucket: {bucket}}}]"));
-    /// let (old, new) = (policy("1/day")?, policy("2/day")?);
-    /// assert_eq!(new.with_amounts_of(&old.rule_set()).limits()[0].rules(), old.limits()[0].rules());
-    /// # Ok::<(), tollgate_policy::Diagnostics>(())
-    /// ```
-    #[must_use]
-    pub fn with_amounts_of(mut self, set: &RuleSet) -> Self {
-        Arc::make_mut(&mut self.limits).iter_mut().for_each(|limit| set.give_amounts_to(limit));
-        self
-    }
-
-    /// Returns the rules of the limits, for a process that continues their usage.
-    pub fn rule_set(&self) -> RuleSet {
-        RuleSet::of(&self.limits)
     }
 
     /// Returns this policy without plans and overrides, so that every key is counted by the limit's

@@ -43,6 +43,8 @@ function envoy(it, bucket) {
   );
 }
 
+const ENVOY_HEADINGS = ["Envoy", "Assigned", "Demanded", "Allowed", "Denied", ""];
+
 /** The Envoys of one bucket, with a sentence about their sum. */
 function bucket(it) {
   return h(
@@ -50,7 +52,7 @@ function bucket(it) {
     null,
     h("h3", null, foreign(it.bucket), " ", it.limit === null ? h("span", { class: "badge" }, "no limit") : null),
     h("p", { class: "muted" }, foreign(it.summary, "")),
-    table(["Envoy", "Assigned", "Demanded", "Allowed", "Denied", ""], it.streams.map((of) => envoy(of, it))),
+    h("div", { class: "scrolled" }, table(ENVOY_HEADINGS, it.streams.map((of) => envoy(of, it)))),
   );
 }
 
@@ -65,7 +67,7 @@ export function showQuotas(quotas) {
   if (quotas.degraded) notes.push("the store gives no answer: assignments stay as they are");
   say($("quotas-note"), notes.join("; "));
   refill($("quotas-body"), JSON.stringify(quotas), () => [
-    h("div", null, table(HEADINGS, quotas.quotas.map(limit))),
+    h("div", { class: "scrolled" }, table(HEADINGS, quotas.quotas.map(limit))),
     ...quotas.top.slice(0, 5).map(bucket),
   ]);
 }

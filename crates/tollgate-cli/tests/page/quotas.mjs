@@ -50,7 +50,7 @@ envoys[0].write(report(900, 100));
 const limit = panel.getByRole("row", { name: /^edge-search/ });
 await says(limit, "902");
 await says(limit.locator(".is-bad").first(), /\d/);
-await says(panel.getByRole("row", { name: /^Envoy/ }).first(), "/s");
+await says(panel.getByRole("row", { name: /^Envoy \d/ }).first(), "/s");
 await page.setViewportSize({ width: 390, height: 844 });
 await fits(page, "on a telephone");
 
