@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible deb deb-test image image-test chart docs release-check setup setup-test clean
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible deb deb-test image image-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -77,7 +77,7 @@ package: setup ## packages every crate that can be published, without uploading
 	@ls $${CARGO_TARGET_DIR:-target}/package/*.crate
 
 # Crates with `publish = false`.
-PRIVATE = tollgate-bench tollgate-testkit xtask
+PRIVATE = tollgate-bench tollgate-bench-client tollgate-testkit xtask
 
 coverage: setup ## line coverage of the unit and integration tests, as HTML (cargo-llvm-cov)
 	@command -v cargo-llvm-cov >/dev/null || { echo "coverage: needs cargo-llvm-cov: cargo install --locked cargo-llvm-cov, and rustup component add llvm-tools" >&2; exit 1; }
@@ -98,7 +98,13 @@ FIRST ?= 0
 simulate-faults: setup ## real limiters on simulated links, stores and clocks, with faults (SEEDS=10000; one: SEEDS=1 FIRST=seed)
 	cargo run --quiet --release -p tollgate-sim --example simulate_faults -- $(SEEDS) $(FIRST)
 
-bench: bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-redis bench-rlqs bench-service bench-replay ## every benchmark
+bench: bench-client bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-redis bench-rlqs bench-service bench-replay ## every benchmark
+
+bench-client: setup ## tollgate-client under a limit of the gateway, in every dialect, beside reqwest-retry and tower's retry; four processes with one budget
+	@setup/debian redis-server=redis-server
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench-client
+	cargo run --release -p tollgate-client --example overhead
 
 bench-engine: setup ## in-process checks against governor, throttlecrab and others, one table
 	@setup/debian valgrind=valgrind

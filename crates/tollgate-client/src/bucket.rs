@@ -288,6 +288,12 @@ impl Bucket {
         }
     }
 
+    /// Gives back the units of a call that was not sent.
+    pub fn withdraw(&mut self, ticket: &Ticket) {
+        self.end(ticket);
+        self.level = self.level.map(|level| level + ticket.cost);
+    }
+
     /// Ends a call whose response reports the state of the bucket.
     pub fn report(&mut self, ticket: &Ticket, seen: &Observation, now: Timestamp) {
         self.finish(ticket);

@@ -27,6 +27,9 @@ pub trait Budget: Send + Sync + 'static {
 pub trait Reservation: Send + 'static {
     /// Settles the units by the head of the response.
     fn settle(self: Box<Self>, status: StatusCode, headers: &HeaderMap, is_refusal: bool);
+
+    /// Gives the units back, because nothing was sent.
+    fn cancel(self: Box<Self>);
 }
 
 /// The head of a call for which units are reserved.

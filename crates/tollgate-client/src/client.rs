@@ -27,6 +27,9 @@ use crate::scheduler::{Attempt, CallRequest, Counts, Grant, NextStep, Scheduler,
 use crate::settings::Settings;
 use crate::span;
 
+/// The longest time between the reservation of shared units and their use.
+const MAX_RESERVATION_AGE: tollgate::Span = tollgate::Span::from_millis(100);
+
 /// Paces and retries the calls of a program. Clones share everything that was learned.
 ///
 /// ```
@@ -335,8 +338,14 @@ impl Session {
 
     async fn next_permit(&mut self) -> Result<SendPermit, GaveUp> {
         loop {
+            let asked_at = self.client.0.clock.now();
             let grant = self.granted().await?;
             self.request.is_retry = true;
+            // Reserved units that are held for long would be sent together with those that others reserve meanwhile.
+            let is_old = self.client.0.clock.now().since(asked_at) > MAX_RESERVATION_AGE;
+            if let Some(old) = self.reservation.take_if(|_| is_old) {
+                old.cancel();
+            }
             let mut permit =
                 SendPermit { client: self.client.clone(), grant: Some(grant), reservation: None };
             let (Some(budget), Some(request)) = (&self.client.0.budget, &self.budget) else {
@@ -355,6 +364,7 @@ impl Session {
                 })?);
                 // A refusal may have stopped a bucket during the wait.
                 if waited > tollgate::Span::from_millis(1) {
+                    permit.withdraw();
                     continue;
                 }
             }
@@ -414,6 +424,15 @@ impl SendPermit {
         let Some(grant) = self.grant.take() else { return NextStep::Return };
         let attempt = session.attempt(is_repeatable);
         self.client.with(|it, now| it.failed(&grant, &attempt, now))
+    }
+}
+
+impl SendPermit {
+    /// Gives back the permission: nothing was sent.
+    fn withdraw(mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.client.with(|it, now| it.withdraw(&grant, now));
+        }
     }
 }
 

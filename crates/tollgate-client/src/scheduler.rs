@@ -16,7 +16,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate::{Span, Timestamp};
 
-use crate::bucket::{Ready, Ticket};
+use crate::bucket::{Bucket, Ready, Ticket};
 use crate::call::{CallKey, CallOptions};
 use crate::error::{GaveUp, GaveUpCause};
 use crate::queue::Place;
@@ -191,12 +191,22 @@ impl Scheduler {
 
     /// Ends a call that was granted and got no response.
     pub(crate) fn cancel(&mut self, grant: &Grant, now: Timestamp) {
+        self.end(grant, Bucket::finish, now);
+    }
+
+    /// Takes back a grant: nothing was sent.
+    pub(crate) fn withdraw(&mut self, grant: &Grant, now: Timestamp) {
+        self.counts.sent = self.counts.sent.saturating_sub(1);
+        self.end(grant, Bucket::withdraw, now);
+    }
+
+    fn end(&mut self, grant: &Grant, end: fn(&mut Bucket, &Ticket), now: Timestamp) {
         if let Some(route) = self.registry.known_route(grant.key.route) {
             route.calls = route.calls.saturating_sub(1);
         }
         for (key, ticket) in &grant.tickets {
             if let Some(entry) = self.registry.known_bucket(*key) {
-                entry.bucket.finish(ticket);
+                end(&mut entry.bucket, ticket);
             }
         }
         self.pump_all(grant.tickets.iter().map(|(key, _)| *key), now);

@@ -105,4 +105,13 @@ impl<S: Store> Reservation for SharedReservation<S> {
             }
         });
     }
+
+    fn cancel(self: Box<Self>) {
+        let Self { permit, spawner, .. } = *self;
+        spawner.spawn(async move {
+            if let Err(error) = permit.refund().await {
+                tracing::debug!(%error, "the units of a call that was not sent were not given back");
+            }
+        });
+    }
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use tokio::time::{Instant, sleep};
+use tollgate::Sleeper;
+use tollgate_client::budget::{Budget, BudgetRequest, Reservation, ReserveFuture};
 use tollgate_client::retry::{BreakerSettings, RetryBudgetSettings};
 use tollgate_client::{Call, CallOptions, Client, Error, GaveUpCause, Settings};
 
-use crate::servers::client;
+use crate::servers::{TokioClock, client};
 
 fn uri() -> Uri {
     "http://api.test/items".parse().unwrap()
@@ -195,4 +197,55 @@ async fn a_server_that_fails_for_ever_ends_in_its_own_response_or_an_open_breake
         }
     }
     assert!(opened > 50, "{opened}");
+}
+
+/// A budget that counts: reservations take half a second.
+#[derive(Clone, Default)]
+struct SlowBudget {
+    reserved: Arc<AtomicUsize>,
+    canceled: Arc<AtomicUsize>,
+}
+
+impl Budget for SlowBudget {
+    fn reserve<'b>(&'b self, _request: &'b BudgetRequest, _max_wait: Duration) -> ReserveFuture<'b> {
+        Box::pin(async move {
+            self.reserved.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(500)).await;
+            Ok(Box::new(self.clone()) as Box<dyn Reservation>)
+        })
+    }
+}
+
+impl Reservation for SlowBudget {
+    fn settle(self: Box<Self>, _status: StatusCode, _headers: &HeaderMap, _is_refusal: bool) {}
+
+    fn cancel(self: Box<Self>) {
+        self.canceled.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shared_units_are_given_back_if_a_refusal_delays_their_call() {
+    let budget = SlowBudget::default();
+    let client = Client::builder()
+        .clock(TokioClock(Instant::now()))
+        .sleeper(Sleeper::new(sleep))
+        .budget(budget.clone())
+        .build();
+    let send = async |at: u64, status: u16, wait: &'static str| {
+        sleep(Duration::from_millis(at)).await;
+        let (uri, headers) = (uri(), HeaderMap::new());
+        let call = Call::new(&Method::GET, &uri, &headers);
+        let answer = client.call(&call, |number| async move {
+            let status = if number == 1 { status } else { 200 };
+            Ok::<_, std::io::Error>(response(status, &[("retry-after", wait)]))
+        });
+        assert!(answer.await.is_ok_and(|it| it.status().is_success()));
+    };
+    // The first call is refused at 500 ms, while the second one waits for its reservation.
+    tokio::join!(send(0, 429, "5"), send(200, 200, "0"));
+    assert_eq!(budget.canceled.load(Ordering::Relaxed), 1);
+    // Two attempts of the first call, one of the second, which reserved twice.
+    assert_eq!(budget.reserved.load(Ordering::Relaxed), 4);
+    assert_eq!(client.counts().sent, 3);
 }

@@ -104,8 +104,7 @@ pub fn compare_callers(scenario: &CallersScenario) -> Result<CallersReport, Call
     if scenario.load * limit.per_second() * seconds(scenario.duration) > MAX_CALLS {
         return Err(CallersError::Calls);
     }
-    let manners =
-        scenario.manners.iter().map(|manner| run(scenario, *manner, &limit)).collect();
+    let manners = scenario.manners.iter().map(|manner| run(scenario, *manner, &limit)).collect();
     Ok(CallersReport::new(scenario, manners))
 }
 

@@ -19,12 +19,11 @@ pub(super) struct Jitter {
 impl Jitter {
     pub(super) fn record(&mut self, time: Span) {
         let time = span_us(time);
-        match &mut self.mean_us {
-            Some(mean) => {
-                self.deviation_us += WEIGHT.1 * ((time - *mean).abs() - self.deviation_us);
-                *mean += WEIGHT.0 * (time - *mean);
-            }
-            None => (self.mean_us, self.deviation_us) = (Some(time), time / 2.0),
+        if let Some(mean) = &mut self.mean_us {
+            self.deviation_us += WEIGHT.1 * ((time - *mean).abs() - self.deviation_us);
+            *mean += WEIGHT.0 * (time - *mean);
+        } else {
+            (self.mean_us, self.deviation_us) = (Some(time), time / 2.0);
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use tollgate::{Call, Decision, Limiter, ManualClock, MemoryStore, Span};
 
-use super::{Limit, seconds};
 use super::world::Timers;
+use super::{Limit, seconds};
 use crate::executor::lock;
 
 /// The time of a message in one direction, in microseconds: from, to.
