@@ -7,7 +7,7 @@
 //! ```
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use tracing::{Instrument, Span};
 
 use crate::budget::{Budget, BudgetRequest, Reservation};
 use crate::call::{CallKey, CallOptions, host_of};
-use crate::error::{Error, GaveUp, GaveUpCause};
+use crate::error::{Error, GaveUp};
 use crate::headers::Advice;
 use crate::registry::BucketView;
 use crate::retry::Safety;
@@ -355,13 +355,7 @@ impl Session {
             if self.reservation.is_none() {
                 let max_wait = self.time_left().into();
                 let started = self.client.0.clock.now();
-                let mut reserving = budget.reserve(request, max_wait);
-                let mut timeout = self.client.0.sleeper.sleep(max_wait);
-                let reserved = poll_fn(|context| match reserving.as_mut().poll(context) {
-                    Poll::Pending => timeout.as_mut().poll(context).map(|()| Err(GaveUpCause::QueueFull)),
-                    reserved => reserved,
-                });
-                let reserved = reserved.await;
+                let reserved = budget.reserve(request, max_wait).await;
                 let waited = self.client.0.clock.now().since(started);
                 self.reservation = Some(reserved.map_err(|cause| GaveUp {
                     host: request.host.clone(),

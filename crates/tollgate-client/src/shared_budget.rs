@@ -4,16 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_lock::Semaphore;
 use http::{HeaderMap, StatusCode};
 use tollgate::{Limiter, MemoryStore, Permit, Spawner, Store};
 
 use crate::budget::{Budget, BudgetRequest, Reservation, ReserveFuture};
 use crate::error::GaveUpCause;
-
-/// The most calls that ask the limiter at a time. Each asks again when its wait is over, so that hundreds of waiting calls
-/// would keep the store busy with refusals.
-const MAX_ASKING_CALLS: usize = 8;
 
 /// Reads the actual cost of a call from the head of its response.
 type ReadCost = Arc<dyn Fn(StatusCode, &HeaderMap) -> Option<u64> + Send + Sync>;
@@ -34,8 +29,6 @@ type ReadCost = Arc<dyn Fn(StatusCode, &HeaderMap) -> Option<u64> + Send + Sync>
 /// ```
 pub struct SharedBudget<S = MemoryStore> {
     limiter: Limiter<S>,
-    /// Turns of calls that ask the limiter, first come, first served.
-    turns: Semaphore,
     spawner: Spawner,
     cost: ReadCost,
 }
@@ -43,8 +36,7 @@ pub struct SharedBudget<S = MemoryStore> {
 impl<S: Store> SharedBudget<S> {
     /// Creates a budget. `spawner` runs the settling of units after a response, such as `tokio::spawn`.
     pub fn new(limiter: Limiter<S>, spawner: Spawner) -> Self {
-        let turns = Semaphore::new(MAX_ASKING_CALLS);
-        Self { limiter, turns, spawner, cost: Arc::new(|_, _| None) }
+        Self { limiter, spawner, cost: Arc::new(|_, _| None) }
     }
 
     /// Settles each call by a cost that its response states.
@@ -74,7 +66,6 @@ impl<S: Store> Budget for SharedBudget<S> {
             if let Some(cost) = request.cost {
                 call = call.cost(cost);
             }
-            let _turn = self.turns.acquire().await;
             match self.limiter.acquire_within(&call, max_wait).await {
                 Ok(permit) => Ok(Box::new(SharedReservation {
                     permit,
