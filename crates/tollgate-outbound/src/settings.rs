@@ -175,15 +175,15 @@ impl Credential {
         let file = file.word("`file`", problems)?.value.into();
         let header = match fields.get("header") {
             None => header::AUTHORIZATION,
-            Some(node) => match HeaderName::try_from(node.word("`header`", problems)?.value) {
-                Ok(name) => name,
-                Err(_) => {
+            Some(node) => {
+                let name = HeaderName::try_from(node.word("`header`", problems)?.value).ok();
+                if name.is_none() {
                     problems
                         .error(node.place, "`header` is not the name of a header")
                         .help("write it as `X-API-Key`");
-                    return None;
                 }
-            },
+                name?
+            }
         };
         Some(Self { file, header })
     }
