@@ -125,7 +125,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
     ("tollgate-envoy", &["tokio", "http", "prost", "tonic"], "it reads text and finds limits"),
     ("tollgate-import", &["tokio", "http"], "it converts text to text"),
-    ("tollgate-sim", &["tokio", "http", "quanta"], "time comes from a log or a traffic shape"),
+    ("tollgate-sim", &["tokio", "hyper", "quanta"], "time comes from a log or a traffic shape"),
     ("tollgate-policy-test", &["tokio", "quanta"], "time comes from the test file"),
     ("tollgate-rlqs", &["hyper", "tokio", "quanta"], "it receives messages and returns messages"),
     ("tollgate-rls", &["hyper", "tokio"], "it receives requests and returns responses"),

@@ -30,12 +30,12 @@ pub(crate) use validate::Validate;
 const HELP: &str = "\
 Try it:
   tollgate serve                                   the sample policy, with a demo service behind it
-  curl -i http://127.0.0.1:8080/api/v1/search      five a minute; the sixth is refused with the reason
+  curl -i http://127.0.0.1:8080/api/v1/search      five a minute; the sixth is refused
 
 Then with your own policy:
   tollgate init                                    writes policy.yaml, with comments
   tollgate validate policy.yaml
-  tollgate doctor --config policy.yaml             checks ports, store, clock and limits of this machine
+  tollgate doctor --config policy.yaml             checks ports, store, clock, file limits
   tollgate serve --config policy.yaml --upstream http://127.0.0.1:3000
 
 Before it is enforced:
@@ -45,7 +45,7 @@ Before it is enforced:
 
 At 3 a.m.:
   tollgate top                                     live activity
-  tollgate explain 00c0ffee00c0ffee                explains a decision: the id is in the header Tollgate-Decision
+  tollgate explain 00c0ffee00c0ffee                by the id in `Tollgate-Decision`
   tollgate mode shadow LIMIT                       keeps counting, and does not refuse
 
 Exit status: 0 success, 1 a finding (such as a refused check), 2 a mistake in usage or configuration.";

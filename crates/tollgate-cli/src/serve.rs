@@ -62,7 +62,13 @@ fn announce(daemon: &Daemon, log: &Log) {
     let (configuration, addresses, policy) = (daemon.configuration(), daemon.addresses(), daemon.policy());
     match configuration.log_format() {
         LogFormat::Human => {
-            log.say(&banner(daemon.inputs(), configuration, &policy, &addresses, daemon.outbound_addresses()))
+            log.say(&banner(
+                daemon.inputs(),
+                configuration,
+                &policy,
+                &addresses,
+                daemon.outbound_addresses(),
+            ));
         }
         LogFormat::Json => {
             let shown = |address: Option<ListenerAddress>| address.map(tracing::field::display);

@@ -499,7 +499,7 @@ fn help_has_examples() {
             vec![
                 "tollgate serve",
                 "curl -i http://127.0.0.1:8080/api/v1/search",
-                "bucket: 10/minute",
+                "tollgate init",
                 "Exit status",
             ],
         ),

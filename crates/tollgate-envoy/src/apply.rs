@@ -53,7 +53,9 @@ impl DomainCache {
     /// Keeps only these entries.
     fn keep(&mut self, used: &[Arc<CompiledDomains>]) {
         self.entries.clear();
-        used.iter().for_each(|it| self.add(it));
+        for compiled in used {
+            self.add(compiled);
+        }
     }
 }
 
@@ -130,7 +132,9 @@ fn clusters<'c>(singles: &'c [Arc<CompiledDomains>], policy: &Policy) -> Vec<Clu
             _ => clusters.push(cluster(prefix, at)),
         }
     }
-    clusters.iter_mut().for_each(|it| it.members.sort_unstable());
+    for cluster in &mut clusters {
+        cluster.members.sort_unstable();
+    }
     for name in policy.matched_limits().iter().map(tollgate::Limit::name) {
         let after = clusters.partition_point(|it| it.prefix <= name);
         let found = after.checked_sub(1).and_then(|at| clusters.get_mut(at));

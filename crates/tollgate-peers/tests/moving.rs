@@ -195,7 +195,9 @@ async fn a_new_holder_learns_of_a_grant_from_a_request() {
         take(&nodes.stores[0], &rule, number, 9).await;
     }
     let servers: Vec<_> = nodes.servers.iter().flatten().collect();
-    servers.iter().for_each(|it| it.pause());
+    for server in &servers {
+        server.pause();
+    }
     servers[..2].iter().for_each(|it| it.loses_claims.store(true, Ordering::SeqCst));
     // The first round learns no holdings, because the replies are lost: it knows them from before.
     nodes.stores[2].set_members(&addresses, Some(&addresses[2]));

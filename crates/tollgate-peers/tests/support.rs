@@ -75,7 +75,7 @@ impl Server {
                             () = paused.notified() => {}
                         }
                         was_paused.store(true, Ordering::SeqCst);
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     } => {}
                 }
             });

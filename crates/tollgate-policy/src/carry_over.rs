@@ -137,7 +137,9 @@ impl Limit {
         AmountsMut { rules, plans, overrides }.carry_over(old);
         // The classes of a shedder count in the state of its own rule.
         let inherited = rules.first().and_then(|rule| rule.before.clone());
-        class_rules.iter_mut().for_each(|rule| rule.before.clone_from(&inherited));
+        for rule in class_rules {
+            rule.before.clone_from(&inherited);
+        }
     }
 
     /// Whether [`carry_over`](Self::carry_over) would change nothing: the states are the same, and the

@@ -98,10 +98,9 @@ impl Policy {
     pub fn with_groups(self, groups: impl IntoIterator<Item = LimitGroup>) -> Result<Self, BuildError> {
         let policy = self.put_groups(groups.into_iter().collect());
         let sorted = &policy.groups.sorted;
-        if let Some([(one, _), _]) =
-            sorted.array_windows().find(|[(one, _), (other, _)]| other.prefix().starts_with(one.prefix()))
-        {
-            return Err(BuildError::Group(one.prefix().to_owned()));
+        let is_beginning = |pair: &&[(LimitGroup, usize)]| pair[1].0.prefix().starts_with(pair[0].0.prefix());
+        if let Some(pair) = sorted.windows(2).find(is_beginning) {
+            return Err(BuildError::Group(pair[0].0.prefix().to_owned()));
         }
         match policy.matched_limits().iter().find(|limit| policy.groups.place(&limit.name).is_some()) {
             Some(limit) => Err(BuildError::SameName(limit.name.to_string())),

@@ -57,7 +57,7 @@ impl Describer<'_> {
         });
         let limit = match decision.fate() {
             Fate::Blocked(block) => Some(block.limit.shared_name()),
-            Fate::Uncountable => decision.uncountable().next().map(|limit| limit.shared_name()),
+            Fate::Uncountable => decision.uncountable().next().map(tollgate::Limit::shared_name),
             Fate::Shed(shed) => Some(shed.name().into()),
             _ => limiting.map(|limiting| self.name_of(&limiting)),
         };
@@ -94,7 +94,7 @@ impl Describer<'_> {
                 Fate::Shed(Shed { cause: ShedCause::Node(node), .. }) => Some(Box::new(node)),
                 _ => None,
             },
-            shadowed: decision.shadowed().iter().map(|block| self.shadowed(block)).collect(),
+            shadowed: decision.shadowed().iter().map(shadowed).collect(),
             switched_off: is_off(self.policy),
             trace: subject.and_then(trace_of),
         }
@@ -117,15 +117,6 @@ impl Describer<'_> {
             degraded: decision.is_degraded(),
             cost: it.cost(),
             outcome: *it.outcome(),
-        }
-    }
-
-    fn shadowed(&self, block: &Block<'_>) -> ShadowBlock {
-        let limit = block.limit;
-        ShadowBlock {
-            limit: limit.shared_name(),
-            reason: blocked(limit, block.reason).into(),
-            is_candidate: limit.candidate_of().is_some(),
         }
     }
 
@@ -169,6 +160,16 @@ impl Describer<'_> {
     pub(crate) fn tag_of_client(&self, subject: Option<Subject<'_>>) -> Option<u64> {
         let client = subject.and_then(Subject::client)?;
         Some(self.policy.address_tag(client, self.secret))
+    }
+}
+
+/// Returns the block of a limit in shadow mode.
+fn shadowed(block: &Block<'_>) -> ShadowBlock {
+    let limit = block.limit;
+    ShadowBlock {
+        limit: limit.shared_name(),
+        reason: blocked(limit, block.reason).into(),
+        is_candidate: limit.candidate_of().is_some(),
     }
 }
 
