@@ -133,26 +133,17 @@ impl Pool {
     pub(crate) async fn background_connection(self: &Arc<Self>) -> Result<(Connection, WorkerSlot), Failure> {
         let mut slot = self.slot(SlotKind::Background);
         slot.is_running = true;
-        let connection = self.connection().await?;
-        slot.set_connected(true);
-        Ok((connection, slot))
+        Ok((slot.connect().await?, slot))
     }
 
     fn locked(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an open connection.
-    pub(crate) async fn connection(&self) -> Result<Connection, Failure> {
-        {
-            let mut queue = self.locked();
-            queue.idle.retain(|it| !it.is_closed());
-            if let Some(connection) = queue.idle.pop() {
-                return Ok(connection);
-            }
-            if let Some(failure) = queue.recent_failure() {
-                return Err(failure.clone());
-            }
+    /// Opens a connection, unless an attempt has just failed.
+    async fn open(&self) -> Result<Connection, Failure> {
+        if let Some(failure) = self.locked().recent_failure() {
+            return Err(failure.clone());
         }
         let connected = connect(&self.settings, &self.tables).await.map_err(Failure::refused);
         self.locked().failure = connected.as_ref().err().map(|it| (Instant::now(), it.clone()));
@@ -184,6 +175,12 @@ impl Pool {
 }
 
 impl Queue {
+    /// Takes an open connection that no slot uses.
+    fn take_idle(&mut self) -> Option<Connection> {
+        self.idle.retain(|it| !it.is_closed());
+        self.idle.pop()
+    }
+
     /// Returns the last failure to connect, if it is too early for another attempt.
     fn recent_failure(&self) -> Option<&Failure> {
         self.failure.as_ref().filter(|(at, _)| at.elapsed() < RECONNECT_DELAY).map(|(_, it)| it)
@@ -207,6 +204,13 @@ pub(crate) struct WorkerSlot {
     /// Whether the task of the worker has been polled.
     is_running: bool,
     is_connected: bool,
+}
+
+/// Requests that no connected slot serves, and the connection that the last one left.
+struct Unserved {
+    slot: WorkerSlot,
+    requests: Vec<Request>,
+    left: Option<Connection>,
 }
 
 /// Starts a worker. Not under the lock of the queue: a runtime that shuts down drops the task at once.
@@ -235,6 +239,28 @@ impl WorkerSlot {
         (!requests.is_empty()).then_some((self, requests))
     }
 
+    /// Returns a connection that no other slot uses, or opens one.
+    async fn connect(&mut self) -> Result<Connection, Failure> {
+        if let Some(connection) = self.take_idle() {
+            return Ok(connection);
+        }
+        let opened = self.pool.open().await;
+        self.set_connected(opened.is_ok());
+        opened
+    }
+
+    /// Takes a connection that no other slot uses.
+    fn take_idle(&mut self) -> Option<Connection> {
+        let mut queue = self.pool.locked();
+        let connection = queue.take_idle()?;
+        // Under the same lock: a slot that finds neither an idle connection nor a connected slot fails
+        // its requests.
+        queue.connected += usize::from(!self.is_connected);
+        drop(queue);
+        self.is_connected = true;
+        Some(connection)
+    }
+
     fn set_connected(&mut self, is_connected: bool) {
         let mut queue = self.pool.locked();
         queue.connected -= usize::from(self.is_connected);
@@ -249,13 +275,17 @@ impl WorkerSlot {
         requests.into_iter().rev().for_each(|request| queue.requests.push_front(request));
     }
 
-    /// Leaves requests to a slot that has a connection, and ends this one. Returns both if there is none.
-    fn retire(mut self, requests: Vec<Request>) -> Result<(), (Self, Vec<Request>)> {
+    /// Leaves requests to a slot that has a connection, and ends this one. Returns both if there is no such
+    /// slot, with the connection that it may have left.
+    fn retire(mut self, requests: Vec<Request>) -> Result<(), Box<Unserved>> {
         self.set_connected(false);
         let mut queue = self.pool.locked();
         if queue.connected == 0 {
+            let left = queue.take_idle();
+            queue.connected += usize::from(left.is_some());
             drop(queue);
-            return Err((self, requests));
+            self.is_connected = left.is_some();
+            return Err(Box::new(Unserved { slot: self, requests, left }));
         }
         requests.into_iter().rev().for_each(|request| queue.requests.push_front(request));
         queue.workers -= 1;
@@ -289,20 +319,21 @@ impl Drop for WorkerSlot {
 async fn work(mut slot: WorkerSlot) {
     slot.is_running = true;
     let pool = Arc::clone(&slot.pool);
-    while let Some((next, requests)) = slot.next_batch() {
+    while let Some((next, batch)) = slot.next_batch() {
         slot = next;
-        let connection = match pool.connection().await {
-            Ok(connection) => connection,
-            Err(failure) => match slot.retire(requests) {
-                Ok(()) => return,
-                Err((same, requests)) => {
-                    slot = same;
+        let (connection, requests) = match slot.connect().await {
+            Ok(connection) => (connection, batch),
+            Err(failure) => {
+                let Err(unserved) = slot.retire(batch) else { return };
+                let Unserved { slot: same, requests, left } = *unserved;
+                slot = same;
+                let Some(left) = left else {
                     fail(requests, &failure);
                     continue;
-                }
-            },
+                };
+                (left, requests)
+            }
         };
-        slot.set_connected(true);
         match run(&pool, connection, requests, slot).await {
             TransactionEnd::OnTime(same) => slot = same,
             TransactionEnd::Stale(same, requests) => {

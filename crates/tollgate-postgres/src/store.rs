@@ -60,7 +60,7 @@ impl PostgresStore {
     /// Connects, creates missing tables, and checks privileges, to report problems at startup. The
     /// store works without this call and reconnects by itself.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        let connection = self.pool.connection().await?;
+        let (connection, _slot) = self.pool.background_connection().await?;
         self.pool.keep(connection);
         Ok(())
     }

@@ -392,7 +392,7 @@ local function change(what)
     if what == 5 then
         kind.reset(k, rule)
     elseif kind == slots then
-        if what == 2 then slots.give(k, rule, units) end
+        if what == 2 and units > 0 then slots.give(k, rule, units) end
         if what == 6 then slots.release(k, rule, owner) end
         if what == 8 then renewed = slots.renew(k, rule, owner) end
     elseif what == 1 then

@@ -71,7 +71,7 @@ end
 function slots.give(k, rule, count)
     pull_back(k, rule)
     slots.drop_lapsed(k)
-    if count > 0 then call('ZREMRANGEBYRANK', KEYS[k], 0, count - 1) end
+    call('ZREMRANGEBYRANK', KEYS[k], 0, count - 1)
     slots.load(k, rule)
     changed[k] = true
 end

@@ -131,6 +131,9 @@ impl Concurrency {
     /// # Ok::<(), QuotaError>(())
     /// ```
     pub fn release_oldest(&self, leases: &mut Leases, slots: u64, now: Timestamp) {
+        if slots == 0 {
+            return;
+        }
         self.pull_back(leases, now);
         leases.held.drain(..lapsed(leases, now));
         let freed = usize::try_from(slots).unwrap_or(usize::MAX).min(leases.held.len());
