@@ -1,6 +1,6 @@
 //! The schedule of arrivals, which no response delays.
 //!
-//! A task releases each arrival at its time, and requests take them in order. Arrivals that nobody has taken yet are a
+//! A task releases each arrival at its time, and requests take them in order. Arrivals that no request has taken yet are a
 //! number, not a queue: a slow server does not grow memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
