@@ -79,7 +79,7 @@ pub fn measure(case: Case, tollgate: &Path, folder: &Path, rounds: usize) -> io:
     // One worker, as nginx has: two workers of a busy machine may take requests out of their order.
     let core = Cores::shared_out()?.contestant;
     let gateway = Server::start(&command, Some(core), ours, &folder, probe::answers)?;
-    let mut pairs = Vec::new();
+    let mut all = Vec::new();
     for _ in 0..rounds {
         let mut round = compare(case, [&nginx, &gateway])?;
         for _ in 1..MAX_TRIES {
@@ -91,13 +91,13 @@ pub fn measure(case: Case, tollgate: &Path, folder: &Path, rounds: usize) -> io:
                 round = again;
             }
         }
-        pairs.extend(round);
+        all.push(round);
     }
-    Ok(Row::new(case.words, &pairs))
+    Ok(Row::new(case.words, &all))
 }
 
 /// The responses of nginx and of the gateway to one request.
-type Pair = (Response, Response);
+pub type Pair = (Response, Response);
 
 /// Sends the requests of a case to both servers, one after the other.
 fn compare(case: Case, [nginx, gateway]: [&Server; 2]) -> io::Result<Vec<Pair>> {

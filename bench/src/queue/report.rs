@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Pair;
 use super::arrivals::Response;
 use crate::report::{Bar, Machine};
 
@@ -27,41 +28,74 @@ pub struct Row {
     pub same: f64,
     /// The number of admitted requests that nginx delayed for at least a tolerance.
     pub delayed: usize,
-    /// The median difference of the delays of requests that both admitted, in milliseconds.
+    /// The median difference of the delays of requests that both admitted, in milliseconds. The delay of a request is
+    /// its median over the rounds: a machine that takes a core away for a moment delays one round.
     pub median_ms: f64,
     /// The largest difference of these delays, in milliseconds.
     pub largest_ms: f64,
     /// The largest difference of these delays, relative to the larger of 3 ms and one percent.
     pub largest_relative: f64,
+    /// The largest difference in a single round, in milliseconds.
+    pub outlier_ms: f64,
     /// The largest time by which a request was sent too late, in milliseconds.
     pub late_ms: f64,
 }
 
 impl Row {
-    /// Creates a row from the responses of nginx and of Tollgate to each request.
+    /// Creates a row from the responses of nginx and of Tollgate to each request, by round.
     #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    pub fn new(words: &'static str, pairs: &[(Response, Response)]) -> Self {
+    pub fn new(words: &'static str, rounds: &[Vec<Pair>]) -> Self {
         let is_admitted = |it: &Response| it.status == 200;
-        let same = pairs.iter().filter(|(theirs, ours)| is_admitted(theirs) == is_admitted(ours)).count();
-        let admitted: Vec<_> =
-            pairs.iter().filter(|(theirs, ours)| is_admitted(theirs) && is_admitted(ours)).collect();
-        let millis =
-            |(theirs, ours): &&(Response, Response)| theirs.delay.abs_diff(ours.delay).as_secs_f64() * 1e3;
-        let relative = |pair: &&(Response, Response)| {
-            millis(pair) / (TOLERANCE.as_secs_f64() * 1e3).max(pair.0.delay.as_secs_f64() * 10.0)
-        };
+        let pairs = || rounds.iter().flatten();
+        let requests = pairs().count();
+        let same = pairs().filter(|(theirs, ours)| is_admitted(theirs) == is_admitted(ours)).count();
+        let both = |it: &&Pair| is_admitted(&it.0) && is_admitted(&it.1);
+        let delays: Vec<Delays> = (0..rounds.first().map_or(0, Vec::len))
+            .map(|nth| rounds.iter().filter_map(|round| round.get(nth)).filter(both).collect::<Vec<_>>())
+            .filter(|each| !each.is_empty())
+            .map(|each| Delays::of(&each))
+            .collect();
+        let differences = || delays.iter().map(Delays::difference_ms);
         Self {
             words,
-            requests: pairs.len(),
-            refused: pairs.iter().filter(|(theirs, _)| !is_admitted(theirs)).count(),
-            same: same as f64 / pairs.len().max(1) as f64,
-            delayed: admitted.iter().filter(|(theirs, _)| theirs.delay >= TOLERANCE).count(),
-            median_ms: crate::report::median(admitted.iter().map(millis)),
-            largest_ms: admitted.iter().map(millis).fold(0.0, f64::max),
-            largest_relative: admitted.iter().map(relative).fold(0.0, f64::max),
-            late_ms: pairs.iter().map(|it| it.0.late.max(it.1.late).as_secs_f64() * 1e3).fold(0.0, f64::max),
+            requests,
+            refused: pairs().filter(|(theirs, _)| !is_admitted(theirs)).count(),
+            same: same as f64 / requests.max(1) as f64,
+            delayed: pairs().filter(both).filter(|(theirs, _)| theirs.delay >= TOLERANCE).count(),
+            median_ms: crate::report::median(differences()),
+            largest_ms: differences().fold(0.0, f64::max),
+            largest_relative: delays.iter().map(Delays::relative).fold(0.0, f64::max),
+            outlier_ms: pairs().filter(both).map(|it| Delays::of(&[it]).difference_ms()).fold(0.0, f64::max),
+            late_ms: pairs().map(|it| millis(it.0.late.max(it.1.late))).fold(0.0, f64::max),
         }
     }
+}
+
+/// The delays of one request by both servers, in milliseconds: medians over the rounds.
+struct Delays {
+    theirs: f64,
+    ours: f64,
+}
+
+impl Delays {
+    fn of(pairs: &[&Pair]) -> Self {
+        let median =
+            |delay: fn(&Pair) -> Duration| crate::report::median(pairs.iter().map(|it| millis(delay(it))));
+        Self { theirs: median(|it| it.0.delay), ours: median(|it| it.1.delay) }
+    }
+
+    fn difference_ms(&self) -> f64 {
+        (self.theirs - self.ours).abs()
+    }
+
+    /// Returns the difference, relative to the larger of 3 ms and one percent.
+    fn relative(&self) -> f64 {
+        self.difference_ms() / millis(TOLERANCE).max(self.theirs / 100.0)
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// The report of a run.
@@ -99,13 +133,21 @@ impl fmt::Display for QueueReport {
         writeln!(f, "{processor}, {cores} cores, {rustc}, commit {commit}\n")?;
         writeln!(
             f,
-            "{:<18}{:>9}{:>9}{:>8}{:>9}{:>12}{:>12}{:>9}",
-            "limit_req", "requests", "refused", "same", "delayed", "median ms", "largest ms", "late ms"
+            "{:<18}{:>9}{:>9}{:>8}{:>9}{:>12}{:>12}{:>12}{:>9}",
+            "limit_req",
+            "requests",
+            "refused",
+            "same",
+            "delayed",
+            "median ms",
+            "largest ms",
+            "outlier ms",
+            "late ms"
         )?;
         for row in &self.rows {
             writeln!(
                 f,
-                "{:<18}{:>9}{:>9}{:>7.1}%{:>9}{:>12.2}{:>12.2}{:>9.2}",
+                "{:<18}{:>9}{:>9}{:>7.1}%{:>9}{:>12.2}{:>12.2}{:>12.2}{:>9.2}",
                 row.words,
                 row.requests,
                 row.refused,
@@ -113,6 +155,7 @@ impl fmt::Display for QueueReport {
                 row.delayed,
                 row.median_ms,
                 row.largest_ms,
+                row.outlier_ms,
                 row.late_ms
             )?;
         }
@@ -130,17 +173,18 @@ mod tests {
     fn a_row_has_the_largest_difference_of_requests_that_both_admit() {
         let response =
             |status, millis| Response { status, delay: Duration::from_millis(millis), late: Duration::ZERO };
-        let row = Row::new(
-            "burst=1",
-            &[
-                (response(200, 1), response(200, 2)),
+        let round = |outlier: u64| {
+            vec![
+                (response(200, 1), response(200, 2 + outlier)),
                 (response(200, 1_000), response(200, 1_005)),
                 (response(429, 1), response(429, 90)),
                 (response(429, 1), response(200, 90)),
-            ],
-        );
-        assert_eq!((row.requests, row.refused, row.delayed), (4, 2, 1));
+            ]
+        };
+        let row = Row::new("burst=1", &[round(0), round(40), round(0)]);
+        assert_eq!((row.requests, row.refused, row.delayed), (12, 6, 3));
         assert!((row.same - 0.75).abs() < 1e-9 && (row.largest_ms - 5.0).abs() < 1e-9);
         assert!((row.largest_relative - 0.5).abs() < 1e-9, "5 of 10 ms");
+        assert!((row.outlier_ms - 41.0).abs() < 1e-9, "one round is shown, but decides nothing");
     }
 }
