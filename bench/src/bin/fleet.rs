@@ -39,6 +39,12 @@ const CONTENTION: Contention = Contention { processes: 8, requests: 150, lease: 
 /// The time after which a saturated bucket has to admit its whole rate.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How long a saturated bucket is measured after that. The nodes hold up to 25 ms of its rate at both ends of this time.
+const SATURATED: Duration = Duration::from_secs(40);
+
+/// The time in which an idle key becomes hot, and its leases reach their size.
+const WARM_UP: Duration = Duration::from_secs(1);
+
 /// Seconds and rounds of processes under load.
 const SERVICE_SECONDS: u64 = 4;
 const SERVICE_ROUNDS: usize = 3;
@@ -115,7 +121,7 @@ fn run(options: &Options) -> io::Result<()> {
     eprintln!("services");
     let surfaces = stage.surfaces(options.rounds.min(SERVICE_ROUNDS))?;
     eprintln!("regions");
-    let regions = stage.regions(options.length.as_secs())?;
+    let regions = stage.regions()?;
     eprintln!("peers");
     let peers = stage.peers()?;
     let measured = Measured { hot, rows, surfaces, regions, peers, cluster, contention };
@@ -170,7 +176,7 @@ impl Case {
     ) -> io::Result<Row> {
         let deadline = if self.is_stopped { DEADLINE } else { CALL_TIMEOUT };
         let (settled, length) =
-            if self.limit.is_some() { (MINUTE, MINUTE + length) } else { (length, length) };
+            if self.limit.is_some() { (MINUTE, MINUTE + SATURATED) } else { (WARM_UP, length) };
         let load = Load { per_millisecond: PER_MILLISECOND, length, settled, deadline };
         let before = runtime.block_on(redis.account())?;
         let half = Duration::from(self.lease) / 2;

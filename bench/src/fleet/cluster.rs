@@ -22,8 +22,9 @@ use crate::redis::instance::CALL_TIMEOUT;
 use crate::redis::io_error;
 use crate::stopwatch;
 
-/// Concurrent requests.
-const IN_FLIGHT: u32 = 256;
+/// Concurrent requests: so many that requests of different users share calls, and few.
+const MANY: u32 = 256;
+const FEW: u32 = 16;
 
 /// Users; each of them is cold.
 const USERS: u32 = 100_000;
@@ -47,6 +48,10 @@ pub struct ClusterRow {
     pub exact: Throughput,
     /// With leases on the tenant and the global limit.
     pub leased: Throughput,
+    /// Without leases, with few concurrent requests.
+    pub exact_few: Throughput,
+    /// With leases, with few concurrent requests.
+    pub leased_few: Throughput,
 }
 
 /// Measures both variants on a cluster.
@@ -54,8 +59,14 @@ pub fn measure(cluster: &RedisCluster, length: Duration) -> io::Result<ClusterRo
     let urls = cluster.urls();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let run = |lease| runtime.block_on(LocalSet::new().run_until(load(&urls, lease, length)));
-    Ok(ClusterRow { exact: run(None)?, leased: run(Some(LEASE))? })
+    let run =
+        |in_flight, lease| runtime.block_on(LocalSet::new().run_until(load(&urls, in_flight, lease, length)));
+    Ok(ClusterRow {
+        exact: run(MANY, None)?,
+        leased: run(MANY, Some(LEASE))?,
+        exact_few: run(FEW, None)?,
+        leased_few: run(FEW, Some(LEASE))?,
+    })
 }
 
 /// The limits of a request.
@@ -65,7 +76,12 @@ struct Limits {
     global: Rule,
 }
 
-async fn load(urls: &[&str], lease: Option<Span>, length: Duration) -> io::Result<Throughput> {
+async fn load(
+    urls: &[&str],
+    in_flight: u32,
+    lease: Option<Span>,
+    length: Duration,
+) -> io::Result<Throughput> {
     let ample = |name| bucket(name, Rate::per_second(1_000_000), 1_000_000_000, lease);
     let user = bucket("user", Rate::per_minute(1_000), 1_000, None)?;
     let limits = Rc::new(Limits { user, tenant: ample("tenant")?, global: ample("global")? });
@@ -73,10 +89,10 @@ async fn load(urls: &[&str], lease: Option<Span>, length: Duration) -> io::Resul
     let tended = Rc::clone(&store);
     let tending = tokio::task::spawn_local(async move { tend(&tended).await });
     // The first requests connect and take the first leases.
-    send(&store, &limits, Duration::from_millis(500)).await?;
+    send(&store, &limits, in_flight, Duration::from_millis(500)).await?;
     let calls = store.inner().counters().calls;
     let start = stopwatch::mark();
-    let requests = send(&store, &limits, length).await?;
+    let requests = send(&store, &limits, in_flight, length).await?;
     let took = start.elapsed();
     let calls = store.inner().counters().calls - calls;
     tending.abort();
@@ -87,14 +103,19 @@ async fn load(urls: &[&str], lease: Option<Span>, length: Duration) -> io::Resul
 }
 
 /// Sends requests for this time, and returns their number.
-async fn send(store: &Rc<Leased<RedisStore>>, limits: &Rc<Limits>, length: Duration) -> io::Result<u64> {
+async fn send(
+    store: &Rc<Leased<RedisStore>>,
+    limits: &Rc<Limits>,
+    in_flight: u32,
+    length: Duration,
+) -> io::Result<u64> {
     let mut tasks = JoinSet::new();
-    for task in 0..IN_FLIGHT {
+    for task in 0..in_flight {
         let (store, limits) = (Rc::clone(store), Rc::clone(limits));
         tasks.spawn_local(async move {
             let (start, mut requests, mut user) = (stopwatch::mark(), 0_u64, task);
             while start.elapsed() < length {
-                user = (user + IN_FLIGHT) % USERS;
+                user = (user + in_flight) % USERS;
                 let name = user.to_le_bytes();
                 let checks = [
                     Check::new(&limits.user, &name, 1),

@@ -16,7 +16,6 @@ use serde::Serialize;
 use tollgate_testkit::{Redis, SlowLink};
 
 use crate::gateway::{upstream, wrk};
-use crate::process::Family;
 use crate::server::{Server, free_address};
 use crate::service::question::resp::Load;
 
@@ -26,11 +25,15 @@ const AMPLE: &str = "limits: [{name: all, by: ip, bucket: '1000000/second, burst
 /// The round trip between regions.
 const FAR: Duration = Duration::from_millis(80);
 
-/// The limit of two regions. One region with half of it cannot serve the load of the benchmark alone.
-const GLOBAL: &str = "limits: [{name: all, by: ip, bucket: '5000/second, burst 200000', scope: global}]";
+/// The limit of two regions. One region with half of it cannot serve the load of the benchmark alone, and both can: wrk
+/// sends some 250,000 requests in [`REGION_SECONDS`] and the second before.
+const GLOBAL: &str = "limits: [{name: all, by: ip, bucket: '6000/second, burst 360000', scope: global}]";
 
 /// The same limit on one Redis.
-const LOCAL: &str = "limits: [{name: all, by: ip, bucket: '5000/second, burst 200000'}]";
+const LOCAL: &str = "limits: [{name: all, by: ip, bucket: '6000/second, burst 360000'}]";
+
+/// Seconds of load on two regions.
+const REGION_SECONDS: u64 = 4;
 
 /// The key of the requests over RESP.
 const ADDRESS: &str = "203.0.113.9";
@@ -40,6 +43,8 @@ const ADDRESS: &str = "203.0.113.9";
 pub struct Speed {
     /// Requests in a second.
     pub per_second: f64,
+    /// CPU time of the process for a request, in microseconds.
+    pub cpu_us: f64,
     /// Median latency, in microseconds.
     pub p50_us: f64,
     /// 99th percentile of the latency, in microseconds.
@@ -120,8 +125,9 @@ impl Stage {
         Ok(rows)
     }
 
-    /// Measures two regions, for this many seconds: one region alone has not enough units for them.
-    pub fn regions(&self, seconds: u64) -> io::Result<RegionRow> {
+    /// Measures two regions: one region alone has not enough units for the load.
+    pub fn regions(&self) -> io::Result<RegionRow> {
+        let seconds = REGION_SECONDS;
         let upstream = upstream::start(&self.folder)?;
         // A Redis of its own for each: a limit of the same name would keep its usage.
         let [alone, near, far] = std::array::from_fn(|_| Redis::start());
@@ -157,10 +163,9 @@ impl Stage {
         let requests = 500_000 * self.seconds;
         let load = Load { connections: 50, pipeline: 64, requests };
         load.run(node.address(), &forwarded.1)?;
-        let families = [owner.family()?, node.family()?];
-        let before = cpu(&families)?;
+        let before = [cpu(&owner)?, cpu(&node)?];
         let pace = load.run(node.address(), &forwarded.1)?;
-        let after = cpu(&families)?;
+        let after = [cpu(&owner)?, cpu(&node)?];
         #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let per_core =
             |at: usize| requests as f64 / after[at].saturating_sub(before[at]).as_secs_f64().max(1e-3);
@@ -178,8 +183,16 @@ impl Stage {
         let words = check(ADDRESS);
         let load = |requests| Load { connections: 50, pipeline: 16, requests }.run(server.address(), &words);
         load(200_000)?;
-        let pace = load(400_000 * self.seconds)?;
-        Ok(Speed { per_second: pace.per_second, p50_us: pace.p50_us, p99_us: pace.p99_us, refused: 0.0 })
+        let (requests, before) = (400_000 * self.seconds, cpu(&server)?);
+        let pace = load(requests)?;
+        let cpu_us = per_request(cpu(&server)? - before, requests);
+        Ok(Speed {
+            per_second: pace.per_second,
+            cpu_us,
+            p50_us: pace.p50_us,
+            p99_us: pace.p99_us,
+            refused: 0.0,
+        })
     }
 
     #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
@@ -187,13 +200,16 @@ impl Stage {
         let policy = format!("gateway: {{upstream: 'http://{upstream}'}}\n{policy}");
         let server = self.start(&policy, ("gateway", free_address()?), Some(self.core))?;
         wrk::run(server.address(), 1, &[])?;
+        let before = cpu(&server)?;
         let seen = wrk::run(server.address(), seconds, &[])?;
+        let used = cpu(&server)? - before;
         if seen.errors > 0 {
             return Err(io::Error::other(format!("wrk had {} errors", seen.errors)));
         }
         let pace = seen.pace;
         let refused = seen.refused as f64 / pace.requests.max(1) as f64;
-        Ok(Speed { per_second: pace.per_second, p50_us: pace.p50_us, p99_us: pace.p99_us, refused })
+        let cpu_us = per_request(used, pace.requests);
+        Ok(Speed { per_second: pace.per_second, cpu_us, p50_us: pace.p50_us, p99_us: pace.p99_us, refused })
     }
 
     /// Starts a node with one surface.
@@ -229,7 +245,13 @@ fn check(key: &str) -> Vec<String> {
     ["TG.CHECK", "all", key].map(str::to_owned).into()
 }
 
-fn cpu(families: &[Family; 2]) -> io::Result<[Duration; 2]> {
-    let of = |family: &Family| family.time().map(|it| it.user + it.system);
-    Ok([of(&families[0])?, of(&families[1])?])
+/// Returns the CPU time of a process so far.
+fn cpu(server: &Server) -> io::Result<Duration> {
+    server.family()?.time().map(|it| it.user + it.system)
+}
+
+/// Returns the microseconds for one request.
+#[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn per_request(time: Duration, requests: u64) -> f64 {
+    time.as_secs_f64() * 1e6 / requests.max(1) as f64
 }

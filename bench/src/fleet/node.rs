@@ -24,7 +24,7 @@ pub struct Load {
     pub per_millisecond: u32,
     /// The time for which they are sent.
     pub length: Duration,
-    /// The time after which admitted requests are also counted apart.
+    /// The time after which requests are also counted apart.
     pub settled: Duration,
     /// The longest time of a call to Redis.
     pub deadline: Duration,
@@ -41,6 +41,10 @@ pub struct Tally {
     pub refused: u64,
     /// Requests that waited for Redis.
     pub waited: u64,
+    /// Requests of the last part of the load.
+    pub settled_requests: u64,
+    /// Requests that waited for Redis in the last part of the load.
+    pub settled_waited: u64,
     /// Requests that Redis did not answer in time: an outage rule would have decided them.
     pub failed: u64,
 }
@@ -65,6 +69,8 @@ impl Tally {
         self.settled += other.settled;
         self.refused += other.refused;
         self.waited += other.waited;
+        self.settled_requests += other.settled_requests;
+        self.settled_waited += other.settled_waited;
         self.failed += other.failed;
     }
 }
@@ -139,11 +145,13 @@ async fn send(store: &Rc<Leased<RedisStore>>, rule: &Rule, load: Load) -> Tally 
         let is_settled = millisecond >= load.settled.as_millis();
         for _ in 0..load.per_millisecond {
             let mut outcomes = Outcomes::new();
+            tally.borrow_mut().settled_requests += u64::from(is_settled);
             if let Some((admitted, _)) = store.try_decide(&[Check::new(&rule, KEY, 1)], &mut outcomes) {
                 tally.borrow_mut().count(admitted, is_settled);
                 continue;
             }
             tally.borrow_mut().waited += 1;
+            tally.borrow_mut().settled_waited += u64::from(is_settled);
             let (store, rule, tally) = (Rc::clone(store), Rc::clone(&rule), Rc::clone(&tally));
             waiting.spawn_local(async move {
                 match store.decide_uncached(&[Check::new(&rule, KEY, 1)]).await {

@@ -44,6 +44,11 @@ impl Row {
         float(self.tally.waited) / float(self.tally.requests().max(1))
     }
 
+    /// The share of requests that waited for Redis after the first second: before that, the key is not hot.
+    pub fn settled_waited(&self) -> f64 {
+        float(self.tally.settled_waited) / float(self.tally.settled_requests.max(1))
+    }
+
     /// Admitted requests relative to those of an ideal central bucket.
     pub fn of_ideal(&self) -> Option<f64> {
         Some(float(self.tally.admitted) / self.ideal?)
@@ -106,7 +111,7 @@ fn bars(measured: &Measured) -> Vec<Bar> {
     let Measured { hot, rows, surfaces, regions, peers, cluster, contention } = measured;
     let surface = |name: &str| {
         let row = surfaces.iter().find(|row| row.surface == name);
-        row.map(|row| row.leased.per_second / row.memory.per_second)
+        row.map(|row| row.memory.cpu_us / row.leased.cpu_us)
     };
     let row = |case: &str| rows.iter().find(|row| row.case == case);
     let sums = || contention.iter().map(|it| float(it.admitted.iter().sum()));
@@ -117,8 +122,12 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             "hot key through a limiter: memory / leased",
             Some(hot.limiter_memory_ns / hot.limiter_leased_ns),
         ),
-        Bar::at_least(0.95, "hot key over RESP: leased / memory, requests/s", surface("resp")),
-        Bar::at_least(0.95, "hot key through the gateway: leased / memory, requests/s", surface("gateway")),
+        Bar::at_least(0.95, "hot key over RESP: CPU per request, memory / leased", surface("resp")),
+        Bar::at_least(
+            0.95,
+            "hot key through the gateway: CPU per request, memory / leased",
+            surface("gateway"),
+        ),
         Bar::at_least(
             3_000.0,
             "lease 250ms: decisions per call to Redis",
@@ -129,7 +138,11 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             "lease 1s: decisions per call to Redis",
             row("lease 1s").map(Row::decisions_per_call),
         ),
-        Bar::at_most(0.001, "lease 250ms: share of requests that wait", row("lease 250ms").map(Row::waited)),
+        Bar::at_most(
+            0.001,
+            "lease 250ms: share of requests that wait",
+            row("lease 250ms").map(Row::settled_waited),
+        ),
         Bar::at_least(0.98, "saturated: admitted / ideal", row("saturated").and_then(Row::of_ideal)),
         Bar::at_least(
             0.999,
@@ -147,6 +160,11 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             2.0,
             "cluster, three limits: leased / exact requests/s",
             Some(cluster.leased.per_second / cluster.exact.per_second),
+        ),
+        Bar::at_least(
+            2.0,
+            "cluster, three limits, 16 in flight: leased / exact requests/s",
+            Some(cluster.leased_few.per_second / cluster.exact_few.per_second),
         ),
         Bar::at_most(
             1.1,
@@ -171,8 +189,8 @@ impl Measured {
     fn write_services(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n{:<30}{:>12}{:>10}{:>10}{:>10}",
-            "process", "requests/s", "p50 us", "p99 us", "refused"
+            "\n{:<30}{:>12}{:>10}{:>10}{:>10}{:>10}",
+            "process", "requests/s", "CPU us", "p50 us", "p99 us", "refused"
         )?;
         let surfaces = self.surfaces.iter().flat_map(|it| {
             [(format!("{}, memory", it.surface), it.memory), (format!("{}, leased", it.surface), it.leased)]
@@ -181,8 +199,9 @@ impl Measured {
         for (name, it) in surfaces.chain(regions.map(|(name, it)| (name.to_owned(), it))) {
             writeln!(
                 f,
-                "{name:<30}{:>12.0}{:>10.0}{:>10.0}{:>9.3}%",
+                "{name:<30}{:>12.0}{:>10.3}{:>10.0}{:>10.0}{:>9.3}%",
                 it.per_second,
+                it.cpu_us,
                 it.p50_us,
                 it.p99_us,
                 it.refused * 100.0
@@ -194,9 +213,10 @@ impl Measured {
             "peers: forwarded p50 {p50_us:.0} us (own key {own_p50_us:.0}), pipelined {per_second:.0}/s; per core: \
              forwarder {forwarder_per_core:.0}, owner {owner_per_core:.0}"
         )?;
-        let ClusterRow { exact, leased } = &self.cluster;
+        let ClusterRow { exact, leased, exact_few, leased_few } = &self.cluster;
         writeln!(f, "\n{:<24}{:>14}{:>14}", "cluster, three limits", "requests/s", "calls/request")?;
-        for (name, it) in [("exact", exact), ("leased", leased)] {
+        let few = [("exact, 16 in flight", exact_few), ("leased, 16 in flight", leased_few)];
+        for (name, it) in [("exact", exact), ("leased", leased)].into_iter().chain(few) {
             writeln!(f, "{name:<24}{:>14.0}{:>14.3}", it.per_second, it.calls)?;
         }
         Ok(())
@@ -260,7 +280,8 @@ mod tests {
 
     #[test]
     fn a_row_is_compared_with_an_ideal_bucket() {
-        let tally = Tally { admitted: 990, settled: 99, refused: 1_000, waited: 20, failed: 10 };
+        let tally =
+            Tally { admitted: 990, settled: 99, refused: 1_000, waited: 20, failed: 10, ..Tally::default() };
         let row = Row {
             case: "saturated",
             nodes: 2,
