@@ -1,6 +1,6 @@
 //! Writes replies in both versions of the protocol.
 //!
-//! Integers are formatted by hand for speed: most replies consist of five of them.
+//! Most replies consist of five integers, which `itoa` formats.
 
 /// The protocol version of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,20 +48,7 @@ pub(crate) fn count(out: &mut Vec<u8>, number: u64) {
 }
 
 fn digits(out: &mut Vec<u8>, number: i64) {
-    let (mut buffer, mut at, mut left) = ([0u8; 20], 20, number.unsigned_abs());
-    loop {
-        at -= 1;
-        // A digit is below ten.
-        buffer[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&buffer[at..]);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
