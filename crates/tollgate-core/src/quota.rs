@@ -237,7 +237,8 @@ impl Quota {
     /// Changes the state without a request. Concurrency limits support `Release`, `ReleaseOldest`, `Renew` and
     /// `Reset`; the other adjustments apply to units.
     ///
-    /// Returns an admission of zero units, or of one unit if a slot was renewed.
+    /// Returns an admission of zero units, or of one unit if a slot was renewed, or if a refund left a place of a
+    /// queue as it is ([`keeps_place`](Self::keeps_place)).
     pub fn adjust(&self, state: &mut State, adjustment: Adjustment, now: Timestamp) -> Verdict {
         let mut is_renewed = false;
         with_units!(self, state, |it, inner| it.adjust(inner, adjustment, now), |it, leases| {
@@ -254,7 +255,18 @@ impl Quota {
                 | Adjustment::ReturnLease { .. } => {}
             }
         });
-        Verdict::admitted(u64::from(is_renewed))
+        Verdict::admitted(u64::from(is_renewed || self.keeps_place(state, adjustment, now)))
+    }
+
+    /// Returns whether a refund left a place of a queue as it is, because requests wait behind it. `state` is the
+    /// state after the refund. The same refund returns the place when it has become the last one.
+    pub fn keeps_place(&self, state: &State, adjustment: Adjustment, now: Timestamp) -> bool {
+        match (self, state, adjustment) {
+            (Self::Bucket(it), State::Bucket(inner), Adjustment::Refund { charge, .. }) => {
+                it.queue().is_some() && charge.until > now && it.expires_at(inner) >= charge.until
+            }
+            _ => false,
+        }
     }
 
     /// Returns the units that are spent and have not come back, rounded up, or the held slots.

@@ -293,6 +293,26 @@ fn thousands_that_leave_leave_no_trace() {
 }
 
 #[test]
+fn requests_that_leave_in_the_order_in_which_they_came_leave_no_trace() {
+    let sleeps = ManualSleep::default();
+    let site = Site::new(POLICY).in_room(&sleeps.room(10));
+    let _first = site.send().now().unwrap();
+    let before = site.left();
+    for _ in 0..1_000 {
+        let waiting: Vec<_> = (0..4).map(|_| site.hold()).collect();
+        waiting.into_iter().for_each(drop);
+        assert_eq!(site.left(), before, "the whole queue is free again");
+    }
+    // A request that stays keeps its time, and the places before it pass unused.
+    let waiting: Vec<_> = (0..4).map(|_| site.hold()).collect();
+    let mut waiting = waiting.into_iter();
+    drop((waiting.next(), waiting.next(), waiting.next()));
+    assert_eq!(site.send().now().unwrap().status(), 429, "the last request is behind them");
+    drop(waiting);
+    assert_eq!(site.left(), before);
+}
+
+#[test]
 fn a_request_that_finds_no_place_is_refused_and_charges_nothing() {
     let sleeps = ManualSleep::default();
     for room in [None, Some(sleeps.room(0))] {

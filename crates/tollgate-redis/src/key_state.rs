@@ -115,6 +115,14 @@ impl KeyState {
         }
     }
 
+    /// Returns whether a refund left a place of a queue as it is ([`Quota::keeps_place`]).
+    pub(crate) fn keeps_place(&self, quota: &Quota, adjustment: Adjustment, now: Timestamp) -> bool {
+        match self {
+            Self::Whole(state) => quota.keeps_place(state, adjustment, now),
+            Self::Summed(_) => false,
+        }
+    }
+
     /// Charges a rule for a refused request.
     pub(crate) fn charge(&mut self, quota: &Quota, units: u64, now: Timestamp) {
         match self {

@@ -114,7 +114,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Adjusts one key, and returns its state after that. The outcome of a renewal
-    /// ([`Adjustment::Renew`]) is an admission of one unit if the owner holds its slot, else of zero.
+    /// ([`Adjustment::Renew`]) is an admission of one unit if the owner holds its slot, else of zero; so is that of a
+    /// refund that left a place of a queue as it is ([`Quota::keeps_place`](tollgate_core::Quota::keeps_place)).
     fn adjust(
         &self,
         rule: &Rule,

@@ -9,13 +9,15 @@
 //! The path of a decision is in `pending`. Batches, limits by name and ad hoc rules are in
 //! `entry_points`; operations after a request are in `settle`, after an outage in `reconcile`;
 //! refusals of this node without the store are in `local`, decisions without a charge in `consider`,
-//! operations on one key in `keys`, late costs in `late_charge`, waiting in `wait`, deadlines of callers in `store_deadline`.
+//! operations on one key in `keys`, late costs in `late_charge`, places of queues that callers left in
+//! `left_places`, waiting in `wait`, deadlines of callers in `store_deadline`.
 
 mod candidates;
 mod consider;
 mod entry_points;
 mod keys;
 mod late_charge;
+mod left_places;
 mod local;
 mod pending;
 mod reconcile;
@@ -49,6 +51,7 @@ use crate::renewals::Renewals;
 use crate::spawner::Spawner;
 use crate::timer::Sleeper;
 
+use self::left_places::LeftPlaces;
 use self::pending::Patience;
 pub use pending::{DetachedPending, Pending};
 
@@ -77,6 +80,8 @@ pub struct Limiter<S = MemoryStore<SystemClock>> {
     outage: Arc<Outage>,
     /// The requests that wait for slots, under all policies.
     lines: Arc<Lines>,
+    /// The places of queues that callers have left, under all policies.
+    left_places: Arc<LeftPlaces>,
     /// The requests whose slots are renewed, under all policies.
     pub(crate) renewals: Arc<Renewals<S>>,
     /// The number of policies so far, including this one.
@@ -123,6 +128,7 @@ impl<S> Limiter<S> {
             ids: Arc::default(),
             outage: Arc::default(),
             lines: Arc::default(),
+            left_places: Arc::default(),
             renewals: Arc::default(),
             version: 1,
             watched: None,
@@ -457,6 +463,7 @@ impl<S> Clone for Limiter<S> {
             ids: Arc::clone(&self.ids),
             outage: Arc::clone(&self.outage),
             lines: Arc::clone(&self.lines),
+            left_places: Arc::clone(&self.left_places),
             renewals: Arc::clone(&self.renewals),
             version: self.version,
             watched: self.watched.clone(),

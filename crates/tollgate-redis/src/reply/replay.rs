@@ -70,8 +70,12 @@ impl<'b> Replay<'b> {
             Some(KeyReply::Foreign) => Err(foreign(self.batch, key)),
             Some(KeyReply::Ours(key_state)) => {
                 let is_renewal = matches!(adjustment, Adjustment::Renew { .. });
-                let renewed = if is_renewal { self.numbers.whole().unwrap_or(0).min(1) } else { 0 };
-                let outcome = key_state.describe(quota, Verdict::admitted(renewed), self.now);
+                let units = if is_renewal {
+                    self.numbers.whole().unwrap_or(0).min(1)
+                } else {
+                    u64::from(key_state.keeps_place(quota, adjustment, self.now))
+                };
+                let outcome = key_state.describe(quota, Verdict::admitted(units), self.now);
                 // The state for later items of this call.
                 self.key_states[key] = Some(key_state);
                 Ok(outcome)

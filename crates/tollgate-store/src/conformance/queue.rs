@@ -39,6 +39,7 @@ impl<H: Harness> Suite<'_, H> {
         self.one_key_twice_in_a_batch_waits_twice().await;
         self.the_last_places_that_are_left_go_to_newcomers().await;
         self.a_place_in_the_middle_that_is_left_passes_unused().await;
+        self.a_place_that_was_kept_is_refunded_when_it_is_the_last().await;
         self.requests_that_stay_are_spaced_by_the_rate_whoever_leaves().await;
         self.a_reload_of_a_queue_keeps_its_order().await;
         self.usage_carries_over_between_a_queue_and_a_bucket().await;
@@ -166,9 +167,10 @@ impl<H: Harness> Suite<'_, H> {
         waiting
     }
 
-    async fn leave(&self, rule: &Rule, key: &str, admission: &Admission) {
+    /// Leaves the queue. Returns whether the place is kept, because requests wait behind it.
+    async fn leave(&self, rule: &Rule, key: &str, admission: &Admission) -> bool {
         let charge = admission.charge;
-        self.adjust(rule, key, Adjustment::Refund { units: 1, charge }).await;
+        self.adjust(rule, key, Adjustment::Refund { units: 1, charge }).await.units() > 0
     }
 
     async fn the_last_places_that_are_left_go_to_newcomers(&self) {
@@ -199,12 +201,26 @@ impl<H: Harness> Suite<'_, H> {
         let rule = queue("middle", Queue::new(5));
         let waiting = self.fill(&rule, "key").await;
         for admission in &waiting[1..5] {
-            self.leave(&rule, "key", admission).await;
+            assert!(self.leave(&rule, "key", admission).await, "the place is kept");
             assert!(self.enqueue(&rule, "key").await.is_none(), "those behind it keep their times");
         }
-        self.leave(&rule, "key", &waiting[5]).await;
+        assert!(!self.leave(&rule, "key", &waiting[5]).await);
         let newcomer = self.enqueue(&rule, "key").await.expect("the last place");
         assert_eq!(newcomer.starts, waiting[5].starts);
+    }
+
+    /// A refund that left a place as it is returns it later, when the requests behind have left.
+    async fn a_place_that_was_kept_is_refunded_when_it_is_the_last(&self) {
+        let rule = queue("kept", Queue::new(5));
+        let waiting = self.fill(&rule, "key").await;
+        for admission in &waiting[1..5] {
+            assert!(self.leave(&rule, "key", admission).await);
+        }
+        for admission in waiting[1..].iter().rev() {
+            assert!(!self.leave(&rule, "key", admission).await, "it is the last place");
+        }
+        let newcomer = self.enqueue(&rule, "key").await.expect("an empty queue");
+        assert_eq!(newcomer.starts, waiting[1].starts);
     }
 
     /// Requests come and leave in an order that is the same in each run. Those who stay start in their

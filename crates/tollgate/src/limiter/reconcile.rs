@@ -61,6 +61,7 @@ impl<S: Store> Limiter<S> {
                 }
             }
         }
+        self.retry_left_places().await;
         progress.consecutive_failures = 0;
         let mut pass = self.outage.pass();
         loop {

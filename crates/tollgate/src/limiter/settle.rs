@@ -157,11 +157,14 @@ impl<S: Store> Limiter<S> {
         let mut applied = Ok(());
         for correction in unfinished.in_store.by_ref() {
             let change = self.store_change(receipt, base, &correction);
-            let of_this = self.adjust_or_defer(change).await.map(drop);
-            if of_this.is_ok() {
+            let of_this = self.adjust_or_defer(change).await;
+            if let Ok(outcome) = &of_this {
                 self.finish_correction(receipt, &correction);
+                if let Some(outcome) = outcome {
+                    self.refund_left_places(&change, outcome).await;
+                }
             }
-            applied = applied.and(of_this);
+            applied = applied.and(of_this.map(drop));
         }
         if applied.is_err() {
             unfinished.local.retain(|it| matches!(it.adjustment, Adjustment::Release { .. }));
@@ -251,9 +254,10 @@ impl<S: Store> Limiter<S> {
         }
         for correction in corrections {
             let Correction { charge, rule, adjustment, .. } = correction;
-            if self.store.try_adjust(rule, charge.key.as_bytes(), adjustment).is_none() {
+            let Some(outcome) = self.store.try_adjust(rule, charge.key.as_bytes(), adjustment) else {
                 return false;
-            }
+            };
+            self.try_refund_left_places((rule, &charge.key), adjustment, &outcome);
             self.wake_line(rule.id, &charge.key, adjustment);
             self.notify_settled(receipt, &correction);
         }
