@@ -6,6 +6,11 @@
 //! chapter 21). With K = 2, about half of the requests that arrive at an overloaded service are
 //! accepted, so that it is noticed soon when the service recovers.
 //!
+//! Refused requests are requests, too. A service that has rejected everything for a whole window would get one request
+//! in that window, and after its recovery the share of admitted requests would double in each window only. Therefore one
+//! request in ten is always sent, and a service that accepts requests again is judged by the newest parts of the window:
+//! the share is the smaller of both. Under a steady overload they are equal.
+//!
 //! A request counts when its end is known. One that is still without an answer after one to two tenths of
 //! the window counts, too: a service that stops answering would otherwise not be throttled until its first
 //! requests time out. Requests that were sent a moment ago do not count. If they did, a burst to a healthy
@@ -19,6 +24,12 @@ const PARTS: usize = 10;
 /// The number of requests in the window below which no request is refused: a single failure after a
 /// quiet time says little.
 const MIN_REQUESTS: f64 = 10.0;
+
+/// The largest share of requests that are refused: the others show whether the service has recovered.
+const MAX_SHARE: f64 = 0.9;
+
+/// The number of newest parts by which a recovery is noticed.
+const RECENT_PARTS: u64 = 2;
 
 /// The settings of a [`Throttle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +60,7 @@ impl Default for ThrottleSettings {
 ///         throttle.end(attempt, AttemptEnd::Rejected, now);
 ///     }
 /// }
-/// assert!(throttle.refusal_share(now, 1.0) > 0.98);
+/// assert_eq!(throttle.refusal_share(now, 1.0), 0.9);
 /// assert!(throttle.admit(now, 1.0, 0.5).is_none());
 /// assert!(throttle.admit(now + Duration::from_secs(60), 1.0, 0.5).is_some());
 /// ```
@@ -150,15 +161,29 @@ impl Throttle {
     /// Returns the numbers of the window, and the share of requests that are refused now.
     pub fn read(&mut self, now: Duration, leniency: f64) -> ThrottleReading {
         self.slide(now);
-        let sum = |count: fn(&Part) -> u32| self.parts.iter().map(|it| f64::from(count(it))).sum::<f64>();
-        let (mut requests, accepts) = (sum(|it| it.requests) + sum(|it| it.unanswered), sum(|it| it.accepts));
-        // Requests of the current part and the one before have not had the time for an answer.
-        for recent in [self.current, self.current.wrapping_sub(1)] {
-            requests -= f64::from(self.parts[place(recent)].unanswered);
+        let (requests, accepts) = self.count(PARTS as u64);
+        let (recent_requests, recent_accepts) = self.count(RECENT_PARTS);
+        let k = f64::from(self.settings.k_percent) / 100.0 * leniency;
+        let mut share = share_of(requests, k * accepts);
+        if recent_requests >= MIN_REQUESTS {
+            share = share.min(share_of(recent_requests, k * recent_accepts));
         }
-        let k = f64::from(self.settings.k_percent) / 100.0;
-        let share = ((requests - k * leniency * accepts) / (requests + 1.0)).clamp(0.0, 1.0);
         ThrottleReading { requests, accepts, share: if requests < MIN_REQUESTS { 0.0 } else { share } }
+    }
+
+    /// Returns the requests and the accepted ones of this many newest parts.
+    fn count(&self, parts: u64) -> (f64, f64) {
+        let (mut requests, mut accepts) = (0.0, 0.0);
+        for back in 0..parts.min(self.current + 1) {
+            let part = &self.parts[place(self.current - back)];
+            requests += f64::from(part.requests);
+            accepts += f64::from(part.accepts);
+            // Requests of the current part and the one before have not had the time for an answer.
+            if back > 1 {
+                requests += f64::from(part.unanswered);
+            }
+        }
+        (requests, accepts)
     }
 
     fn part(&mut self) -> &mut Part {
@@ -175,6 +200,11 @@ impl Throttle {
             self.parts[place(self.current - back)] = Part::default();
         }
     }
+}
+
+/// Returns the share of requests that are refused. `admissible` is the number of requests for the accepted ones.
+fn share_of(requests: f64, admissible: f64) -> f64 {
+    ((requests - admissible) / (requests + 1.0)).clamp(0.0, MAX_SHARE)
 }
 
 /// Returns the place of a part in the ring.
@@ -210,7 +240,7 @@ mod tests {
                 (0..count).for_each(|_| assert!(send(&mut throttle, SECOND, 0.99999, end)));
             }
             let (requests, accepts) = (f64::from(accepts + rejects), f64::from(accepts));
-            let exact = ((requests - 2.0 * accepts) / (requests + 1.0)).max(0.0);
+            let exact = ((requests - 2.0 * accepts) / (requests + 1.0)).clamp(0.0, MAX_SHARE);
             let expected = if requests < MIN_REQUESTS { 0.0 } else { exact };
             let found = throttle.refusal_share(SECOND, 1.0);
             assert!((found - expected).abs() < 1e-9, "{accepts} of {requests}: {found}, not {expected}");
@@ -243,7 +273,7 @@ mod tests {
         let mut throttle = Throttle::new(ThrottleSettings::default());
         let sent: Vec<_> = (0..100).filter_map(|_| throttle.admit(SECOND, 1.0, 0.0)).collect();
         assert!(throttle.refusal_share(SECOND * 5, 1.0) <= 0.0);
-        assert!(throttle.refusal_share(SECOND * 6, 1.0) > 0.98, "after two tenths of the window");
+        assert!(throttle.refusal_share(SECOND * 6, 1.0) > 0.89, "after two tenths of the window");
         // It answers after all.
         for attempt in sent {
             throttle.end(attempt, AttemptEnd::Accepted, SECOND * 7);
@@ -275,10 +305,42 @@ mod tests {
         for _ in 0..100 {
             send(&mut throttle, SECOND, 0.0, AttemptEnd::Rejected);
         }
-        assert!(throttle.refusal_share(SECOND * 29, 1.0) > 0.9);
+        assert!(throttle.refusal_share(SECOND * 29, 1.0) > 0.89);
         assert!(throttle.refusal_share(SECOND * 34, 1.0) <= 0.0);
         // A clock that steps back forgets nothing and counts on.
         assert!(send(&mut throttle, SECOND, 0.0, AttemptEnd::Accepted));
+    }
+
+    /// Returns the share of 1,000 requests in this second that were sent to a service that accepts this many.
+    fn second(throttle: &mut Throttle, random: &mut u64, at: u32, capacity: u32) -> f64 {
+        let mut sent = 0;
+        for request in 0..1_000 {
+            let now = SECOND * at + Duration::from_millis(request);
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let chance = f64::from(u32::try_from(*random >> 32).unwrap()) / 2_f64.powi(32);
+            let end = if sent < capacity { AttemptEnd::Accepted } else { AttemptEnd::Rejected };
+            sent += u32::from(send(throttle, now, chance, end));
+        }
+        f64::from(sent) / 1_000.0
+    }
+
+    #[test]
+    fn a_service_that_has_recovered_gets_all_requests_within_fifteen_seconds() {
+        let (mut throttle, mut random) = (Throttle::new(ThrottleSettings::default()), 7);
+        let down: Vec<_> = (1..61).map(|at| second(&mut throttle, &mut random, at, 0)).collect();
+        assert!(down[5..].iter().all(|sent| (0.05..0.15).contains(sent)), "one in ten is sent: {down:?}");
+        let back: Vec<_> = (61..100).map(|at| second(&mut throttle, &mut random, at, 1_000)).collect();
+        let recovered = back.iter().position(|sent| *sent > 0.98);
+        assert!(recovered.is_some_and(|after| after <= 15), "{back:?}");
+        assert!(back[16..].iter().all(|sent| *sent > 0.98), "it stays so: {back:?}");
+    }
+
+    #[test]
+    fn an_overloaded_service_gets_about_twice_its_capacity() {
+        let (mut throttle, mut random) = (Throttle::new(ThrottleSettings::default()), 7);
+        let sent: Vec<_> = (1..121).map(|at| second(&mut throttle, &mut random, at, 200)).collect();
+        let mean = sent[30..].iter().sum::<f64>() / 90.0;
+        assert!((0.36..0.46).contains(&mean), "{mean}");
     }
 
     #[test]
