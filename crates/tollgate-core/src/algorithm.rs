@@ -145,6 +145,13 @@ pub trait Algorithm {
         }
     }
 
+    /// Returns whether a refund left a place of a queue as it is, because requests wait behind it. `state` is the
+    /// state after the refund. The same refund returns the place when it has become the last one.
+    fn keeps_place(&self, state: &Self::State, adjustment: Adjustment, now: Timestamp) -> bool {
+        let _ = (state, adjustment, now);
+        false
+    }
+
     /// Changes the state without a request.
     fn adjust(&self, state: &mut Self::State, adjustment: Adjustment, now: Timestamp) {
         match adjustment {

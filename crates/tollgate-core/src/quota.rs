@@ -258,13 +258,10 @@ impl Quota {
         Verdict::admitted(u64::from(is_renewed || self.keeps_place(state, adjustment, now)))
     }
 
-    /// Returns whether a refund left a place of a queue as it is, because requests wait behind it. `state` is the
-    /// state after the refund. The same refund returns the place when it has become the last one.
+    /// Returns whether a refund left a place of a queue as it is. See [`Algorithm::keeps_place`].
     pub fn keeps_place(&self, state: &State, adjustment: Adjustment, now: Timestamp) -> bool {
-        match (self, state, adjustment) {
-            (Self::Bucket(it), State::Bucket(inner), Adjustment::Refund { charge, .. }) => {
-                it.queue().is_some() && charge.until > now && it.expires_at(inner) >= charge.until
-            }
+        match (self, state) {
+            (Self::Bucket(it), State::Bucket(inner)) => it.keeps_place(inner, adjustment, now),
             _ => false,
         }
     }

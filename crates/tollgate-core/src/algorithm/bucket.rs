@@ -22,7 +22,7 @@
 mod queue;
 
 pub use self::queue::Queue;
-use super::{Algorithm, Overdraft};
+use super::{Adjustment, Algorithm, Overdraft};
 use crate::amount::ChargeTimes;
 use crate::outcome::{Outcome, Verdict};
 use crate::rate::{MAX_PERIOD, MAX_UNITS, QuotaError, Rate, gcd};
@@ -322,6 +322,11 @@ impl Algorithm for Bucket {
             return;
         }
         *state = self.owing(debt.saturating_sub(owed), now);
+    }
+
+    fn keeps_place(&self, state: &BucketState, adjustment: Adjustment, now: Timestamp) -> bool {
+        let Adjustment::Refund { charge, .. } = adjustment else { return false };
+        self.queue.is_some() && charge.until > now && self.expires_at(state) >= charge.until
     }
 
     fn lease(&self, state: &mut BucketState, units: u64, ttl: Span, now: Timestamp) -> Verdict {

@@ -38,7 +38,7 @@ impl Action {
             Self::Peek(amount) => algorithm.acquire(&mut state.clone(), amount, now),
             Self::Adjust(adjustment) => {
                 algorithm.adjust(state, adjustment, now);
-                Verdict::admitted(0)
+                Verdict::admitted(u64::from(algorithm.keeps_place(state, adjustment, now)))
             }
         }
     }
