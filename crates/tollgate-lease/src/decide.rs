@@ -54,7 +54,7 @@ struct Attempt<'l> {
 #[derive(Clone, Copy)]
 pub(crate) struct CallTimes {
     /// The local time before the call.
-    pub(crate) asked: Timestamp,
+    pub(crate) requested_at: Timestamp,
     /// The local time of the answer.
     pub(crate) answered: Timestamp,
     /// The time of the store.
@@ -101,7 +101,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
         }
         let mut batch = plan.rest(checks);
-        let asked_checks = batch.len();
+        let check_count = batch.len();
         let asking = self.begin_leases(&batch, (now, tick));
         for (at, asking) in &asking {
             batch.push(Check { amount: Amount::Lease(asking.request), ..batch[*at] });
@@ -114,7 +114,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             Ok(answer) => answer,
             Err(error) => {
                 self.put_off(&asking, &error);
-                for check in &batch[..asked_checks] {
+                for check in &batch[..check_count] {
                     if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
                         self.note_refused_need(check, place, now);
                     }
@@ -123,14 +123,14 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
         };
         let (answered_at, tick) = self.now();
-        let times = CallTimes { asked: now, answered: answered_at, at };
+        let times = CallTimes { requested_at: now, answered: answered_at, at };
         self.note_store_time(at, answered_at);
-        self.note_answers(&batch[..asked_checks], &answered, times);
-        for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(asked_checks)) {
+        self.note_answers(&batch[..check_count], &answered, times);
+        for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(check_count)) {
             self.install(asking, outcome, times);
         }
         drop(asking);
-        let rest = answered.into_iter().take(asked_checks);
+        let rest = answered.into_iter().take(check_count);
         if admitted {
             plan.admit(checks, rest, tick, &mut outcomes);
             return Ok(Answer { admitted, at, outcomes });
@@ -242,7 +242,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             return false;
         }
         let life = life(&state.rule.quota, request.ttl, outcome, times.at);
-        let content = Content { units, end: self.tick(times.asked + life) };
+        let content = Content { units, end: self.tick(times.requested_at + life) };
         let granted = Granted { content, taken_at: times.at, ttl: request.ttl, far: None };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
             self.counts.expired.add(units.into());

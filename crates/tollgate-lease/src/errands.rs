@@ -149,13 +149,13 @@ impl<S: Store, C: Clock> Leased<S, C> {
 
     async fn renew(&self, rule: &Rule, key: &[u8], asking: Asking<'_>) {
         self.counts.calls.add(1);
-        let (asked, _) = self.now();
+        let (requested_at, _) = self.now();
         let check = Check { amount: Amount::Lease(asking.request), ..Check::new(rule, key, 0) };
         match self.inner.decide_uncached(&[check]).await {
             Ok(answer) => {
                 let (answered, _) = self.now();
                 self.note_store_time(answer.at, answered);
-                let times = CallTimes { asked, answered, at: answer.at };
+                let times = CallTimes { requested_at, answered, at: answer.at };
                 if let Some(outcome) = answer.outcomes.first() {
                     self.install(&asking, outcome, times);
                 }

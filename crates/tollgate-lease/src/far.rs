@@ -122,7 +122,7 @@ pub(crate) struct FarView {
     answered: Timestamp,
     /// The time before which this region is not asked for units of the key.
     not_before: Timestamp,
-    asked: Timestamp,
+    requested_at: Timestamp,
 }
 
 /// Returns how long units of a rule may be held: leased ones and borrowed ones. `None`: never.
@@ -216,7 +216,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             self.return_borrowed(place, state, (oldest, u32::MAX), &shares, now.1);
         }
         state.is_borrowing = true;
-        state.far_view(store).asked = now.0;
+        state.far_view(store).requested_at = now.0;
         let call = FarCall::Borrow(LeaseRequest { units, ttl: shares[share].rule.lease.unwrap_or(ttl) });
         if !self.enqueue(self.errand(place, state, (store, share, shares), call)) {
             state.is_borrowing = false;
@@ -255,7 +255,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
             let is_known = view.answered + ttl > now;
             let left = if is_known { view.remaining } else { rule.quota.capacity() };
-            Some((left, std::cmp::Reverse(view.asked), store, share))
+            Some((left, std::cmp::Reverse(view.requested_at), store, share))
         });
         let (left, _, store, share) = offers.max()?;
         let (nodes, rule) = (self.inner.nodes().max(1) as u64, &shares[share].rule);

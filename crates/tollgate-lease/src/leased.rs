@@ -349,8 +349,8 @@ impl<S: Store, C: Clock> Leased<S, C> {
     ) -> Option<Outcomes> {
         let mut outcomes = Outcomes::new();
         let mut refuses = false;
-        let asked = || checks.iter().zip(&plan.parts).filter(|(_, part)| part.amount.is_some());
-        for (check, part) in asked() {
+        let uncovered = || checks.iter().zip(&plan.parts).filter(|(_, part)| part.amount.is_some());
+        for (check, part) in uncovered() {
             let (place, Some(Amount::Exactly(units))) = (part.place?, part.amount) else { return None };
             let retry_after = place.dry_for(units, now)?;
             refuses |= check.binding;
@@ -360,7 +360,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         if !refuses {
             return None;
         }
-        for (check, part) in asked() {
+        for (check, part) in uncovered() {
             if let Some(place) = part.place {
                 place.count_refused(leasable_units(check).unwrap_or(0));
                 self.note_refused_need(check, place, now);

@@ -124,8 +124,8 @@ impl<'l> Plan<'l> {
 
     /// Returns the checks that the store is asked for.
     pub(crate) fn rest<'c>(&self, checks: &[Check<'c>]) -> SmallVec<[Check<'c>; 8]> {
-        let asked = checks.iter().zip(&self.parts);
-        asked.filter_map(|(check, part)| Some(Check { amount: part.amount?, ..*check })).collect()
+        let pairs = checks.iter().zip(&self.parts);
+        pairs.filter_map(|(check, part)| Some(Check { amount: part.amount?, ..*check })).collect()
     }
 
     /// Keeps the units that were taken, and returns the outcomes of an admitted batch. `answered` are
