@@ -110,7 +110,7 @@ pub(super) struct RequestRecord {
     sent: Option<(TrueTime, u64)>,
     /// The number of shards of that call.
     parts: usize,
-    asked: BTreeMap<usize, u64>,
+    requested_units: BTreeMap<usize, u64>,
     /// The decision of the node without a call.
     local: Option<bool>,
     spends: Vec<LocalSpend>,
@@ -304,7 +304,7 @@ impl Oracle {
                 charges: Vec::new(),
                 sent: None,
                 parts: 0,
-                asked: BTreeMap::new(),
+                requested_units: BTreeMap::new(),
                 local: None,
                 spends: Vec::new(),
                 lost_answers: 0,

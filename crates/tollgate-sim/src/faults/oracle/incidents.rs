@@ -27,8 +27,8 @@ impl Oracle {
         }
     }
 
-    /// Records the number of nodes that a node was told.
-    pub(in super::super) fn told_nodes(&mut self, node: usize, nodes: usize) {
+    /// Records the number of nodes that a node has learned.
+    pub(in super::super) fn note_node_count(&mut self, node: usize, nodes: usize) {
         let record = &mut self.nodes[node];
         record.min_nodes = record.min_nodes.min(nodes);
         record.max_nodes = record.max_nodes.max(nodes);

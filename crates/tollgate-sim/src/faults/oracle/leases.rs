@@ -65,13 +65,13 @@ impl Oracle {
                 let Some(record) = self.requests.get_mut(&request) else { return };
                 if record.sent.is_none_or(|(now, _)| now != moment.now) {
                     record.sent = Some((moment.now, moment.local));
-                    record.asked.clear();
+                    record.requested_units.clear();
                     record.parts = 0;
                 }
                 record.parts += 1;
                 for (check, limit) in checks.iter().zip(limits) {
                     if let (Amount::Exactly(units), Some(limit)) = (check.amount, limit) {
-                        *record.asked.entry(limit).or_default() += units;
+                        *record.requested_units.entry(limit).or_default() += units;
                     }
                 }
             }
@@ -92,7 +92,7 @@ impl Oracle {
         &mut self,
         body: &Body,
         reply: &Reply,
-        asked: u64,
+        sent_at: u64,
         NodeMoment { node, local, .. }: NodeMoment,
     ) {
         let (Body::Decide(checks), Reply::Decided(answer)) = (body, reply) else { return };
@@ -107,7 +107,7 @@ impl Oracle {
             let units = if answer.admitted { outcome.units() } else { 0 };
             self.leases[node].leased += units;
             let lots = &mut self.account(limit, &check.key).1.lots[node];
-            lots.add(units, asked + request.ttl.as_micros(), local);
+            lots.add(units, sent_at + request.ttl.as_micros(), local);
             if units < request.units.into() && outcome.remaining == 0 {
                 lots.note_short(local);
             }
@@ -214,7 +214,7 @@ impl Oracle {
             return;
         }
         let taken: u64 = (0..self.bounds.len())
-            .map(|limit| record.cost.saturating_sub(record.asked.get(&limit).copied().unwrap_or(0)))
+            .map(|limit| record.cost.saturating_sub(record.requested_units.get(&limit).copied().unwrap_or(0)))
             .sum();
         // A batch may be planned twice.
         self.leases[record.node].taken_in_vain += 2 * taken;
