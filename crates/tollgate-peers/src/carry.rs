@@ -209,7 +209,7 @@ impl<C: Clock> Node<C> {
             None | Some(Ok(Reply::Copied { .. })) => self.begin_with_share(touched, rules),
             Some(Ok(Reply::NotHolder(partition, holding))) => {
                 self.learn(&[(partition, holding)]);
-                return Err(Failure::Moved(format!("{} holds the partition", source.address).into()));
+                return Err(Failure::Migrating(format!("{} holds the partition", source.address).into()));
             }
             Some(Ok(_)) => return Err(Failure::failed("the reply of a peer is incomplete")),
             Some(Err(failure)) => {

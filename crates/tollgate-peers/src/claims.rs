@@ -77,7 +77,7 @@ impl<C: Clock> Node<C> {
         if ownership.former.is_empty() && ownership.take_unknown(self.memory.now()) {
             self.publish(&ownership);
         }
-        self.has_asked.store(true, Ordering::Relaxed);
+        self.has_exchanged_holdings.store(true, Ordering::Relaxed);
         failures
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Table {
     pub(crate) members: usize,
     /// The address of this node, if it is a member.
     pub(crate) here: Option<Address>,
-    routes: Box<[Route]>,
+    pub(crate) routes: Box<[Route]>,
 }
 
 impl Table {
@@ -76,11 +76,6 @@ impl Table {
     #[inline]
     pub(crate) fn route(&self, key: &[u8]) -> &Route {
         &self.routes[partition(key)]
-    }
-
-    /// Returns the place of a partition.
-    pub(crate) fn route_of(&self, partition: usize) -> &Route {
-        &self.routes[partition]
     }
 
     /// Returns whether this node decides a key, in the same term as in `other`.
