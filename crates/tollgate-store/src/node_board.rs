@@ -41,6 +41,15 @@ pub const MAX_QUESTIONS_PER_READ: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
+impl NodeId {
+    /// Parses an id as it is displayed: sixteen hexadecimal digits.
+    pub fn parse(digits: &[u8]) -> Option<Self> {
+        let is_id = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = str::from_utf8(digits).ok().filter(|_| is_id)?;
+        u64::from_str_radix(digits, 16).ok().map(Self)
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
