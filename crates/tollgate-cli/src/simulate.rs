@@ -113,6 +113,26 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the chart of a report to the requested file, and the report as JSON or as text.
+fn print<R: Serialize>(
+    report: &R,
+    chart: fn(&R) -> Chart,
+    text: fn(&R, &str, usize) -> String,
+    arguments: &Simulate,
+    environment: &Environment,
+) -> Result<ExitCode, Failure> {
+    if let Some(file) = &arguments.svg {
+        output::file(file, &chart(report).svg())?;
+    }
+    if arguments.json {
+        output::line(&serde_json::to_string(report).map_err(Failure::new)?)?;
+    } else {
+        let (width, color) = width_and_color(environment);
+        output::text(&text(report, &chart(report).terminal(width, color), width))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Returns the word of a chart on the command line.
 const fn chart_word(chart: Picture) -> &'static str {
     match chart {
