@@ -190,7 +190,7 @@ TOLLGATE_CONFIG and TOLLGATE_SETTINGS name the files, TOLLGATE_ADMIN_TOKEN is th
 Reload: SIGHUP, or a change of the file. A file with a mistake changes nothing: the old policy stays,
 and the log and /readyz report the mistake. SIGTERM finishes running requests and exits; a second one exits at once.";
 
-/// Serves a policy
+/// The configuration of a server.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFiles {
     /// The policy, which may include settings. Default: the sample policy

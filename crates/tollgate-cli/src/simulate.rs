@@ -37,7 +37,7 @@ const MAX_WIDTH: usize = 120;
 /// The results of all rounds.
 #[derive(Serialize)]
 struct Report {
-    /// For a log, the counts of what was read.
+    /// The counts of the lines that were read; `None` for generated traffic.
     log: Option<LogRead>,
     rates: Vec<Round>,
 }

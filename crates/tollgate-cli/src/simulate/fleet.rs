@@ -76,7 +76,7 @@ fn bucket(arguments: &Simulate, usual: Bucket) -> Result<Bucket, Failure> {
             ));
         }
     };
-    // Reports what is wrong with the rate or the burst.
+    // Reports a mistake in the rate or the burst.
     Contestant::new(Choice::TokenBucket, rate, arguments.burst, "global").map_err(as_failure)?;
     let invalid = || Failure::new(format_args!("--rate: `{}` is not a limit", Printable(rate)));
     let parsed = RateText::parse(rate).map_err(|_| invalid())?;
