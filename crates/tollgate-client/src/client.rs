@@ -1,4 +1,4 @@
-//! The client: what all calls of a program share, and the life of one call.
+//! The client: the state that all calls of a program share, and the life of one call.
 //!
 //! ```text
 //! Client::start ─► Session::permit ─► (send) ─► SendPermit::answered ─► done
@@ -240,7 +240,7 @@ impl Client {
         self.lock().waiting()
     }
 
-    /// Returns what is known about each bucket.
+    /// Returns a view of each bucket.
     pub fn bucket_views(&self) -> Vec<BucketView> {
         self.with(Scheduler::views)
     }

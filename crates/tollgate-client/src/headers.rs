@@ -1,4 +1,4 @@
-//! What the headers of a response say about the limits of a server.
+//! Parses the headers of a response that describe the limits of a server.
 //!
 //! [`Advice::read`] understands `Retry-After` (seconds and dates), `retry-after-ms`, `x-amz-retry-after`, the IETF
 //! fields `RateLimit` and `RateLimit-Policy` of every draft, and `X-RateLimit-*` in the dialects of GitHub, Discord,
@@ -24,7 +24,7 @@ pub const MAX_BUCKETS: usize = 8;
 /// The longest field that is parsed.
 const MAX_FIELD_BYTES: usize = 4 << 10;
 
-/// What one response says about limits.
+/// The limits and waits that one response describes.
 ///
 /// ```
 /// # use http::{HeaderMap, StatusCode};

@@ -1,4 +1,4 @@
-//! What a response changes: buckets, the breaker, the budget, and what happens to its call.
+//! Applies a response to buckets, breaker and budget, and chooses the next step of its call.
 
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -27,7 +27,7 @@ pub(crate) struct Attempt {
     pub(crate) random: [f64; 2],
 }
 
-/// What happens to a call after an attempt.
+/// The next step of a call after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// The caller gets the response or the error.
