@@ -1,6 +1,6 @@
 //! Decisions that need the inner store.
 //!
-//! The lots cover what they can, and the store is asked for the rest. If a key of the rest is hot
+//! The lots cover as many units as they hold, and the store decides the rest. If a key of the rest is hot
 //! and no lease of it is under way, the same batch asks for a lease, so that a lease costs no call of
 //! its own and a refused batch takes none.
 
@@ -150,7 +150,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         Ok(Answer { admitted, at, outcomes })
     }
 
-    /// Counts what the store is asked for, and begins to lease keys that are hot.
+    /// Counts the units that the store decides, and begins to lease keys that are hot.
     fn begin_leases<'l>(
         &'l self,
         batch: &[Check<'_>],
@@ -195,7 +195,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
     }
 
-    /// Records what the store answered about the keys of a batch.
+    /// Records the outcomes of the store for the keys of a batch.
     fn note_answers(&self, batch: &[Check<'_>], answered: &[Outcome], times: CallTimes) {
         for (check, outcome) in batch.iter().zip(answered) {
             let Some(place) = self.find(check).filter(|_| !is_exact(check.rule)) else { continue };

@@ -9,7 +9,7 @@
 //! borrow and how much, and [`Leased::tend_far`] makes the calls.
 //!
 //! - `calls`: the calls to other regions.
-//! - `link`: what is known about the store of another region: its round trip, and failures.
+//! - `link`: the round trip and the failures of the store of another region.
 
 mod calls;
 mod link;
@@ -30,7 +30,7 @@ use crate::plan::leasable_units;
 use crate::sync::Ordering;
 use crate::usage::{refilled, renewal_threshold};
 
-/// The part of what another region has left that one call asks for, over all nodes.
+/// The part of the remaining units of another region that one call requests, over all nodes.
 const PART_OF_LEFT: u64 = 4;
 
 /// The store of another region.
@@ -49,7 +49,7 @@ struct FarCounts {
     failures: Count,
 }
 
-/// What a node has borrowed from one region since it was created.
+/// The units that a node has borrowed from one region since it was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarCounters {
     /// The name of the region.
@@ -115,7 +115,7 @@ impl<S> Default for FarStores<S> {
     }
 }
 
-/// What a node knows about a key in another region.
+/// The view of a node on a key in another region.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FarView {
     remaining: u64,
@@ -150,7 +150,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         &self.far.stores
     }
 
-    /// Returns what was borrowed, by region.
+    /// Returns the borrowed units, by region.
     pub fn far_counters(&self) -> Vec<FarCounters> {
         self.far.stores.iter().map(FarStore::counters).collect()
     }

@@ -11,7 +11,7 @@ use crate::lot::MAX_LOT_UNITS;
 /// a key are therefore decided by the store, one request at a time.
 pub const MIN_LEASE_UNITS: u32 = 8;
 
-/// The units that a node asks for, as an exponential average.
+/// The requested units of a node, as an exponential average.
 #[derive(Debug)]
 pub(crate) struct UsageRate {
     /// The units since `since`.
@@ -64,7 +64,7 @@ const fn target(usage: u64) -> u64 {
     usage - usage / 16
 }
 
-/// What a node knows when it decides about the size of a lease.
+/// The data that a node uses to choose the size of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     /// The expected usage of this node in one `ttl`.
@@ -83,8 +83,8 @@ pub(crate) fn refilled(quota: &Quota, ttl: Span) -> u64 {
     u64::try_from(u128::from(quota.capacity()) * u128::from(ttl.as_micros()) / period).unwrap_or(u64::MAX)
 }
 
-/// Returns the units to lease, if any: what this node spends in one `ttl`, but at most half of what is left over
-/// all nodes, or the part of this node in what comes back in one `ttl`.
+/// Returns the units to lease, if any: the usage of this node in one `ttl`, but at most half of the rest over
+/// all nodes, or the share of this node in the refill of one `ttl`.
 pub(crate) fn lease_size(quota: &Quota, ttl: Span, now: Situation) -> Option<u32> {
     if now.usage < MIN_LEASE_UNITS.into() {
         return None;

@@ -48,7 +48,7 @@ pub(super) struct FarErrand {
     pub(super) call: FarCall,
 }
 
-/// What the store of another region is asked for.
+/// A request to the store of another region.
 pub(super) enum FarCall {
     /// Units of a key.
     Borrow(LeaseRequest),
