@@ -107,7 +107,7 @@ impl<C: Clock> Node<C> {
         self.ownership().me.as_ref().is_some_and(|me| me.address == *address)
     }
 
-    /// Publishes the table of what is known, and forgets nodes that are not needed any more.
+    /// Publishes the table of known holdings, and forgets nodes that are not needed any more.
     pub(crate) fn publish(&self, ownership: &Ownership) {
         self.table.store(Arc::new(Table::new(ownership, |address| self.peer(address))));
         // Before any copy that this change permits.

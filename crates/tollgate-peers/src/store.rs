@@ -44,7 +44,7 @@ const MAX_MOVES: usize = 3;
 
 const NO_MEMBERS: &str = "no peers are known: their name has not been resolved yet";
 
-/// What happened between this node and the others.
+/// The counts of calls between this node and the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerCounters {

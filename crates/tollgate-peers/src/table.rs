@@ -1,6 +1,6 @@
 //! Where the keys of each partition are decided.
 //!
-//! The list of members says who should own a partition: the member with the highest score for it
+//! The list of members names the owner of a partition: the member with the highest score for it
 //! (rendezvous hashing). If a member joins or leaves, only its own partitions change their owner. Every
 //! node computes the same owners from the same list, in any order.
 //!
@@ -47,7 +47,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates the table of what a node knows. `peer` returns the connections to an address.
+    /// Creates the table from the known holdings. `peer` returns the connections to an address.
     pub(crate) fn new(ownership: &Ownership, peer: impl Fn(&Address) -> Arc<Peer>) -> Self {
         let mut peers: Vec<Arc<Peer>> = ownership.members.iter().map(&peer).collect();
         let here = ownership.me.as_ref().map(|me| me.address.clone());

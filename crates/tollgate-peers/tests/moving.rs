@@ -129,7 +129,7 @@ async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
         let (admitted, _) = take(&nodes.stores[number % 2], &deny, number, 1).await;
         assert_eq!(admitted, !is_lost, "nothing is left of a limit that refuses in an outage");
     }
-    // Time returns what the limit returns.
+    // The limit refills as usual.
     nodes.clock.advance(Span::from_hours(1));
     for number in 0..KEYS {
         assert_eq!(take(&nodes.stores[0], &rule, number, 1).await, (true, 99));
@@ -272,7 +272,7 @@ async fn lists_that_change_under_load_admit_never_more_than_the_limit() {
     }
     nodes.set_lists(&addresses, &addresses);
     nodes.settle();
-    // What is left, exactly.
+    // Exactly the remaining units.
     for number in 0..admitted.len() {
         while take(&nodes.stores[number % 3], &rule, number, 1).await.0 {
             admitted[number].fetch_add(1, Ordering::Relaxed);
