@@ -1,4 +1,4 @@
-//! What the nodes that share a database tell each other, as in [`tollgate_store::node_board`].
+//! The board of the nodes that share a database, as in [`tollgate_store::node_board`].
 //!
 //! The record of a node is in the table of nodes; a question and its answer are one row. Everything is on the
 //! clock of the server, and with bounds that apply before anything is sent to a node: other users of the
