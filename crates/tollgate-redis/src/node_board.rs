@@ -1,4 +1,4 @@
-//! What the nodes that share a Redis tell each other, as in [`tollgate_store::node_board`].
+//! The board of the nodes that share a Redis, as in [`tollgate_store::node_board`].
 //!
 //! ```text
 //! tg1:{0}:node-times   sorted set: the time of the record of each node
