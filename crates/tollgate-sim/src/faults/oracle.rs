@@ -1,4 +1,4 @@
-//! The oracle: what the fleet may do, computed beside it from the calls that were executed and the faults.
+//! The oracle: the permitted behavior of the fleet, computed from the executed calls and the faults.
 //!
 //! | invariant | checked |
 //! |---|---|
@@ -155,7 +155,7 @@ pub(super) struct Oracle {
     accounts: BTreeMap<AccountId, Account>,
     pub(super) requests: BTreeMap<RequestId, RequestRecord>,
     nodes: Vec<NodeRecord>,
-    /// What became of leased units, for each node since it started.
+    /// The usage of leased units, for each node since it started.
     leases: Vec<LeaseUsage>,
     /// Units that a node returned and did not hold.
     over_returned: u64,

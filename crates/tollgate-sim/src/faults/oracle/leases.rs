@@ -35,7 +35,7 @@ pub(super) struct UndoneCharges {
 }
 
 impl UndoneCharges {
-    /// Adds units. Returns what they allow beyond the earlier ones, if a bucket gains `max_refill` during a lease.
+    /// Adds units. Returns the admissions that they allow beyond the earlier ones, if a bucket gains `max_refill` during a lease.
     pub(super) fn credit(&mut self, units: f64, max_refill: f64) -> f64 {
         self.units += units;
         let before = std::mem::replace(&mut self.credited, self.units.min(max_refill));
@@ -87,7 +87,7 @@ impl Oracle {
         }
     }
 
-    /// Records a reply that arrived in time. `asked`: when the call was sent, by the clock of the node.
+    /// Records a reply that arrived in time. `sent_at`: the time of the call by the clock of the node.
     pub(in super::super) fn delivered(
         &mut self,
         body: &Body,
@@ -220,12 +220,12 @@ impl Oracle {
         self.leases[record.node].taken_in_vain += 2 * taken;
     }
 
-    /// Returns what became of the leased units of a node since it started.
+    /// Returns the usage of the leased units of a node since it started.
     pub(in super::super) fn lease_usage(&self, node: usize) -> LeaseUsage {
         self.leases[node]
     }
 
-    /// Records that the clock of a node stands still: it may spend once what it holds.
+    /// Records that the clock of a node stands still: it may spend its leased units once.
     pub(in super::super) fn node_frozen(&mut self, NodeMoment { node, local, now }: NodeMoment) {
         self.nodes[node].has_paused = true;
         for account in self.accounts.values_mut() {
