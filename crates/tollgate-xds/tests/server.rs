@@ -1,4 +1,4 @@
-//! A configuration server that sends what a test tells it.
+//! A configuration server whose messages a test chooses.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
