@@ -34,7 +34,7 @@ pub(crate) struct Watch {
 struct State {
     counts: Counts,
     /// When the last refusal was received, and until when it told to wait.
-    told: (Timestamp, Timestamp),
+    last_refusal: (Timestamp, Timestamp),
 }
 
 impl Watch {
@@ -61,7 +61,7 @@ impl Watch {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.counts.attempts += 1;
         // An attempt of the same millisecond had not seen the refusal.
-        let (received, until) = state.told;
+        let (received, until) = state.last_refusal;
         state.counts.early += usize::from(now < until && now > received + Span::from_millis(1));
     }
 
@@ -75,7 +75,7 @@ impl Watch {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.counts.refused += 1;
         state.counts.refused_known += usize::from(now.since(self.start) > KNOWN_AFTER);
-        state.told = (state.told.0.max(now), state.told.1.max(until));
+        state.last_refusal = (state.last_refusal.0.max(now), state.last_refusal.1.max(until));
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -33,7 +33,8 @@ pub struct Weight {
     /// With connections that have sent no request.
     pub silent: f64,
     /// With connections that have sent one request each.
-    pub asked: f64,
+    #[serde(rename = "asked")]
+    pub active: f64,
 }
 
 /// Raises the file descriptor limit of this program and its children.
@@ -53,8 +54,8 @@ pub fn make_room_for(descriptors: usize) -> io::Result<()> {
 /// Measures a contestant, restarted for each kind of connection.
 pub fn weigh(track: &Track, contestant: &dyn Contestant) -> io::Result<Weight> {
     let (alone, silent) = hold(track, contestant, |_| Ok(()))?;
-    let (_, asked) = hold(track, contestant, |stream| probe::ask_on(stream, upstream::BODY))?;
-    Ok(Weight { subject: contestant.name(), alone, silent, asked })
+    let (_, active) = hold(track, contestant, |stream| probe::ask_on(stream, upstream::BODY))?;
+    Ok(Weight { subject: contestant.name(), alone, silent, active })
 }
 
 /// Returns the resident memory before and with all connections open.

@@ -31,7 +31,7 @@ pub trait Caller: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     /// Number of answers.
-    pub asked: u64,
+    pub answers: u64,
     /// Time until the last answer.
     pub time: Duration,
 }
@@ -46,11 +46,11 @@ pub async fn crowd(caller: &Arc<impl Caller>, time: Duration) -> io::Result<Done
     }
     tokio::time::sleep(time).await;
     over.store(true, Ordering::Relaxed);
-    let mut asked = 0;
+    let mut answers = 0;
     while let Some(ended) = tasks.join_next().await {
-        asked += ended.map_err(io::Error::other)??;
+        answers += ended.map_err(io::Error::other)??;
     }
-    Ok(Done { asked, time: start.elapsed() })
+    Ok(Done { answers, time: start.elapsed() })
 }
 
 async fn keep_asking(caller: Arc<impl Caller>, task: usize, over: Arc<AtomicBool>) -> io::Result<u64> {

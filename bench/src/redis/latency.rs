@@ -34,7 +34,8 @@ pub struct Round {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
     /// Number of answers.
-    pub asked: usize,
+    #[serde(rename = "asked")]
+    pub answers: usize,
     /// Median, in microseconds.
     pub p50_us: f64,
     /// 99th percentile, in microseconds.
@@ -46,7 +47,7 @@ impl Latency {
         took.sort_unstable();
         let at =
             |of_100: usize| took.get(took.len() * of_100 / 100).map_or(f64::NAN, |it| it.as_secs_f64() * 1e6);
-        Self { asked: took.len(), p50_us: at(50), p99_us: at(99) }
+        Self { answers: took.len(), p50_us: at(50), p99_us: at(99) }
     }
 }
 

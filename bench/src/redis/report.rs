@@ -164,8 +164,8 @@ fn three_limits(rows: &[Row]) -> Option<f64> {
 fn median_round(rounds: &[Round]) -> Round {
     let of = |who: fn(&Round) -> &Latency| {
         let number = |number: fn(&Latency) -> f64| median(rounds.iter().map(|it| number(who(it))));
-        let asked = rounds.iter().map(|it| who(it).asked).sum();
-        Latency { asked, p50_us: number(|it| it.p50_us), p99_us: number(|it| it.p99_us) }
+        let answers = rounds.iter().map(|it| who(it).answers).sum();
+        Latency { answers, p50_us: number(|it| it.p50_us), p99_us: number(|it| it.p99_us) }
     };
     Round {
         bare: of(|it| &it.bare),

@@ -75,12 +75,12 @@ pub async fn measure(redis: &Instance, caller: Arc<impl Caller>, time: Duration)
     let done = crowd(&caller, time).await?;
     let after = Reading::take(redis, &*caller).await?;
 
-    let (decisions, seconds) = (done.asked as f64, done.time.as_secs_f64());
+    let (decisions, seconds) = (done.answers as f64, done.time.as_secs_f64());
     let spent = after.redis.since(&before.redis);
-    let calls = after.calls.zip(before.calls).map_or(done.asked, |(after, before)| after - before);
+    let calls = after.calls.zip(before.calls).map_or(done.answers, |(after, before)| after - before);
     let since = |of: fn(&Reading) -> Duration| of(&after).saturating_sub(of(&before)).as_secs_f64();
     Ok(Sample {
-        decisions: done.asked,
+        decisions: done.answers,
         per_second: decisions / seconds,
         redis_cpu_us: spent.cpu.as_secs_f64() * 1e6 / decisions,
         client_cpu_us: since(|it| it.on_core) * 1e6 / decisions,

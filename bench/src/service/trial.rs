@@ -74,7 +74,7 @@ fn refuses(question: &dyn Question, server: SocketAddr) -> io::Result<Answer> {
 }
 
 /// Checks that the keys were charged as often as the load sent requests.
-fn has_charged(question: &dyn Question, server: SocketAddr, asked: u64) -> io::Result<()> {
+fn has_charged(question: &dyn Question, server: SocketAddr, requests: u64) -> io::Result<()> {
     let (keys, ample) = (question.keys(), question.ample());
     let looked_at = keys.min(MAX_CHECKED_KEYS);
     let mut charged = 0;
@@ -86,19 +86,19 @@ fn has_charged(question: &dyn Question, server: SocketAddr, asked: u64) -> io::R
         // Without the request that reads the count.
         charged += ample.units.saturating_sub(answer.left + 1);
     }
-    if is_plausible(charged, asked, looked_at, keys) {
+    if is_plausible(charged, requests, looked_at, keys) {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "{asked} requests about {keys} keys, and {looked_at} of these were charged {charged}"
+        "{requests} requests about {keys} keys, and {looked_at} of these were charged {charged}"
     )))
 }
 
 /// Whether a sample of the keys was charged as often as expected. Random keys are not requested equally often, and a
 /// little of a single key's allowance refills meanwhile.
 #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn is_plausible(charged: u64, asked: u64, looked_at: u64, keys: u64) -> bool {
-    let expected = asked as f64 * looked_at as f64 / keys as f64;
+fn is_plausible(charged: u64, requests: u64, looked_at: u64, keys: u64) -> bool {
+    let expected = requests as f64 * looked_at as f64 / keys as f64;
     let by_chance = if keys == KEYS { 6.0 * expected.sqrt() } else { 20.0 };
     (charged as f64 - expected).abs() <= by_chance
 }

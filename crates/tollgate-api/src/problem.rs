@@ -18,7 +18,7 @@ pub struct Problem<T: Default = String> {
     #[serde(default)]
     #[schemars(extend("minimum" = 400, "maximum" = 599))]
     pub status: u16,
-    /// What to change.
+    /// The correction to make.
     pub detail: T,
     /// For `/throttle`: the detail again, for throttlecrab's clients.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct Refusal<T: Default = String> {
     /// The status.
     #[schemars(extend("minimum" = 400, "maximum" = 599))]
     pub status: u16,
-    /// What to change.
+    /// The correction to make.
     pub detail: T,
     /// The decision.
     #[serde(skip_serializing_if = "Option::is_none")]

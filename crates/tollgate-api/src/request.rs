@@ -155,7 +155,7 @@ pub struct RenewRequest<T = String> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ThrottleRequest")]
 pub struct ThrottleRequest<T = String, U = u64> {
-    /// Who spends.
+    /// The caller that spends.
     pub key: T,
     /// The amount that an idle key may spend at once.
     #[schemars(extend("minimum" = 1, "maximum" = MAX_UNITS))]
@@ -180,11 +180,11 @@ pub struct SwitchRequest<T = String> {
     /// The mode. For a limit also `policy`, which removes the override.
     #[schemars(extend("enum" = MODES))]
     pub mode: T,
-    /// Why.
+    /// The reason for the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = MAX_REASON_CHARS))]
     pub reason: Option<T>,
-    /// Who.
+    /// The name of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = MAX_NAME_CHARS))]
     pub by: Option<T>,

@@ -190,10 +190,9 @@ TOLLGATE_CONFIG and TOLLGATE_SETTINGS name the files, TOLLGATE_ADMIN_TOKEN is th
 Reload: SIGHUP, or a change of the file. A file with a mistake changes nothing: the old policy stays,
 and the log and /readyz report the mistake. SIGTERM finishes running requests and exits; a second one exits at once.";
 
-/// Serves a policy
+/// The configuration of a server.
 #[derive(Debug, Args)]
-#[command(after_help = SERVE_HELP)]
-pub(crate) struct Serve {
+pub(crate) struct ConfigFiles {
     /// The policy, which may include settings. Default: the sample policy
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -203,6 +202,14 @@ pub(crate) struct Serve {
     /// Sets any value of the file, in YAML: --set listen.api=127.0.0.1:0
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+}
+
+/// Serves a policy
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) files: ConfigFiles,
     /// The address of the gateway: `host:port` or `off`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_gateway: Option<String>,

@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<ExitCode, Failure> {
     Ok(if report.has_findings() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Is ready after Ctrl-C: the report has what was sent until then.
+/// Is ready after Ctrl-C: the report then covers the requests sent so far.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;

@@ -8,24 +8,15 @@ use std::process::ExitCode;
 use serde_json::json;
 use tollgate_daemon::doctor::{Finding, Severity, examine};
 use tollgate_daemon::io_error::Attempt;
-use tollgate_daemon::{Environment, Failure};
+use tollgate_daemon::{Environment, Failure, Inputs};
 
 use crate::arguments::Doctor;
 use crate::output;
-use crate::serve::set_flag;
+use crate::serve::with_files;
 
 /// Exit status 0 if it can serve, 1 if a problem was found.
 pub(crate) fn run(arguments: &Doctor, environment: &Environment) -> Result<ExitCode, Failure> {
-    let mut inputs = tollgate_daemon::Inputs::from_environment(environment);
-    if let Some(file) = &arguments.config {
-        inputs = inputs.with_config(file);
-    }
-    if let Some(file) = &arguments.settings {
-        inputs = inputs.with_settings(file);
-    }
-    for set in &arguments.set {
-        inputs = inputs.with_overlay(set_flag(set)?);
-    }
+    let inputs = with_files(Inputs::from_environment(environment), &arguments.files)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("cannot start", &error, Attempt::Other))?;
     let findings = runtime.block_on(examine(inputs));

@@ -11,7 +11,7 @@ use tollgate_daemon::io_error::Attempt;
 use tollgate_daemon::{Daemon, Environment, Failure, ListenerAddress, Log, Signals, Startup, raise_fd_limit};
 use tollgate_document::redacted;
 
-use crate::arguments::Serve;
+use crate::arguments::{ConfigFiles, Serve};
 use crate::banner::banner;
 use crate::ready_file::ReadyFile;
 
@@ -110,17 +110,21 @@ fn parts(warning: &str) -> (Option<&str>, &str, Option<&str>) {
 /// Collects the inputs, the strongest last.
 fn inputs(arguments: &Serve, environment: &Environment) -> Result<Inputs, Failure> {
     let mut inputs = Inputs::from_environment(environment);
-    if let Some(file) = &arguments.config {
-        inputs = inputs.with_config(file);
-    }
-    if let Some(file) = &arguments.settings {
-        inputs = inputs.with_settings(file);
-    }
     if let Some(file) = &arguments.outbound {
         inputs = inputs.with_outbound(file);
     }
-    let sets = arguments.set.iter().map(|it| set_flag(it)).collect::<Result<Vec<_>, _>>()?;
-    Ok(flags(arguments).into_iter().chain(sets).fold(inputs, Inputs::with_overlay))
+    with_files(flags(arguments).into_iter().fold(inputs, Inputs::with_overlay), &arguments.files)
+}
+
+/// Adds the files of the configuration and the values of `--set`.
+pub(crate) fn with_files(mut inputs: Inputs, files: &ConfigFiles) -> Result<Inputs, Failure> {
+    if let Some(file) = &files.config {
+        inputs = inputs.with_config(file);
+    }
+    if let Some(file) = &files.settings {
+        inputs = inputs.with_settings(file);
+    }
+    files.set.iter().try_fold(inputs, |inputs, it| Ok(inputs.with_overlay(set_flag(it)?)))
 }
 
 /// Returns the overlay of a flag. The value is literal, because addresses on the command line are not YAML.
@@ -165,7 +169,7 @@ pub(crate) fn envoy_config(folder: &Path) -> Overlay {
 }
 
 /// Parses `KEY=VALUE` of `--set`.
-pub(crate) fn set_flag(text: &str) -> Result<Overlay, Failure> {
+fn set_flag(text: &str) -> Result<Overlay, Failure> {
     let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.trim().is_empty()) else {
         return Err(Failure::with_help(
             format_args!("`--set {}` sets nothing: it is --set KEY=VALUE", shown(text)),

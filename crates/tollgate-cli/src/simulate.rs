@@ -37,7 +37,7 @@ const MAX_WIDTH: usize = 120;
 /// The results of all rounds.
 #[derive(Serialize)]
 struct Report {
-    /// For a log, the counts of what was read.
+    /// The counts of the lines that were read; `None` for generated traffic.
     log: Option<LogRead>,
     rates: Vec<Round>,
 }
@@ -109,6 +109,26 @@ pub(crate) fn run(arguments: &Simulate, environment: &Environment) -> Result<Exi
         output::line(&json)?;
     } else {
         output::text(&text_report(&report, arguments, environment))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the chart of a report to the requested file, and the report as JSON or as text.
+fn print<R: Serialize>(
+    report: &R,
+    chart: fn(&R) -> Chart,
+    text: fn(&R, &str, usize) -> String,
+    arguments: &Simulate,
+    environment: &Environment,
+) -> Result<ExitCode, Failure> {
+    if let Some(file) = &arguments.svg {
+        output::file(file, &chart(report).svg())?;
+    }
+    if arguments.json {
+        output::line(&serde_json::to_string(report).map_err(Failure::new)?)?;
+    } else {
+        let (width, color) = width_and_color(environment);
+        output::text(&text(report, &chart(report).terminal(width, color), width))?;
     }
     Ok(ExitCode::SUCCESS)
 }

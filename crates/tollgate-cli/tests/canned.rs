@@ -22,7 +22,7 @@ pub(crate) struct ReceivedRequest {
 /// The server. Its thread ends with the test.
 pub(crate) struct CannedServer {
     url: String,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     is_down: Arc<AtomicBool>,
 }
 
@@ -31,9 +31,9 @@ impl CannedServer {
     pub(crate) fn answering(answers: Vec<(&'static str, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
+        let requests = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
         let is_down = Arc::<AtomicBool>::default();
-        let (log, down) = (asked.clone(), is_down.clone());
+        let (log, down) = (requests.clone(), is_down.clone());
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -48,7 +48,7 @@ impl CannedServer {
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
-        Self { url, asked, is_down }
+        Self { url, requests, is_down }
     }
 
     /// Starts or stops closing all connections without a response.
@@ -60,8 +60,8 @@ impl CannedServer {
         &self.url
     }
 
-    pub(crate) fn asked(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 

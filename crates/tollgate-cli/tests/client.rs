@@ -13,7 +13,7 @@ use tollgate_testkit::{ProgramOutput, free_port};
 fn server(answer: String) -> (String, JoinHandle<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = thread::spawn(move || {
+    let request = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let (mut head, mut length) = (String::new(), 0);
@@ -33,7 +33,7 @@ fn server(answer: String) -> (String, JoinHandle<(String, Value)>) {
         stream.write_all(answer.as_bytes()).unwrap();
         (head, serde_json::from_slice(&body).unwrap())
     });
-    (url, asked)
+    (url, request)
 }
 
 fn ok(answer: &Value) -> String {
@@ -73,14 +73,14 @@ fn the_exit_status_of_a_check_is_the_decision() {
             "refused by demo-search: come back in 11.2 s\n  demo-search  203.0.113.9  refuses  0 of 5 left, come back in 11.2 s\n",
         ),
     ] {
-        let (url, asked) = server(ok(&decision(allowed)));
+        let (url, request) = server(ok(&decision(allowed)));
         let check = ["check", "/api/v1/search", "--ip", "203.0.113.9", "--api", &url];
         let finished = tollgate(&check, &[]);
         assert_eq!(
             (finished.code, finished.stdout.as_str(), finished.stderr.as_str()),
             (Some(code), said, "")
         );
-        let (head, body) = asked.join().unwrap();
+        let (head, body) = request.join().unwrap();
         assert!(head.starts_with("POST /v1/check HTTP/1.1\r\n"), "{head}");
         assert_eq!(body, json!({"method": "GET", "path": "/api/v1/search", "ip": "203.0.113.9"}));
     }
@@ -88,7 +88,7 @@ fn the_exit_status_of_a_check_is_the_decision() {
 
 #[test]
 fn a_check_sends_all_arguments() {
-    let (url, asked) = server(ok(&decision(true)));
+    let (url, request) = server(ok(&decision(true)));
     let arguments = [
         "check",
         "post",
@@ -113,7 +113,7 @@ fn a_check_sends_all_arguments() {
     ];
     let finished = tollgate(&arguments, &[("TOLLGATE_API", &url), ("TOLLGATE_TOKEN", "0123456789abcdef")]);
     assert_eq!(serde_json::from_str::<Value>(&finished.stdout).unwrap(), decision(true));
-    let (head, body) = asked.join().unwrap();
+    let (head, body) = request.join().unwrap();
     assert!(head.contains("\r\nAuthorization: Bearer 0123456789abcdef\r\n"), "{head}");
     let expected = json!({"method": "POST", "path": "/x", "user": "ann", "api_key": "k", "tenant": "acme", "plan": "pro",
         "host": "h", "headers": {"x-one": ["1", "2"]}, "cost": 7});
@@ -141,7 +141,7 @@ fn operations_on_a_key_send_its_parts() {
         ),
         (&["refund", "a/b"], "/v1/limits/a%2Fb/refund", json!({"cost": 1}), "given back: 5 of 5 left\n"),
     ] {
-        let (url, asked) = server(ok(&standing));
+        let (url, request) = server(ok(&standing));
         let finished = tollgate(arguments, &[("TOLLGATE_API", &url)]);
         assert_eq!(
             (finished.code, finished.stdout.as_str()),
@@ -149,7 +149,7 @@ fn operations_on_a_key_send_its_parts() {
             "{arguments:?}: {}",
             finished.stderr
         );
-        let (head, sent) = asked.join().unwrap();
+        let (head, sent) = request.join().unwrap();
         assert!(head.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{head}");
         assert_eq!(sent, body, "{arguments:?}");
     }
@@ -164,26 +164,26 @@ fn the_error_of_a_server_is_quoted() {
         ),
         (problem("422 Nonsense", "an escape: \u{1b}[2J"), "error: an escape: \\u{1b}[2J\n"),
     ] {
-        let (url, asked) = server(answer);
+        let (url, request) = server(answer);
         let finished = tollgate(&["peek", "apj", "x", "--api", &url], &[]);
         assert_eq!(
             (finished.code, finished.stderr.as_str(), finished.stdout.as_str()),
             (Some(2), expected, "")
         );
-        asked.join().unwrap();
+        request.join().unwrap();
     }
-    let (url, asked) = server(problem("401 Unauthorized", "send the token"));
+    let (url, request) = server(problem("401 Unauthorized", "send the token"));
     let finished = tollgate(&["peek", "apj", "x", "--api", &url], &[]);
     assert_eq!(finished.code, Some(2));
     assert!(finished.stderr.contains("set TOLLGATE_TOKEN"), "{}", finished.stderr);
-    asked.join().unwrap();
+    request.join().unwrap();
 
-    let (url, asked) = server(problem("401 Unauthorized", "send the token"));
+    let (url, request) = server(problem("401 Unauthorized", "send the token"));
     let finished =
         tollgate(&["peek", "apj", "x", "--api", &url], &[("TOLLGATE_TOKEN", " 0123456789abcdef\n")]);
     assert_eq!(finished.code, Some(2));
     assert!(finished.stderr.contains("does not accept the token in TOLLGATE_TOKEN"), "{}", finished.stderr);
-    let (head, _) = asked.join().unwrap();
+    let (head, _) = request.join().unwrap();
     assert!(head.contains("\r\nAuthorization: Bearer 0123456789abcdef\r\n"), "{head}");
 }
 
@@ -199,19 +199,19 @@ fn json_of_another_service_is_rejected() {
         gateway,
     ] {
         for arguments in [&["check", "/"][..], &["peek", "api", "k"], &["reset", "api", "k", "--json"]] {
-            let (url, asked) = server(answer.clone());
+            let (url, request) = server(answer.clone());
             let finished = tollgate(arguments, &[("TOLLGATE_API", &url)]);
             assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{answer}");
             let expected = format!("{url} is not the API of a Tollgate (is this the gateway's port?)");
             assert!(finished.stderr.contains(&expected), "{answer}: {}", finished.stderr);
-            asked.join().unwrap();
+            request.join().unwrap();
         }
     }
 }
 
 #[test]
 fn a_result_that_cannot_be_written_is_an_error() {
-    let (url, asked) = server(ok(&decision(true)));
+    let (url, request) = server(ok(&decision(true)));
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     for arguments in [&["check", "/", "--api", &url][..], &["schema"], &["completions", "bash"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -220,7 +220,7 @@ fn a_result_that_cannot_be_written_is_an_error() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("cannot write to standard output"), "{arguments:?}: {said}");
     }
-    asked.join().unwrap();
+    request.join().unwrap();
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn a_flag_of_serve_without_its_command_gets_a_hint() {
 #[test]
 fn a_service_that_is_not_tollgate_is_reported() {
     for answer in ["SSH-2.0-OpenSSH_9.2\r\n", "", "HTTP/1.1 502 Bad Gateway\r\n\r\n"] {
-        let (url, asked) = server(answer.to_owned());
+        let (url, request) = server(answer.to_owned());
         let finished = tollgate(&["check", "/", "--api", &url], &[]);
         assert_eq!(finished.code, Some(2), "{answer}: {}", finished.stderr);
         assert!(finished.stderr.contains("is this the API of a Tollgate?"), "{answer}: {}", finished.stderr);
-        asked.join().unwrap();
+        request.join().unwrap();
     }
 }
 

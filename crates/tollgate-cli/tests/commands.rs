@@ -56,9 +56,9 @@ fn a_hypothetical_request_is_explained_and_exits_like_a_check() {
         let finished = tollgate(&server, &arguments, &[]);
         assert_eq!(finished.code, Some(i32::from(!allowed)), "{}", finished.stderr);
         assert!(finished.stdout.contains("Nothing was spent"), "{}", finished.stdout);
-        let asked = server.asked();
+        let requests = server.requests();
         assert_eq!(
-            asked[0].body,
+            requests[0].body,
             json!({"method": "POST", "path": "/api/v1/login", "ip": "203.0.113.9", "user": "ann"})
         );
     }
@@ -124,7 +124,7 @@ fn a_switch_prints_the_change_and_whether_it_is_saved() {
             (finished.code, finished.stdout.as_str(), finished.stderr.as_str()),
             (Some(0), expected, "")
         );
-        assert_eq!(server.asked()[2].body, json!({"mode": "shadow", "reason": "INC-1", "by": "ann"}));
+        assert_eq!(server.requests()[2].body, json!({"mode": "shadow", "reason": "INC-1", "by": "ann"}));
     }
 }
 
@@ -147,7 +147,7 @@ fn the_author_of_a_switch_is_the_login_name_by_default() {
             "{}",
             finished.stderr
         );
-        assert_eq!(server.asked()[2].body["by"], by);
+        assert_eq!(server.requests()[2].body["by"], by);
     }
 }
 
@@ -162,7 +162,7 @@ fn all_overrides_are_removed_with_one_command() {
     ]);
     let finished = tollgate(&server, &["mode", "policy", "--all"], &[]);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    let bodies: Vec<_> = server.asked().into_iter().skip(2).map(|it| it.body).collect();
+    let bodies: Vec<_> = server.requests().into_iter().skip(2).map(|it| it.body).collect();
     assert_eq!(bodies, [json!({"mode": "enforce"}), json!({"mode": "policy"})]);
 }
 
@@ -186,7 +186,7 @@ fn modes_are_shown_and_mistakes_change_nothing() {
         let finished = tollgate(&server, arguments, &[]);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
-        assert!(server.asked().iter().all(|it| it.line.starts_with("GET")), "{arguments:?}");
+        assert!(server.requests().iter().all(|it| it.line.starts_with("GET")), "{arguments:?}");
     }
 }
 

@@ -401,9 +401,9 @@ fn envoys_health_check_notices_a_restart_of_tollgate() {
     let _second = serving("limits: []\n", &[&listen]);
     envoy.wait_for_health("healthy");
     // Envoy's workers learn of it shortly after it is reported.
-    let asked = (0..1_000).any(|_| {
+    let is_called = (0..1_000).any(|_| {
         assert_eq!(ask(&envoy, "GET /", "").status(), 200);
         envoy.counted("cluster.app.ratelimit.ok") > 0
     });
-    assert!(asked, "it is healthy, and asked again");
+    assert!(is_called, "it is healthy, and asked again");
 }

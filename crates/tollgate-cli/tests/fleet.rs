@@ -1,10 +1,10 @@
-//! Several servers on one store: what each of them says about all of them.
+//! Several servers on one store: each of them reports on all of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::service::client::{asked, get, told};
+use crate::service::client::{get, get_json, post_json};
 use serde_json::{Value, json};
 use tollgate_testkit::{Postgres, Redis, Tollgate, wait_until};
 
@@ -25,11 +25,11 @@ fn start_on(url: &str) -> Tollgate {
 }
 
 fn check(api: SocketAddr, path: &str) -> Value {
-    asked(api, "/v1/check", &format!(r#"{{"path":"{path}","ip":"203.0.113.9"}}"#))
+    post_json(api, "/v1/check", &format!(r#"{{"path":"{path}","ip":"203.0.113.9"}}"#))
 }
 
 fn fleet(api: SocketAddr) -> Value {
-    told(api, "/v1/fleet")
+    get_json(api, "/v1/fleet")
 }
 
 fn tollgate(arguments: &[&str]) -> String {
@@ -73,7 +73,7 @@ fn sum_and_explain(url: &str) {
     let path = format!("/v1/decisions/{id}");
     // On a busy machine, the answer may come after the first question has ended.
     wait_until("an explanation by the other server", || get(one.api, &path).status == 200);
-    let own = told(other.api, &path);
+    let own = get_json(other.api, &path);
     assert_eq!((&own["node"], &own["id"]), (&Value::Null, &json!(id)));
     let api = format!("http://{}", one.api);
     let mut text = String::new();
@@ -86,7 +86,7 @@ fn sum_and_explain(url: &str) {
     assert!(text.contains(&format!("  node      {name}\n")) && text.contains("Refused by `api`"), "{text}");
 
     // The number of nodes is announced every few seconds.
-    wait_until("two nodes", || told(one.api, "/v1/overview")["store"]["nodes"] == 2);
+    wait_until("two nodes", || get_json(one.api, "/v1/overview")["store"]["nodes"] == 2);
     let text = tollgate(&["top", "--once", "--api", &api]);
     assert!(text.contains("  all 2 nodes, last 5 minutes: 6 allowed, 2 refused"), "{text}");
     assert!(text.contains("\nnodes, in 5 minutes\n") && text.contains(name), "{text}");
@@ -129,12 +129,12 @@ fn leases_are_shown_where_they_are_held_and_where_they_answer() {
         let ids: Vec<_> =
             (0..50).map(|_| check(one.api, "/hot")["id"].as_str().unwrap().to_owned()).collect();
         // Of admitted requests, only a sample is recorded.
-        let listed = told(one.api, "/v1/decisions?most=1000")["decisions"].clone();
+        let listed = get_json(one.api, "/v1/decisions?most=1000")["decisions"].clone();
         let listed: Vec<_> = listed.as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
         for id in ids.iter().filter(|id| listed.contains(&json!(id))) {
-            let told = told(one.api, &format!("/v1/decisions/{id}"));
-            if told["limits"][0]["leased"] == true {
-                explained = told;
+            let decision = get_json(one.api, &format!("/v1/decisions/{id}"));
+            if decision["limits"][0]["leased"] == true {
+                explained = decision;
                 return true;
             }
         }
@@ -144,9 +144,9 @@ fn leases_are_shown_where_they_are_held_and_where_they_answer() {
     assert!(arithmetic.contains("from units that it had leased from the store"), "{arithmetic}");
     wait_until("units that are held, here and there", || {
         check(one.api, "/hot");
-        let leases = told(one.api, "/v1/overview")["leases"].clone();
+        let leases = get_json(one.api, "/v1/overview")["leases"].clone();
         assert_eq!(leases["limits"][0]["limit"], "everybody", "{leases}");
-        let held = asked(one.api, "/v1/limits/everybody/peek", "{}")["limits"][0]["held"].clone();
+        let held = post_json(one.api, "/v1/limits/everybody/peek", "{}")["limits"][0]["held"].clone();
         let elsewhere = fleet(other.api)["nodes"][1]["leases"].clone();
         leases["held"][0]["units"].as_u64() > Some(0)
             && held.as_u64() > Some(0)

@@ -41,7 +41,7 @@ macro_rules! keeps_the_contract {
             what_else_refuses_keeps_its_status,
             the_query_of_a_client_chooses_nothing,
             two_keys_and_a_fresh_token_for_each_request_share_one_allowance,
-            tollgate_is_asked_about_the_request_and_sees_no_body,
+            tollgate_gets_the_request_without_its_body,
             where_tollgate_wants_a_token_the_proxy_shows_it,
             without_an_answer_nothing_passes,
             without_an_answer_everything_passes_if_wished,

@@ -348,10 +348,10 @@ fn a_replay_report_uses_no_network_and_shows_the_numbers_of_its_json() {
     let page = files.path().join("report.html");
     let mut replay = Command::new(BINARY);
     replay.args(["replay", "--json", "--quiet", "--suggest", "1%", "--html"]).arg(&page);
-    let told = replay.arg("--policy").arg(today).arg("--policy").arg(tomorrow).arg(log).output().unwrap();
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let output = replay.arg("--policy").arg(today).arg("--policy").arg(tomorrow).arg(log).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json = files.path().join("report.json");
-    fs::write(&json, told.stdout).unwrap();
+    fs::write(&json, output.stdout).unwrap();
     let said = node("report.mjs", &files).env("REPORT", page).env("NUMBERS", json).output().unwrap();
     let [out, err] = [&said.stdout, &said.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
     println!("report.mjs:\n{out}");

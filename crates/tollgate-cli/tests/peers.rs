@@ -15,7 +15,7 @@ use serde_json::Value;
 use tollgate_testkit::{ProgramOutput, Tollgate, free_port, wait_until};
 
 use crate::service::authority::Authority;
-use crate::service::client::{asked, get, told};
+use crate::service::client::{get, get_json, post_json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -42,7 +42,7 @@ fn start(list: &str, port: u16) -> Tollgate {
 }
 
 fn check(node: &Tollgate, user: usize) -> Value {
-    asked(node.api, "/v1/check", &format!(r#"{{"path":"/","user":"user-{user}"}}"#))
+    post_json(node.api, "/v1/check", &format!(r#"{{"path":"/","user":"user-{user}"}}"#))
 }
 
 fn remaining(node: &Tollgate, user: usize) -> u64 {
@@ -68,7 +68,7 @@ fn counted(node: &Tollgate, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
 }
 
-/// Spends what all users have, on all nodes at the same time. Returns the admissions of each user.
+/// Spends the units of all users on all nodes at the same time. Returns the admissions of each user.
 fn exhaust(nodes: &[Tollgate], users: usize) -> Vec<usize> {
     thread::scope(|scope| {
         let spend = |node| {
@@ -161,7 +161,7 @@ fn a_list_that_changes_under_load_takes_usage_along() {
     ] {
         nodes[0].files.write("tollgate.yaml", &policy(&format!("url: '{text}'")));
         nodes[0].program.signal("HUP");
-        let error = || told(nodes[0].api, "/readyz")["reload_error"].as_str().unwrap_or("").to_owned();
+        let error = || get_json(nodes[0].api, "/readyz")["reload_error"].as_str().unwrap_or("").to_owned();
         wait_until(expected, || error().contains(expected));
     }
 }

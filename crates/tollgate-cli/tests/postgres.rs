@@ -3,28 +3,16 @@
 //! Deadlines are long, so that a busy machine does not affect the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use std::thread;
-
-use crate::redis::{admitted, check, counted, metrics, policy, start, stop, versions};
-use crate::service::client::{get, told};
-use tollgate_testkit::{Postgres, Scratch, Tollgate};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+use crate::redis::{admitted, check, counted, metrics, spend_one_budget, start, stop, versions};
+use crate::service::client::{get, get_json};
+use tollgate_testkit::{Postgres, Scratch};
 
 #[test]
 fn two_servers_share_one_budget_exactly_with_and_without_leases() {
     let server = Postgres::start();
     for (prefix, lease, is_exact) in [("exact", "off", true), ("leased", "auto", false)] {
         let store = format!("url: '{}', prefix: {prefix}, lease: {lease}", server.url());
-        let start = || Tollgate::start_with(BINARY, &policy(100, &store), &["--set", "gateway.workers=2"]);
-        let (one, other) = (start(), start());
-        let callers: Vec<_> = (0..8)
-            .map(|number| {
-                let api = if number % 2 == 0 { one.api } else { other.api };
-                thread::spawn(move || admitted(api, 20))
-            })
-            .collect();
-        let total: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+        let ([one, other], total) = spend_one_budget(&store);
         let expected = if is_exact { 100..=100 } else { 50..=100 };
         assert!(expected.contains(&total), "{prefix}: {total}\n{}\n{}", one.log(), other.log());
         stop(one);
@@ -71,7 +59,7 @@ fn a_server_that_dies_is_an_outage_until_it_is_back() {
         owed += u64::from(answer["allowed"] == true);
         answer["degraded"] == true
     });
-    let ready = told(api, "/readyz");
+    let ready = get_json(api, "/readyz");
     assert_eq!(ready["store"]["state"], "degraded", "{ready}");
     assert!(!ready.to_string().contains("secret"), "{ready}");
     assert_eq!(counted("tollgate_store_up", &metrics(api)), 0);
@@ -113,7 +101,7 @@ fn without_the_server_the_start_says_so_and_serves_degraded() {
     server.restart();
     let api = tollgate.api;
     tollgate.program.wait_until("the server to be found", || {
-        told(api, "/readyz")["store"]["state"] == "ok" && check(api)["degraded"] == false
+        get_json(api, "/readyz")["store"]["state"] == "ok" && check(api)["degraded"] == false
     });
 }
 

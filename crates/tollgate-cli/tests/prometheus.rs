@@ -210,8 +210,8 @@ fn every_expression_of_the_dashboard_is_valid() {
 #[test]
 fn rules_and_dashboard_use_only_documented_metrics() {
     let document = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
-    let asked = [board_expressions().join("\n"), integration("prometheus/rules.yml")].concat();
-    let words = asked.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
+    let expressions = [board_expressions().join("\n"), integration("prometheus/rules.yml")].concat();
+    let words = expressions.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
     let names: BTreeSet<_> = words.filter(|word| word.starts_with("tollgate_")).collect();
     assert!(names.len() >= 20, "only {names:?}");
     for name in names {
@@ -257,18 +257,18 @@ fn a_real_prometheus_scrapes_the_metrics() {
     let mut prometheus = Program::start(command);
     wait_for_port(&mut prometheus, address);
 
-    let asked = |path: &str| ask_prometheus(address, path);
+    let query_api = |path: &str| ask_prometheus(address, path);
     let query = "/api/v1/query?query=sum(tollgate_limit_decisions_total%7Blimit=%22api%22%7D)";
     let value = |answer: &Value| answer["data"]["result"][0]["value"][1].as_str().map(str::to_owned);
-    prometheus.wait_until("scrape", || value(&asked(query)).is_some());
-    assert_eq!(value(&asked(query)).as_deref(), Some("5"));
+    prometheus.wait_until("scrape", || value(&query_api(query)).is_some());
+    assert_eq!(value(&query_api(query)).as_deref(), Some("5"));
 
     let is_well = |rule: &Value| rule["health"] == "ok";
     let rules = |answer: Value| answer["data"]["groups"][0]["rules"].as_array().cloned().unwrap_or_default();
     prometheus.wait_until("evaluation of all rules", || {
-        let rules = rules(asked("/api/v1/rules"));
+        let rules = rules(query_api("/api/v1/rules"));
         rules.len() >= 10 && rules.iter().all(is_well)
     });
-    let firing = rules(asked("/api/v1/rules")).into_iter().filter(|rule| rule["state"] == "firing");
+    let firing = rules(query_api("/api/v1/rules")).into_iter().filter(|rule| rule["state"] == "firing");
     assert_eq!(firing.map(|rule| rule["name"].clone()).collect::<Vec<_>>(), Vec::<Value>::new());
 }

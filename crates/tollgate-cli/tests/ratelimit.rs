@@ -84,7 +84,7 @@ fn text(path: &Path) -> &str {
 }
 
 /// Returns the code of a response over TLS: 1 is OK, 2 is over the limit.
-fn asked(grpc: u16, ca: &Path, files: &Scratch) -> Option<u8> {
+fn response_code(grpc: u16, ca: &Path, files: &Scratch) -> Option<u8> {
     let question = Question { domain: "shop", key: "user", value: "ann" };
     let server = format!("https://localhost:{grpc}");
     let finished = question.ask(&server, files, &["--http2", "--cacert", text(ca)]);
@@ -159,13 +159,13 @@ fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
     );
     assert_eq!(first["names"].as_array().map(Vec::len), Some(0), "{first}");
     // Before the first configuration, calls are answered OK and counted.
-    assert_eq!(asked(grpc, &certificate.ca, &asking), Some(1));
+    assert_eq!(response_code(grpc, &certificate.ca, &asking), Some(1));
     ratelimit.wait_for(metrics, "/metrics", "tollgate_rls_unconfigured_calls_total 1");
 
     let shop = certs.write("shop.yaml", SHOP);
     let answer = ads.push("1", &[&shop]);
     assert_eq!((&answer["version"], &answer["error"]), (&"1".into(), &serde_json::Value::Null), "{answer}");
-    let codes: Vec<_> = (0..3).map(|_| asked(grpc, &certificate.ca, &asking)).collect();
+    let codes: Vec<_> = (0..3).map(|_| response_code(grpc, &certificate.ca, &asking)).collect();
     assert_eq!(codes, [Some(1), Some(1), Some(2)], "{}", ratelimit.log());
     let page = ratelimit.get(metrics, "/metrics").stdout;
     for line in [
@@ -195,24 +195,26 @@ fn the_deployment_of_envoy_gateway_runs_with_its_environment() {
     let answer = ads.push("2", &[&wrong]);
     assert_eq!(answer["version"], "1", "{answer}");
     assert!(answer["error"].as_str().unwrap().contains("descriptor `user` is defined twice"), "{answer}");
-    assert_eq!(asked(grpc, &certificate.ca, &asking), Some(2));
+    assert_eq!(response_code(grpc, &certificate.ca, &asking), Some(2));
 
     // A raised limit keeps the usage of before; refused hits were counted too, as in envoyproxy/ratelimit.
     let raised = certs.write("raised.yaml", &SHOP.replace(": 2", ": 6"));
     assert_eq!(ads.push("3", &[&raised])["version"], "3");
-    let codes: Vec<_> = (0..3).map(|_| asked(grpc, &certificate.ca, &asking)).collect();
+    let codes: Vec<_> = (0..3).map(|_| response_code(grpc, &certificate.ca, &asking)).collect();
     assert_eq!(codes, [Some(1), Some(1), Some(2)], "{}", ratelimit.log());
 
     // The certificate is replaced while the process runs.
     let others = Scratch::new();
     let renewed = Certificate::new(&others);
     place(&renewed);
-    ratelimit.program.wait_until("the new certificate", || asked(grpc, &renewed.ca, &asking).is_some());
-    assert_eq!(asked(grpc, &certificate.ca, &asking), None);
+    ratelimit
+        .program
+        .wait_until("the new certificate", || response_code(grpc, &renewed.ca, &asking).is_some());
+    assert_eq!(response_code(grpc, &certificate.ca, &asking), None);
 
     // Health does not depend on Redis, and fails when the process ends.
     redis.kill();
-    assert_eq!(asked(grpc, &renewed.ca, &asking).map(drop), Some(()));
+    assert_eq!(response_code(grpc, &renewed.ca, &asking).map(drop), Some(()));
     assert!(ratelimit.get(http, "/healthcheck").stdout.ends_with("\r\n\r\nOK"));
     let held = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], grpc))).unwrap();
     let log = ratelimit.log();

@@ -1,4 +1,4 @@
-//! The commands in README.md and in the book print what the documents show.
+//! The commands in README.md and in the book print the output that the documents show.
 //!
 //! A `console` block is run line by line in a shell. A YAML block whose first line is a comment with a file
 //! name is that file. Servers listen on free ports, which replace those of the document. Numbers that
@@ -92,7 +92,7 @@ impl Session {
         String::new()
     }
 
-    /// Runs a block, and compares what is printed.
+    /// Runs a block, and compares its output.
     fn check(&mut self, name: &str, block: &str) {
         let mut lines = block.lines().peekable();
         while let Some(line) = lines.next() {

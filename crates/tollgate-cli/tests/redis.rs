@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::service::client::{Client, asked, get, told};
+use crate::service::client::{Client, get, get_json, post_json};
 use serde_json::Value;
 use tollgate_testkit::{Redis, RedisCluster, Scratch, SentinelTrio, Tollgate, wait_until};
 
@@ -29,7 +29,7 @@ pub(crate) fn start(units: u32, store: &str) -> Tollgate {
 }
 
 pub(crate) fn check(api: SocketAddr) -> Value {
-    asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)
+    post_json(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#)
 }
 
 /// Returns the number of admitted checks, none of them degraded.
@@ -63,9 +63,8 @@ fn ends_well(mut tollgate: Tollgate) {
     assert_eq!(tollgate.program.wait().code(), Some(0), "{}", tollgate.log());
 }
 
-/// Calls two servers concurrently: the number of admissions is exactly the limit.
-#[track_caller]
-fn share_one_budget(store: &str) {
+/// Calls two servers concurrently, and returns the servers and the number of admissions.
+pub(crate) fn spend_one_budget(store: &str) -> ([Tollgate; 2], usize) {
     let start = || Tollgate::start_with(BINARY, &policy(100, store), &["--set", "gateway.workers=2"]);
     let (one, other) = (start(), start());
     let callers: Vec<_> = (0..8)
@@ -74,7 +73,14 @@ fn share_one_budget(store: &str) {
             thread::spawn(move || admitted(api, 20))
         })
         .collect();
-    let total: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+    let total = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+    ([one, other], total)
+}
+
+/// Calls two servers concurrently: the number of admissions is exactly the limit.
+#[track_caller]
+fn share_one_budget(store: &str) {
+    let ([one, other], total) = spend_one_budget(store);
     assert_eq!(total, 100, "{}\n{}", one.log(), other.log());
     // The gateway uses the same store.
     assert_eq!(get(one.gateway, "/").status, 429);
@@ -131,7 +137,7 @@ fn a_final_cost_is_settled_in_redis_and_slots_are_released() {
     );
     let (mut one, other) = (Tollgate::start(BINARY, &policy), Tollgate::start(BINARY, &policy));
     let left = |api| {
-        let limits = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
+        let limits = post_json(api, "/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
         [0, 1, 2].map(|at| limits[at]["remaining"].as_u64().unwrap())
     };
     for (round, expected) in [[750, 49, 1], [500, 48, 1], [250, 47, 1]].into_iter().enumerate() {
@@ -144,7 +150,7 @@ fn a_final_cost_is_settled_in_redis_and_slots_are_released() {
 }
 
 /// An upstream that responds on command, and reports its cost.
-fn costing_when_told(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<()>) -> SocketAddr {
+fn start_upstream_with_cost(used: u32, go_on: mpsc::Receiver<()>, began: mpsc::Sender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -167,14 +173,14 @@ fn the_slot_of_a_long_request_is_renewed_in_redis() {
         "store: {{deadline: 10s, url: '{}'}}\ngateway: {{workers: 1, upstream: 'http://{}'}}\n\
          limits:\n  - {{name: slots, by: global, slots: 1, ttl: 15s}}\n",
         redis.url(),
-        costing_when_told(1, may_go_on, began),
+        start_upstream_with_cost(1, may_go_on, began),
     );
     let tollgate = Tollgate::start(BINARY, &policy);
     let (gateway, api) = (tollgate.gateway, tollgate.api);
     let client = thread::spawn(move || get(gateway, "/").status);
     has_begun.recv().unwrap();
     let lease = || {
-        let limits = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
+        let limits = post_json(api, "/v1/check", r#"{"path":"/","cost":0}"#)["limits"].clone();
         limits[0]["reset_after_ms"].as_u64().unwrap()
     };
     let mut last = lease();
@@ -200,20 +206,20 @@ fn a_cost_known_during_an_outage_is_settled_afterwards() {
     ] {
         // The reservation survives the restart.
         let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-        let ((go_on, told), (begin, began)) = (mpsc::channel(), mpsc::channel());
+        let ((go_on, may_go_on), (begin, began)) = (mpsc::channel(), mpsc::channel());
         let policy = format!(
             "store: {{deadline: 1s, url: '{}'}}\ngateway: {{workers: 1, upstream: 'http://{}'}}\n\
              limits:\n  - {{name: tokens, by: global, bucket: 1000/day, cost: {{reserve: 100, settle: 'json:usage.total'}}}}\n  \
              - {{name: at-once, by: global, slots: 1, ttl: 1h}}\n",
             redis.url(),
-            costing_when_told(used, told, begin),
+            start_upstream_with_cost(used, may_go_on, begin),
         );
         let mut tollgate = Tollgate::start(BINARY, &policy);
         let (api, gateway) = (tollgate.api, tollgate.gateway);
         let caller = thread::spawn(move || get(gateway, "/").status);
         began.recv().unwrap();
         let stood = || {
-            let answer = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#);
+            let answer = post_json(api, "/v1/check", r#"{"path":"/","cost":0}"#);
             let degraded = answer["degraded"] == true;
             (degraded, [0, 1].map(|at| answer["limits"][at]["remaining"].as_u64()))
         };
@@ -249,13 +255,13 @@ fn a_settlement_during_a_freeze_is_kept_and_a_repetition_changes_nothing() {
     );
     let mut tollgate = Tollgate::start(BINARY, &policy);
     let api = tollgate.api;
-    let id = asked(api, "/v1/check", r#"{"path":"/","cost":10}"#)["id"].clone();
-    let settle = || asked(api, "/v1/settle", &format!(r#"{{"id":{id},"cost":300}}"#))["cost"].as_u64();
+    let id = post_json(api, "/v1/check", r#"{"path":"/","cost":10}"#)["id"].clone();
+    let settle = || post_json(api, "/v1/settle", &format!(r#"{{"id":{id},"cost":300}}"#))["cost"].as_u64();
     redis.pause();
     assert_eq!((settle(), settle()), (Some(300), Some(300)), "kept");
     redis.resume();
     let left = || {
-        let answer = asked(api, "/v1/check", r#"{"path":"/","cost":0}"#);
+        let answer = post_json(api, "/v1/check", r#"{"path":"/","cost":0}"#);
         (answer["degraded"] == true, answer["limits"][0]["remaining"].as_u64())
     };
     tollgate.program.wait_until("settling", || {
@@ -291,7 +297,7 @@ fn without_redis_the_server_starts_degraded_and_recovers() {
     let answer = check(tollgate.api);
     assert_eq!((&answer["allowed"], &answer["degraded"]), (&true.into(), &true.into()), "{answer}");
     assert_eq!(get(tollgate.gateway, "/").status, 200);
-    let ready = told(tollgate.api, "/readyz");
+    let ready = get_json(tollgate.api, "/readyz");
     assert_eq!(ready["store"]["state"], "degraded", "{ready}");
     assert_eq!(get(tollgate.api, "/readyz").status, 200);
 
@@ -321,17 +327,17 @@ fn a_node_without_traffic_notices_an_outage_and_its_end() {
     let mut tollgate = start(100, &format!("url: '{}'", redis.url()));
     let api = tollgate.api;
     // There was no request.
-    let store = told(api, "/readyz")["store"].clone();
+    let store = get_json(api, "/readyz")["store"].clone();
     assert_eq!((&store["state"], &store["degraded_decisions"]), (&"degraded".into(), &0.into()), "{store}");
     assert_eq!(store["address"], redis.url(), "{store}");
     assert!(store["error"].as_str().is_some_and(|it| it.contains("refused")), "{store}");
     assert!(store["since"].is_string() && store["failures"].as_u64() > Some(0), "{store}");
     assert_eq!(counted("tollgate_store_up", &metrics(api)), 0);
     redis.restart();
-    tollgate.program.wait_until("Redis to be found", || told(api, "/readyz")["store"]["state"] == "ok");
+    tollgate.program.wait_until("Redis to be found", || get_json(api, "/readyz")["store"]["state"] == "ok");
     assert_eq!(counted("tollgate_store_up", &metrics(api)), 1);
     redis.kill();
-    tollgate.program.wait_until("Redis to be missed", || told(api, "/readyz")["store"]["state"] != "ok");
+    tollgate.program.wait_until("Redis to be missed", || get_json(api, "/readyz")["store"]["state"] != "ok");
     assert_eq!(counted("tollgate_store_up", &metrics(api)), 0);
 }
 
@@ -355,7 +361,7 @@ fn outstanding_charges_at_shutdown_are_charged_or_logged_as_lost() {
          limits:\n  - {{name: api, by: user, bucket: 100/day}}\n",
         redis.url()
     );
-    let check = |api, user: &str| asked(api, "/v1/check", &format!(r#"{{"path":"/","user":"{user}"}}"#));
+    let check = |api, user: &str| post_json(api, "/v1/check", &format!(r#"{{"path":"/","user":"{user}"}}"#));
     // Has outstanding charges for this many callers while Redis does not answer, and is told to stop.
     let end = |turn: u64, is_back: bool| {
         let mut tollgate = Tollgate::start(BINARY, &config);
@@ -364,7 +370,7 @@ fn outstanding_charges_at_shutdown_are_charged_or_logged_as_lost() {
         let look = r#"{"path":"/","user":"nobody","cost":0}"#;
         tollgate
             .program
-            .wait_until("a degraded answer", || asked(api, "/v1/check", look)["degraded"] == true);
+            .wait_until("a degraded answer", || post_json(api, "/v1/check", look)["degraded"] == true);
         for caller in 0..OWED {
             let answer = check(api, &format!("{turn}-{caller}"));
             assert_eq!((&answer["allowed"], &answer["degraded"]), (&true.into(), &true.into()), "{answer}");
@@ -380,7 +386,7 @@ fn outstanding_charges_at_shutdown_are_charged_or_logged_as_lost() {
         assert_eq!(charged + keys_that(LOST, &log), OWED, "{log}");
         charged
     };
-    assert_eq!(end(0, false), 0, "nobody can be charged");
+    assert_eq!(end(0, false), 0, "no key can be charged");
     // The backoff of Redis is random, and may exceed the shutdown timeout.
     let lucky = (1..20).find(|turn| end(*turn, true) == OWED).expect("one finds Redis in time");
     let next = Tollgate::start(BINARY, &config);
@@ -405,7 +411,7 @@ fn a_cluster_of_one_node_causes_no_warning() {
     let tollgate =
         Tollgate::start(BINARY, &format!("store: {{{store}}}\nlimits: [{{by: ip, bucket: 1/s}}]\n"));
     assert!(!tollgate.log().contains("warning"), "{}", tollgate.log());
-    assert_eq!(told(tollgate.api, "/readyz")["store"]["state"], "ok");
+    assert_eq!(get_json(tollgate.api, "/readyz")["store"]["state"], "ok");
 }
 
 #[test]
@@ -434,7 +440,7 @@ fn a_wrong_password_is_reported_and_never_shown() {
         assert!(log.contains("warning: cannot use the store redis://") && log.contains(cause), "{log}");
         assert!(!log.contains("wr0ng"), "{log}");
         assert_eq!(check(tollgate.api)["degraded"], true);
-        assert!(!told(tollgate.api, "/readyz").to_string().contains("wr0ng"));
+        assert!(!get_json(tollgate.api, "/readyz").to_string().contains("wr0ng"));
     }
     let files = Scratch::new();
     let file = files.write("password", "hunter2\n");
@@ -523,11 +529,11 @@ fn the_last_request_of_a_stopping_server_releases_its_slot() {
         redis.url(),
         upstream.local_addr().unwrap()
     );
-    let ((asked, was_asked), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
+    let ((received, has_received), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
     thread::spawn(move || {
         while let Ok((mut stream, _)) = upstream.accept() {
             let _ = stream.read(&mut [0; 4096]).unwrap();
-            asked.send(()).unwrap();
+            received.send(()).unwrap();
             may_answer.recv().unwrap();
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone")
@@ -540,7 +546,7 @@ fn the_last_request_of_a_stopping_server_releases_its_slot() {
         // The server has nothing left to do after this response.
         let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let client = thread::spawn(move || Client::connect(gateway).unwrap().ask(request).unwrap().status);
-        was_asked.recv().unwrap();
+        has_received.recv().unwrap();
         assert_eq!(get(gateway, "/").status, 429, "the slot is taken");
         tollgate.program.signal("TERM");
         answer.send(()).unwrap();

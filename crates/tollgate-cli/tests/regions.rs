@@ -7,30 +7,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate_testkit::{Redis, SlowLink, Tollgate, wait_until};
+use tollgate_testkit::{Redis, SlowLink, wait_until};
 
-use crate::service::client::{asked, get, told};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
+use crate::service::client::{get, get_json, post_json};
+use crate::service::region::start;
 
 /// The units of all regions together, in a window that does not end within a test.
 const LIMIT: usize = 400;
 
-/// Starts a node of a region. `far` is the way to the store of the other region.
-fn start(here: &str, near: &Redis, other: &str, far: &SlowLink) -> Tollgate {
-    let policy = format!(
-        "store: {{url: '{}', deadline: 10s}}\n\
-         regions:\n  shares: {{eu: 50%, us: 50%}}\n  stores: {{{other}: 'redis://{}'}}\n\
-         gateway: {{workers: 1}}\n\
-         limits:\n  - {{name: plan, by: global, rate: {LIMIT}/day, algorithm: fixed-window, align: first-request, scope: global}}\n",
-        near.url(),
-        far.address(),
-    );
-    Tollgate::start_with(BINARY, &policy, &["--set", &format!("regions.here={here}")])
-}
-
 fn is_admitted(api: SocketAddr) -> bool {
-    let answer: Value = asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
+    let answer: Value = post_json(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
     assert_eq!(answer["degraded"], false, "{answer}");
     answer["allowed"] == true
 }
@@ -54,7 +40,8 @@ fn a_cut_region_keeps_its_share_and_a_healed_one_borrows_without_exceeding_the_l
         link.delay(Duration::from_millis(40));
     }
     to_us.cut(true);
-    let (eu, us) = (start("eu", &eu_redis, "us", &to_us), start("us", &us_redis, "eu", &to_eu));
+    let eu = start(LIMIT as u64, ("eu", &eu_redis), ("us", &to_us));
+    let us = start(LIMIT as u64, ("us", &us_redis), ("eu", &to_eu));
 
     // Cut off: the share, exactly, and no request is degraded.
     assert_eq!(exhaust(eu.api), LIMIT / 2, "{}", eu.log());
@@ -71,17 +58,17 @@ fn a_cut_region_keeps_its_share_and_a_healed_one_borrows_without_exceeding_the_l
     assert!(counted(r#"tollgate_region_units_total{region="us",event="borrowed"}"#, eu.api) >= 100);
     assert_eq!(counted(r#"tollgate_region_reachable{region="us"}"#, eu.api), 1);
 
-    // What is left is served there, and never more than the limit.
+    // The remaining units are served there, and never more than the limit.
     admitted += exhaust(us.api);
     assert!(admitted <= LIMIT, "{admitted}\n{}\n{}", eu.log(), us.log());
     assert!(!is_admitted(us.api) || admitted < LIMIT);
 
-    let limits = told(eu.api, "/v1/limits");
+    let limits = get_json(eu.api, "/v1/limits");
     let region = &limits["limits"][0]["region"];
     assert_eq!(region["name"], "eu", "{limits}");
     assert_eq!((region["share"].as_u64(), &region["borrows_from"][0]), (Some(50), &Value::from("us")));
-    let explained = asked(eu.api, "/v1/explain", r#"{"path":"/","ip":"203.0.113.9"}"#).to_string();
+    let explained = post_json(eu.api, "/v1/explain", r#"{"path":"/","ip":"203.0.113.9"}"#).to_string();
     let said = "these are 50% of the limit, the share of region eu; units of us are borrowed";
     assert!(explained.contains(said), "{explained}");
-    assert_eq!(told(us.api, "/v1/fleet")["nodes"][0]["region"], "us");
+    assert_eq!(get_json(us.api, "/v1/fleet")["nodes"][0]["region"], "us");
 }

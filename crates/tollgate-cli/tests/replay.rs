@@ -121,7 +121,7 @@ fn invalid_input_exits_with_2_and_help() {
     let folder = folder();
     folder.write("broken.yaml", "limits: [{by: ip, bucket: 0/s}]");
     folder.write("letter.txt", "Dear reader,\nthis is no log.\n");
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["--policy", "policy.yaml", "letter.txt"][..], "Dear reader,"),
         (&["--policy", "policy.yaml", "letter.txt"], "`--format` says which"),
         (&["--policy", "policy.yaml", "--format", "combined", "letter.txt"], "none of 2 lines is a request"),
@@ -139,7 +139,7 @@ fn invalid_input_exits_with_2_and_help() {
     ] {
         let finished = replay(&folder, arguments);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(finished.stderr.contains(told), "{arguments:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains(message), "{arguments:?}: {}", finished.stderr);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::integrations::message::Ask;
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 /// The limit of the policy, per second.
 const LIMIT: u64 = 300;
-/// The time for which something is waited for on a busy machine.
+/// The maximum time that a test waits for an event on a busy machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn integration(file: &str) -> String {

@@ -132,8 +132,8 @@ fn a_changed_file_takes_effect_and_keeps_the_counts() {
     // At most half of the new amount is left, because half of the old one was: no key starts over.
     let after: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
     assert_eq!(after, [200, 200, 200, 429], "three of six were spent before");
-    let (status, told) = readiness(&tollgate);
-    assert_eq!((status, &told["policy_version"], &told["reload_error"]), (200, &json!(2), &Value::Null));
+    let (status, body) = readiness(&tollgate);
+    assert_eq!((status, &body["policy_version"], &body["reload_error"]), (200, &json!(2), &Value::Null));
     assert_eq!(stop(tollgate), Some(0));
 }
 
@@ -151,18 +151,18 @@ fn an_invalid_file_changes_nothing_and_is_reported_until_corrected() {
     tollgate.files.write("tollgate.yaml", "limits:\n  - {name: api, by: global, bucket: 9/minuet}\n");
     wait_for_log(&mut tollgate, "not reloaded, the file has changed; the old policy stays in force");
     wait_for_log(&mut tollgate, "did you mean `minute`?");
-    let (status, told) = readiness(&tollgate);
-    assert_eq!((status, &told["policy_version"]), (200, &json!(1)));
-    let error = told["reload_error"].as_str().unwrap();
+    let (status, body) = readiness(&tollgate);
+    assert_eq!((status, &body["policy_version"]), (200, &json!(1)));
+    let error = body["reload_error"].as_str().unwrap();
     assert!(error.contains("tollgate.yaml:2:") && error.contains("did you mean `minute`?"), "{error}");
     let statuses: Vec<_> = (0..4).map(|_| get(tollgate.gateway, "/").0).collect();
     assert_eq!(statuses, [200, 200, 200, 429]);
 
     tollgate.files.write("tollgate.yaml", POLICY);
     wait_for_log(&mut tollgate, "the file has changed: nothing is different");
-    let (_, told) = readiness(&tollgate);
-    assert_eq!((&told["policy_version"], &told["reload_error"]), (&json!(2), &Value::Null));
-    assert_eq!(get(tollgate.gateway, "/").0, 429, "what was spent still counts");
+    let (_, body) = readiness(&tollgate);
+    assert_eq!((&body["policy_version"], &body["reload_error"]), (&json!(2), &Value::Null));
+    assert_eq!(get(tollgate.gateway, "/").0, 429, "earlier usage still counts");
     assert_eq!(stop(tollgate), Some(0));
 }
 
@@ -218,7 +218,7 @@ fn a_leftover_ready_file_is_removed_before_listening() {
     let address = taken.local_addr().unwrap().to_string();
     let finished = refused(&["--listen-api", &address, "--ready-file", ready.to_str().unwrap()]);
     assert_eq!(finished.code, Some(2), "{}", finished.stderr);
-    assert!(!ready.exists(), "it would say that somebody is ready");
+    assert!(!ready.exists(), "it would report that a server is ready");
 }
 
 #[test]
@@ -349,9 +349,9 @@ fn the_commands_work_with_the_server() {
         (&["refund", "api", "acme", "ann", "--cost", "900"], "given back: 2 of 2 left"),
         (&["reset", "api", "acme", "ann"], "begins anew: 2 of 2 left"),
     ] {
-        let told = run(arguments);
-        assert_eq!((told.0, &*told.2), (Some(0), ""), "{told:?}");
-        assert!(told.1.starts_with(first), "{told:?}");
+        let output = run(arguments);
+        assert_eq!((output.0, &*output.2), (Some(0), ""), "{output:?}");
+        assert!(output.1.starts_with(first), "{output:?}");
     }
     assert!(run(&["peek", "api", "acme", "ann"]).1.ends_with("2 of 2 left"));
     let wrong = run(&["peek", "apj", "x"]);
@@ -395,26 +395,26 @@ fn every_line_of_a_json_log_is_json() {
 fn slow_upstream() -> (String, Receiver<()>, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("gateway.upstream=http://{}", listener.local_addr().unwrap());
-    let ((asked, was_asked), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
+    let ((received, has_received), (answer, may_answer)) = (mpsc::channel(), mpsc::channel::<()>());
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut head = [0; 4096];
         let _ = stream.read(&mut head).unwrap();
-        asked.send(()).unwrap();
+        received.send(()).unwrap();
         if may_answer.recv().is_ok() {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").unwrap();
         }
     });
-    (url, was_asked, answer)
+    (url, has_received, answer)
 }
 
 #[test]
 fn shutdown_waits_for_running_requests() {
-    let (upstream, was_asked, answer) = slow_upstream();
+    let (upstream, has_received, answer) = slow_upstream();
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream]);
     let gateway = tollgate.gateway;
     let client = thread::spawn(move || get(gateway, "/"));
-    was_asked.recv().unwrap();
+    has_received.recv().unwrap();
     tollgate.program.signal("TERM");
     wait_for_log(&mut tollgate, "SIGTERM: finishing what runs");
     answer.send(()).unwrap();
@@ -425,11 +425,11 @@ fn shutdown_waits_for_running_requests() {
 
 #[test]
 fn a_second_signal_exits_at_once() {
-    let (upstream, was_asked, _never) = slow_upstream();
+    let (upstream, has_received, _never) = slow_upstream();
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream]);
     let mut client = TcpStream::connect(tollgate.gateway).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    was_asked.recv().unwrap();
+    has_received.recv().unwrap();
     tollgate.program.signal("TERM");
     wait_for_log(&mut tollgate, "SIGTERM: finishing what runs");
     tollgate.program.signal("TERM");
@@ -439,12 +439,12 @@ fn a_second_signal_exits_at_once() {
 
 #[test]
 fn requests_beyond_the_drain_timeout_are_cut_off() {
-    let (upstream, was_asked, _never) = slow_upstream();
+    let (upstream, has_received, _never) = slow_upstream();
     let patience = "gateway.timeouts.drain=50ms";
     let mut tollgate = Tollgate::start_with(BINARY, POLICY, &["--set", &upstream, "--set", patience]);
     let mut client = TcpStream::connect(tollgate.gateway).unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    was_asked.recv().unwrap();
+    has_received.recv().unwrap();
     tollgate.program.signal("TERM");
     assert_eq!(tollgate.program.wait().code(), Some(0));
     assert!(tollgate.log().contains("were cut off"), "{}", tollgate.log());

@@ -7,6 +7,7 @@
 pub(crate) mod authority;
 pub(crate) mod client;
 pub(crate) mod process;
+pub(crate) mod region;
 mod tools;
 mod upstream;
 

@@ -32,10 +32,10 @@ fn by_default_it_shows_that_a_fixed_window_admits_twice_its_limit() {
     assert!(!finished.stdout.contains('\u{1b}'), "no colours where no terminal is");
     let widest = finished.stdout.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(110), "{widest:?}");
-    let told = json(&[]);
-    let algorithms = told["rates"][0]["algorithms"].as_array().unwrap();
+    let report = json(&[]);
+    let algorithms = report["rates"][0]["algorithms"].as_array().unwrap();
     assert_eq!(algorithms.len(), 7);
-    assert_eq!(told["log"], Value::Null);
+    assert_eq!(report["log"], Value::Null);
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn a_log_shows_the_exactness_of_each_algorithm() {
     let log = ["09", "09", "09", "10", "10", "10"].map(line).concat();
     let log = files.write("access.log", &(log + "nonsense\n"));
     let arguments = ["--log", log.to_str().unwrap(), "--rate", "2/10s", "--rate", "5/10s"];
-    let told = json(&arguments);
-    assert_eq!((&told["log"]["requests"], &told["log"]["skipped_lines"]), (&6.into(), &1.into()));
-    let fixed = &told["rates"][0]["algorithms"][0];
+    let report = json(&arguments);
+    assert_eq!((&report["log"]["requests"], &report["log"]["skipped_lines"]), (&6.into(), &1.into()));
+    let fixed = &report["rates"][0]["algorithms"][0];
     assert_eq!((&fixed["algorithm"], &fixed["closed_loop"]["too_lax"]), (&"fixed-window".into(), &2.into()));
-    assert_eq!(told["rates"][1]["rate"], "5/10s");
+    assert_eq!(report["rates"][1]["rate"], "5/10s");
     let text = simulate(&arguments).stdout;
     assert!(text.contains("6 requests, 1 line skipped"), "{text}");
     assert!(text.contains("closed: differs"), "{text}");
@@ -123,8 +123,8 @@ fn a_mistake_gets_help_and_nothing_is_written() {
 #[test]
 fn an_overload_shows_what_each_protection_keeps() {
     let arguments = ["--overload", "step", "--workers", "8", "--duration", "24s"];
-    let told = json(&arguments);
-    let protections = told["protections"].as_array().unwrap();
+    let report = json(&arguments);
+    let protections = report["protections"].as_array().unwrap();
     let words: Vec<_> = protections.iter().map(|it| it["protection"].as_str().unwrap()).collect();
     assert_eq!(words, ["none", "rate", "slots", "adaptive", "adaptive-classes"]);
     let goodput = |at: usize| protections[at]["goodput"].as_f64().unwrap();
@@ -133,7 +133,7 @@ fn an_overload_shows_what_each_protection_keeps() {
         assert_eq!(protections[4]["series"][series].as_array().unwrap().len(), 120, "{series}");
     }
     assert!(protections[4]["policy"].as_str().unwrap().contains("slots: adaptive"));
-    assert_eq!(told, json(&arguments), "the same seed gives the same result");
+    assert_eq!(report, json(&arguments), "the same seed gives the same result");
     let text = simulate(&arguments).stdout;
     assert!(text.contains("adaptive-classes") && text.contains("recovered"), "{text}");
     let widest = text.lines().map(|line| line.chars().count()).max();

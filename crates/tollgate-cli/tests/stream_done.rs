@@ -15,7 +15,7 @@ use crate::integrations::message::Ask;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// The time for which something is waited for on a busy machine.
+/// The maximum time that a test waits for an event on a busy machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 const LIMITS: &str = r#"
@@ -45,8 +45,8 @@ impl Servers {
         }
         let body = json!({"domain": "edge", "descriptors": [descriptor]}).to_string();
         let headers = "Content-Type: application/json\r\n";
-        let asked = Ask { body: body.as_bytes(), headers, ..Ask::new("POST /json") };
-        let response = asked.send(self.0[server].api);
+        let request = Ask { body: body.as_bytes(), headers, ..Ask::new("POST /json") };
+        let response = request.send(self.0[server].api);
         match response.status() {
             200 => true,
             429 => false,

@@ -63,8 +63,8 @@ fn both_are_served_printed_and_counted() {
     let answer = redis(resp, "CL.THROTTLE user:1 15 30 60\r\n");
     assert_eq!(answer, "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n+OK\r\n");
     let throttle = r#"{"key":"user:1","max_burst":16,"count_per_period":30,"period":60}"#;
-    let told = curl(&["-d", throttle, &format!("http://{}/throttle", tollgate.api)]).stdout;
-    assert!(told.contains("\"remaining\":14,"), "one allowance, whichever way it is asked for: {told}");
+    let body = curl(&["-d", throttle, &format!("http://{}/throttle", tollgate.api)]).stdout;
+    assert!(body.contains("\"remaining\":14,"), "one allowance, whichever way it is asked for: {body}");
 
     let empty = tollgate.files.path().join("empty");
     fs::write(&empty, [0; 5]).unwrap();
@@ -95,8 +95,8 @@ fn open_streams_do_not_delay_shutdown() {
     assert_eq!(tollgate.program.wait().code(), Some(0));
     assert!(!tollgate.log().contains("cut off"), "{}", tollgate.log());
     let [watched, talked] = streams.ended();
-    assert_eq!((watched.told, watched.status.as_str()), (vec![0, 0, 0, 0, 2, 8, 2], "14"), "NOT_SERVING");
-    assert_eq!((talked.told, talked.status.as_str()), (vec![], "0"));
+    assert_eq!((watched.body, watched.status.as_str()), (vec![0, 0, 0, 0, 2, 8, 2], "14"), "NOT_SERVING");
+    assert_eq!((talked.body, talked.status.as_str()), (vec![], "0"));
 }
 
 #[test]

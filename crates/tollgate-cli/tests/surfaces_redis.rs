@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
-use crate::service::client::{get, told};
+use crate::service::client::{get, get_json};
 use crate::surfaces::grpc::Question;
 use tollgate_testkit::{Redis, Scratch, Tollgate};
 
@@ -115,7 +115,7 @@ fn during_an_outage_the_outage_rules_decide_and_then_redis_again() {
     assert!(without >= 60 * 3, "{without}");
 
     redis.restart();
-    server.program.wait_until("Redis", || told(api, "/readyz")["store"]["state"] == "ok");
+    server.program.wait_until("Redis", || get_json(api, "/readyz")["store"]["state"] == "ok");
     server.program.wait_until("an answer of Redis", || {
         let before = degraded(api);
         DENIED_WITHOUT_REDIS.admitted(rls, 1) == 1 && degraded(api) == before

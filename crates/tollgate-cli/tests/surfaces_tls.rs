@@ -91,5 +91,5 @@ fn a_client_certificate_of_the_ca_is_required() {
     }
     let ours = shown(&authority);
     assert_eq!(asks(rls, &ca, &ours), Ok(()));
-    assert_eq!(says(resp, &ca, &ours).stdout, "0\n10\n9\n-1\n86400\n", "nobody else has spent anything");
+    assert_eq!(says(resp, &ca, &ours).stdout, "0\n10\n9\n-1\n86400\n", "no other client has spent units");
 }

@@ -190,12 +190,12 @@ fn watch_reports_changes_and_mistakes_and_exits_with_0() {
     let mut command = command(files.path(), &["--watch"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Read separately, because the order of the two streams is undefined.
-    let told = lines(child.stdout.take().unwrap());
+    let output = lines(child.stdout.take().unwrap());
     let complained = lines(child.stderr.take().unwrap());
-    wait_for(&told, "ok    Two a minute");
+    wait_for(&output, "ok    Two a minute");
     wait_for(&complained, "waiting for changes");
     files.write("policy.yaml", "limits: [{name: a, by: ip, bucket: 1/minute}]\n");
-    wait_for(&told, "came      1 allowed, 2 refused");
+    wait_for(&output, "came      1 allowed, 2 refused");
     wait_for(&complained, "waiting for changes");
     files.write("policy.test.yaml", "tests: nothing\n");
     wait_for(&complained, "`tests` is a list");
@@ -205,7 +205,7 @@ fn watch_reports_changes_and_mistakes_and_exits_with_0() {
         &format!("policy: policy.yaml\n{}", PASSING.replace("allowed: 2", "allowed: 1")),
     );
     files.write("policy.test.yaml", &PASSING.replace("Two", "Still two"));
-    wait_for(&told, "FAIL  Still two a minute");
+    wait_for(&output, "FAIL  Still two a minute");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

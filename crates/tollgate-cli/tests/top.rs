@@ -192,14 +192,14 @@ fn text_from_callers_does_not_move_the_cursor() {
 
 #[test]
 fn weakening_protection_needs_confirmation_on_a_terminal() {
-    for (typed, asked, code) in [("n\n", 2, 1), ("\n", 2, 1), ("\u{4}", 2, 1), ("y\n", 3, 0)] {
+    for (typed, requests, code) in [("n\n", 2, 1), ("\n", 2, 1), ("\u{4}", 2, 1), ("y\n", 3, 0)] {
         let server = server();
         let mut session = Session::start(&["mode", "off", "--all", "--api", server.url()], &[]);
         session.until("go on? [y/N] ");
         session.type_in(typed);
         session.until(if code == 0 { "everything: off now" } else { "nothing was changed" });
         assert_eq!(session.end(), Some(code), "{typed:?}");
-        assert_eq!(server.asked().len(), asked, "{typed:?}");
+        assert_eq!(server.requests().len(), requests, "{typed:?}");
     }
     let server = server();
     let mut session = Session::start(&["mode", "off", "--all", "--yes", "--api", server.url()], &[]);
@@ -223,8 +223,8 @@ fn without_a_terminal_it_prints_a_snapshot() {
         finished.stdout
     );
     assert!(!finished.stdout.contains('\u{1b}'), "{}", finished.stdout);
-    let told: Value = serde_json::from_str(&run(&["top", "--json"]).stdout).unwrap();
-    assert_eq!((&told["overview"]["mode"], &told["top"]["keys"]), (&json!("enforce"), &json!([])));
+    let snapshot: Value = serde_json::from_str(&run(&["top", "--json"]).stdout).unwrap();
+    assert_eq!((&snapshot["overview"]["mode"], &snapshot["top"]["keys"]), (&json!("enforce"), &json!([])));
 
     server.down(true);
     let finished = run(&["top", "--once"]);

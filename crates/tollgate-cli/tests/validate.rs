@@ -96,8 +96,8 @@ fn json_has_an_object_for_each_file() {
 #[test]
 fn json_has_every_position_of_grouped_warnings() {
     let finished = validate(&["many.yaml", "--json"]);
-    let told: Value = serde_json::from_str(&finished.stdout).unwrap();
-    let [warning] = &told["warnings"].as_array().unwrap()[..] else { panic!("{told}") };
+    let output: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let [warning] = &output["warnings"].as_array().unwrap()[..] else { panic!("{output}") };
     assert_eq!((&warning["line"], &warning["column"]), (&json!(2), &json!(56)));
     let others: Vec<_> =
         (3..10).map(|line| json!({"file": "many.yaml", "line": line, "column": 56})).collect();
@@ -133,9 +133,9 @@ fn codes(policy: &str) -> (Vec<String>, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder.path()).args(["validate", "--strict", "--json", "policy.yaml"]).env_clear();
     let finished = ProgramOutput::of(command);
-    let told: Value =
+    let output: Value =
         serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{}", finished.stderr));
-    let warnings = told["warnings"].as_array().unwrap().iter();
+    let warnings = output["warnings"].as_array().unwrap().iter();
     (warnings.map(|it| it["code"].as_str().unwrap().to_owned()).collect(), finished.code)
 }
 

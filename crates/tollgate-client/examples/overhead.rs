@@ -1,4 +1,4 @@
-//! Measures what a client adds to a call that no limit concerns.
+//! Measures the overhead of the client for a call without a limit.
 //!
 //! `cargo run --release -p tollgate-client --example overhead`
 

@@ -1,4 +1,4 @@
-//! The client: what all calls of a program share, and the life of one call.
+//! The client: the state that all calls of a program share, and the life of one call.
 //!
 //! ```text
 //! Client::start ─► Session::permit ─► (send) ─► SendPermit::answered ─► done
@@ -240,7 +240,7 @@ impl Client {
         self.lock().waiting()
     }
 
-    /// Returns what is known about each bucket.
+    /// Returns a view of each bucket.
     pub fn bucket_views(&self) -> Vec<BucketView> {
         self.with(Scheduler::views)
     }
@@ -338,11 +338,11 @@ impl Session {
 
     async fn next_permit(&mut self) -> Result<SendPermit, GaveUp> {
         loop {
-            let asked_at = self.client.0.clock.now();
+            let requested_at = self.client.0.clock.now();
             let grant = self.granted().await?;
             self.request.is_retry = true;
             // Reserved units that are held for long would be sent together with those that others reserve meanwhile.
-            let is_old = self.client.0.clock.now().since(asked_at) > MAX_RESERVATION_AGE;
+            let is_old = self.client.0.clock.now().since(requested_at) > MAX_RESERVATION_AGE;
             if let Some(old) = self.reservation.take_if(|_| is_old) {
                 old.cancel();
             }

@@ -34,7 +34,7 @@ pub struct GaveUp {
     pub cause: GaveUpCause,
 }
 
-/// What a call that was given up had waited for.
+/// The reason for which an abandoned call was waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GaveUpCause {

@@ -1,4 +1,4 @@
-//! What the headers of a response say about the limits of a server.
+//! Parses the headers of a response that describe the limits of a server.
 //!
 //! [`Advice::read`] understands `Retry-After` (seconds and dates), `retry-after-ms`, `x-amz-retry-after`, the IETF
 //! fields `RateLimit` and `RateLimit-Policy` of every draft, and `X-RateLimit-*` in the dialects of GitHub, Discord,
@@ -24,7 +24,7 @@ pub const MAX_BUCKETS: usize = 8;
 /// The longest field that is parsed.
 const MAX_FIELD_BYTES: usize = 4 << 10;
 
-/// What one response says about limits.
+/// The limits and waits that one response describes.
 ///
 /// ```
 /// # use http::{HeaderMap, StatusCode};
@@ -183,13 +183,13 @@ impl<'h> Advice<'h> {
         let millis = |name| text(headers, name).and_then(|it| number::decimal(it, 1_000));
         self.precise_wait =
             millis("retry-after-ms").max(millis("x-amz-retry-after")).max(millis("x-ms-retry-after-ms"));
-        let told = text(headers, "retry-after").and_then(|value| {
+        let retry_after = text(headers, "retry-after").and_then(|value| {
             let seconds = number::decimal(value, 1_000_000).map(Wait::After);
             seconds.or_else(|| number::http_date(value).map(Wait::Until))
         });
-        self.wait = match (told, self.precise_wait) {
-            (Some(Wait::After(told)), Some(precise)) => Some(Wait::After(told.max(precise))),
-            (Some(told), _) => Some(told),
+        self.wait = match (retry_after, self.precise_wait) {
+            (Some(Wait::After(retry_after)), Some(precise)) => Some(Wait::After(retry_after.max(precise))),
+            (Some(retry_after), _) => Some(retry_after),
             (None, precise) => precise.map(Wait::After),
         };
     }

@@ -48,7 +48,7 @@ pub struct ClientLayer {
 }
 
 impl ClientLayer {
-    /// Creates a layer. All services of it share what the client learns.
+    /// Creates a layer. All of its services share the limits that the client learns.
     pub fn new(client: Client) -> Self {
         Self { client }
     }

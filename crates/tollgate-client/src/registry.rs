@@ -74,7 +74,7 @@ pub(crate) struct BucketEntry {
     pub(crate) wake_at: Timestamp,
 }
 
-/// What a client knows about one bucket of a server.
+/// The view of a client on one bucket of a server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BucketView {

@@ -91,13 +91,14 @@ mod tests {
 
     #[test]
     fn a_refusal_is_retried_for_every_method_and_a_failure_for_idempotent_ones() {
-        let (told, none) = (Advice { should_retry: Some(true), ..Advice::default() }, Advice::default());
+        let (encouraged, none) =
+            (Advice { should_retry: Some(true), ..Advice::default() }, Advice::default());
         let denied = Advice { should_retry: Some(false), ..Advice::default() };
         for (status, advice, outcome, idempotent, once) in [
             (200, &none, AttemptOutcome::Answered, false, false),
             (404, &none, AttemptOutcome::Answered, false, false),
             (409, &none, AttemptOutcome::Answered, false, false),
-            (409, &told, AttemptOutcome::Failed, true, false),
+            (409, &encouraged, AttemptOutcome::Failed, true, false),
             (429, &none, AttemptOutcome::Refused, true, true),
             (429, &denied, AttemptOutcome::Refused, false, false),
             (403, &none, AttemptOutcome::Answered, false, false),

@@ -1,4 +1,4 @@
-//! Retries: the budget, the breaker, deadlines, and what is safe.
+//! Retries: the budget, the breaker, deadlines, and safe methods.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -73,7 +73,7 @@ struct State {
     rng: latency::Rng,
     log: Vec<(f64, bool)>,
     /// The time before which nothing may be sent, from the refusals that were received.
-    told: f64,
+    retry_at: f64,
     received: f64,
     early: usize,
 }
@@ -120,15 +120,15 @@ impl Server {
         {
             let mut state = self.state.lock().unwrap();
             // A call that was granted at the instant of the receipt had not seen it.
-            state.early += usize::from(seconds() < state.told && seconds() > state.received);
+            state.early += usize::from(seconds() < state.retry_at && seconds() > state.received);
         }
         sleep(self.latency()).await;
         let response = self.decide(uri);
         sleep(self.latency()).await;
-        if let Some(told) = response.headers().get("retry-after") {
-            let told: f64 = told.to_str().unwrap().parse().unwrap();
+        if let Some(retry_after) = response.headers().get("retry-after") {
+            let retry_after: f64 = retry_after.to_str().unwrap().parse().unwrap();
             let mut state = self.state.lock().unwrap();
-            (state.told, state.received) = (state.told.max(seconds() + told), seconds());
+            (state.retry_at, state.received) = (state.retry_at.max(seconds() + retry_after), seconds());
         }
         Ok(response)
     }

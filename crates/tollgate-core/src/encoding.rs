@@ -95,11 +95,7 @@ impl State {
     /// assert!(State::decode(b"garbage").is_err());
     /// ```
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (&first, rest) = bytes.split_first().ok_or(DecodeError::Damaged)?;
-        let mut rest = Reader(rest);
-        if first >> 4 != VERSION {
-            return Err(DecodeError::Unknown(first));
-        }
+        let (first, mut rest) = Reader::open(bytes)?;
         let state = match first & 0x0f {
             0 => Self::Bucket(BucketState { tat: rest.time()?, grains: rest.small()? }),
             1 => Self::FixedWindow(FixedWindowState { end: rest.time()?, count: rest.number()? }),
@@ -132,7 +128,13 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 
 struct Reader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Checks the version, and returns the first byte with a reader of the rest.
+    fn open(bytes: &'a [u8]) -> Result<(u8, Self), DecodeError> {
+        let (&first, rest) = bytes.split_first().ok_or(DecodeError::Damaged)?;
+        if first >> 4 == VERSION { Ok((first, Self(rest))) } else { Err(DecodeError::Unknown(first)) }
+    }
+
     fn number(&mut self) -> Result<u64, DecodeError> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {

@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Algorithm, Bucket, Concurrency, FixedWindow, Queue, SlidingLog, SlidingWindow};
 use crate::quota::Quota;
-use crate::rate::Rate;
+use crate::rate::{Rate, gcd};
 use crate::time::Span;
 
 impl Quota {
@@ -101,13 +101,6 @@ impl Fraction {
         let scaled = exact().or_else(spaced).unwrap_or(*bucket);
         if bucket.is_shared() { scaled.shared() } else { scaled }
     }
-}
-
-fn gcd(mut a: u128, mut b: u128) -> u128 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[cfg(test)]

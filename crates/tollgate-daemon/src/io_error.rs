@@ -5,7 +5,7 @@
 //!
 //! Invariant: no message contains an error number of the operating system. [`without_numbers`]
 //! removes them from errors that other crates have worded; `Failure` and `store::in_full` apply it.
-//! Tested by `tests/commands.rs`.
+//! Tested by `tests/commands.rs` of `tollgate-cli`.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};

@@ -128,11 +128,12 @@ async fn work(
     mut stopped: oneshot::Receiver<()>,
 ) {
     let (mut looks, mut seconds) = (every(POLL_INTERVAL), every(Duration::from_secs(1)));
-    let (clock, is_told) = (SystemClock::new(), tail.as_ref().is_some_and(RecordTail::is_told));
+    let (clock, takes_decisions) =
+        (SystemClock::new(), tail.as_ref().is_some_and(RecordTail::takes_decisions));
     loop {
         tokio::select! {
             _ = &mut stopped => break,
-            _ = looks.tick(), if is_told => tail.iter_mut().for_each(RecordTail::look),
+            _ = looks.tick(), if takes_decisions => tail.iter_mut().for_each(RecordTail::look),
             _ = seconds.tick() => {
                 let now = clock.now();
                 each_second(now);
@@ -149,7 +150,7 @@ async fn work(
 
 impl RecordTail {
     /// Whether any receiver needs single decisions.
-    const fn is_told(&self) -> bool {
+    const fn takes_decisions(&self) -> bool {
         self.log.is_some() || self.traces.is_some()
     }
 

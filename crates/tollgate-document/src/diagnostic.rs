@@ -83,7 +83,7 @@ impl<T> Located<T> {
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// The file can be used, but probably does not do what its author wanted.
+    /// The file can be used, but probably does not have the effect that its author wanted.
     Warning,
 }
 

@@ -26,11 +26,11 @@ fn hit(limiter: &Served, value: &str, hits: u64) -> (bool, u64) {
         panic!()
     };
     let limit = leaf.limit(limiter.policy()).unwrap();
-    let told = limiter.try_decide_named(limit, leaf.key(&entries), None, Some(hits), |decision| {
+    let decision = limiter.try_decide_named(limit, leaf.key(&entries), None, Some(hits), |decision| {
         let left = decision.limits().next().map_or(0, |it| it.outcome().remaining);
         (decision.is_allowed(), left)
     });
-    told.expect("a store in memory answers at once")
+    decision.expect("a store in memory answers at once")
 }
 
 #[test]

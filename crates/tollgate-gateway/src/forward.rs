@@ -397,8 +397,8 @@ impl Worker {
             let upstream = hyper::upgrade::on(&mut response);
             let chosen = response.headers().get(UPGRADE);
             // The upgrade was not requested, or another protocol was.
-            let asked_for = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
-            let (_, client) = client.filter(|it| asked_for(&it.0)).ok_or(Problem::BrokenOff)?;
+            let is_offered = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
+            let (_, client) = client.filter(|it| is_offered(&it.0)).ok_or(Problem::BrokenOff)?;
             let work = Detached::default();
             response.extensions_mut().insert(work.clone());
             tunnel::open(client, upstream, lent.slots, (lent.load, work, lent.sender));

@@ -192,7 +192,7 @@ pub fn put_always(out: &mut Vec<u8>, number: u32, value: u64) {
 
 /// Writes an integer in the variable-length encoding, without a field number.
 #[inline]
-#[allow(clippy::cast_possible_truncation, reason = "what is left fits seven bits")]
+#[allow(clippy::cast_possible_truncation, reason = "the remaining bits fit into seven")]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);

@@ -57,9 +57,9 @@ async fn check<S: Store>(store: S) {
     let policy =
         format!("{CLASSES}allow: [{{ip: 192.0.2.1}}]\nlimits: [{{endpoint: /pay, by: global, bucket: 9/s}}]");
     let service = limited(&policy, store).layer(service_fn(echo));
-    for (path, told) in [("/pay", "critical|critical"), ("/", "normal|normal")] {
+    for (path, expected) in [("/pay", "critical|critical"), ("/", "normal|normal")] {
         let answer = ask(service.clone(), claiming(path).body(()).unwrap()).await;
-        assert_eq!(answer.body(), told, "{path}");
+        assert_eq!(answer.body(), expected, "{path}");
     }
     let lower = Request::get("/").header("x-priority", "bulk").body(()).unwrap();
     assert_eq!(ask(service, lower).await.body(), "bulk|bulk");
@@ -95,13 +95,14 @@ async fn a_shed_request_gets_503_with_a_random_wait_and_no_numbers_of_the_fleet(
     for _ in 0..50 {
         let answer = ask(service.clone(), claiming("/").body(()).unwrap()).await;
         assert_eq!(answer.status(), 503);
-        let (headers, told): (_, Value) = (answer.headers(), serde_json::from_slice(answer.body()).unwrap());
+        let (headers, problem): (_, Value) =
+            (answer.headers(), serde_json::from_slice(answer.body()).unwrap());
         assert_eq!(
-            told["type"],
+            problem["type"],
             "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
         );
-        assert_eq!(told["violated-policies"], json!(["shed.fleet"]));
-        let detail = told["detail"].as_str().unwrap();
+        assert_eq!(problem["violated-policies"], json!(["shed.fleet"]));
+        let detail = problem["detail"].as_str().unwrap();
         assert!(
             detail.starts_with("the service is overloaded and refuses requests of priority `normal`"),
             "{detail}"

@@ -315,8 +315,8 @@ fn requests_whose_cost_is_in_the_body_ask_for_identity_encoding() {
             )))
         }));
         let request = Request::get("/").header(ACCEPT_ENCODING, "gzip, br").body(()).unwrap();
-        let told = pollster::block_on(service.oneshot(request)).unwrap().into_body();
-        assert_eq!(pollster::block_on(told.collect()).unwrap().to_bytes(), expected);
+        let body = pollster::block_on(service.oneshot(request)).unwrap().into_body();
+        assert_eq!(pollster::block_on(body.collect()).unwrap().to_bytes(), expected);
     }
 }
 

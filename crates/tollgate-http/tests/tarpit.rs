@@ -54,9 +54,9 @@ impl ManualSleep {
 
 async fn hello(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     let held = request.extensions().get::<SoftNotice>().map(|it| it.held().as_millis().to_string());
-    let told = request.headers().get("tollgate-soft").cloned();
+    let notice = request.headers().get("tollgate-soft").cloned();
     let answer = Response::builder().header("held", held.unwrap_or_default());
-    Ok(answer.header("told", told.unwrap()).body(Full::from("hello")).unwrap())
+    Ok(answer.header("told", notice.unwrap()).body(Full::from("hello")).unwrap())
 }
 
 type Answer = Response<LimitBody<Full<Bytes>>>;
@@ -90,15 +90,15 @@ fn a_request_waits_for_the_longest_of_its_limits_and_then_passes_marked() {
     let sleeps = ManualSleep::default();
     let tarpit = sleeps.tarpit(10);
     let ask = asking(&tarpit);
-    for (path, wait, told) in [("/", 100, "some, mark"), ("/more", 250, "some, more, mark")] {
-        let mut asked = ask(path);
-        assert!(asked.now().is_none());
+    for (path, wait, notice) in [("/", 100, "some, mark"), ("/more", 250, "some, more, mark")] {
+        let mut response = ask(path);
+        assert!(response.now().is_none());
         assert_eq!((sleeps.sleeping(), tarpit.waiting()), (vec![wait], 1));
         sleeps.wake_first();
-        let answer = asked.now().expect("it has waited");
+        let answer = response.now().expect("it has waited");
         assert_eq!(
             (&answer.headers()["held"], &answer.headers()["told"]),
-            (&wait.to_string().parse().unwrap(), &told.parse().unwrap())
+            (&wait.to_string().parse().unwrap(), &notice.parse().unwrap())
         );
         assert!(answer.headers().contains_key("ratelimit"));
         assert_eq!(tarpit.waiting(), 0);

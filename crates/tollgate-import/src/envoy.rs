@@ -155,8 +155,8 @@ impl<'c> Importer<'c> {
         }
         if last.detailed_metric || path.iter().any(|level| level.descriptor().value_to_metric) {
             draft.comment(
-                "`detailed_metric`, `value_to_metric`: metrics here are by limit; who uses most of it is \
-                 what `/v1/top` says.",
+                "`detailed_metric`, `value_to_metric`: metrics here are by limit; `/v1/top` lists \
+                 the keys that use most of it.",
             );
         }
         if last.metadata.is_some() {

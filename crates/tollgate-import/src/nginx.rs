@@ -252,7 +252,7 @@ fn requests(draft: &mut LimitDraft, rate: Rate, burst: u64, delay: Delay) {
     }
 }
 
-/// Writes a limit that refuses what is beyond the burst, and delays nothing.
+/// Writes a limit that refuses requests above the burst without delaying any.
 fn bucket(draft: &mut LimitDraft, rate: Rate, burst: u64) {
     let Rate { count, per_minute } = rate;
     draft.plain("bucket", format!("{rate}, burst {}", burst + 1));

@@ -34,7 +34,7 @@ fn main() {
     let checks = [Check::new(&rule, b"203.0.113.9", 1)];
     let clock = SystemClock::new();
     for round in 0..5 {
-        let mut asked = 0_u32;
+        let mut store_calls = 0_u32;
         let decide = || {
             let mut outcomes = Outcomes::new();
             let decided = leased.try_decide(black_box(&checks), &mut outcomes);
@@ -44,7 +44,7 @@ fn main() {
         let started_at = clock.now();
         for _ in 0..ROUNDS {
             if !decide() {
-                asked += 1;
+                store_calls += 1;
                 pollster::block_on(async {
                     let _answer = leased.decide(&checks).await;
                     leased.tend().await;
@@ -61,7 +61,7 @@ fn main() {
         let in_memory = clock.now().since(started_at);
         let nanos = |span: Span| 1_000 * span.as_micros() / u64::from(ROUNDS);
         println!(
-            "round {round}: leased {} ns, memory {} ns, {asked} of {ROUNDS} asked the store",
+            "round {round}: leased {} ns, memory {} ns, {store_calls} of {ROUNDS} asked the store",
             nanos(from_lease),
             nanos(in_memory),
         );

@@ -12,7 +12,7 @@ use crate::Leased;
 const LIMIT: usize = 100;
 /// The fewest units that have to be spent.
 const MIN_ADMITTED: usize = 98;
-/// The requests of each node: enough that every node has a use for what it holds.
+/// The requests of each node: enough for every node to spend its leased units.
 const REQUESTS: usize = 150;
 
 /// Lets every node send its requests at once, and returns the number of admitted requests.
@@ -64,7 +64,7 @@ pub async fn a_hot_key_outlives_silence<S: Store>(
     let held = node.counters().held;
     assert!(held >= 100, "{:?}", node.counters());
     silence();
-    // Half of what is held: the lease lives for ten seconds, and no call is made.
+    // Half of the held units: the lease lives for ten seconds, and no call is made.
     for _ in 0..held / 2 {
         assert!(node.try_decide(&checks, &mut Outcomes::new()).is_some_and(|(admitted, _)| admitted));
     }

@@ -1,6 +1,6 @@
 //! Decisions that need the inner store.
 //!
-//! The lots cover what they can, and the store is asked for the rest. If a key of the rest is hot
+//! The lots cover as many units as they hold, and the store decides the rest. If a key of the rest is hot
 //! and no lease of it is under way, the same batch asks for a lease, so that a lease costs no call of
 //! its own and a refused batch takes none.
 
@@ -54,7 +54,7 @@ struct Attempt<'l> {
 #[derive(Clone, Copy)]
 pub(crate) struct CallTimes {
     /// The local time before the call.
-    pub(crate) asked: Timestamp,
+    pub(crate) requested_at: Timestamp,
     /// The local time of the answer.
     pub(crate) answered: Timestamp,
     /// The time of the store.
@@ -101,7 +101,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
         }
         let mut batch = plan.rest(checks);
-        let asked_checks = batch.len();
+        let check_count = batch.len();
         let asking = self.begin_leases(&batch, (now, tick));
         for (at, asking) in &asking {
             batch.push(Check { amount: Amount::Lease(asking.request), ..batch[*at] });
@@ -114,7 +114,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             Ok(answer) => answer,
             Err(error) => {
                 self.put_off(&asking, &error);
-                for check in &batch[..asked_checks] {
+                for check in &batch[..check_count] {
                     if let Some(place) = check.rule.far.as_ref().and_then(|_| self.find(check)) {
                         self.note_refused_need(check, place, now);
                     }
@@ -123,14 +123,14 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
         };
         let (answered_at, tick) = self.now();
-        let times = CallTimes { asked: now, answered: answered_at, at };
+        let times = CallTimes { requested_at: now, answered: answered_at, at };
         self.note_store_time(at, answered_at);
-        self.note_answers(&batch[..asked_checks], &answered, times);
-        for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(asked_checks)) {
+        self.note_answers(&batch[..check_count], &answered, times);
+        for ((_, asking), outcome) in asking.iter().zip(answered.iter().skip(check_count)) {
             self.install(asking, outcome, times);
         }
         drop(asking);
-        let rest = answered.into_iter().take(asked_checks);
+        let rest = answered.into_iter().take(check_count);
         if admitted {
             plan.admit(checks, rest, tick, &mut outcomes);
             return Ok(Answer { admitted, at, outcomes });
@@ -150,7 +150,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         Ok(Answer { admitted, at, outcomes })
     }
 
-    /// Counts what the store is asked for, and begins to lease keys that are hot.
+    /// Counts the units that the store decides, and begins to lease keys that are hot.
     fn begin_leases<'l>(
         &'l self,
         batch: &[Check<'_>],
@@ -195,7 +195,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
     }
 
-    /// Records what the store answered about the keys of a batch.
+    /// Records the outcomes of the store for the keys of a batch.
     fn note_answers(&self, batch: &[Check<'_>], answered: &[Outcome], times: CallTimes) {
         for (check, outcome) in batch.iter().zip(answered) {
             let Some(place) = self.find(check).filter(|_| !is_exact(check.rule)) else { continue };
@@ -242,7 +242,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             return false;
         }
         let life = life(&state.rule.quota, request.ttl, outcome, times.at);
-        let content = Content { units, end: self.tick(times.asked + life) };
+        let content = Content { units, end: self.tick(times.requested_at + life) };
         let granted = Granted { content, taken_at: times.at, ttl: request.ttl, far: None };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {
             self.counts.expired.add(units.into());

@@ -149,13 +149,13 @@ impl<S: Store, C: Clock> Leased<S, C> {
 
     async fn renew(&self, rule: &Rule, key: &[u8], asking: Asking<'_>) {
         self.counts.calls.add(1);
-        let (asked, _) = self.now();
+        let (requested_at, _) = self.now();
         let check = Check { amount: Amount::Lease(asking.request), ..Check::new(rule, key, 0) };
         match self.inner.decide_uncached(&[check]).await {
             Ok(answer) => {
                 let (answered, _) = self.now();
                 self.note_store_time(answer.at, answered);
-                let times = CallTimes { asked, answered, at: answer.at };
+                let times = CallTimes { requested_at, answered, at: answer.at };
                 if let Some(outcome) = answer.outcomes.first() {
                     self.install(&asking, outcome, times);
                 }
@@ -185,7 +185,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
 }
 
 /// Returns the units of a lot that will not be spent before it ends. Units are returned in the last
-/// quarter of a lease, when it is known what is left.
+/// quarter of a lease, when the remaining units are known.
 #[allow(clippy::cast_possible_truncation)]
 pub(crate) fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now: Tick) -> u32 {
     let content = place.lots[lot].content();
@@ -199,7 +199,7 @@ pub(crate) fn surplus(place: &Place, lot: usize, (usage, ttl): (u64, Span), now:
     if usage < crate::MIN_LEASE_UNITS.into() {
         return content.units;
     }
-    // What is spent until the end, after the lots that end before, and as much again for a 32nd of the
+    // The units spent until the end, after the lots that end before, and as much again for a 32nd of the
     // `ttl`.
     let before = place.lots.iter().map(Lot::content).filter(|it| it.is_live(now) && it.end < content.end);
     let before: u128 = before.map(|it| u128::from(it.units)).sum();

@@ -9,7 +9,7 @@
 //! borrow and how much, and [`Leased::tend_far`] makes the calls.
 //!
 //! - `calls`: the calls to other regions.
-//! - `link`: what is known about the store of another region: its round trip, and failures.
+//! - `link`: the round trip and the failures of the store of another region.
 
 mod calls;
 mod link;
@@ -30,7 +30,7 @@ use crate::plan::leasable_units;
 use crate::sync::Ordering;
 use crate::usage::{refilled, renewal_threshold};
 
-/// The part of what another region has left that one call asks for, over all nodes.
+/// The part of the remaining units of another region that one call requests, over all nodes.
 const PART_OF_LEFT: u64 = 4;
 
 /// The store of another region.
@@ -49,7 +49,7 @@ struct FarCounts {
     failures: Count,
 }
 
-/// What a node has borrowed from one region since it was created.
+/// The units that a node has borrowed from one region since it was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarCounters {
     /// The name of the region.
@@ -115,14 +115,14 @@ impl<S> Default for FarStores<S> {
     }
 }
 
-/// What a node knows about a key in another region.
+/// The view of a node on a key in another region.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FarView {
     remaining: u64,
     answered: Timestamp,
     /// The time before which this region is not asked for units of the key.
     not_before: Timestamp,
-    asked: Timestamp,
+    requested_at: Timestamp,
 }
 
 /// Returns how long units of a rule may be held: leased ones and borrowed ones. `None`: never.
@@ -150,7 +150,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         &self.far.stores
     }
 
-    /// Returns what was borrowed, by region.
+    /// Returns the borrowed units, by region.
     pub fn far_counters(&self) -> Vec<FarCounters> {
         self.far.stores.iter().map(FarStore::counters).collect()
     }
@@ -216,7 +216,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             self.return_borrowed(place, state, (oldest, u32::MAX), &shares, now.1);
         }
         state.is_borrowing = true;
-        state.far_view(store).asked = now.0;
+        state.far_view(store).requested_at = now.0;
         let call = FarCall::Borrow(LeaseRequest { units, ttl: shares[share].rule.lease.unwrap_or(ttl) });
         if !self.enqueue(self.errand(place, state, (store, share, shares), call)) {
             state.is_borrowing = false;
@@ -255,7 +255,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             }
             let is_known = view.answered + ttl > now;
             let left = if is_known { view.remaining } else { rule.quota.capacity() };
-            Some((left, std::cmp::Reverse(view.asked), store, share))
+            Some((left, std::cmp::Reverse(view.requested_at), store, share))
         });
         let (left, _, store, share) = offers.max()?;
         let (nodes, rule) = (self.inner.nodes().max(1) as u64, &shares[share].rule);

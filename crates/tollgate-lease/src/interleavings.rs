@@ -10,7 +10,7 @@ fn content(units: u32, end_us: u64) -> Content {
     Content { units, end: Tick::from_micros(end_us) }
 }
 
-/// Runs two threads on a lot with these units, and checks the lot and what the threads return.
+/// Runs two threads on a lot with these units, and checks the lot and the return values of the threads.
 fn check<A: Send + 'static, B: Send + 'static>(
     units: u32,
     one: fn(&Lot) -> A,

@@ -140,7 +140,7 @@ impl Drop for Returning<'_> {
     }
 }
 
-/// What a store has done with leases since it was created.
+/// The counts of leases and units since the store was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounters {
     /// The units that were leased, including those that were borrowed from other regions.
@@ -187,7 +187,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
     pub fn counters(&self) -> LeaseCounters {
         let (_, tick) = self.now();
         let Counts { leased, returned, expired, calls, returning, spent } = &self.counts;
-        // First: whatever happens meanwhile makes the number of spent units smaller, not larger.
+        // First: changes in the meantime make the number of spent units smaller, not larger.
         let leased = leased.get();
         let loaded: u64 = self.listed_places().map(Place::loaded).sum();
         let (returning, returned, expired) = (returning.get(), returned.get(), expired.get());
@@ -204,7 +204,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         }
     }
 
-    /// Returns what this node holds in a place, if there is anything.
+    /// Returns the units that this node holds in a place; `None` if there are no units.
     fn held_in(place: &Place, tick: Tick) -> Option<Holding> {
         let ends = place.lots.iter().map(crate::lot::Lot::content).filter(|it| it.is_live(tick));
         let last = ends.map(|it| it.end.as_micros()).max()?;
@@ -349,8 +349,8 @@ impl<S: Store, C: Clock> Leased<S, C> {
     ) -> Option<Outcomes> {
         let mut outcomes = Outcomes::new();
         let mut refuses = false;
-        let asked = || checks.iter().zip(&plan.parts).filter(|(_, part)| part.amount.is_some());
-        for (check, part) in asked() {
+        let uncovered = || checks.iter().zip(&plan.parts).filter(|(_, part)| part.amount.is_some());
+        for (check, part) in uncovered() {
             let (place, Some(Amount::Exactly(units))) = (part.place?, part.amount) else { return None };
             let retry_after = place.dry_for(units, now)?;
             refuses |= check.binding;
@@ -360,7 +360,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
         if !refuses {
             return None;
         }
-        for (check, part) in asked() {
+        for (check, part) in uncovered() {
             if let Some(place) = part.place {
                 place.count_refused(leasable_units(check).unwrap_or(0));
                 self.note_refused_need(check, place, now);

@@ -4,13 +4,13 @@
 //! at that instant, and the node spends them for a short time (`ttl`) without asking. The store
 //! charges a lease so that the limit holds in any stretch, whatever the node does with it:
 //! [`LeaseRequest`](tollgate_core::LeaseRequest). This crate decides when to lease, how much, and
-//! when to return what will not be spent. None of its estimates affect the bound.
+//! when to return units that will not be spent. The bound does not depend on these estimates.
 //!
 //! ```text
 //! request ──► lots of the key ──► enough: admitted here (one compare-and-swap)
 //!                   │
 //!                   └─ not enough ──► Store::decide of the inner store, with a lease if the key is hot
-//! tend    ──► renews lots that are half spent, returns what will not be spent
+//! tend    ──► renews lots that are half spent, returns units that will not be spent
 //! ```
 //!
 //! Only hot keys are leased: those of which this node asks for at least [`MIN_LEASE_UNITS`] units

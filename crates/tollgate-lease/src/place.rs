@@ -1,4 +1,4 @@
-//! A place of the table: the lots of one key, and what this node knows about the key.
+//! A place of the table: the lots of one key, and the view of this node on the key.
 //!
 //! Requests read and change only atomics. The lock is for requests that ask the store, and for
 //! `tend`.
@@ -24,7 +24,7 @@ pub(crate) const LOTS: usize = 4;
 /// The lots of units that were borrowed from other regions, after those of the near store.
 pub(crate) const FAR_LOTS: Range<usize> = LOTS..LOTS + 2;
 
-/// The lots of one key, and what this node knows about the key.
+/// The lots of one key, and the view of this node on the key.
 ///
 /// The words that a decision reads are in one cache line: `tag`, `lots` and `low`.
 #[repr(C, align(64))]
@@ -71,7 +71,7 @@ pub(crate) struct PlaceState {
     waiters: SmallVec<[Waker; 2]>,
     /// Whether units are being borrowed from another region.
     pub(crate) is_borrowing: bool,
-    /// What is known about the key in other regions, by the index of their store.
+    /// The views on the key in other regions, by the index of their store.
     far: SmallVec<[FarView; 2]>,
 }
 
@@ -237,7 +237,7 @@ impl Place {
         lots.min_by_key(|&at| self.lots[at].content().end)
     }
 
-    /// Records what the store answered about the key.
+    /// Records the outcome of the store for the key.
     pub(crate) fn note(&self, outcome: &Outcome, answered: Timestamp) {
         // Relaxed, here and below: the numbers inform callers, and decide nothing.
         let fresh_at = answered + outcome.reset_after;
@@ -312,7 +312,7 @@ impl PlaceState {
         }
     }
 
-    /// Counts what was spent here since the last time. Returns whether there was any.
+    /// Counts the units spent here since the last call. Returns whether there were any.
     fn observe(&mut self, place: &Place) -> bool {
         let mut spent = 0;
         for (lot, lease) in place.lots.iter().zip(&mut self.leases) {
@@ -324,7 +324,7 @@ impl PlaceState {
         spent > 0
     }
 
-    /// Returns the expected usage in one `ttl`, after counting what was spent here.
+    /// Returns the expected usage in one `ttl`, after counting the units spent here.
     pub(crate) fn usage(&mut self, place: &Place, ttl: Span, now: Timestamp) -> u64 {
         if self.observe(place) {
             self.last_used = now;
@@ -371,7 +371,7 @@ impl PlaceState {
         self.leases[lot].far.map(usize::from)
     }
 
-    /// Returns what is known about the key in another region, by the index of its store.
+    /// Returns the view on the key in another region, by the index of its store.
     pub(crate) fn far_view(&mut self, store: usize) -> &mut FarView {
         if self.far.len() <= store {
             self.far.resize(store + 1, FarView::default());

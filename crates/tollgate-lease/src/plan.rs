@@ -1,4 +1,4 @@
-//! The plan of a batch: what the lots of this node cover, and what the store is asked for.
+//! The plan of a batch: the units that the lots of this node cover, and those that the store decides.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,7 +31,7 @@ pub(crate) struct Part<'l> {
     outcome: Option<Outcome>,
 }
 
-/// What the lots of this node cover of a batch. Dropping it puts the taken units back.
+/// The part of a batch that the lots of this node cover. Dropping it puts the taken units back.
 pub(crate) struct Plan<'l> {
     taken: SmallVec<[Taken<'l>; 4]>,
     pub(crate) parts: SmallVec<[Part<'l>; 4]>,
@@ -58,7 +58,7 @@ pub(crate) fn leasable_units(check: &Check<'_>) -> Option<u64> {
 }
 
 impl<'l> Plan<'l> {
-    /// Takes what the lots cover of each check.
+    /// Takes the units of each check that the lots cover.
     pub(crate) fn of<S, C: Clock>(
         leased: &'l Leased<S, C>,
         checks: &[Check<'_>],
@@ -107,7 +107,7 @@ impl<'l> Plan<'l> {
         let is_draining = self.is_draining.load(Ordering::Relaxed);
         for Taken { place, lot, content } in self.taken.drain(..) {
             // A lot that has ended or was filled again since does not take them: they end with their
-            // lease. So do the units of a node that has returned what it held.
+            // lease. So do the units of a node that has returned its leases.
             if is_draining || !lot.put_back(content) {
                 self.counts.expired.add(content.units.into());
                 continue;
@@ -122,10 +122,10 @@ impl<'l> Plan<'l> {
         self.parts.iter().all(|part| part.amount.is_none())
     }
 
-    /// Returns the checks that the store is asked for.
+    /// Returns the checks that the store decides.
     pub(crate) fn rest<'c>(&self, checks: &[Check<'c>]) -> SmallVec<[Check<'c>; 8]> {
-        let asked = checks.iter().zip(&self.parts);
-        asked.filter_map(|(check, part)| Some(Check { amount: part.amount?, ..*check })).collect()
+        let pairs = checks.iter().zip(&self.parts);
+        pairs.filter_map(|(check, part)| Some(Check { amount: part.amount?, ..*check })).collect()
     }
 
     /// Keeps the units that were taken, and returns the outcomes of an admitted batch. `answered` are

@@ -11,11 +11,11 @@ use crate::lot::MAX_LOT_UNITS;
 /// a key are therefore decided by the store, one request at a time.
 pub const MIN_LEASE_UNITS: u32 = 8;
 
-/// The units that a node asks for, as an exponential average.
+/// The requested units of a node, as an exponential average.
 #[derive(Debug)]
 pub(crate) struct UsageRate {
     /// The units since `since`.
-    asked: u64,
+    units: u64,
     since: Timestamp,
     /// Units per microsecond.
     rate: f64,
@@ -23,11 +23,11 @@ pub(crate) struct UsageRate {
 
 impl UsageRate {
     pub(crate) const fn new(now: Timestamp) -> Self {
-        Self { asked: 0, since: now, rate: 0.0 }
+        Self { units: 0, since: now, rate: 0.0 }
     }
 
     pub(crate) fn add(&mut self, units: u64) {
-        self.asked = self.asked.saturating_add(units);
+        self.units = self.units.saturating_add(units);
     }
 
     /// Returns the expected units in a span of `ttl`.
@@ -35,18 +35,18 @@ impl UsageRate {
     pub(crate) fn per_ttl(&mut self, ttl: Span, now: Timestamp) -> u64 {
         let (ttl, elapsed) = (ttl.as_micros() as f64, now.since(self.since).as_micros() as f64);
         if elapsed >= ttl / 4.0 {
-            let latest = self.asked as f64 / elapsed;
+            let latest = self.units as f64 / elapsed;
             self.rate += (latest - self.rate) * (2.0 * elapsed / ttl).min(1.0);
-            (self.asked, self.since) = (0, now);
+            (self.units, self.since) = (0, now);
         }
         // A burst counts at once. The more units it has, the more is known about its rate: 8 units count
         // as if they had taken a quarter of the `ttl`, and 128 or more a 64th.
-        let known = (self.asked as f64 / f64::from(MIN_LEASE_UNITS)).clamp(1.0, 16.0);
-        let latest = self.asked as f64 / elapsed.max(ttl / (4.0 * known));
+        let known = (self.units as f64 / f64::from(MIN_LEASE_UNITS)).clamp(1.0, 16.0);
+        let latest = self.units as f64 / elapsed.max(ttl / (4.0 * known));
         // A hot key has a known rate. More units than that by chance do not raise it.
         let expected = self.rate * elapsed;
         let is_hot = self.rate * ttl >= f64::from(MIN_LEASE_UNITS);
-        let is_chance = is_hot && self.asked as f64 <= expected + 3.0 * expected.sqrt() + 4.0;
+        let is_chance = is_hot && self.units as f64 <= expected + 3.0 * expected.sqrt() + 4.0;
         let rate = if is_chance { self.rate } else { self.rate.max(latest) };
         (rate * ttl).ceil() as u64
     }
@@ -64,7 +64,7 @@ const fn target(usage: u64) -> u64 {
     usage - usage / 16
 }
 
-/// What a node knows when it decides about the size of a lease.
+/// The data that a node uses to choose the size of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     /// The expected usage of this node in one `ttl`.
@@ -83,8 +83,8 @@ pub(crate) fn refilled(quota: &Quota, ttl: Span) -> u64 {
     u64::try_from(u128::from(quota.capacity()) * u128::from(ttl.as_micros()) / period).unwrap_or(u64::MAX)
 }
 
-/// Returns the units to lease, if any: what this node spends in one `ttl`, but at most half of what is left over
-/// all nodes, or the part of this node in what comes back in one `ttl`.
+/// Returns the units to lease, if any: the usage of this node in one `ttl`, but at most half of the rest over
+/// all nodes, or the share of this node in the refill of one `ttl`.
 pub(crate) fn lease_size(quota: &Quota, ttl: Span, now: Situation) -> Option<u32> {
     if now.usage < MIN_LEASE_UNITS.into() {
         return None;

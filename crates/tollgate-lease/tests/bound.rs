@@ -16,7 +16,7 @@ struct Fleet {
     nodes: Vec<Leased<Remote, ManualClock>>,
     rule: Rule,
     admitted: Admitted,
-    asked: u64,
+    requested_units: u64,
 }
 
 impl Fleet {
@@ -24,7 +24,7 @@ impl Fleet {
         let clock = ManualClock::at(START);
         let remote = Remote::new(&clock, nodes);
         let nodes = (0..nodes).map(|at| remote.node(&clock, at as u64)).collect();
-        Self { clock, remote, nodes, rule, admitted: Vec::new(), asked: 0 }
+        Self { clock, remote, nodes, rule, admitted: Vec::new(), requested_units: 0 }
     }
 
     fn now(&self) -> u64 {
@@ -34,7 +34,7 @@ impl Fleet {
 
     fn request(&mut self, node: usize, cost: u64) {
         let answer = block_on(self.nodes[node].decide(&[Check::new(&self.rule, b"key", cost)]));
-        self.asked += cost;
+        self.requested_units += cost;
         if answer.is_ok_and(|it| it.admitted) {
             self.admitted.push((self.now(), cost));
         }

@@ -50,9 +50,9 @@ impl Node {
 #[test]
 fn a_cold_key_is_decided_by_the_store() {
     let node = Node::new();
-    for asked in 1..=6 {
+    for calls in 1..=6 {
         assert!(node.ask(1).admitted);
-        assert_eq!((node.remote.calls(), node.held()), (asked, 0));
+        assert_eq!((node.remote.calls(), node.held()), (calls, 0));
         node.clock.advance(TTL);
     }
 }

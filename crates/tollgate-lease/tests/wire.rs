@@ -59,7 +59,7 @@ impl Wire {
     }
 
     /// Travels one way, or waits for the deadline.
-    async fn travel(&self, asked: Timestamp) -> Result<(), StoreError> {
+    async fn travel(&self, sent_at: Timestamp) -> Result<(), StoreError> {
         let delay = Span::from_micros(self.link.delay_us.load(Ordering::SeqCst));
         let arrival = self.clock.now() + delay;
         if !self.link.is_cut.load(Ordering::SeqCst) {
@@ -68,7 +68,7 @@ impl Wire {
         if self.link.is_cut.load(Ordering::SeqCst) {
             // A near store fails immediately, so that no test waits for it.
             if delay > Span::ZERO {
-                self.until(asked + DEADLINE).await;
+                self.until(sent_at + DEADLINE).await;
             }
             return Err(StoreError::TimedOut(Duration::from_secs(1)));
         }
@@ -77,11 +77,11 @@ impl Wire {
 
     async fn call<T>(&self, work: impl FnOnce(&MemoryStore<ManualClock>) -> T) -> Result<T, StoreError> {
         self.link.calls.fetch_add(1, Ordering::SeqCst);
-        let asked = self.clock.now();
-        self.travel(asked).await?;
+        let sent_at = self.clock.now();
+        self.travel(sent_at).await?;
         let reply = work(&self.server);
         // A reply that is lost here was charged.
-        self.travel(asked).await?;
+        self.travel(sent_at).await?;
         Ok(reply)
     }
 }

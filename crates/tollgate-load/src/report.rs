@@ -92,7 +92,7 @@ impl LoadReport {
         self.statuses.iter().filter(|(status, _)| *status / 100 == class).map(|(_, count)| count).sum()
     }
 
-    /// Whether the server told its callers something that is not true.
+    /// Whether the server sent its callers a wrong value.
     pub fn has_findings(&self) -> bool {
         !self.headers.findings.is_empty() || self.retry_after.checks.iter().any(|check| !check.accepted)
     }

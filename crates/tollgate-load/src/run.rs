@@ -30,7 +30,7 @@ pub enum RunError {
     NoResponse(String),
 }
 
-/// Runs a load. It ends early when `stop` is ready, with the report of what was sent until then.
+/// Runs a load. It ends early when `stop` is ready, with the report of the requests sent so far.
 pub async fn run(plan: LoadPlan, stop: impl Future<Output = ()>) -> Result<LoadReport, RunError> {
     let sender = Sender::new(&plan).map_err(RunError::Request)?;
     let load = Arc::new(Load::new(plan, sender));

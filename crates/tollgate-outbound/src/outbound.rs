@@ -111,7 +111,7 @@ impl Outbound {
         Ok(Self(Arc::new(Shared { settings, scheme, authority, host, credential, client, service })))
     }
 
-    /// Returns the client, which has counts and what was learned.
+    /// Returns the client, which has the counts and the learned limits.
     pub fn client(&self) -> &Client {
         &self.0.client
     }

@@ -1,4 +1,4 @@
-//! Responses of the outbound gateway itself: problem JSON that says what a call waited for.
+//! Responses of the outbound gateway itself: problem JSON with the limit that a call waited for.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -5,12 +5,12 @@
 //! a key that is forgotten there is copied again.
 //!
 //! A source whose process has ended has lost its states, and so has one that is not in the list any more
-//! and does not answer for [`LOST_AFTER`]. What its keys had spent is not known. They begin with the
+//! and does not answer for [`LOST_AFTER`]. The usage of its keys is not known. They begin with the
 //! share of the limit that `on_outage` grants, as of the time at which this node became the holder. A
 //! source that is in the list and does not answer is an outage of the keys that it has not yet passed on.
 //!
 //! Bound: the lost process had admitted at most `L`, and all requests since then get at most the share,
-//! plus what time returns under the limit. The ledger of the outage charges the same state.
+//! plus the refill of the limit. The ledger of the outage charges the same state.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -209,7 +209,7 @@ impl<C: Clock> Node<C> {
             None | Some(Ok(Reply::Copied { .. })) => self.begin_with_share(touched, rules),
             Some(Ok(Reply::NotHolder(partition, holding))) => {
                 self.learn(&[(partition, holding)]);
-                return Err(Failure::Moved(format!("{} holds the partition", source.address).into()));
+                return Err(Failure::Migrating(format!("{} holds the partition", source.address).into()));
             }
             Some(Ok(_)) => return Err(Failure::failed("the reply of a peer is incomplete")),
             Some(Err(failure)) => {

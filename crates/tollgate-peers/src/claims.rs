@@ -1,6 +1,6 @@
 //! Exchanges holdings with the other nodes, and claims the partitions that the list gives this node.
 //!
-//! Each round, the node tells every member what it knows, and learns what they know. A partition that
+//! Each round, the node exchanges its known holdings with every member. A partition that
 //! this node should hold is claimed from its holder. A round follows each change, and one each second.
 
 use std::collections::HashSet;
@@ -73,11 +73,11 @@ impl<C: Clock> Node<C> {
             }
         }
         let mut ownership = self.ownership();
-        // A list that changed meanwhile has not been asked yet.
+        // The members of a list that changed meanwhile have not been queried yet.
         if ownership.former.is_empty() && ownership.take_unknown(self.memory.now()) {
             self.publish(&ownership);
         }
-        self.has_asked.store(true, Ordering::Relaxed);
+        self.has_exchanged_holdings.store(true, Ordering::Relaxed);
         failures
     }
 

@@ -43,8 +43,8 @@ pub(crate) struct Node<C> {
     pub(crate) losses: Losses,
     /// Wakes the task that exchanges holdings.
     pub(crate) changed: Notify,
-    /// Whether all members have been asked for their holdings once.
-    pub(crate) has_asked: AtomicBool,
+    /// Whether holdings have been exchanged with all members once.
+    pub(crate) has_exchanged_holdings: AtomicBool,
     applied: AppliedIds,
 }
 
@@ -81,7 +81,7 @@ impl<C: Clock> Node<C> {
             carried: CarriedKeys::default(),
             losses: Losses::default(),
             changed: Notify::new(),
-            has_asked: AtomicBool::new(false),
+            has_exchanged_holdings: AtomicBool::new(false),
             applied: AppliedIds::default(),
         }
     }
@@ -107,7 +107,7 @@ impl<C: Clock> Node<C> {
         self.ownership().me.as_ref().is_some_and(|me| me.address == *address)
     }
 
-    /// Publishes the table of what is known, and forgets nodes that are not needed any more.
+    /// Publishes the table of known holdings, and forgets nodes that are not needed any more.
     pub(crate) fn publish(&self, ownership: &Ownership) {
         self.table.store(Arc::new(Table::new(ownership, |address| self.peer(address))));
         // Before any copy that this change permits.
@@ -221,7 +221,7 @@ impl<C: Clock> Node<C> {
         let CopyRequest { holding, key, rules } = request;
         let at = partition(key);
         self.learn(&[(u8::try_from(at).unwrap_or(0), Arc::clone(holding))]);
-        if matches!(self.table.load().route_of(at), Route::Here(_)) {
+        if matches!(self.table.load().routes[at], Route::Here(_)) {
             return self.not_holder(at);
         }
         let states = rules.iter().map(|rule| self.memory.copy_state(rule, key)).collect();
@@ -289,5 +289,5 @@ pub(crate) fn holdings(ownership: &Ownership) -> Vec<(u8, Arc<Holding>)> {
 
 /// Returns the failure of a request for a partition that has moved.
 pub(crate) fn moved(partition: usize) -> Failure {
-    Failure::Moved(format!("partition {partition} has moved to another node").into())
+    Failure::Migrating(format!("partition {partition} has moved to another node").into())
 }

@@ -1,10 +1,10 @@
-//! Who holds the states of each partition, as far as this node knows.
+//! The holder of each partition, as far as this node knows.
 //!
-//! The list of members says who *should* own a partition (`table`). The holding says who *does*: a
+//! The list of members names the node that *should* own a partition (`table`). The holding names its owner: a
 //! process, and the number of times that the partition has changed hands (its term). A node decides a key
 //! only while it is the holder of the partition, whatever any list says.
 //!
-//! | change | who makes it | result |
+//! | change | made by | result |
 //! |---|---|---|
 //! | grant | the holder, asked by a node whose list gives it the partition | next term; the old holder is a source |
 //! | takeover | a node whose list gives it the partition, if the holder is not in that list and cannot be reached | the same |
@@ -32,7 +32,7 @@ use crate::table::list_owners;
 /// The maximum number of sources of a partition. Earlier ones count as lost.
 pub(crate) const MAX_SOURCES: usize = 16;
 
-/// The incarnation of a process that stands for all that are lost.
+/// The incarnation that stands for all lost processes.
 pub(crate) const LOST_INCARNATION: u64 = 0;
 
 /// A process that can hold states.

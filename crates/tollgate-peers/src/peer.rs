@@ -29,7 +29,7 @@ pub(crate) struct Dial {
     pub(crate) counts: Counts,
 }
 
-/// What happened to calls.
+/// The counts of calls, by their result.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) calls: AtomicU64,

@@ -64,9 +64,7 @@ impl<C: Clock> Owners<C> {
 }
 
 impl<C: Clock> Places for Owners<C> {
-    type Error = Failure;
-
-    fn decide(&self, part: &Part) -> PlaceReply<PartReply, Failure> {
+    fn decide(&self, part: &Part) -> PlaceReply<PartReply> {
         if let Some(peer) = self.peer(part.place) {
             Box::pin(decide_there(&self.node, Arc::clone(peer), &part.checks()))
         } else {
@@ -79,7 +77,7 @@ impl<C: Clock> Places for Owners<C> {
         }
     }
 
-    fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome, Failure> {
+    fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome> {
         let Undo { place, rule, key, adjustment, .. } = *undo;
         let Some(peer) = self.peer(place) else {
             return Box::pin(ready(self.node.adjust(rule, key, (adjustment, None)).map_err(moved)));
@@ -88,18 +86,6 @@ impl<C: Clock> Places for Owners<C> {
         let sent = peer.send(encode_adjust(rule, key, (adjustment, None)));
         let (node, peer) = (Arc::clone(&self.node), Arc::clone(peer));
         Box::pin(async move { adjusted(&node, &peer, sent).await })
-    }
-
-    fn or_worse(one: Failure, other: &Failure) -> Failure {
-        one.or_worse(other)
-    }
-
-    fn in_doubt(failure: Failure) -> Failure {
-        failure.in_doubt()
-    }
-
-    fn incomplete() -> Failure {
-        Failure::failed("the reply of a peer is incomplete")
     }
 }
 

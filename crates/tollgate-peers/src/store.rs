@@ -12,7 +12,7 @@ use tollgate_store::{
     AdjustmentId, Answer, Check, Clock, MemoryStore, Outcomes, Repeatable, Store, StoreError, SystemClock,
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, outage_of_keys};
 use crate::node::{Node, Served, moved};
 use crate::peer::{Counts, Dial};
 use crate::reserve::{adjusted, decide_there, reserve};
@@ -44,7 +44,7 @@ const MAX_MOVES: usize = 3;
 
 const NO_MEMBERS: &str = "no peers are known: their name has not been resolved yet";
 
-/// What happened between this node and the others.
+/// The counts of calls between this node and the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerCounters {
@@ -139,7 +139,7 @@ impl<C: Clock> PeerStore<C> {
 
     /// Returns whether this node has asked the others which partitions they hold, and waits for none.
     pub fn is_settled(&self) -> bool {
-        self.0.has_asked.load(Ordering::Relaxed) && self.0.ownership().wanted().next().is_none()
+        self.0.has_exchanged_holdings.load(Ordering::Relaxed) && self.0.ownership().wanted().next().is_none()
     }
 
     /// Answers the call of another node: the arguments of `TG.CALL`. The error is the text of an
@@ -153,7 +153,7 @@ impl<C: Clock> PeerStore<C> {
         if self.members().is_empty() {
             return Err(unknown());
         }
-        self.0.exchange().await.into_iter().next().map_or(Ok(()), |failure| Err(failure.into()))
+        self.0.exchange().await.into_iter().next().map_or(Ok(()), |failure| Err(outage_of_keys(failure)))
     }
 
     /// Returns the settings of the store.
@@ -196,11 +196,11 @@ impl<C: Clock> PeerStore<C> {
         let mut last = None;
         for _ in 0..MAX_MOVES {
             match self.try_change(rule, key, change).await {
-                Err(failure @ Failure::Moved(_)) => last = Some(failure),
-                result => return Ok(result?),
+                Err(failure @ Failure::Migrating(_)) => last = Some(failure),
+                result => return result.map_err(outage_of_keys),
             }
         }
-        Err(last.map_or_else(unknown, StoreError::from))
+        Err(last.map_or_else(unknown, outage_of_keys))
     }
 
     async fn try_change(
@@ -260,11 +260,11 @@ impl<C: Clock> Store for PeerStore<C> {
         let mut last = None;
         for _ in 0..MAX_MOVES {
             match self.try_all(checks).await {
-                Err(failure @ Failure::Moved(_)) => last = Some(failure),
-                result => return Ok(result?),
+                Err(failure @ Failure::Migrating(_)) => last = Some(failure),
+                result => return result.map_err(outage_of_keys),
             }
         }
-        Err(last.map_or_else(unknown, StoreError::from))
+        Err(last.map_or_else(unknown, outage_of_keys))
     }
 
     #[inline]

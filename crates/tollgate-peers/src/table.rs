@@ -1,6 +1,6 @@
 //! Where the keys of each partition are decided.
 //!
-//! The list of members says who should own a partition: the member with the highest score for it
+//! The list of members names the owner of a partition: the member with the highest score for it
 //! (rendezvous hashing). If a member joins or leaves, only its own partitions change their owner. Every
 //! node computes the same owners from the same list, in any order.
 //!
@@ -43,11 +43,11 @@ pub(crate) struct Table {
     pub(crate) members: usize,
     /// The address of this node, if it is a member.
     pub(crate) here: Option<Address>,
-    routes: Box<[Route]>,
+    pub(crate) routes: Box<[Route]>,
 }
 
 impl Table {
-    /// Creates the table of what a node knows. `peer` returns the connections to an address.
+    /// Creates the table from the known holdings. `peer` returns the connections to an address.
     pub(crate) fn new(ownership: &Ownership, peer: impl Fn(&Address) -> Arc<Peer>) -> Self {
         let mut peers: Vec<Arc<Peer>> = ownership.members.iter().map(&peer).collect();
         let here = ownership.me.as_ref().map(|me| me.address.clone());
@@ -76,11 +76,6 @@ impl Table {
     #[inline]
     pub(crate) fn route(&self, key: &[u8]) -> &Route {
         &self.routes[partition(key)]
-    }
-
-    /// Returns the place of a partition.
-    pub(crate) fn route_of(&self, partition: usize) -> &Route {
-        &self.routes[partition]
     }
 
     /// Returns whether this node decides a key, in the same term as in `other`.

@@ -100,16 +100,22 @@ async fn a_key_that_was_never_asked_for_moves_through_several_holders() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
+/// Takes ten units of each key on three nodes, and stops the third. Returns its keys.
+async fn lose_the_third(rule: &Rule) -> (Nodes, Vec<Address>, Vec<usize>) {
     let (mut nodes, addresses) = start(3, 3);
-    let rule = hourly(100);
-    let lost: Vec<_> =
-        (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
+    let is_lost = |it: &usize| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2]);
+    let lost = (0..KEYS).filter(is_lost).collect();
     for number in 0..KEYS {
-        take(&nodes.stores[0], &rule, number, 10).await;
+        take(&nodes.stores[0], rule, number, 10).await;
     }
     nodes.servers[2] = None;
+    (nodes, addresses, lost)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
+    let rule = hourly(100);
+    let (mut nodes, addresses, lost) = lose_the_third(&rule).await;
     nodes.stores.pop();
     let shares = HashMap::from([(Rule::new("deny", Bucket::new(Rate::per_hour(9)).unwrap()).id, 0)]);
     nodes.stores.iter().for_each(|it| it.set_lost_shares(shares.clone()));
@@ -123,7 +129,7 @@ async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
         let (admitted, _) = take(&nodes.stores[number % 2], &deny, number, 1).await;
         assert_eq!(admitted, !is_lost, "nothing is left of a limit that refuses in an outage");
     }
-    // Time returns what the limit returns.
+    // The limit refills as usual.
     nodes.clock.advance(Span::from_hours(1));
     for number in 0..KEYS {
         assert_eq!(take(&nodes.stores[0], &rule, number, 1).await, (true, 99));
@@ -132,14 +138,8 @@ async fn a_lost_owner_leaves_its_keys_with_the_share_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_owner_begins_with_the_share() {
-    let (mut nodes, addresses) = start(3, 3);
     let rule = hourly(100);
-    let lost: Vec<_> =
-        (0..KEYS).filter(|it| nodes.stores[0].owner(&key(*it)).as_ref() == Some(&addresses[2])).collect();
-    for number in 0..KEYS {
-        take(&nodes.stores[0], &rule, number, 10).await;
-    }
-    nodes.servers[2] = None;
+    let (mut nodes, addresses, lost) = lose_the_third(&rule).await;
     let settings = nodes.stores[2].settings().clone();
     let memory = MemoryStore::with_seed(100_000, nodes.clock.clone(), 8);
     nodes.stores[2] = PeerStore::new(settings, memory, None);
@@ -272,7 +272,7 @@ async fn lists_that_change_under_load_admit_never_more_than_the_limit() {
     }
     nodes.set_lists(&addresses, &addresses);
     nodes.settle();
-    // What is left, exactly.
+    // Exactly the remaining units.
     for number in 0..admitted.len() {
         while take(&nodes.stores[number % 3], &rule, number, 1).await.0 {
             admitted[number].fetch_add(1, Ordering::Relaxed);

@@ -30,7 +30,8 @@ pub struct LimitCoverage {
     #[serde(skip)]
     place: usize,
     /// Whether the limit checked a request, or refused one without counting.
-    pub asked: bool,
+    #[serde(rename = "asked")]
+    pub checked: bool,
     /// Whether the limit refused, or would have refused in shadow mode.
     pub refused: bool,
     /// Plans, by name.
@@ -73,7 +74,7 @@ impl Coverage {
 
     fn seen(&mut self, limit: &Limit, refused: bool) {
         if let Some(covered) = self.limits.iter_mut().find(|it| it.place == limit.place()) {
-            covered.asked = true;
+            covered.checked = true;
             covered.refused |= refused;
         }
     }
@@ -128,7 +129,7 @@ impl LimitCoverage {
         Self {
             name: limit.name().to_owned(),
             place: limit.place(),
-            asked: false,
+            checked: false,
             refused: false,
             plans,
             overrides: names.into_iter().map(Exception::not_yet).collect(),
@@ -139,7 +140,7 @@ impl LimitCoverage {
     /// Returns whether each point is covered.
     fn points(&self) -> impl Iterator<Item = bool> {
         let exceptions = self.plans.iter().chain(&self.overrides).map(|it| it.met);
-        [self.asked, self.refused].into_iter().chain(exceptions)
+        [self.checked, self.refused].into_iter().chain(exceptions)
     }
 }
 

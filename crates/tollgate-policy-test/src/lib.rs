@@ -1,7 +1,7 @@
 //! Runs tests of policies: a YAML file beside the policy states requests, their times and the expected outcomes.
 //!
 //! Tests run in virtual time, with the same limiter that serves requests, on the in-memory store. Responses are
-//! written by the code that writes them for clients, so a passing test shows what a client would see.
+//! written by the code that writes them for clients, so a passing test shows the response that a client would get.
 //!
 //! ```
 //! use tollgate::Policy;

@@ -66,9 +66,4 @@ impl Policy {
         let covers = |limit: &&Limit| limit.rlqs.as_ref().is_some_and(|it| it.covers(domain, entries));
         self.limits().iter().find(covers)
     }
-
-    /// Whether the policy has limits on buckets.
-    pub fn has_buckets(&self) -> bool {
-        self.limits().iter().any(|limit| limit.rlqs.is_some())
-    }
 }

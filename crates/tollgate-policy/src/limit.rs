@@ -179,7 +179,7 @@ pub enum ChargeTime {
     #[default]
     OnArrival,
     /// When the cost is known. A call with hits reports units that have been spent, and is never refused; a
-    /// call without hits costs what the limit says, by default nothing.
+    /// call without hits has the cost of the limit, by default zero.
     Afterwards,
 }
 

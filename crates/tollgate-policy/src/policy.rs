@@ -412,12 +412,6 @@ impl Policy {
         Some(key)
     }
 
-    /// Sets the mode of a limit. Returns false if no limit has this name.
-    pub fn set_mode(&mut self, limit: &str, mode: Mode) -> bool {
-        let Some(place) = self.place_of_name(limit) else { return false };
-        Arc::make_mut(&mut self.limits).get_mut(place).map(|limit| limit.mode = mode).is_some()
-    }
-
     /// Returns this policy with other modes, for mode overrides of a running server.
     /// Rules stay equal, so usage is kept.
     ///

@@ -50,7 +50,7 @@ fn of_source(source: &KeySource, identify: &Identify) -> Vec<Box<str>> {
     places.iter().flat_map(of_place).collect()
 }
 
-/// Whether two names differ, and only in what is no letter and no digit: servers that keep headers
+/// Whether two names differ only in characters that are no letters and no digits: servers that keep headers
 /// in variables (`HTTP_X_API_KEY`) write all of that as `_`.
 pub fn are_lookalikes(one: &str, other: &str) -> bool {
     let folded = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'-' };

@@ -10,7 +10,7 @@
 //! Locks are advisory, one for each key, so that keys without a row are locked, too, and a refusal
 //! writes nothing. All transactions lock in the order of the numbers of the locks, so that no two
 //! wait for each other. The clock and the states are read by statements of their own after that: in
-//! READ COMMITTED each statement sees what was committed before it began. PostgreSQL releases the
+//! READ COMMITTED each statement sees the transactions that committed before it began. PostgreSQL releases the
 //! locks after the changes have become visible.
 
 use std::time::Duration;

@@ -16,17 +16,13 @@ use crate::states::{States, column};
 #[derive(Debug, Default)]
 pub(crate) struct AdjustmentIds {
     known: Vec<u128>,
-    made: Vec<(u128, i64)>,
+    /// The ids to write, with their expiries.
+    pub(crate) made: Vec<(u128, i64)>,
 }
 
 impl AdjustmentIds {
     pub(crate) const fn new(known: Vec<u128>) -> Self {
         Self { known, made: Vec::new() }
-    }
-
-    /// Returns the ids to write, with their expiries.
-    pub(crate) fn into_made(self) -> Vec<(u128, i64)> {
-        self.made
     }
 }
 

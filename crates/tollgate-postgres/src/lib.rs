@@ -5,12 +5,12 @@
 //! A request passes through `store`, `pool`, `transaction`, `connection` and `decide`.
 //!
 //! - `store`: makes a request of a batch or a change, and waits for its answer until the deadline.
-//! - `request`: a request and its caller, who may leave.
+//! - `request`: a request, whose caller may leave.
 //! - `pool`: the queue, the connections, and the tasks that run transactions.
 //! - `transaction`: locks and reads, decides, commits, answers. `connection`: the statements;
 //!   `tables`: the tables; `connect`, `tls`: the server.
 //! - `decide`: the decisions on `states`, which are in memory while their locks are held.
-//! - `nodes`: the background work. `node_board`, `registry`: what nodes tell each other, each in a transaction
+//! - `nodes`: the background work. `node_board`, `registry`: messages between nodes, each in a transaction
 //!   of `background`. `counters`: the numbers of the metrics.
 //!
 //! Not here: policies, and the fallback while PostgreSQL does not answer (`tollgate::outage`).

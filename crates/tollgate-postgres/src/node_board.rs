@@ -1,4 +1,4 @@
-//! What the nodes that share a database tell each other, as in [`tollgate_store::node_board`].
+//! The board of the nodes that share a database, as in [`tollgate_store::node_board`].
 //!
 //! The record of a node is in the table of nodes; a question and its answer are one row. Everything is on the
 //! clock of the server, and with bounds that apply before anything is sent to a node: other users of the
@@ -150,8 +150,7 @@ impl NodeBoard for PostgresBoard {
 fn read_record(row: &Row) -> Option<NodeRecord> {
     let (name, age): (String, i64) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
     let record: Option<Vec<u8>> = row.try_get(2).ok()?;
-    let is_id = name.len() == 16 && name.bytes().all(|it| it.is_ascii_hexdigit());
-    let node = NodeId(u64::from_str_radix(&name, 16).ok().filter(|_| is_id)?);
+    let node = NodeId::parse(name.as_bytes())?;
     let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
     Some(NodeRecord { node, age, record: record.filter(|it| !it.is_empty())? })
 }

@@ -72,7 +72,7 @@ async fn exchange(
     work.execute(&forget, &[&now, &used, &REVISION_END, &digest, &latest]).await?;
     let newest = format!("SELECT coalesce(max(revision), 0) FROM {versions}");
     let revision = work.number(&newest, &[]).await?;
-    // The registry was lost since: the node does not know what others have registered after that.
+    // The registry was lost since: the node does not know the later registrations of other nodes.
     let known_revision =
         known_revision.map(|it| i64::try_from(it).ok().filter(|it| *it <= revision).unwrap_or(0));
 

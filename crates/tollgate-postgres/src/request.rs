@@ -35,7 +35,7 @@ impl OwnedCheck {
         }
     }
 
-    /// Returns whether a caller that leaves has to give something back that only it could release.
+    /// Returns whether a caller that leaves holds a charge that only it could release.
     fn takes_place(&self) -> bool {
         matches!(self.amount, Amount::Slot(_))
             || matches!(&self.rule.quota, Quota::Bucket(it) if it.queue().is_some())
@@ -93,7 +93,7 @@ const CLAIMED: u8 = 1;
 const ABANDONED: u8 = 2;
 const TIMED_OUT: u8 = 3;
 
-/// What has become of a request.
+/// The progress of a request.
 #[derive(Debug, Default)]
 struct Status(AtomicU8);
 

@@ -232,6 +232,7 @@ mod tests {
         check("postgres://ann:hunter?2@h", Err("`?` in a user or a password is written `%3F`"));
         check("postgres://ann:hunter@2@h", Err("`@` in a user or a password is written `%40`"));
         check("postgres://ann:hunter%2@h", Err("`%` itself is written `%25`"));
+        check("postgres://ann:hunter%+2@h", Err("`%` itself is written `%25`"));
         check("postgres://ann:hunter%ff@h", Err("not UTF-8"));
         check("postgres://ann@h?sslmode=prefer", Err("`prefer` would use TLS without verifying"));
         check("postgres://ann@h?sslmode=on", Err("`sslmode` is `disable` or `verify-full`"));

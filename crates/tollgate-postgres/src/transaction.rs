@@ -85,7 +85,7 @@ async fn decide_and_commit(
             decided.push((request, result));
         }
     }
-    let changes = states.into_changes(ids.into_made());
+    let changes = states.into_changes(ids.made);
     Counts::add(&pool.counters.decisions, decided.len() as u64);
     if changes.is_empty() {
         deliver(pool, decided);

@@ -1,4 +1,4 @@
-//! Reads facts about a server for a person who checks a set-up. No request uses them.
+//! Reads facts about a server for `tollgate doctor`. No request uses them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the nodes that share a Redis tell each other, as in [`tollgate_store::node_board`].
+//! The board of the nodes that share a Redis, as in [`tollgate_store::node_board`].
 //!
 //! ```text
 //! tg1:{0}:node-times   sorted set: the time of the record of each node
@@ -97,7 +97,7 @@ impl NodeBoard for RedisBoard {
             let arguments = [node.as_bytes(), record, lifetime.as_bytes(), most.as_bytes()];
             let reply = self.run(PUBLISH_SCRIPT, &keys, &arguments).await?;
             let questions = items(reply).into_iter().take(MAX_QUESTIONS_PER_READ);
-            Ok(questions.filter_map(number).map(Question).collect())
+            Ok(questions.filter_map(id).map(|it| Question(it.0)).collect())
         })
     }
 
@@ -173,12 +173,9 @@ fn bytes(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the number of sixteen hexadecimal digits.
-fn number(value: Value) -> Option<u64> {
-    let digits = bytes(value)?;
-    let is_hex = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
-    let text = std::str::from_utf8(&digits).ok().filter(|_| is_hex)?;
-    u64::from_str_radix(text, 16).ok()
+/// Returns the id of a node, or of a question, which has the same format.
+fn id(value: Value) -> Option<NodeId> {
+    NodeId::parse(&bytes(value)?)
 }
 
 /// Returns the records of a reply: node, age in milliseconds and record, for each.
@@ -191,8 +188,8 @@ fn records(items: Vec<Value>) -> NodeRecords {
             _ => None,
         };
         let record = bytes(record).filter(|it| !it.is_empty() && it.len() <= MAX_RECORD_BYTES);
-        if let (Some(node), Some(age), Some(record)) = (number(node), age, record) {
-            found.records.push(NodeRecord { node: NodeId(node), age: Duration::from_millis(age), record });
+        if let (Some(node), Some(age), Some(record)) = (id(node), age, record) {
+            found.records.push(NodeRecord { node, age: Duration::from_millis(age), record });
         } else {
             found.unreadable += 1;
         }
@@ -236,9 +233,9 @@ mod tests {
 
     #[test]
     fn a_question_is_sixteen_digits() {
-        assert_eq!(number(text("00c0ffee00c0ffee")), Some(0x00c0_ffee_00c0_ffee));
+        assert_eq!(id(text("00c0ffee00c0ffee")), Some(NodeId(0x00c0_ffee_00c0_ffee)));
         for other in [text("c0ffee"), text("+0c0ffee00c0ffee"), text(""), Value::Nil, Value::Int(7)] {
-            assert_eq!(number(other.clone()), None, "{other:?}");
+            assert_eq!(id(other.clone()), None, "{other:?}");
         }
     }
 }

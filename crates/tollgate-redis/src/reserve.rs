@@ -59,30 +59,16 @@ impl Reservation {
 struct Queues(Arc<Dispatcher>);
 
 impl Places for Queues {
-    type Error = Failure;
-
-    fn decide(&self, part: &Part) -> PlaceReply<PartReply, Failure> {
+    fn decide(&self, part: &Part) -> PlaceReply<PartReply> {
         flattened(self.0.decide(part.place, &part.checks()))
     }
 
-    fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome, Failure> {
+    fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome> {
         flattened(self.0.change(undo.place, (undo.rule, undo.key), (undo.adjustment, None)))
-    }
-
-    fn or_worse(one: Failure, other: &Failure) -> Failure {
-        one.or_worse(other)
-    }
-
-    fn in_doubt(failure: Failure) -> Failure {
-        failure.in_doubt()
-    }
-
-    fn incomplete() -> Failure {
-        Failure::failed("the reply of a partition is incomplete")
     }
 }
 
-fn flattened<T: Send + 'static>(reply: ReplyReceiver<T>) -> PlaceReply<T, Failure> {
+fn flattened<T: Send + 'static>(reply: ReplyReceiver<T>) -> PlaceReply<T> {
     let ended = |_| Failure::failed("the runtime of the request has shut down");
     Box::pin(async move { reply.await.map_err(ended).flatten() })
 }

@@ -154,11 +154,6 @@ impl RedisSettings {
         Ok(first.into())
     }
 
-    /// Returns the URL without its password.
-    pub fn shown(&self) -> String {
-        self.to_string()
-    }
-
     /// The scheme of the topology.
     const fn scheme(&self) -> &'static str {
         match (&self.topology, self.tls.is_some()) {

@@ -1,4 +1,4 @@
-//! The assignments of one bucket: who may use how much of it, and until when.
+//! The assignments of one bucket: the rate of each proxy, and its expiry.
 //!
 //! There is no acknowledgement in the protocol. A proxy that was lowered may use its old assignment
 //! until it has received the new one, so others are raised only after it has reported again, or after
@@ -173,7 +173,7 @@ impl Bucket {
         // A first report with a time is that of a proxy that has reported to another stream before.
         if usage.elapsed >= MIN_SAMPLE {
             let requests = usage.allowed.saturating_add(usage.denied);
-            // It uses about what it admitted, and other proxies that come back use the rest.
+            // Its usage is about the requests that it admitted; other proxies that come back use the rest.
             let admitted = per_fill(usage.allowed, usage.elapsed, terms.as_ref());
             self.has_returned = true;
             let demand_rate =
@@ -259,7 +259,7 @@ impl Bucket {
         for (seat, target) in self.seats.iter_mut().zip(&targets).filter(|(it, _)| it.assigned == 0) {
             let known = seat.exposure(now).min(*target);
             let cost = target - known;
-            // A newcomer leaves half of what is free to the next one.
+            // A new proxy leaves half of the free rate to the next one.
             let most =
                 if seat.demand_rate == DemandRate::Unknown && free < cost { free.div_ceil(2) } else { free };
             let granted = cost.min(most);

@@ -66,7 +66,7 @@ pub fn wanted(limit: u64, demands: &[DemandRate]) -> u64 {
 
 /// Returns the target of each claim.
 ///
-/// What no claim wants is spread: half of it evenly, so that new demand finds room without a call,
+/// The rate that no claim wants is spread: half of it evenly, so that new demand finds room without a call,
 /// and half is kept for raises that need not wait. A single claim gets all of it. `spread` is false
 /// while claims are still expected that had a share before.
 pub fn targets(budget: u64, demands: &[DemandRate], spread: bool) -> Vec<u64> {

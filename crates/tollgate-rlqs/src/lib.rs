@@ -10,7 +10,7 @@
 //! - `registry`: streams and buckets, and their bounds.
 //! - `shares`: the share of this node in a bucket that several nodes serve, held in the store.
 //! - `stream`: one call of a proxy. `service`: all of them ([`Quotas`]).
-//! - `metrics`, `view`: what operators see.
+//! - `metrics`, `view`: metrics and JSON for operators.
 //!
 //! Not here: sockets and timers. A caller runs [`Quotas::tend`] a few times a second. Time comes from
 //! a [`Clock`](tollgate::store::Clock).

@@ -73,7 +73,7 @@ pub(crate) struct LimitCounts {
     pub(crate) overshoot: u64,
 }
 
-/// What a stream has to do next.
+/// The next action of a stream.
 pub(crate) enum Outgoing {
     /// Send these.
     Actions(Vec<(Arc<BucketKey>, Action)>),
@@ -215,7 +215,7 @@ impl Registry {
         }
     }
 
-    /// Does what is due: divisions, expiries, and other terms after a change of the policy.
+    /// Runs the due work: divisions, expiries, and other terms after a change of the policy.
     pub(crate) fn tick(&mut self, version: u64, policy: &Policy, now: Timestamp) {
         if self.version != version {
             self.version = version;
@@ -267,7 +267,7 @@ impl Registry {
         }
     }
 
-    /// Returns what a stream has to send; if there is nothing, its task is woken later.
+    /// Returns the message that a stream has to send; without a message, its task is woken later.
     pub(crate) fn outgoing(&mut self, stream: u64, waker: &Waker, now: Timestamp) -> Outgoing {
         let Some(open) = self.streams.get_mut(&stream) else { return Outgoing::End };
         let mut actions = Vec::new();

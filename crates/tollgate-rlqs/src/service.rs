@@ -42,13 +42,13 @@ impl Quotas {
         Ok(QuotaStream::new(self.clone(), id, body))
     }
 
-    /// Does what is due. Call it a few times a second.
+    /// Runs the due work. Call it a few times a second.
     pub fn tick(&self) {
         let now = self.0.clock.now();
         (self.0.policy)(&mut |version, policy| self.0.registry.lock().tick(version, policy, now));
     }
 
-    /// Does what is due, and renews the shares of this node in a shared store. Call it a few times a
+    /// Runs the due work, and renews the shares of this node in a shared store. Call it a few times a
     /// second.
     pub async fn tend<S: Store>(&self, store: &S) {
         if store.is_shared() && self.has_limits() {

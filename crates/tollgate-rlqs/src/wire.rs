@@ -4,7 +4,7 @@
 //! that it applies as meant: whole seconds of at least one, `tokens_per_fill` always, never
 //! `RequestsPerTimeUnit`, and `DENY_ALL` instead of an empty token bucket.
 //!
-//! Invariant: no input causes a panic. Tested by `tests/wire.rs`.
+//! Invariant: no input causes a panic. Tested by `tests/calls.rs`.
 
 use std::fmt;
 

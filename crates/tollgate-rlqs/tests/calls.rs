@@ -1,4 +1,4 @@
-//! Single calls: what is answered to which report.
+//! Single calls: the response to each kind of report.
 
 use serde_json::{Value, json};
 use tollgate::{Policy, Span};

@@ -16,7 +16,7 @@ proptest! {
         let shares = max_min(total, &wants);
         prop_assert!(shares.iter().sum::<u64>() <= total);
         prop_assert!(shares.iter().zip(&wants).all(|(share, want)| share <= want));
-        // What is left is less than one token for each claim that wants more.
+        // The rest is less than one token for each claim that wants more.
         let unmet = shares.iter().zip(&wants).filter(|(share, want)| share < want).count() as u64;
         let left = total - shares.iter().sum::<u64>();
         prop_assert!(unmet == 0 || left < unmet.max(1), "{left} left of {total} for {unmet}");

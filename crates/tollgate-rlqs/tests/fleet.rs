@@ -1,6 +1,6 @@
 //! Simulated Envoys on a real quota service, in virtual time.
 //!
-//! An Envoy here does what Envoy 1.40 does: reports every five seconds, whole seconds of elapsed
+//! An Envoy here behaves like Envoy 1.40: reports every five seconds, whole seconds of elapsed
 //! time, a first report at the first request, tokens that are scaled when a bucket is replaced.
 //! Messages are encoded by their descriptors, and arrive late.
 

@@ -22,7 +22,7 @@ use crate::native::{self, Ahead, Batch, DescriptorPart, Part, Refunds};
 use crate::request::{Descriptor, RateLimitRequest};
 use crate::request_descriptor::{self, describe};
 use crate::response::{Answer, Status};
-use crate::response_headers;
+use crate::response_headers::{self, Headers};
 use crate::service::Inner;
 use crate::upstream::{self, DescriptorOutcomes, ResolvedDescriptor, ResolvedDescriptors};
 use tollgate_grpc::call::{Refusal, framed};
@@ -123,7 +123,7 @@ impl<S: Store> Inner<S> {
         met: ResolvedDescriptors<'c>,
         form: Form,
     ) -> Result<EncodedResponse, PendingCall<'c>> {
-        let headers = self.headers_upstream();
+        let headers = self.settings.headers.unwrap_or(Headers::Refusals);
         let decide = |(met, descriptor)| upstream::try_decide(limiter, &request, met, descriptor, headers);
         let tried: SmallVec<[_; 2]> = met.iter().zip(&request.descriptors).map(decide).collect();
         if tried.iter().all(Result::is_ok) {
@@ -194,7 +194,8 @@ impl<S: Store> Inner<S> {
         ahead: &Ahead,
     ) -> Answer<'d> {
         let mut answer = batch.answer(decision, request.descriptors.len(), ahead);
-        response_headers::add(&mut answer, limiter, decision, self.headers_native());
+        let headers = self.settings.headers.unwrap_or(Headers::All);
+        response_headers::add(&mut answer, limiter, decision, headers);
         answer
     }
 

@@ -4,7 +4,7 @@
 //!   limit with the longest wait if one refuses, else the limit with the least left.
 //! - In the domain `tollgate` a descriptor describes a request (`request_descriptor`) and is
 //!   checked against the limits on paths.
-//! - If the hits are not given, a request costs what the limit says. Zero hits only peek, and are
+//! - If the hits are not given, a request has the cost of the limit. Zero hits only peek, and are
 //!   refused if one hit would be.
 //! - An override is part of the batch, with its own quota and its own counter.
 //! - Refunded hits are not part of the batch; they are applied one by one. Negative hits on a limit with

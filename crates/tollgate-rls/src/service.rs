@@ -93,7 +93,7 @@ pub struct Rls<S>(Arc<Inner<S>>);
 
 pub(crate) struct Inner<S> {
     pub(crate) limiter: SharedLimiter<S>,
-    settings: RlsSettings,
+    pub(crate) settings: RlsSettings,
     counters: Counters,
     pub(crate) held: HeldAnswers,
     /// Measures the time that a caller has waited for the store.
@@ -266,19 +266,9 @@ impl<S: Store> Inner<S> {
         &self.counters
     }
 
-    /// The headers for domains of the policy.
-    pub(crate) fn headers_native(&self) -> Headers {
-        self.settings.headers.unwrap_or(Headers::All)
-    }
-
     /// The changes that negative hits may make.
     pub(crate) const fn refunds(&self) -> Refunds {
         if self.settings.refuse_refunds { Refunds::OwnSlots } else { Refunds::All }
-    }
-
-    /// The headers for domains of Envoy files.
-    pub(crate) fn headers_upstream(&self) -> Headers {
-        self.settings.headers.unwrap_or(Headers::Refusals)
     }
 
     /// Whether the first configuration has not arrived yet.

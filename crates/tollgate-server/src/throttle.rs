@@ -41,13 +41,13 @@ impl<S: Store> Inner<S> {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let answer = match collect(headers, body, MAX_BODY_BYTES).await {
-            Ok(body) => self.throttle_asked(&body).await,
+            Ok(body) => self.throttle_body(&body).await,
             Err(problem) => Err(problem),
         };
         answer.map_err(Problem::with_error)
     }
 
-    async fn throttle_asked(&self, body: &[u8]) -> Result<Reply, Problem> {
+    async fn throttle_body(&self, body: &[u8]) -> Result<Reply, Problem> {
         let request: ThrottleRequest<'_> = read(body, FIELDS)?;
         let (rule, quantity) = rule(&request)?;
         let (limiter, key) = (self.limiter.load(), Key::named(request.key.as_str().as_bytes()));

@@ -3,7 +3,7 @@
 //! A seed determines everything: the fleet, its limits, its traffic, its faults and their times ([`simulate_faults`]).
 //! The run is checked against an oracle at every event:
 //!
-//! 1. **bound**: in any stretch of time, a key is admitted at most what its limit allows, plus what the faults allow by
+//! 1. **bound**: in any stretch of time, a key is admitted at most the units of its limit, plus the units that the faults allow by
 //!    formula: the shares of the nodes, the calls that a store forgot, the steps of its clock.
 //! 2. **conservation**: each charge in the store belongs to a request that was admitted, or is returned, or was lost to
 //!    a fault that loses it. Usage of an outage is charged once, settlements are applied once.

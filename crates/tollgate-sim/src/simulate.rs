@@ -1,7 +1,7 @@
 //! Compares algorithms on generated traffic or on a log.
 //!
 //! ```text
-//! Flow (or log) ──arrival──► Contest: nodes decide ──answer──► Flow, which may send somebody back
+//! Flow (or log) ──arrival──► Contest: nodes decide ──answer──► Flow, which may send a retry
 //!                               └─► counts, busiest window, series, distance from the exact log
 //! ```
 //!

@@ -6,7 +6,7 @@
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
 //! - [`Clock`]: the source of time.
 //! - [`undo_check`]: the change that undoes a charge. [`CallFailure`]: why a store in another process gave no answer.
-//! - [`NodeBoard`]: what the nodes of a shared store tell each other. [`VersionRegistry`]: the rules that they use.
+//! - [`NodeBoard`]: records, questions and answers of nodes on a shared store. [`VersionRegistry`]: the rules that they use.
 //!
 //! The Redis store is in `tollgate-redis`, the PostgreSQL store in `tollgate-postgres`, policies in
 //! `tollgate-policy`, and the handling of outages in `tollgate::outage`.

@@ -1,4 +1,4 @@
-//! What the nodes of a shared store tell each other: a record about each node, and questions.
+//! The board of the nodes of a shared store: a record about each node, questions and answers.
 //!
 //! A node publishes a short record about itself every second or so. Any node reads the records of all
 //! nodes. A record expires if its node does not renew it, so a node that was killed disappears. A
@@ -6,7 +6,7 @@
 //!
 //! Nodes need no addresses of each other, and no node sends a secret to an address that it read from
 //! the store. Records and answers are bytes that any writer of the store may have written: a reader
-//! parses them, and ignores what it does not understand.
+//! parses them, and ignores unknown parts.
 //!
 //! Not here: the meaning of records and questions, which is in `tollgate-server`.
 
@@ -41,13 +41,22 @@ pub const MAX_QUESTIONS_PER_READ: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
+impl NodeId {
+    /// Parses an id as it is displayed: sixteen hexadecimal digits.
+    pub fn parse(digits: &[u8]) -> Option<Self> {
+        let is_id = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = str::from_utf8(digits).ok().filter(|_| is_id)?;
+        u64::from_str_radix(digits, 16).ok().map(Self)
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-/// A question to the other nodes. Its number is all that is known of it.
+/// A question to the other nodes: the id of the decision to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Question(pub u64);
 

@@ -16,6 +16,7 @@ use std::pin::Pin;
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Amount, Outcome, Rule, Timestamp, Verdict};
 
+use crate::CallFailure;
 use crate::store::{Answer, Check, Outcomes};
 use crate::undo::undo_check;
 
@@ -88,40 +89,28 @@ pub struct Undo<'p> {
 }
 
 /// The reply of a place, which is awaited after its call was sent.
-pub type PlaceReply<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+pub type PlaceReply<T> = Pin<Box<dyn Future<Output = Result<T, CallFailure>> + Send>>;
 
 /// The places of a store.
 pub trait Places {
-    /// The error of a place without a reply.
-    type Error: Clone + Send + Sync;
-
     /// Sends a part to its place.
-    fn decide(&self, part: &Part) -> PlaceReply<PartReply, Self::Error>;
+    fn decide(&self, part: &Part) -> PlaceReply<PartReply>;
 
     /// Sends a change to its place.
-    fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome, Self::Error>;
-
-    /// Combines two errors of one batch: if either part may have been applied, so may the batch.
-    fn or_worse(one: Self::Error, other: &Self::Error) -> Self::Error;
-
-    /// Returns the error for a batch that may have been applied.
-    fn in_doubt(error: Self::Error) -> Self::Error;
-
-    /// Returns the error for a reply without all of its outcomes.
-    fn incomplete() -> Self::Error;
+    fn change(&self, undo: &Undo<'_>) -> PlaceReply<Outcome>;
 }
 
 /// The answer to a batch, and the charges that it left behind.
 #[derive(Debug)]
-pub struct Reserved<E> {
+pub struct Reserved {
     /// The answer.
-    pub answer: Result<Answer, E>,
+    pub answer: Result<Answer, CallFailure>,
     /// The replies of an admitted batch: its charges, for [`Parts::undo`].
-    pub charged: Option<Replies<E>>,
+    pub charged: Option<Replies>,
 }
 
 /// The reply of each part.
-pub type Replies<E> = SmallVec<[Result<PartReply, E>; 4]>;
+pub type Replies = SmallVec<[Result<PartReply, CallFailure>; 4]>;
 
 /// The states of keys after an undo, by the index of the check.
 type KeyStates = SmallVec<[(usize, Outcome); 4]>;
@@ -153,22 +142,22 @@ impl Parts {
     }
 
     /// Sends the parts to all places at the same time, and charges all of them or none.
-    pub async fn reserve<P: Places + Sync>(&self, places: &P) -> Reserved<P::Error> {
+    pub async fn reserve<P: Places + Sync>(&self, places: &P) -> Reserved {
         let sent: SmallVec<[_; 4]> = self.0.iter().map(|part| places.decide(part)).collect();
         let mut replies = Replies::new();
         for reply in sent {
             replies.push(reply.await);
         }
         if replies.iter().all(|it| it.as_ref().is_ok_and(|it| it.answer.admitted)) {
-            let answer = self.merge(&replies, true, &[]).ok_or_else(P::incomplete);
+            let answer = self.merge(&replies, true, &[]).ok_or_else(incomplete);
             return Reserved { answer, charged: Some(replies) };
         }
         let (key_states, has_failed) = self.undo(places, &replies).await;
-        let errors = replies.iter().filter_map(|it| it.as_ref().err());
-        let answer = match errors.cloned().reduce(|worst, error| P::or_worse(worst, &error)) {
+        let failures = replies.iter().filter_map(|it| it.as_ref().err());
+        let answer = match failures.cloned().reduce(|worst, failure| worst.or_worse(&failure)) {
             // A reservation that could not be undone has been applied.
-            Some(error) => Err(if has_failed { P::in_doubt(error) } else { error }),
-            None => self.merge(&replies, false, &key_states).ok_or_else(P::incomplete),
+            Some(failure) => Err(if has_failed { failure.in_doubt() } else { failure }),
+            None => self.merge(&replies, false, &key_states).ok_or_else(incomplete),
         };
         Reserved { answer, charged: None }
     }
@@ -178,7 +167,7 @@ impl Parts {
     pub async fn undo<P: Places + Sync>(
         &self,
         places: &P,
-        replies: &[Result<PartReply, P::Error>],
+        replies: &[Result<PartReply, CallFailure>],
     ) -> (KeyStates, bool) {
         let sent: SmallVec<[_; 4]> =
             self.undos(replies).iter().map(|undo| (undo.at, places.change(undo))).collect();
@@ -192,7 +181,7 @@ impl Parts {
         (key_states, has_failed)
     }
 
-    fn undos<E>(&self, replies: &[Result<PartReply, E>]) -> Vec<Undo<'_>> {
+    fn undos(&self, replies: &[Result<PartReply, CallFailure>]) -> Vec<Undo<'_>> {
         let mut changes = Vec::new();
         for (part, reply) in self.0.iter().zip(replies) {
             let Some(reply) = reply.as_ref().ok().filter(|it| it.answer.admitted) else { continue };
@@ -213,9 +202,9 @@ impl Parts {
     /// Merges the replies of all parts; `None` if one is missing or incomplete. In a refusal, the
     /// limits that would have admitted the request report that without a charge, with the state
     /// after the undo.
-    fn merge<E>(
+    fn merge(
         &self,
-        replies: &[Result<PartReply, E>],
+        replies: &[Result<PartReply, CallFailure>],
         admitted: bool,
         undone: &[(usize, Outcome)],
     ) -> Option<Answer> {
@@ -237,6 +226,10 @@ impl Parts {
         let outcomes: Option<Outcomes> = outcomes.into_iter().collect();
         Some(Answer { admitted, at: earliest?, outcomes: outcomes? })
     }
+}
+
+fn incomplete() -> CallFailure {
+    CallFailure::failed("the reply of a partition is incomplete")
 }
 
 /// The number of partitions. It is part of the format of keys in Redis, and does not change.

@@ -56,7 +56,7 @@ fn flood(store: &TestStore, rules: &[Rule], random: &mut Random) {
     }
 }
 
-/// The totals of a test, which show that it tests something.
+/// The totals of a test, which show that its cases occurred.
 #[derive(Default)]
 struct Totals {
     admitted: u64,
@@ -160,7 +160,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Charges what the store has admitted. The state must admit it, too.
+    /// Charges an admission of the store. The state must admit it, too.
     fn charge(&mut self, quota: &Quota, cost: u64, units: u64, wall: Timestamp, case: &str) {
         let state = self.state.get_or_insert_with(|| quota.fresh());
         let mut after = state.clone();

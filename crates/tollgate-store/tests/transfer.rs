@@ -49,7 +49,7 @@ fn a_key_has_its_usage_in_the_other_store_however_often_it_is_merged() {
             assert_eq!(take(&other, &rule, 0), (true, 3), "{}", rule.quota);
         }
         assert_eq!(take(&other, &rule, 2), (true, 1));
-        // What has been spent since is not lost to an older state.
+        // An older state does not replace the usage since then.
         move_state(&rule, &store, &other);
         assert_eq!(take(&other, &rule, 0), (true, 1), "{}", rule.quota);
         // A state with more usage counts.

@@ -62,14 +62,17 @@ fn every_refusal_of_ten_thousand_requests_has_a_correct_explanation() {
         assert_eq!(record.limits.len(), decision.limits().len());
         let summary = record.summary();
         assert!(summary.starts_with("Refused"), "{summary}");
-        for (told, answer) in record.limits.iter().zip(decision.limits()) {
-            assert_eq!((&*told.name, told.outcome), (answer.limit().name(), *answer.outcome()));
-            let lines = told.arithmetic(record.counted_at);
+        for (limit_record, answer) in record.limits.iter().zip(decision.limits()) {
+            assert_eq!(
+                (&*limit_record.name, limit_record.outcome),
+                (answer.limit().name(), *answer.outcome())
+            );
+            let lines = limit_record.arithmetic(record.counted_at);
             let is_short = lines[2].ends_with(" short");
-            let refused = matches!(told.outcome.verdict, Verdict::Refused { .. });
+            let refused = matches!(limit_record.outcome.verdict, Verdict::Refused { .. });
             let is_charged = lines[2].ends_with(" asked for: refused, and charged all the same");
-            assert_eq!(is_short, refused && !told.count_denied, "{lines:?}");
-            assert_eq!(is_charged, refused && told.count_denied, "{lines:?}");
+            assert_eq!(is_short, refused && !limit_record.count_denied, "{lines:?}");
+            assert_eq!(is_charged, refused && limit_record.count_denied, "{lines:?}");
         }
         if record.fate == RecordFate::Refused {
             let limiting = &record.limits[record.limiting.unwrap()];
@@ -308,7 +311,7 @@ fn spenders_include_charged_refusals_and_checks_by_name() {
         drop(pollster::block_on(limiter.decide_named(limit, key.clone(), None, Some(2))));
     }
     let record = record_of(&limiter, &watcher, &limiter.check(&ann));
-    let told = |watcher: &Watcher| {
+    let units_by_route = |watcher: &Watcher| {
         let spenders = watcher.spenders(limiter.policy(), &record.limits[0]);
         spenders
             .into_iter()
@@ -316,11 +319,11 @@ fn spenders_include_charged_refusals_and_checks_by_name() {
             .collect::<Vec<_>>()
     };
     let by_name = (String::new(), String::new(), 6);
-    assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 6), by_name.clone()]);
+    assert_eq!(units_by_route(&watcher), [("GET".to_owned(), "/a".to_owned(), 6), by_name.clone()]);
     // After two minutes the earlier spending has expired.
     clock.advance(Span::from_secs(120));
     drop(limiter.check(&ann));
-    assert_eq!(told(&watcher), [("GET".to_owned(), "/a".to_owned(), 1)]);
+    assert_eq!(units_by_route(&watcher), [("GET".to_owned(), "/a".to_owned(), 1)]);
 }
 
 #[test]
@@ -440,7 +443,7 @@ limits:
     let watcher = Watcher::new(&WatchSettings::default());
     let limiter =
         Limiter::with_store(Policy::parse(policy).unwrap(), UnreachableStore).with_observer(watcher.clone());
-    let told = |path: &str| {
+    let summary = |path: &str| {
         let decision = pollster::block_on(limiter.decide(&Call::new("GET", path).user("ann")));
         let record = watcher.record(limiter.id_of(&decision)).unwrap();
         assert!(record.degraded);
@@ -458,16 +461,16 @@ limits:
     );
     // The share of this node is a fifth of the capacity and of the rate.
     assert_eq!(
-        told("/a"),
+        summary("/a"),
         "Admitted by `counts`: 2 of 2 tokens were left and 1 was asked for. \
          The store gave no answer: it was counted on this node alone, by its share."
     );
     assert_eq!(
-        told("/b"),
+        summary("/b"),
         "Admitted: the store does not answer: admitted without counting, as `on_outage` says."
     );
     assert_eq!(
-        told("/c"),
+        summary("/c"),
         "Refused by `bars`: the store does not answer, and this limit refuses during an outage: \
          try again shortly."
     );

@@ -87,29 +87,33 @@ fn left(standing: &str) -> i128 {
 #[track_caller]
 fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
     let lines = limit.arithmetic(at);
-    let told = format!("{lines:#?}\n{:?}", limit.outcome);
+    let explanation = format!("{lines:#?}\n{:?}", limit.outcome);
     let (slots, is_bucket) =
         (matches!(limit.quota, Quota::Concurrency(_)), matches!(limit.quota, Quota::Bucket(_)));
     let cost = if slots { limit.cost.min(1) } else { limit.cost };
     let left = left(&lines[1]);
-    assert_eq!(left.max(0) / ONE, i128::from(before), "{told}");
-    assert!(left >= 0 || is_bucket, "{told}");
-    let (asked, answer) = lines[2].split_once(": ").unwrap();
+    assert_eq!(left.max(0) / ONE, i128::from(before), "{explanation}");
+    assert!(left >= 0 || is_bucket, "{explanation}");
+    let (requested, answer) = lines[2].split_once(": ").unwrap();
     match limit.outcome.verdict {
         Verdict::Refused { retry_after } => {
-            assert_eq!(millionths(asked.strip_suffix(" asked for").unwrap()), i128::from(cost) * ONE);
+            assert_eq!(millionths(requested.strip_suffix(" asked for").unwrap()), i128::from(cost) * ONE);
             if cost == 0 {
                 let more = between(answer, "more than ", " counted already");
-                assert_eq!((left, millionths(more)), (0, i128::from(limit.outcome.limit) * ONE), "{told}");
+                assert_eq!(
+                    (left, millionths(more)),
+                    (0, i128::from(limit.outcome.limit) * ONE),
+                    "{explanation}"
+                );
                 return;
             }
             let short = answer.strip_suffix(" short").unwrap();
             let at_least = short.strip_prefix("at least ");
             // For a window, the amount of the overdraft is unknown.
-            assert_eq!(at_least.is_some(), !slots && !is_bucket && left == 0, "{told}");
+            assert_eq!(at_least.is_some(), !slots && !is_bucket && left == 0, "{explanation}");
             let short = millionths(at_least.unwrap_or(short));
-            assert!(short > 0, "{told}");
-            assert_eq!(left + short, i128::from(cost) * ONE, "{told}");
+            assert!(short > 0, "{explanation}");
+            assert_eq!(left + short, i128::from(cost) * ONE, "{explanation}");
             let wait = match &limit.quota {
                 Quota::Bucket(_) => between(&lines[3], "enough in ", ""),
                 Quota::FixedWindow(_) => between(&lines[3], "closes in ", ", at"),
@@ -118,7 +122,7 @@ fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
             };
             let (wait, step) = span(wait);
             let exact = retry_after.as_micros();
-            assert!(exact <= wait && wait - exact < step, "{wait} for {exact}: {told}");
+            assert!(exact <= wait && wait - exact < step, "{wait} for {exact}: {explanation}");
             if let Quota::Bucket(bucket) = &limit.quota {
                 // The missing amount returns within the stated wait, to its last digit. A millionth of
                 // a token may take longer than a microsecond, and a microsecond may be worth several.
@@ -126,20 +130,20 @@ fn agree(limit: &LimitRecord, before: u64, at: Timestamp) {
                 let time = |tokens: i128| tokens * i128::from(unit) / i128::from(ticks) / ONE;
                 let tick = i128::from(ticks / u32::try_from(unit).unwrap_or(u32::MAX)) * ONE + 1;
                 let off = (time(short) - i128::from(wait)).abs();
-                assert!(off <= i128::from(step) + time(1 + tick) + 1, "{off} us: {told}");
+                assert!(off <= i128::from(step) + time(1 + tick) + 1, "{off} us: {explanation}");
             }
         }
         Verdict::Never => {
-            assert!(cost > limit.outcome.limit, "{told}");
-            assert!(answer.contains(&format!("more than the {}", limit.outcome.limit)), "{told}");
+            assert!(cost > limit.outcome.limit, "{explanation}");
+            assert!(answer.contains(&format!("more than the {}", limit.outcome.limit)), "{explanation}");
             assert_eq!(lines[3], "waiting does not help");
         }
-        Verdict::Admitted { units: 0, .. } => assert_eq!(cost, 0, "{told}"),
+        Verdict::Admitted { units: 0, .. } => assert_eq!(cost, 0, "{explanation}"),
         Verdict::Admitted { units, .. } => {
-            assert!(!answer.contains("short"), "{told}");
+            assert!(!answer.contains("short"), "{explanation}");
             let after = millionths(answer.split(' ').next().unwrap());
-            assert_eq!(left - after, i128::from(units) * ONE, "{told}");
-            assert!(left >= i128::from(cost) * ONE, "{told}");
+            assert_eq!(left - after, i128::from(units) * ONE, "{explanation}");
+            assert!(left >= i128::from(cost) * ONE, "{explanation}");
         }
     }
     let clock = between(&lines[1], " at ", " UTC");
@@ -344,11 +348,11 @@ fn the_explanation_of_a_tally_says_that_refusals_count() {
     let quota = Quota::from(FixedWindow::tally(10, Window::Epoch(Span::from_minutes(1))).unwrap());
     let rest = Span::from_millis(56_750);
     let outcome = Outcome { verdict: wait(56_750), limit: 10, remaining: 0, reset_after: rest };
-    let told =
+    let explain =
         |cost| LimitRecord { count_denied: true, ..record(&quota, cost, outcome) }.arithmetic(at_noon());
-    assert_eq!(told(0)[2], "0 asked for: more than 10 counted already");
-    assert_eq!(told(5)[0], "10 in each minute, refusals included");
-    assert!(told(5)[1].ends_with(", after this refusal, which is counted in full"));
+    assert_eq!(explain(0)[2], "0 asked for: more than 10 counted already");
+    assert_eq!(explain(5)[0], "10 in each minute, refusals included");
+    assert!(explain(5)[1].ends_with(", after this refusal, which is counted in full"));
 }
 
 #[test]

@@ -197,10 +197,10 @@ fn admitted_routes_are_scaled_up_from_a_sample_at_high_rates() {
         }
     }
     let top = scene.watcher.top(scene.now(), 10);
-    for ((path, quarters), told) in paths.iter().zip(&top.routes) {
-        assert_eq!(&*told.path, *path);
-        let (truth, told) = (50_000 * quarters, told.requests);
-        assert!(told.abs_diff(truth) < truth / 4, "{told} for {truth}");
+    for ((path, quarters), route) in paths.iter().zip(&top.routes) {
+        assert_eq!(&*route.path, *path);
+        let (truth, estimate) = (50_000 * quarters, route.requests);
+        assert!(estimate.abs_diff(truth) < truth / 4, "{estimate} for {truth}");
     }
 }
 

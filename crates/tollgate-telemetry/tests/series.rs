@@ -166,11 +166,11 @@ fn all_counts_use_the_same_five_minutes() {
     for turn in 0..900_usize {
         scene.ask(turn % 3);
         refused[turn] += turn as u64 % 3;
-        let told = refused_by_each(&scene);
+        let counts = refused_by_each(&scene);
         let start = scene.second + 1 - 300;
         let start = START.max(start.next_multiple_of(15));
         let expected: u64 = refused[usize::try_from(start - START).unwrap()..].iter().sum();
-        assert_eq!(told, [expected; 4], "second {turn}, including the current one");
+        assert_eq!(counts, [expected; 4], "second {turn}, including the current one");
         scene.tick_after(1);
         refused.push(0);
     }
@@ -198,19 +198,19 @@ proptest! {
     #[test]
     fn no_timing_of_ticks_counts_a_decision_twice(ticks in prop::collection::vec((0..3usize, any::<i16>()), 1..80)) {
         let mut scene = Scene::new("limits: [{name: api, by: user, bucket: 20/hour}]");
-        let mut asked = 0;
+        let mut requests = 0;
         for (times, step) in ticks {
             scene.ask(times);
-            asked += times as u64;
+            requests += times as u64;
             scene.second = scene.second.saturating_add_signed(step.into());
             scene.watcher.tick(Timestamp::from_secs(scene.second));
             let series = scene.watcher.series();
             let sum: u64 = series.allowed.iter().chain(&series.refused).map(|&it| u64::from(it)).sum();
-            prop_assert!(sum <= asked);
+            prop_assert!(sum <= requests);
             let window = scene.watcher.limit_window("api").unwrap().counts;
             let total = scene.watcher.limit_totals("api").unwrap();
             prop_assert!(window.allowed <= total.allowed && window.limited <= total.limited);
-            prop_assert_eq!(total.allowed + total.limited, asked);
+            prop_assert_eq!(total.allowed + total.limited, requests);
         }
     }
 }

@@ -50,7 +50,7 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-/// Returns what `work` returns, and the bytes that `work` allocated on this thread and did not free,
+/// Returns the result of `work`, and the bytes that `work` allocated on this thread and did not free,
 /// in a program whose allocator is [`CountingAllocator`].
 pub fn retained_bytes<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE_BYTES.get();

@@ -71,13 +71,6 @@ impl Redis {
         Self::on_a_free_port(Setup::new(arguments))
     }
 
-    /// Starts a server on the given port. A port in use fails the test.
-    pub fn start_at(port: u16, arguments: &[&str]) -> Self {
-        let setup = Setup::new(arguments);
-        let process = setup.launch(port).unwrap_or_else(|log| panic!("redis-server on port {port}: {log}"));
-        Self { setup, port, process: Mutex::new(Some(process)) }
-    }
-
     /// Starts a server that requires this password; with a user, only that user may log in.
     ///
     /// Both are put into the URL unescaped, so use only letters and digits.

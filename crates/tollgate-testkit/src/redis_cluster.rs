@@ -90,7 +90,7 @@ impl RedisCluster {
         maps.is_some_and(|maps| maps.len() == 1)
     }
 
-    /// Returns what each node knows of the cluster, for the message of a failed test.
+    /// Returns the cluster as each node sees it, for the message of a failed test.
     fn report(&self) -> String {
         let of_node = |node: &Redis| {
             let answer = |command: &str| node.try_cli(&["CLUSTER", command]).unwrap_or_else(|error| error);

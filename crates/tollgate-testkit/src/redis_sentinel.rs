@@ -54,11 +54,6 @@ impl SentinelTrio {
         format!("redis-sentinel://{}/{NAME}", addresses.join(","))
     }
 
-    /// Returns the ports of the sentinels.
-    pub fn sentinel_ports(&self) -> Vec<u16> {
-        self.sentinels.iter().map(Redis::port).collect()
-    }
-
     /// Returns a sentinel, 0 to 2.
     pub fn sentinel(&self, index: usize) -> &Redis {
         &self.sentinels[index]

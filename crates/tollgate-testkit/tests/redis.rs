@@ -25,12 +25,9 @@ fn a_server_answers_dies_and_restarts_empty() {
 }
 
 #[test]
-fn a_server_takes_arguments_and_a_port() {
+fn a_server_takes_arguments() {
     let redis = Redis::start_with(&["--maxmemory", "2mb", "--maxmemory-policy", "allkeys-lru"]);
     assert_eq!(redis.cli(&["CONFIG", "GET", "maxmemory"]), "maxmemory\n2097152");
-    let port = redis.port();
-    drop(redis);
-    assert_eq!(Redis::start_at(port, &[]).port(), port);
 }
 
 #[test]
@@ -118,7 +115,6 @@ fn networks_are_independent() {
 #[test]
 fn sentinels_fail_over() {
     let trio = SentinelTrio::start();
-    assert_eq!(trio.sentinel_ports().len(), 3);
     assert!(trio.url().ends_with("/tollgate-test"), "{}", trio.url());
     assert_eq!(trio.primary().port(), trio.redis(0).port());
     assert!(trio.redis(1).try_cli(&["SET", "key", "value"]).unwrap_err().contains("READONLY"));

@@ -1,16 +1,14 @@
 //! One stream to the server: TCP, TLS, HTTP/2, and the messages in both directions.
 
-use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, TE, USER_AGENT};
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
+use http_body_util::channel::{Channel, Sender};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -18,7 +16,6 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tollgate_grpc::{MessageError, MessageReader};
@@ -56,33 +53,18 @@ pub(crate) enum StreamError {
 
 /// An open stream.
 pub(crate) struct Stream {
-    requests: mpsc::Sender<Bytes>,
+    requests: Sender<Bytes>,
     response: Receiving,
     reader: MessageReader,
     max_message_bytes: usize,
     /// Kept, because HTTP/2 closes the connection without it.
-    _sender: SendRequest<RequestBody>,
+    _sender: SendRequest<Channel<Bytes>>,
 }
 
 /// The response, whose head may arrive together with the first message.
 enum Receiving {
     Head(Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>),
     Body(Incoming),
-}
-
-/// The messages that the client sends.
-struct RequestBody(mpsc::Receiver<Bytes>);
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|it| it.map(|bytes| Ok(Frame::data(bytes))))
-    }
 }
 
 impl Stream {
@@ -93,13 +75,13 @@ impl Stream {
         let mut sender = connecting
             .map_err(|_| failed(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))?
             .map_err(failed)?;
-        let (requests, queue) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let (requests, body) = Channel::new(MAX_QUEUED_REQUESTS);
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
         let mut request = Request::post(format!("{scheme}://{}{METHOD}", settings.server))
             .header(CONTENT_TYPE, "application/grpc")
             .header(TE, "trailers")
             .header(USER_AGENT, concat!("tollgate/", env!("CARGO_PKG_VERSION")))
-            .body(RequestBody(queue))
+            .body(body)
             .map_err(|error| failed(error.to_string()))?;
         request.headers_mut().extend(settings.headers.iter().cloned());
         let response = Box::pin(sender.send_request(request));
@@ -118,7 +100,7 @@ impl Stream {
     /// Sends a request.
     pub(crate) async fn send(&mut self, request: Bytes) -> Result<(), StreamError> {
         let closed = |_| StreamError::Lost("the server does not read requests any more".to_owned());
-        self.requests.send(request).await.map_err(closed)
+        self.requests.send_data(request).await.map_err(closed)
     }
 
     /// Returns the next message. It can be called again after its future was dropped.
@@ -180,7 +162,7 @@ fn status(headers: &HeaderMap) -> Option<StreamError> {
     Some(StreamError::Ended { code, message: message.map_or_else(String::new, |it| format!(": {it}")) })
 }
 
-async fn connect(settings: &XdsSettings) -> Result<SendRequest<RequestBody>, String> {
+async fn connect(settings: &XdsSettings) -> Result<SendRequest<Channel<Bytes>>, String> {
     let server = &settings.server;
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await;
     let stream = stream.map_err(|error| error.to_string())?;
@@ -200,7 +182,7 @@ fn tls_error(error: &io::Error) -> String {
 
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<RequestBody>, String> {
+) -> Result<SendRequest<Channel<Bytes>>, String> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)

@@ -1,13 +1,12 @@
-//! A configuration server that sends what a test tells it.
+//! A configuration server whose messages a test chooses.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::{Body, Frame};
+use http_body::Frame;
 use http_body_util::BodyExt as _;
+use http_body_util::channel::{Channel, Sender};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -20,6 +19,8 @@ use tollgate_grpc::call::framed;
 use tollgate_grpc::wire::{Reader, Write as _};
 use tollgate_xds::RESOURCE_TYPE_URL;
 
+const MAX_QUEUED_RESPONSES: usize = 1_024;
+
 /// A listening server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -29,7 +30,7 @@ pub(crate) struct Server {
 /// A stream that a client has opened. Dropping it ends the stream.
 pub(crate) struct Stream {
     requests: mpsc::UnboundedReceiver<SeenRequest>,
-    out: mpsc::UnboundedSender<Bytes>,
+    out: Sender<Bytes>,
 }
 
 /// A request of the client.
@@ -41,20 +42,6 @@ pub(crate) struct SeenRequest {
     pub(crate) names: usize,
     pub(crate) type_url: String,
     pub(crate) error: Option<String>,
-}
-
-struct Outgoing(mpsc::UnboundedReceiver<Bytes>);
-
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|it| it.map(|bytes| Ok(Frame::data(bytes))))
-    }
 }
 
 impl Server {
@@ -84,17 +71,17 @@ impl Server {
     }
 }
 
-fn answer(request: Request<Incoming>, opened: &mpsc::UnboundedSender<Stream>) -> Response<Outgoing> {
+fn answer(request: Request<Incoming>, opened: &mpsc::UnboundedSender<Stream>) -> Response<Channel<Bytes>> {
     assert_eq!(
         request.uri().path(),
         "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
     );
     let (seen, requests) = mpsc::unbounded_channel();
-    let (out, outgoing) = mpsc::unbounded_channel();
-    let mut body = request.into_body();
+    let (out, body) = Channel::new(MAX_QUEUED_RESPONSES);
+    let mut incoming = request.into_body();
     tokio::spawn(async move {
         let mut reader = MessageReader::new(1 << 20);
-        while let Some(Ok(frame)) = body.frame().await {
+        while let Some(Ok(frame)) = incoming.frame().await {
             let Ok(data) = frame.into_data() else { continue };
             reader.push(&data);
             while let Some(message) = reader.next_message().unwrap() {
@@ -103,7 +90,7 @@ fn answer(request: Request<Incoming>, opened: &mpsc::UnboundedSender<Stream>) ->
         }
     });
     opened.send(Stream { requests, out }).unwrap();
-    let mut response = Response::new(Outgoing(outgoing));
+    let mut response = Response::new(body);
     response.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     response
 }
@@ -154,12 +141,12 @@ impl Stream {
     }
 
     /// Sends resources.
-    pub(crate) fn send(&self, version: &str, nonce: &str, resources: &[Vec<u8>]) {
+    pub(crate) fn send(&mut self, version: &str, nonce: &str, resources: &[Vec<u8>]) {
         self.send_typed(RESOURCE_TYPE_URL, version, nonce, resources);
     }
 
     /// Sends resources under another type.
-    pub(crate) fn send_typed(&self, type_url: &str, version: &str, nonce: &str, resources: &[Vec<u8>]) {
+    pub(crate) fn send_typed(&mut self, type_url: &str, version: &str, nonce: &str, resources: &[Vec<u8>]) {
         self.send_bytes(framed(|out| {
             out.put_bytes(1, version.as_bytes());
             for resource in resources {
@@ -174,8 +161,8 @@ impl Stream {
     }
 
     /// Sends bytes as they are.
-    pub(crate) fn send_bytes(&self, bytes: Bytes) {
-        self.out.send(bytes).unwrap();
+    pub(crate) fn send_bytes(&mut self, bytes: Bytes) {
+        self.out.try_send(Frame::data(bytes)).unwrap();
     }
 }
 

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Each node counts and learns for itself: the number of requests in flight of another node would be
-//! late when it arrives, and a limit of this node is what its own requests cause. The store is not asked.
+//! late when it arrives, and a limit of this node depends on its own requests alone. No store call is made.
 //!
-//! Counting is atomic, and a short lock guards what was learned about a key. A limiter whose policy has
+//! Counting is atomic, and a short lock guards the estimates of a key. A limiter whose policy has
 //! no such limit pays one branch for all of this.
 //!
 //! The arithmetic is in `tollgate_overload`, the release at the end of a response in `tollgate_http`.

@@ -5,9 +5,9 @@
 //! store, and no other request of the line does: on a store that nodes share, a node makes one attempt
 //! at a time for each key, regardless of the number of requests that wait. An attempt is due when a
 //! slot is released on this node, when an attempt was successful (there may be more slots), when the
-//! first request leaves, and from time to time (`limiter::in_line`).
+//! first request leaves, and from time to time (`limiter::pending::in_line`).
 //!
-//! The order is in `order`. Deciding and timers are in `limiter::in_line`. Holding requests in a server, with a
+//! The order is in `order`. Deciding and timers are in `limiter::pending::in_line`. Holding requests in a server, with a
 //! bound on their number over all keys, is in `tollgate_http`.
 //!
 //! Invariant: while a line has requests and a slot may be free, either an attempt is under way or the

@@ -29,9 +29,9 @@ struct Subject {
 fn subject(quota: impl Into<Quota>) -> Subject {
     let clock = ManualClock::at(START);
     let sleeps = Arc::new(Mutex::new(Vec::new()));
-    let (timer, asked) = (clock.clone(), Arc::clone(&sleeps));
+    let (timer, durations) = (clock.clone(), Arc::clone(&sleeps));
     let sleeper = Sleeper::new(move |duration: Duration| {
-        asked.lock().unwrap().push(duration);
+        durations.lock().unwrap().push(duration);
         let (timer, until) = (timer.clone(), timer.now() + duration.into());
         std::future::poll_fn(move |_| if timer.now() >= until { Poll::Ready(()) } else { Poll::Pending })
     });

@@ -201,7 +201,7 @@ fn acquiring_without_waiting_refuses_a_place_in_the_queue() {
     let limiter = limiter(&queue("{length: 2}"));
     let _first = limiter.acquire_now(&call()).unwrap();
     for refused in [limiter.acquire_now(&call()), block_on(limiter.acquire(&call()))] {
-        assert_eq!(refused.unwrap_err().retry_after(), Some(millis(100)), "nobody is before it");
+        assert_eq!(refused.unwrap_err().retry_after(), Some(millis(100)), "no request is before it");
     }
     let bucket = Bucket::new(Rate::per_second(10)).unwrap().with_queue(Queue::new(2)).unwrap();
     let gate = Gate::with_store("g", bucket, memory());

@@ -24,7 +24,7 @@ pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
         Bar::at_most(1.0, "CPU per request: shed by the node / refused", shed(Duty::ShedNode)),
         Bar::at_most(1.0, "CPU per request: shed by adaptive limit / refused", shed(Duty::ShedAdaptive)),
         Bar::at_most(200.0, "MiB with 10,000 connections that never asked", ours.map(|it| it.silent)),
-        Bar::at_most(200.0, "MiB with 10,000 connections that asked once", ours.map(|it| it.asked)),
+        Bar::at_most(200.0, "MiB with 10,000 connections that asked once", ours.map(|it| it.active)),
     ]
 }
 
@@ -48,7 +48,7 @@ mod tests {
             row(Duty::Admit, "tollgate-all-on", [1.15; 3]),
             row(Duty::Admit, "tollgate-unwatched", [1.0; 3]),
         ];
-        let weight = Weight { subject: "tollgate", alone: 10.0, silent: 100.0, asked: 201.0 };
+        let weight = Weight { subject: "tollgate", alone: 10.0, silent: 100.0, active: 201.0 };
         let met: Vec<_> = all(&rows, &[weight]).iter().map(|bar| bar.met).collect();
         assert_eq!(
             met,

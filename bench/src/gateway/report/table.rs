@@ -33,7 +33,11 @@ impl GatewayReport {
             "resident MiB", "subject", "no connection", "10,000 silent", "10,000 asked once"
         )?;
         self.idle.iter().try_for_each(|it| {
-            writeln!(f, "{:<15}{:<20}{:>18.1}{:>18.1}{:>18.1}", "", it.subject, it.alone, it.silent, it.asked)
+            writeln!(
+                f,
+                "{:<15}{:<20}{:>18.1}{:>18.1}{:>18.1}",
+                "", it.subject, it.alone, it.silent, it.active
+            )
         })
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn an_extra_call_or_a_missing_admission_misses_the_target() {
         let mut measured = measured(vec![row(Case::Refused, [(1.0, 21.0); 3])]);
-        let of = |p50_us| Latency { asked: 1, p50_us, p99_us: 1.0 };
+        let of = |p50_us| Latency { answers: 1, p50_us, p99_us: 1.0 };
         measured.latency = vec![Round { bare: of(1.0), one_limit: of(1.1), three_limits: of(1.7) }];
         measured.round_trips.scripts = 11;
         let spent = |last| Spent { admitted: vec![30, 30, last], limit: 100 };

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::ConfigFiles;
+
 /// Writes a policy to begin with
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -47,15 +49,8 @@ It checks the policy, ports, store (version, eviction and clock of Redis), trust
 kernel settings of this machine, and changes nothing.
 Exit status 0 if it can serve, 1 if a problem was found.")]
 pub(crate) struct Doctor {
-    /// The policy, which may include settings. Default: the sample policy
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// A separate file of settings
-    #[arg(long, value_name = "FILE")]
-    pub(crate) settings: Option<PathBuf>,
-    /// Sets any value of the file, in YAML
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) files: ConfigFiles,
     /// Prints JSON
     #[arg(long)]
     pub(crate) json: bool,

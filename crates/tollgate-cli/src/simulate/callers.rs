@@ -8,7 +8,7 @@ use tollgate_sim::callers::{
 };
 use tollgate_sim::plot::number::count;
 
-use super::options::{time, unknown};
+use super::options::{chosen, time};
 use super::text::{Column, folded, seconds, table};
 use super::width_and_color;
 use crate::arguments::Simulate;
@@ -34,16 +34,8 @@ pub(super) fn run(
 
 fn scenario(manners: &str, arguments: &Simulate) -> Result<CallersScenario, Failure> {
     let usual = CallersScenario::default();
-    let words = CallerManner::ALL.map(CallerManner::word);
-    let manners = match manners.trim() {
-        "all" => usual.manners.clone(),
-        chosen => {
-            let each = chosen.split(',').map(str::trim);
-            let each =
-                each.map(|it| CallerManner::of(it).ok_or_else(|| unknown("--callers", it, "manner", &words)));
-            each.collect::<Result<_, _>>()?
-        }
-    };
+    let known = CallerManner::ALL.map(CallerManner::word);
+    let manners = chosen(("--callers", "manner"), Some(manners), &known, CallerManner::of)?;
     let limit = match &*arguments.rates {
         [] => usual.limit.clone(),
         [rate] => rate.clone(),
@@ -63,7 +55,7 @@ fn scenario(manners: &str, arguments: &Simulate) -> Result<CallersScenario, Fail
         clients: arguments.clients.unwrap_or(usual.clients),
         load: arguments.load.unwrap_or(usual.load),
         duration: time("--duration", arguments.duration.as_deref(), usual.duration)?,
-        manners,
+        manners: manners.unwrap_or(usual.manners),
         seed: arguments.seed.unwrap_or(usual.seed),
         ..usual
     })

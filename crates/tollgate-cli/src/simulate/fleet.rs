@@ -16,11 +16,10 @@ use tollgate_sim::plot::number::count;
 use tollgate_sim::simulate::{Choice, Contestant};
 use tollgate_sim::traffic::Shape;
 
-use super::options::{as_failure, time, unknown};
+use super::options::{as_failure, chosen, time, unknown};
 use super::text::{Column, folded, seconds, table};
-use super::{chart_word, width_and_color};
+use super::{chart_word, print};
 use crate::arguments::{Picture, Simulate};
-use crate::output;
 
 const LEGEND: &str = "calls: calls to the store. calls/request: for each request. waited: requests that waited for a call. overshoot: requests \
      admitted beyond the limit, in the worst stretch of time. unused: requests that an ideal bucket, which all nodes reach \
@@ -29,16 +28,7 @@ const LEGEND: &str = "calls: calls to the store. calls/request: for each request
 pub(super) fn run(shape: &str, arguments: &Simulate, environment: &Environment) -> Result<ExitCode, Failure> {
     let chart = chart_of(arguments.chart)?;
     let report = compare_fleet(&scenario(shape, arguments)?).map_err(|error| failure(&error))?;
-    if let Some(file) = &arguments.svg {
-        output::file(file, &chart(&report).svg())?;
-    }
-    if arguments.json {
-        output::line(&serde_json::to_string(&report).map_err(Failure::new)?)?;
-    } else {
-        let (width, color) = width_and_color(environment);
-        output::text(&text(&report, &chart(&report).terminal(width, color), width))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    print(&report, chart, text, arguments, environment)
 }
 
 fn chart_of(chosen: Option<Picture>) -> Result<fn(&FleetReport) -> Chart, Failure> {
@@ -56,25 +46,13 @@ fn scenario(shape: &str, arguments: &Simulate) -> Result<FleetScenario, Failure>
     let known = Shape::ALL.map(Shape::word);
     let shape = Shape::of(shape).ok_or_else(|| unknown("--fleet", shape, "shape of traffic", &known))?;
     let usual = FleetScenario::default();
-    let modes = match arguments.mode.as_deref().map(str::trim) {
-        None | Some("all") => usual.modes,
-        Some(words) => {
-            let mut chosen = Vec::new();
-            for word in words.split(',').map(str::trim) {
-                let known = FleetMode::ALL.map(FleetMode::word);
-                let mode = FleetMode::of(word).ok_or_else(|| unknown("--mode", word, "mode", &known))?;
-                if !chosen.contains(&mode) {
-                    chosen.push(mode);
-                }
-            }
-            chosen
-        }
-    };
+    let known = FleetMode::ALL.map(FleetMode::word);
+    let modes = chosen(("--mode", "mode"), arguments.mode.as_deref(), &known, FleetMode::of)?;
     let lease = arguments.lease.as_deref().filter(|text| *text != "auto");
     Ok(FleetScenario {
         bucket: bucket(arguments, usual.bucket)?,
         nodes: arguments.nodes.unwrap_or(usual.nodes),
-        modes,
+        modes: modes.unwrap_or(usual.modes),
         lease: lease.map(|text| time("--lease", Some(text), Span::ZERO)).transpose()?,
         round_trip: time("--round-trip", arguments.round_trip.as_deref(), usual.round_trip)?,
         shape,
@@ -98,7 +76,7 @@ fn bucket(arguments: &Simulate, usual: Bucket) -> Result<Bucket, Failure> {
             ));
         }
     };
-    // Reports what is wrong with the rate or the burst.
+    // Reports a mistake in the rate or the burst.
     Contestant::new(Choice::TokenBucket, rate, arguments.burst, "global").map_err(as_failure)?;
     let invalid = || Failure::new(format_args!("--rate: `{}` is not a limit", Printable(rate)));
     let parsed = RateText::parse(rate).map_err(|_| invalid())?;

@@ -146,7 +146,25 @@ fn network(arguments: &Simulate) -> Result<Network, Failure> {
     Ok(Network { nodes, store, routing })
 }
 
-/// Returns the failure for a word that is none of these.
+/// Parses names that are separated by commas, without repetitions. `None` for all of them.
+pub(super) fn chosen<T: PartialEq>(
+    (flag, what): (&str, &str),
+    names: Option<&str>,
+    known: &[&str],
+    parse: fn(&str) -> Option<T>,
+) -> Result<Option<Vec<T>>, Failure> {
+    let Some(names) = names.map(str::trim).filter(|it| *it != "all") else { return Ok(None) };
+    let mut chosen = Vec::new();
+    for name in names.split(',').map(str::trim) {
+        let it = parse(name).ok_or_else(|| unknown(flag, name, what, known))?;
+        if !chosen.contains(&it) {
+            chosen.push(it);
+        }
+    }
+    Ok(Some(chosen))
+}
+
+/// Returns the failure for an unknown word.
 pub(super) fn unknown(flag: &str, word: &str, what: &str, words: &[&str]) -> Failure {
     let meant = nearest(word, words.iter().copied());
     let meant = meant.map(|it| format!("did you mean `{it}`? ")).unwrap_or_default();

@@ -11,11 +11,10 @@ use tollgate_sim::overload::{
 use tollgate_sim::plot::Chart;
 use tollgate_sim::plot::number::count;
 
-use super::options::{time, unknown};
+use super::options::{chosen, time, unknown};
 use super::text::{Column, folded, seconds, table};
-use super::{chart_word, width_and_color};
+use super::{chart_word, print};
 use crate::arguments::{Picture, Simulate};
-use crate::output;
 
 const LEGEND: &str = "goodput: calls answered within a second during the overload, of those that were possible. p50, p99: latency of what \
      was admitted in the overload, in ms. critical, normal, bulk: success of their calls in the overload. after: success of \
@@ -24,22 +23,12 @@ const LEGEND: &str = "goodput: calls answered within a second during the overloa
 pub(super) fn run(shape: &str, arguments: &Simulate, environment: &Environment) -> Result<ExitCode, Failure> {
     let scenario = scenario(shape, arguments)?;
     let chart = chart_of(arguments.chart)?;
-    let run = OverloadRun::new(scenario).map_err(|error| failure(&error))?;
-    let report = run.run();
-    if let Some(file) = &arguments.svg {
-        output::file(file, &chart(&report).svg())?;
-    }
-    if arguments.json {
-        output::line(&serde_json::to_string(&report).map_err(Failure::new)?)?;
-    } else {
-        let (width, color) = width_and_color(environment);
-        output::text(&text(&report, &chart(&report).terminal(width, color), width))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let report = OverloadRun::new(scenario).map_err(|error| failure(&error))?.run();
+    print(&report, chart, text, arguments, environment)
 }
 
-fn chart_of(asked: Option<Picture>) -> Result<fn(&OverloadReport) -> Chart, Failure> {
-    match asked {
+fn chart_of(picture: Option<Picture>) -> Result<fn(&OverloadReport) -> Chart, Failure> {
+    match picture {
         None | Some(Picture::Goodput) => Ok(goodput),
         Some(Picture::Latency) => Ok(latency),
         Some(Picture::Critical) => Ok(critical),
@@ -54,23 +43,11 @@ fn scenario(shape: &str, arguments: &Simulate) -> Result<Scenario, Failure> {
     let known = Shape::ALL.map(Shape::word);
     let shape = Shape::of(shape).ok_or_else(|| unknown("--overload", shape, "overload", &known))?;
     let usual = Scenario::new(shape);
-    let protections = match arguments.protection.as_deref().map(str::trim) {
-        None | Some("all") => usual.protections,
-        Some(words) => {
-            let mut chosen = Vec::new();
-            for word in words.split(',').map(str::trim) {
-                let known = Protection::ALL.map(Protection::word);
-                let found = Protection::of(word);
-                let protection = found.ok_or_else(|| unknown("--protection", word, "protection", &known))?;
-                if !chosen.contains(&protection) {
-                    chosen.push(protection);
-                }
-            }
-            chosen
-        }
-    };
+    let known = Protection::ALL.map(Protection::word);
+    let protections =
+        chosen(("--protection", "protection"), arguments.protection.as_deref(), &known, Protection::of)?;
     Ok(Scenario {
-        protections,
+        protections: protections.unwrap_or(usual.protections),
         workers: arguments.workers.unwrap_or(usual.workers),
         service_time: time("--service-time", arguments.service_time.as_deref(), usual.service_time)?,
         load: arguments.load.unwrap_or(usual.load),

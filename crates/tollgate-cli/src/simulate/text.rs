@@ -95,7 +95,7 @@ fn of_traffic(round: &Round) -> String {
         columns.push(column("gave up", |it| count(it.given_up)));
     } else {
         columns.insert(2, column("refused", |it| count(it.refused)));
-        columns.push(column("wait told", |it| seconds(it.longest_wait_told_s)));
+        columns.push(column("wait told", |it| seconds(it.longest_retry_after_s)));
     }
     if several {
         columns.push(column("served", |it| match (it.least_served, it.most_served) {

@@ -71,7 +71,7 @@ impl Envoy {
     pub(crate) fn wait_for_health(&mut self, health: &str) {
         let admin = self.admin;
         self.program.wait_until(health, || {
-            let clusters = told(admin, "/clusters");
+            let clusters = admin_page(admin, "/clusters");
             let mut flags =
                 clusters.lines().filter(|it| it.starts_with("tollgate::") && it.contains("::health_flags::"));
             flags.any(|it| it.ends_with(&format!("::health_flags::{health}")))
@@ -80,19 +80,19 @@ impl Envoy {
 
     /// Returns a counter of Envoy: `cluster.app.ratelimit.ok`.
     pub(crate) fn counted(&self, name: &str) -> u64 {
-        let stats = told(self.admin, "/stats");
+        let stats = admin_page(self.admin, "/stats");
         let line = stats.lines().find_map(|it| it.strip_prefix(&format!("{name}: ")));
         line.map_or(0, |it| it.parse().unwrap())
     }
 }
 
 /// Returns a page of Envoy's admin API, with curl, because the response is chunked.
-fn told(admin: SocketAddr, path: &str) -> String {
+fn admin_page(admin: SocketAddr, path: &str) -> String {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--fail"]).arg(format!("http://{admin}{path}"));
-    let told = ProgramOutput::of(curl);
-    assert_eq!(told.code, Some(0), "{told:?}");
-    told.stdout
+    let output = ProgramOutput::of(curl);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output.stdout
 }
 
 /// Returns an address that no other test of this machine uses, so that its port stays free.

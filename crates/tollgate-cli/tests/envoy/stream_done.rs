@@ -31,7 +31,7 @@ fn policy() -> String {
     replaced(&file("policy.yaml"), "listen: {rls: 127.0.0.1:8081}\n", "")
 }
 
-/// Returns what is left to ann.
+/// Returns the remaining units of ann.
 fn left(tollgate: &Tollgate, limit: &str) -> u64 {
     let body = json!({"key": "ann"}).to_string();
     let line = format!("POST /v1/limits/{limit}/peek");
@@ -139,12 +139,12 @@ fn of_fifty_parallel_streams_as_many_run_as_there_are_slots_and_the_count_return
 fn wait_for_all_slots(tollgate: &mut Tollgate) {
     let api = tollgate.api;
     tollgate.program.wait_until("all slots are free", || {
-        let asked = Ask {
+        let request = Ask {
             headers: "Content-Type: application/json\r\n",
             body: br#"{"key":"ann"}"#,
             ..Ask::new("POST /v1/limits/streams/peek")
         };
-        asked.send(api).json()["limits"][0]["remaining"] == 10
+        request.send(api).json()["limits"][0]["remaining"] == 10
     });
 }
 

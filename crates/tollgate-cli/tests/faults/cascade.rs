@@ -120,8 +120,8 @@ fn a_spike_on_a_slow_redis_reaches_the_origin_only_without_protection() {
         UNPROTECTED_DEADLINE.as_millis()
     );
     let without = spike(&store, "allow", true);
-    let told = "off: `on_outage: allow`, no breaker, a deadline of 500 ms";
-    without.write(201, told, "800 ms for each question", None);
+    let settings = "off: `on_outage: allow`, no breaker, a deadline of 500 ms";
+    without.write(201, settings, "800 ms for each question", None);
 
     let with = spike("", "local", true);
     with.write(202, "on (the defaults)", "800 ms for each question", Some(LIMIT + SHARE));
@@ -134,7 +134,7 @@ fn a_spike_on_a_slow_redis_reaches_the_origin_only_without_protection() {
     assert_eq!(without.reached, (CALLERS + 1) * QUESTIONS, "{:?}", without.statuses);
     // A request that joins a pending call waits for the rest of its deadline.
     assert!(without.median() >= UNPROTECTED_DEADLINE / 2, "{:?}", without.median());
-    // With protection, the origin gets what limit and share allow, and the others are refused soon.
+    // With protection, the origin gets the requests that limit and share admit; the others are refused soon.
     assert!(with.reached <= LIMIT + SHARE, "{}", with.reached);
     assert!(with.reached > QUESTIONS, "the share is granted");
     assert!(with.median() < without.median(), "{:?}, {:?}", with.median(), without.median());

@@ -88,8 +88,8 @@ fn slots_that_move_keep_what_was_spent() {
                 cluster.close_slot(*slot, to);
             }
         }
-        let told = cluster.node(0).cli(&["INFO", "errorstats"]);
-        assert!(told.contains("errorstat_ASK") && told.contains("errorstat_MOVED"), "{told}");
+        let stats = cluster.node(0).cli(&["INFO", "errorstats"]);
+        assert!(stats.contains("errorstat_ASK") && stats.contains("errorstat_MOVED"), "{stats}");
         ServedNode::since(Instant::now())
     });
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Redis, Tollgate};
 
-use crate::client::{asked, get};
+use crate::client::{get, post_json};
 use crate::harness::{Fault, ServedNode, run, tight_key, wait_until_it_serves};
 
 fn fault<'f>(place: u32, name: &'f str, redis: &Redis, why: &'f str) -> Fault<'f> {
@@ -70,7 +70,7 @@ fn spend(node: &Tollgate, time: Duration) -> u64 {
     let (body, start) = (format!(r#"{{"path":"/tight","api_key":"{}"}}"#, tight_key(0)), Instant::now());
     let mut admitted = 0;
     while start.elapsed() < time {
-        admitted += u64::from(asked(node.api, "/v1/check", &body)["allowed"] == true);
+        admitted += u64::from(post_json(node.api, "/v1/check", &body)["allowed"] == true);
     }
     admitted
 }

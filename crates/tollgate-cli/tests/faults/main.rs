@@ -13,6 +13,8 @@
 #[path = "../service/client.rs"]
 mod client;
 mod harness;
+#[path = "../service/region.rs"]
+mod region;
 
 mod access;
 mod cascade;

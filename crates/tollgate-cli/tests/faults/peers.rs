@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Tollgate, free_port, wait_until};
 
-use crate::client::asked;
+use crate::client::post_json;
 use crate::harness::{Fault, KEYS, LIMIT, ServedNode, run, tight_key};
 
 /// The share of a limit that is granted in an outage, and that a key begins with if its usage is lost.
@@ -22,7 +22,7 @@ fn wait_until_it_reaches_all(node: &Tollgate) {
     wait_until("a node that reaches all peers", || {
         (0..KEYS).all(|number| {
             let body = format!(r#"{{"path":"/wide","api_key":"{}"}}"#, tight_key(number));
-            asked(node.api, "/v1/check", &body)["degraded"] == false
+            post_json(node.api, "/v1/check", &body)["degraded"] == false
         })
     });
 }

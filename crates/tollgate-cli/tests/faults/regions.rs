@@ -5,22 +5,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tollgate_testkit::{Redis, SlowLink, Tollgate, wait_until};
 
-use crate::client::asked;
-use crate::harness::{BINARY, percentile, write_row};
+use crate::client::post_json;
+use crate::harness::{percentile, write_row};
+use crate::region::start;
 
 const LIMIT: u64 = 2_000;
-
-fn start(here: &str, near: &Redis, other: &str, far: &SlowLink) -> Tollgate {
-    let policy = format!(
-        "store: {{url: '{}', deadline: 10s}}\n\
-         regions:\n  shares: {{eu: 50%, us: 50%}}\n  stores: {{{other}: 'redis://{}'}}\n\
-         gateway: {{workers: 1}}\n\
-         limits:\n  - {{name: plan, by: global, rate: {LIMIT}/day, algorithm: fixed-window, align: first-request, scope: global}}\n",
-        near.url(),
-        far.address(),
-    );
-    Tollgate::start_with(BINARY, &policy, &["--set", &format!("regions.here={here}")])
-}
 
 /// The answers of one stretch of time.
 #[derive(Default)]
@@ -35,7 +24,7 @@ impl Answers {
     fn exhaust(&mut self, node: &Tollgate, most: u64) {
         for _ in 0..most {
             let at = Instant::now();
-            let answer = asked(node.api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
+            let answer = post_json(node.api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
             self.times.push(at.elapsed());
             self.degraded += u64::from(answer["degraded"] == true);
             if answer["allowed"] != true {
@@ -53,7 +42,8 @@ fn regions_that_are_cut_and_healed_admit_the_limit() {
     for link in [&to_us, &to_eu] {
         link.delay(Duration::from_millis(40));
     }
-    let (eu, us) = (start("eu", &eu_redis, "us", &to_us), start("us", &us_redis, "eu", &to_eu));
+    let eu = start(LIMIT, ("eu", &eu_redis), ("us", &to_us));
+    let us = start(LIMIT, ("us", &us_redis), ("eu", &to_eu));
     let (mut before, mut during) = (Answers::default(), Answers::default());
     before.exhaust(&eu, LIMIT / 8);
     before.exhaust(&us, LIMIT / 8);

@@ -162,7 +162,7 @@ pub(crate) fn a_trusted_proxy_in_front_may_name_the_client(proxy: Proxy) {
     assert_eq!(left(CLIENT, "203.0.113.9"), "2");
     assert_eq!(left(CLIENT, "198.51.100.1, 203.0.113.9"), "1");
     assert_eq!(left(CLIENT, "203.0.113.10"), "2");
-    assert_eq!(left(NEIGHBOUR, "203.0.113.11"), "2", "of the neighbour itself, whom nobody trusts");
+    assert_eq!(left(NEIGHBOUR, "203.0.113.11"), "2", "of the neighbour itself, which is not a trusted proxy");
     assert_eq!(left(NEIGHBOUR, "203.0.113.12"), "1");
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn two_keys_and_a_fresh_token_for_each_request_share_one_allowance(pr
 }
 
 /// Tollgate gets the request line, the client's address, and no body.
-pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy) {
+pub(crate) fn tollgate_gets_the_request_without_its_body(proxy: Proxy) {
     let tollgate =
         Service::start(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
     let app = Service::start(app);
@@ -277,21 +277,24 @@ pub(crate) fn tollgate_is_asked_about_the_request_and_sees_no_body(proxy: Proxy)
     ask.send(proxy.address);
     assert_eq!(app.seen().pop().unwrap().body, b"for the app");
 
-    let asked = questions(&tollgate);
-    let [asked] = asked.as_slice() else { panic!("asked once: {asked:?}") };
-    let family = if asked.request().starts_with("GET /v1/auth/original") { "original" } else { "forwarded" };
-    assert!(asked.request().starts_with(&format!("GET /v1/auth/{family}")), "{asked:?}");
-    assert_eq!(asked.header(&format!("x-{family}-uri")), Some("/things/7?a=b"));
-    assert_eq!(asked.header(&format!("x-{family}-method")), Some("PUT"));
-    assert!(asked.header(&format!("x-{family}-host")).unwrap().starts_with(&proxy.address.ip().to_string()));
-    assert_eq!(asked.header("x-forwarded-for"), Some("127.0.0.2"));
-    assert_eq!(asked.header("forwarded"), None);
-    assert!(matches!(asked.header("x-real-ip"), None | Some("127.0.0.2")), "{asked:?}");
-    assert!(matches!(asked.header("tollgate-token"), None | Some("none")), "{asked:?}");
-    assert_eq!(asked.header("expect"), None);
-    assert_eq!(asked.header("x-api-key"), Some("mine"), "limits may be by it");
-    assert!(matches!(asked.header("content-length"), None | Some("0")), "{asked:?}");
-    assert_eq!(asked.body, b"");
+    let requests = questions(&tollgate);
+    let [request] = requests.as_slice() else { panic!("one request: {requests:?}") };
+    let family =
+        if request.request().starts_with("GET /v1/auth/original") { "original" } else { "forwarded" };
+    assert!(request.request().starts_with(&format!("GET /v1/auth/{family}")), "{request:?}");
+    assert_eq!(request.header(&format!("x-{family}-uri")), Some("/things/7?a=b"));
+    assert_eq!(request.header(&format!("x-{family}-method")), Some("PUT"));
+    assert!(
+        request.header(&format!("x-{family}-host")).unwrap().starts_with(&proxy.address.ip().to_string())
+    );
+    assert_eq!(request.header("x-forwarded-for"), Some("127.0.0.2"));
+    assert_eq!(request.header("forwarded"), None);
+    assert!(matches!(request.header("x-real-ip"), None | Some("127.0.0.2")), "{request:?}");
+    assert!(matches!(request.header("tollgate-token"), None | Some("none")), "{request:?}");
+    assert_eq!(request.header("expect"), None);
+    assert_eq!(request.header("x-api-key"), Some("mine"), "limits may be by it");
+    assert!(matches!(request.header("content-length"), None | Some("0")), "{request:?}");
+    assert_eq!(request.body, b"");
 }
 
 pub(crate) fn where_tollgate_wants_a_token_the_proxy_shows_it(proxy: Proxy) {

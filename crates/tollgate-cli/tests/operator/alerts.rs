@@ -42,8 +42,8 @@ fn the_start_and_the_end_of_an_alert_are_sent_and_retried() {
     let again: Value = serde_json::from_str(&receiver.next().body).unwrap();
     assert_eq!((&again["status"], &again["since"]), (&"firing".into(), &firing["since"]), "{again}");
     // Granted by hand, because waiting would make the test depend on time.
-    let (status, told) = ask(tollgate.api, "POST /v1/limits/short/reset", "", r#"{"key":"127.0.0.1"}"#);
-    assert_eq!(status, 200, "{told}");
+    let (status, reply) = ask(tollgate.api, "POST /v1/limits/short/reset", "", r#"{"key":"127.0.0.1"}"#);
+    assert_eq!(status, 200, "{reply}");
     let over: Value = serde_json::from_str(&receiver.next().body).unwrap();
     assert_eq!((&over["status"], &over["limit"]), (&"resolved".into(), &"short".into()), "{over}");
     wait_until("count", || metric(tollgate.api, "tollgate_webhook_sent_total") == Some(2));

@@ -34,7 +34,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
 }
 
 /// Returns a resource of the API as JSON.
-pub(crate) fn told(api: SocketAddr, path: &str) -> Value {
+pub(crate) fn get_json(api: SocketAddr, path: &str) -> Value {
     serde_json::from_str(&get(api, path).1).unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::json;
 use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
-use super::asking::{ask, get, metric, stop, switch, told, wait_for_log};
+use super::asking::{ask, get, get_json, metric, stop, switch, wait_for_log};
 use super::{BINARY, ONE};
 
 fn statuses(tollgate: &Tollgate, count: usize) -> Vec<u16> {
@@ -38,7 +38,7 @@ fn an_override_survives_a_reload_and_a_restart() {
     assert_eq!(statuses(&tollgate, 3), [200, 200, 200]);
     let log = tollgate.log();
     assert!(log.contains("switched by hand") && log.contains("one to shadow"), "{log}");
-    let changes = told(tollgate.api, "/v1/changes");
+    let changes = get_json(tollgate.api, "/v1/changes");
     let change = &changes["changes"][0];
     assert_eq!((&change["by"], &change["reason"]), (&json!("ann"), &json!("in a test")), "{changes}");
     assert_eq!(switch(tollgate.api, "/v1/limits/one/mode", "policy")["mode"], "enforce");
@@ -126,7 +126,7 @@ fn an_unusable_state_directory_prevents_the_start() {
 fn without_observation_decisions_and_switches_work() {
     let mut tollgate = Tollgate::start(BINARY, &format!("{ONE}observe: off\n"));
     assert_eq!(statuses(&tollgate, 2), [200, 429]);
-    assert_eq!(told(tollgate.api, "/v1/overview")["observing"], false);
+    assert_eq!(get_json(tollgate.api, "/v1/overview")["observing"], false);
     let metrics = get(tollgate.api, "/metrics").1;
     assert!(
         metrics.contains("tollgate_store_up 1") && !metrics.contains("tollgate_decisions_total"),

@@ -10,7 +10,7 @@ use super::{admitted, check, policy, start, stop};
 /// Returns the limit that a node reports.
 fn limit(api: SocketAddr) -> u64 {
     let answer =
-        crate::service::client::asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9","cost":0}"#);
+        crate::service::client::post_json(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9","cost":0}"#);
     answer["limits"][0]["limit"].as_u64().unwrap_or_else(|| panic!("no limit in {answer}"))
 }
 

@@ -19,20 +19,20 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Sends commands until told to stop, on a persistent connection and on new ones; returns their number.
 fn ask_meanwhile(address: SocketAddr, stop: &AtomicBool) -> usize {
     let mut kept = Wire::connect(address).unwrap();
-    let mut asked = 0;
-    while !stop.load(Ordering::Relaxed) || asked < 10 {
+    let mut requests = 0;
+    while !stop.load(Ordering::Relaxed) || requests < 10 {
         let start = Instant::now();
         let mut other = Wire::connect(address).unwrap();
         for wire in [&mut kept, &mut other] {
-            wire.send(&command(&["CL.THROTTLE", &format!("good-{asked}"), "15", "30", "60"])).unwrap();
+            wire.send(&command(&["CL.THROTTLE", &format!("good-{requests}"), "15", "30", "60"])).unwrap();
             let answer: Vec<_> = (0..6).map(|_| wire.line().unwrap()).collect();
             assert!(answer.starts_with(&["*5".into(), ":0".into(), ":16".into()]), "{answer:?}");
         }
         assert!(start.elapsed() < MAX_WAIT, "others wait {:?}", start.elapsed());
-        asked += 1;
+        requests += 1;
         thread::sleep(Duration::from_millis(2));
     }
-    asked
+    requests
 }
 
 /// Runs hostile clients beside a normal one, and checks the memory.
@@ -46,9 +46,9 @@ fn beside(harm: impl FnOnce(SocketAddr) + Send) {
         let good = scope.spawn(|| ask_meanwhile(address, &stop));
         let harmed = scope.spawn(|| harm(address)).join();
         stop.store(true, Ordering::Relaxed);
-        let asked = good.join();
+        let requests = good.join();
         harmed.unwrap();
-        assert!(asked.unwrap() >= 10);
+        assert!(requests.unwrap() >= 10);
     });
     let after = memory(process);
     assert!(after.peak - before < MAX_MEMORY_MIB, "{before} MiB before, then {after:?}");

@@ -74,7 +74,7 @@ impl Client {
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().expect("a length is a number"),
                 "connection" => closes = value.to_ascii_lowercase().contains("close"),
-                "transfer-encoding" => panic!("nobody here sends chunks"),
+                "transfer-encoding" => panic!("chunked responses are not expected"),
                 _ => {}
             }
         }
@@ -99,13 +99,13 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
 
 /// Returns a resource of the API as JSON.
 #[track_caller]
-pub(crate) fn told(api: SocketAddr, path: &str) -> Value {
+pub(crate) fn get_json(api: SocketAddr, path: &str) -> Value {
     serde_json::from_slice(&get(api, path).body).unwrap()
 }
 
 /// Posts to the API, and returns the response as JSON.
 #[track_caller]
-pub(crate) fn asked(api: SocketAddr, path: &str, question: &str) -> Value {
+pub(crate) fn post_json(api: SocketAddr, path: &str, question: &str) -> Value {
     let length = question.len();
     let request =
         format!("POST {path} HTTP/1.1\r\nHost: {api}\r\nContent-Length: {length}\r\n\r\n{question}");

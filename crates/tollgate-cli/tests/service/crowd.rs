@@ -40,5 +40,5 @@ fn idle_connections_take_little_memory_and_do_not_disturb_others() {
         "{IDLE} idle connections take at most {SHARE} MiB beside {before} MiB: {after:?}"
     );
     let late = idle.iter_mut().map(|client| client.get("/").map(|it| it.status)).find(|it| *it != Ok(200));
-    assert_eq!(late, None, "whoever was idle is answered when it asks");
+    assert_eq!(late, None, "an idle connection is answered when it sends a request");
 }

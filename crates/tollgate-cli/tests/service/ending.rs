@@ -34,19 +34,19 @@ struct ClientTotals {
 fn ask_until_the_end(
     (address, path): (SocketAddr, &str),
     thinking: Duration,
-    told: &AtomicBool,
+    is_stopping: &AtomicBool,
     answers: &AtomicUsize,
 ) -> ClientTotals {
     let mut seen = ClientTotals::default();
     'connections: loop {
         let Ok(mut client) = Client::connect(address) else {
-            if !told.load(Ordering::SeqCst) {
+            if !is_stopping.load(Ordering::SeqCst) {
                 seen.failures.push("a connection was refused while the server served".to_owned());
             }
             return seen;
         };
         for on_this_one in 0.. {
-            let was_told = told.load(Ordering::SeqCst);
+            let was_stopping = is_stopping.load(Ordering::SeqCst);
             match client.get(path) {
                 Ok(answer) => {
                     seen.answers += 1;
@@ -56,7 +56,7 @@ fn ask_until_the_end(
                     }
                     if answer.closes {
                         seen.announced += 1;
-                        if !told.load(Ordering::SeqCst) {
+                        if !is_stopping.load(Ordering::SeqCst) {
                             seen.failures.push("closed without a reason".to_owned());
                         }
                         continue 'connections;
@@ -64,13 +64,13 @@ fn ask_until_the_end(
                 }
                 // The server had not accepted it: the kernel completes the handshake before the server
                 // does.
-                Err(Broken::BeforeIt) if on_this_one == 0 && told.load(Ordering::SeqCst) => {
+                Err(Broken::BeforeIt) if on_this_one == 0 && is_stopping.load(Ordering::SeqCst) => {
                     seen.turned_away += 1;
                     return seen;
                 }
                 Err(broken) => {
                     seen.failures.push(format!(
-                        "request {on_this_one} of a connection broke off {broken:?}, told to stop before it: {was_told}"
+                        "request {on_this_one} of a connection broke off {broken:?}, told to stop before it: {was_stopping}"
                     ));
                     return seen;
                 }
@@ -85,18 +85,18 @@ fn stop_under_load() {
     let upstream = Upstream::start();
     let mut tollgate = Tollgate::start(BINARY, &format!("{ROOMY}{}", upstream.section("")));
     let (gateway, api) = (tollgate.gateway, tollgate.api);
-    let (told, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (is_stopping, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (seen, code) = thread::scope(|scope| {
-        let (told, answers) = (&told, &answers);
+        let (is_stopping, answers) = (&is_stopping, &answers);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let page = if number < CLIENTS / 2 { (gateway, "/") } else { (api, "/healthz") };
                 let thinking = THINK_TIMES[number % THINK_TIMES.len()];
-                scope.spawn(move || ask_until_the_end(page, thinking, told, answers))
+                scope.spawn(move || ask_until_the_end(page, thinking, is_stopping, answers))
             })
             .collect();
         tollgate.program.wait_until("load", || answers.load(Ordering::SeqCst) > 50 * CLIENTS);
-        told.store(true, Ordering::SeqCst);
+        is_stopping.store(true, Ordering::SeqCst);
         tollgate.program.signal("TERM");
         let code = tollgate.program.wait().code();
         (clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>(), code)

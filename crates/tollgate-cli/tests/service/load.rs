@@ -3,14 +3,14 @@
 use serde_json::json;
 use tollgate_testkit::{Scratch, Tollgate};
 
-use super::client::asked;
+use super::client::post_json;
 use super::tools::{BOTH, Protocol, Statuses, h2load};
 use super::upstream::Upstream;
 use super::{BINARY, ROOMY, alone};
 
 const MANY: usize = 4_000;
 const ALLOWED: usize = 300;
-const ASKED: usize = 2_000;
+const REQUESTS: usize = 2_000;
 
 /// A limit that is not refilled within the test.
 const TIGHT: &str = "limits:\n  - {name: tight, by: global, bucket: 300/day}\n";
@@ -20,7 +20,7 @@ fn all_fine() -> Statuses {
 }
 
 fn only_the_allowed() -> Statuses {
-    Statuses::from([(200, ALLOWED), (429, ASKED - ALLOWED)])
+    Statuses::from([(200, ALLOWED), (429, REQUESTS - ALLOWED)])
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_gateway_admits_exactly_the_limit() {
     let _alone = alone();
     for protocol in BOTH {
         let tollgate = Tollgate::start(BINARY, TIGHT);
-        let statuses = h2load(protocol, &format!("http://{}/", tollgate.gateway), ASKED, &[]);
+        let statuses = h2load(protocol, &format!("http://{}/", tollgate.gateway), REQUESTS, &[]);
         assert_eq!(statuses, only_the_allowed(), "over {protocol:?}, the rest is refused");
     }
 }
@@ -65,7 +65,7 @@ fn forward_auth_admits_exactly_the_limit() {
     for protocol in BOTH {
         let tollgate = Tollgate::start(BINARY, TIGHT);
         let url = format!("http://{}/v1/auth/original", tollgate.api);
-        let statuses = h2load(protocol, &url, ASKED, &["-H", "x-original-uri: /"]);
+        let statuses = h2load(protocol, &url, REQUESTS, &["-H", "x-original-uri: /"]);
         assert_eq!(statuses, only_the_allowed(), "over {protocol:?}, the rest is refused");
     }
 }
@@ -76,13 +76,13 @@ fn gateway_and_api_count_together_while_both_are_busy() {
     let tollgate = Tollgate::start(BINARY, TIGHT);
     let url = format!("http://{}/v1/auth/original", tollgate.api);
     let (api, gateway) = std::thread::scope(|scope| {
-        let api = scope.spawn(|| h2load(Protocol::Http2, &url, ASKED, &["-H", "x-original-uri: /"]));
-        let gateway = h2load(Protocol::Http1, &format!("http://{}/", tollgate.gateway), ASKED, &[]);
+        let api = scope.spawn(|| h2load(Protocol::Http2, &url, REQUESTS, &["-H", "x-original-uri: /"]));
+        let gateway = h2load(Protocol::Http1, &format!("http://{}/", tollgate.gateway), REQUESTS, &[]);
         (api.join().unwrap(), gateway)
     });
     let count = |status| api.get(&status).unwrap_or(&0) + gateway.get(&status).unwrap_or(&0);
     assert_eq!(count(200), ALLOWED, "one limit, however it is asked: {api:?} and {gateway:?}");
-    assert_eq!(count(429), 2 * ASKED - ALLOWED, "the rest is refused: {api:?} and {gateway:?}");
-    let left = asked(tollgate.api, "/v1/limits/tight/peek", "{}");
+    assert_eq!(count(429), 2 * REQUESTS - ALLOWED, "the rest is refused: {api:?} and {gateway:?}");
+    let left = post_json(tollgate.api, "/v1/limits/tight/peek", "{}");
     assert_eq!(left["limits"][0]["remaining"], json!(0), "nothing is left: {left}");
 }

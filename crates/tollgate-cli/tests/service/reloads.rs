@@ -8,7 +8,7 @@ use std::thread;
 use serde_json::Value;
 use tollgate_testkit::Tollgate;
 
-use super::client::{asked, get, told};
+use super::client::{get, get_json, post_json};
 use super::tools::{BOTH, Protocol, Statuses, h2load};
 use super::upstream::Upstream;
 use super::{BINARY, alone};
@@ -43,17 +43,17 @@ fn load(protocol: Protocol, gateway: SocketAddr, stop: &AtomicBool) -> (usize, S
 }
 
 fn has_limit(api: SocketAddr, name: &str) -> bool {
-    let limits = told(api, "/v1/limits");
+    let limits = get_json(api, "/v1/limits");
     limits["limits"].as_array().unwrap().iter().any(|limit| limit["name"] == name)
 }
 
 fn policy_version(api: SocketAddr) -> u64 {
-    told(api, "/readyz")["policy_version"].as_u64().unwrap()
+    get_json(api, "/readyz")["policy_version"].as_u64().unwrap()
 }
 
 /// Spends one unit of the shared limit; returns the rest.
 fn spend(api: SocketAddr) -> Option<u64> {
-    asked(api, "/v1/limits/kept/check", "{}")["limits"][0]["remaining"].as_u64()
+    post_json(api, "/v1/limits/kept/check", "{}")["limits"][0]["remaining"].as_u64()
 }
 
 /// Loads one policy after the other, with an invalid and a deleted file among them.
@@ -74,14 +74,14 @@ fn reload_often(tollgate: &mut Tollgate) {
         tollgate.program.wait_until("new policy version", || policy_version(api) > before);
         let old = format!("version-{}", version - 1);
         assert!(!has_limit(api, &old), "{old} is no longer in force once {name} is");
-        assert_eq!(spend(api), Some(99 - version), "what was spent before {name} still counts");
+        assert_eq!(spend(api), Some(99 - version), "usage before {name} still counts");
     }
 }
 
 /// Checks that an invalid or missing file changes only `/readyz`.
 fn stays_on_the_old_policy(tollgate: &mut Tollgate, version: u64, in_force: u64) {
     let api = tollgate.api;
-    let error = || told(api, "/readyz")["reload_error"].clone();
+    let error = || get_json(api, "/readyz")["reload_error"].clone();
     let expect = |tollgate: &mut Tollgate, text: &str| {
         let said = || error().as_str().is_some_and(|error| error.contains(text));
         tollgate.program.wait_until(text, said);
@@ -122,5 +122,5 @@ fn twenty_reloads_under_load_fail_no_request_and_keep_the_counts() {
         assert!(sent > 0, "there was load over {protocol:?}");
         assert!(wrong.is_empty(), "of {sent} requests over {protocol:?} none fails: {wrong:?}");
     }
-    assert_eq!(told(tollgate.api, "/readyz")["reload_error"], Value::Null, "all is well in the end");
+    assert_eq!(get_json(tollgate.api, "/readyz")["reload_error"], Value::Null, "all is well in the end");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tollgate_testkit::Tollgate;
 
-use super::client::{Client, asked, get, told};
+use super::client::{Client, get, get_json, post_json};
 use super::upstream::Upstream;
 use super::{BINARY, alone};
 
@@ -22,7 +22,7 @@ fn until(what: &str, tollgate: &Tollgate, mut holds: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what}: {}\n{}", told(tollgate.api, "/v1/overview")["shed"], tollgate.log());
+    panic!("{what}: {}\n{}", get_json(tollgate.api, "/v1/overview")["shed"], tollgate.log());
 }
 
 /// Opens requests that the upstream does not answer.
@@ -38,7 +38,7 @@ fn pressure(gateway: SocketAddr, upstream: &Upstream, requests: usize) -> Vec<Cl
 }
 
 fn node(api: SocketAddr) -> Value {
-    told(api, "/v1/overview")["shed"]["node"].clone()
+    get_json(api, "/v1/overview")["shed"]["node"].clone()
 }
 
 #[test]
@@ -59,13 +59,13 @@ shed: {node: {inflight: 4, cpu: 100%, delay: 1m, rise: 100ms, fall: 100ms, hold:
     let problem: Value = serde_json::from_slice(&refused.body).unwrap();
     assert!(problem["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"), "{problem}");
     let id = refused.header("tollgate-decision").unwrap();
-    let explained = told(api, &format!("/v1/decisions/{id}"));
+    let explained = get_json(api, &format!("/v1/decisions/{id}"));
     let summary = explained["summary"].as_str().unwrap();
     // How many of the requests are in flight by then depends on the machine.
     let in_flight = summary.split_once("inflight ").and_then(|(_, rest)| rest.split_once(", target 4;"));
     let in_flight = in_flight.and_then(|(count, _)| count.parse::<u64>().ok());
     assert!(summary.contains("shed.node") && in_flight.is_some_and(|it| (5..=12).contains(&it)), "{summary}");
-    let checked = asked(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
+    let checked = post_json(api, "/v1/check", r#"{"path":"/","ip":"203.0.113.9"}"#);
     assert_eq!((&checked["allowed"], &checked["limit"]), (&false.into(), &"shed.node".into()), "{checked}");
     // CPU and delay are measured, and far from their targets.
     until("all signals are measured", &tollgate, || {
@@ -105,7 +105,7 @@ shed: {node: {inflight: 4, keep: critical, rise: 100ms, fall: 100ms, hold: 100ms
         assert_eq!(get(gateway, "/payments/1").status, 200);
     }
     let refused = bulk();
-    let explained = told(api, &format!("/v1/decisions/{}", refused.header("tollgate-decision").unwrap()));
+    let explained = get_json(api, &format!("/v1/decisions/{}", refused.header("tollgate-decision").unwrap()));
     let summary = explained["summary"].as_str().unwrap();
     assert!(summary.contains("sheds 100 % of the requests of priority `bulk`"), "{summary}");
     let shares: Vec<_> =
@@ -113,7 +113,7 @@ shed: {node: {inflight: 4, keep: critical, rise: 100ms, fall: 100ms, hold: 100ms
     assert_eq!(shares[0], 0, "{shares:?}");
     assert!(shares[1].as_u64() > Some(0) && shares[2].as_u64() > Some(0), "{shares:?}");
     // A class other than the last one is shed: an alert names it.
-    let alerts = told(api, "/v1/overview")["alerts"].clone();
+    let alerts = get_json(api, "/v1/overview")["alerts"].clone();
     assert_eq!((&alerts[0]["limit"], &alerts[0]["key"]), (&"shed.node".into(), &"normal".into()), "{alerts}");
     drop(clients);
     until("all requests pass again", &tollgate, || node(api)["level_percent"] == 0 && bulk().status == 200);

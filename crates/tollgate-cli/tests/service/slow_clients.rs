@@ -34,16 +34,16 @@ const TIMEOUTS: &str = "timeouts: {client_headers: 2s, client_idle: 2s, idle: 2s
 
 /// Sends requests on new connections until told to stop; returns their number and the failures.
 fn ask_meanwhile(gateway: SocketAddr, stop: &AtomicBool) -> (usize, Vec<String>) {
-    let (mut asked, mut wrong) = (0, Vec::new());
+    let (mut requests, mut wrong) = (0, Vec::new());
     while !stop.load(Ordering::Relaxed) {
-        asked += 1;
+        requests += 1;
         match Client::connect(gateway).map(|mut client| client.get("/")) {
             Ok(Ok(answer)) if answer.status == 200 => {}
             other => wrong.push(format!("{other:?}")),
         }
         thread::sleep(REQUEST_PAUSE);
     }
-    (asked, wrong)
+    (requests, wrong)
 }
 
 fn check(mode: &[&str], path: &str) {
@@ -70,7 +70,7 @@ fn check(mode: &[&str], path: &str) {
 
     let stop = AtomicBool::new(false);
     let (mut most, mut ended, mut left_behind) = (0, false, 0);
-    let (asked, wrong) = thread::scope(|scope| {
+    let (requests, wrong) = thread::scope(|scope| {
         let good = scope.spawn(|| ask_meanwhile(gateway, &stop));
         let mut tool = Program::start(command);
         while tool.is_running() {
@@ -89,11 +89,16 @@ fn check(mode: &[&str], path: &str) {
     let end = said.lines().rev().find(|line| line.contains("Exit status")).unwrap_or_default();
     ended |= end.contains("No open connections left");
     let after = memory(tollgate.program.id());
-    println!("{mode:?}: {most} connections at most, {asked} good requests, {before} MiB before, {after:?}");
+    println!(
+        "{mode:?}: {most} connections at most, {requests} good requests, {before} MiB before, {after:?}"
+    );
 
     assert!(ended, "the server ended all slow connections before their client did: {end}");
-    assert_eq!(left_behind, 0, "no answers are left to the kernel that nobody will take");
-    assert!(asked > 10 && wrong.is_empty(), "each of {asked} good requests is answered meanwhile: {wrong:?}");
+    assert_eq!(left_behind, 0, "no unread responses are left in the buffers of the kernel");
+    assert!(
+        requests > 10 && wrong.is_empty(),
+        "each of {requests} good requests is answered meanwhile: {wrong:?}"
+    );
     assert!(
         after.peak - before < MAX_MEMORY_MIB,
         "{SLOW_CLIENTS} slow clients take little memory: {before} MiB, then {after:?}"
@@ -133,7 +138,7 @@ fn endless_requests_to_the_api_get_an_error_and_are_disconnected() {
     }
     assert_eq!(get(api, "/healthz").status, 200, "others are answered meanwhile");
     for client in &mut slow {
-        let answer = client.answer().expect("whoever is too slow is told so");
+        let answer = client.answer().expect("a client that is too slow gets a response");
         assert_eq!((answer.status, answer.closes), (408, true), "and that the connection closes: {answer:?}");
         assert!(
             String::from_utf8_lossy(&answer.body).contains("the body did not arrive in time"),

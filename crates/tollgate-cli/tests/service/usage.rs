@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tollgate_testkit::{Scratch, Tollgate, wait_until};
 
-use super::client::asked;
+use super::client::post_json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -20,7 +20,7 @@ fn policy(units: u32, folder: &Path, every: &str) -> String {
 }
 
 fn check(tollgate: &Tollgate, cost: u32) -> Value {
-    asked(tollgate.api, "/v1/check", &format!(r#"{{"path":"/","ip":"203.0.113.9","cost":{cost}}}"#))
+    post_json(tollgate.api, "/v1/check", &format!(r#"{{"path":"/","ip":"203.0.113.9","cost":{cost}}}"#))
 }
 
 fn remaining(tollgate: &Tollgate) -> [Option<u64>; 2] {

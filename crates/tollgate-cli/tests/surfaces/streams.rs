@@ -23,7 +23,7 @@ pub(crate) struct Streams(JoinHandle<[End; 2]>);
 /// The data until a stream ended.
 #[derive(Debug)]
 pub(crate) struct End {
-    pub(crate) told: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// The status of gRPC.
     pub(crate) status: String,
 }
@@ -59,28 +59,28 @@ struct Stream {
 }
 
 impl Stream {
-    async fn open(rls: SocketAddr, method: &str, asked: StreamRequest) -> Self {
+    async fn open(rls: SocketAddr, method: &str, body: StreamRequest) -> Self {
         let wire = TokioIo::new(TcpStream::connect(rls).await.unwrap());
         let (mut client, connection) = handshake(TokioExecutor::new(), wire).await.unwrap();
         tokio::spawn(connection);
         let request = Request::post(format!("http://{rls}/{method}"));
         let request = request.header("content-type", "application/grpc").header("te", "trailers");
-        let mut answer = client.send_request(request.body(asked).unwrap()).await.unwrap().into_body();
+        let mut answer = client.send_request(request.body(body).unwrap()).await.unwrap().into_body();
         assert!(answer.frame().await.unwrap().unwrap().is_data());
         Self { answer, _client: client }
     }
 
     async fn end(mut self) -> End {
-        let (mut told, mut status) = (Vec::new(), String::new());
+        let (mut body, mut status) = (Vec::new(), String::new());
         while let Some(frame) = self.answer.frame().await {
             match frame.unwrap().into_data() {
-                Ok(data) => told.extend_from_slice(&data),
+                Ok(data) => body.extend_from_slice(&data),
                 Err(frame) => {
                     frame.into_trailers().unwrap()["grpc-status"].to_str().unwrap().clone_into(&mut status);
                 }
             }
         }
-        End { told, status }
+        End { body, status }
     }
 }
 

@@ -22,7 +22,7 @@ impl Default for Backoff {
 }
 
 /// The part of a named wait by which it is extended at most, and the largest extension.
-const TOLD_JITTER: (f64, Span) = (0.05, Span::from_millis(250));
+const WAIT_JITTER: (f64, Span) = (0.05, Span::from_millis(250));
 
 impl Backoff {
     /// Returns the wait after `failures` failed attempts. `random` is in the range from 0 to 1.
@@ -39,8 +39,8 @@ impl Backoff {
     }
 
     /// Returns a named wait with its extension.
-    pub fn told_wait(told: Span, random: f64) -> Span {
-        told + part(told, random * TOLD_JITTER.0).min(TOLD_JITTER.1)
+    pub fn extend_wait(wait: Span, random: f64) -> Span {
+        wait + part(wait, random * WAIT_JITTER.0).min(WAIT_JITTER.1)
     }
 }
 
@@ -68,12 +68,12 @@ mod tests {
     #[test]
     fn a_named_wait_is_never_shortened() {
         for random in [0.0, 0.3, 1.0, -1.0, f64::NAN] {
-            let told = Span::from_secs(2);
-            let wait = Backoff::told_wait(told, random);
-            assert!(wait >= told && wait <= told + Span::from_millis(100), "{random}: {wait:?}");
+            let named = Span::from_secs(2);
+            let wait = Backoff::extend_wait(named, random);
+            assert!(wait >= named && wait <= named + Span::from_millis(100), "{random}: {wait:?}");
         }
         assert_eq!(
-            Backoff::told_wait(Span::from_hours(1), 1.0),
+            Backoff::extend_wait(Span::from_hours(1), 1.0),
             Span::from_hours(1) + Span::from_millis(250)
         );
     }

@@ -1,4 +1,4 @@
-//! What a response changes: buckets, the breaker, the budget, and what happens to its call.
+//! Applies a response to buckets, breaker and budget, and chooses the next step of its call.
 
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use crate::registry::{BucketRef, Common, RouteBuckets};
 use crate::retry::{AttemptOutcome, Backoff, Safety};
 
 /// The shortest wait that a server can name. Shorter ones are replaced by a backoff.
-const MIN_TOLD: Span = Span::from_millis(1);
+const MIN_NAMED_WAIT: Span = Span::from_millis(1);
 
 /// The call of an attempt, as far as retries depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Attempt {
     pub(crate) random: [f64; 2],
 }
 
-/// What happens to a call after an attempt.
+/// The next step of a call after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// The caller gets the response or the error.
@@ -50,11 +50,11 @@ impl Scheduler {
             let seen = ClockOffset::observed(date, grant.sent_at, now);
             scope.offset.get_or_insert(seen).narrow(seen);
         }
-        let told = self.told_until(grant, advice, now);
+        let named_until = self.named_until(grant, advice, now);
         let reported = if self.settings.learn { self.learn_route(grant, advice) } else { SmallVec::new() };
         let blocked_until = match outcome {
-            AttemptOutcome::Refused => Some(self.refused_until(grant, advice, told, attempt, now)),
-            AttemptOutcome::Failed => told,
+            AttemptOutcome::Refused => Some(self.refused_until(grant, advice, named_until, attempt, now)),
+            AttemptOutcome::Failed => named_until,
             AttemptOutcome::Answered => None,
         };
         let refused = (outcome == AttemptOutcome::Refused).then_some(blocked_until).flatten();
@@ -62,7 +62,7 @@ impl Scheduler {
         if let Some(until) = blocked_until.filter(|_| outcome != AttemptOutcome::Answered) {
             self.block_others(grant, advice, until, now);
         }
-        let step = self.next_step(grant, (outcome, advice), told, attempt, now);
+        let step = self.next_step(grant, (outcome, advice), named_until, attempt, now);
         let keys: SmallVec<[u64; 4]> =
             grant.tickets.iter().map(|it| it.0).chain(reported.iter().map(|it| it.0)).collect();
         self.pump_all(keys.into_iter(), now);
@@ -78,12 +78,12 @@ impl Scheduler {
     }
 
     /// Returns the local time until which a response tells to wait.
-    fn told_until(&mut self, grant: &Grant, advice: &Advice<'_>, now: Timestamp) -> Option<Timestamp> {
+    fn named_until(&mut self, grant: &Grant, advice: &Advice<'_>, now: Timestamp) -> Option<Timestamp> {
         let until = match advice.wait? {
             Wait::After(span) => now + span,
             Wait::Until(date) => self.local_time(grant, date),
         };
-        (until > now + MIN_TOLD).then_some(until)
+        (until > now + MIN_NAMED_WAIT).then_some(until)
     }
 
     fn local_time(&mut self, grant: &Grant, date: Timestamp) -> Timestamp {
@@ -97,14 +97,14 @@ impl Scheduler {
         &mut self,
         grant: &Grant,
         advice: &Advice<'_>,
-        told: Option<Timestamp>,
+        named_until: Option<Timestamp>,
         attempt: &Attempt,
         now: Timestamp,
     ) -> Timestamp {
         let route = self.registry.route(grant.key.route);
-        if let Some(told) = told {
+        if let Some(named_until) = named_until {
             route.refusals = 0;
-            return now + Backoff::told_wait(told.since(now), attempt.random[0]);
+            return now + Backoff::extend_wait(named_until.since(now), attempt.random[0]);
         }
         route.refusals = route.refusals.saturating_add(1);
         let refusals = route.refusals;
@@ -234,7 +234,7 @@ impl Scheduler {
         &mut self,
         grant: &Grant,
         (outcome, advice): (AttemptOutcome, &Advice<'_>),
-        told: Option<Timestamp>,
+        named_until: Option<Timestamp>,
         attempt: &Attempt,
         now: Timestamp,
     ) -> NextStep {
@@ -263,8 +263,9 @@ impl Scheduler {
             AttemptOutcome::Refused | AttemptOutcome::Answered => Span::ZERO,
             AttemptOutcome::Failed => {
                 let own = backoff.wait(attempt.tries, attempt.random[0]);
-                let wait =
-                    told.map_or(own, |told| Backoff::told_wait(told.since(now), attempt.random[0]).max(own));
+                let wait = named_until.map_or(own, |named_until| {
+                    Backoff::extend_wait(named_until.since(now), attempt.random[0]).max(own)
+                });
                 if now + wait >= attempt.deadline || scope.breaker.is_open() {
                     return NextStep::Return;
                 }

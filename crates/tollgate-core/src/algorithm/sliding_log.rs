@@ -179,7 +179,13 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn charge(&self, state: &mut SlidingLogState, units_asked: u64, overdraft: Overdraft, now: Timestamp) {
+    fn charge(
+        &self,
+        state: &mut SlidingLogState,
+        requested_units: u64,
+        overdraft: Overdraft,
+        now: Timestamp,
+    ) {
         let instant = self.instant(state, now);
         let most = match overdraft {
             Overdraft::None => self.rate.count,
@@ -187,7 +193,7 @@ impl Algorithm for SlidingLog {
             Overdraft::Unlimited => 2 * MAX_LOG_UNITS,
         };
         let spent = units(self.live(state, now));
-        self.append(state, units_asked.min(most.saturating_sub(spent)), instant);
+        self.append(state, requested_units.min(most.saturating_sub(spent)), instant);
     }
 
     fn used(&self, state: &SlidingLogState, now: Timestamp) -> u64 {

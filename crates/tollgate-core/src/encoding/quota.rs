@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::{DecodeError, Reader, VERSION, header, put};
+use super::{DecodeError, Reader, header, put};
 use crate::algorithm::{
     Algorithm as _, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Queue, SlidingLog,
     SlidingParts, SlidingWindow, Window,
@@ -89,11 +89,7 @@ impl Quota {
     /// # Ok::<(), QuotaError>(())
     /// ```
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (&first, rest) = bytes.split_first().ok_or(DecodeError::Damaged)?;
-        let mut rest = Reader(rest);
-        if first >> 4 != VERSION {
-            return Err(DecodeError::Unknown(first));
-        }
+        let (first, mut rest) = Reader::open(bytes)?;
         let quota = match first & 0x0f {
             0 => Self::from(rest.bucket()?),
             1 => Self::from(rest.fixed_window()?),

@@ -76,7 +76,7 @@ impl Model for LeakyQueue {
         self.answer(Verdict::Admitted { units, wait: span(self.time_of(ahead)), leased: false }, level + cost)
     }
 
-    /// The vessel leaks in order, so only what was poured in last can be taken out again: that which
+    /// The vessel leaks in order, so only the units that were poured in last can be taken out again: those which
     /// leaks as the last when the charge ends.
     fn refund(&mut self, units: u64, charge: ChargeTimes, now: Timestamp) {
         let now = ticks(now);

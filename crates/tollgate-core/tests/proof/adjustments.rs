@@ -145,7 +145,7 @@ fn usage_carries_over_to_another_quota() {
             prop_assert!(kept);
             return Ok(());
         }
-        // Windows keep what exceeds their limit; a bucket is cut at its capacity.
+        // Windows keep units above their limit; a bucket is cut at its capacity.
         prop_assert_eq!(carried.used().min(after.capacity()), used.min(after.capacity()));
         prop_assert_eq!(carried.peek().remaining, after.capacity().saturating_sub(used));
         Ok(())

@@ -202,7 +202,7 @@ fn callers_that_cancel_again_and_again_do_not_make_the_others_start_together() {
     }
 }
 
-/// Random arrivals and leavers, at any rate: those who stay start in order, and spaced by the rate
+/// Random arrivals and leavers, at any rate: the remaining ones start in order, and spaced by the rate
 /// beyond the free places. Rounding of the wait to a microsecond moves a start by less than that.
 #[test]
 fn requests_that_stay_start_spaced_by_the_rate_whoever_leaves() {

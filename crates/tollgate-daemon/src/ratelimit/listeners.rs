@@ -105,7 +105,7 @@ impl RatelimitSources {
             (Pages::Debug, "/") if is_read => {
                 text(StatusCode::OK, "/rlconfig: the limits in force\n".to_owned())
             }
-            (Pages::Metrics { path }, asked) if is_read && asked == path => self.metrics(),
+            (Pages::Metrics { path }, requested) if is_read && requested == path => self.metrics(),
             _ => text(StatusCode::NOT_FOUND, "no such page\n".to_owned()),
         }
     }

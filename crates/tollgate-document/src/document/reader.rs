@@ -2,7 +2,7 @@
 //!
 //! Invariant: the size of the tree is bounded by the size of the text. Only aliases copy nodes
 //! ([`references`](super::references) bounds those), nothing
-//! nests deeper than [`MAX_DEPTH`], and nothing here recurses. Tested by `tests/hostile.rs`.
+//! nests deeper than [`MAX_DEPTH`], and nothing here recurses. Tested by `tests/hostile.rs` of `tollgate-policy`.
 
 use std::collections::HashMap;
 

@@ -6,12 +6,12 @@ use crate::support::{Behind, OK, ONCE, Upstream};
 
 #[test]
 fn response_bytes_are_forwarded_before_the_response_ends() {
-    let (go_on, told) = mpsc::channel::<()>();
-    let told = Mutex::new(told);
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
     let upstream = Upstream::script(move |turn| {
         turn.request();
         turn.wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n");
-        told.lock().unwrap().recv().unwrap();
+        may_go_on.lock().unwrap().recv().unwrap();
         turn.wire.send("4\r\nlast\r\n0\r\n\r\n");
     });
     let gateway = Behind::new(&upstream).serve();
@@ -149,13 +149,13 @@ fn trailers_cannot_override_the_head() {
         "content-length",
         "authorization",
     ];
-    let told = ["x-ratelimit-remaining", "ratelimit", "retry-after", "connection", "set-cookie"];
+    let names = ["x-ratelimit-remaining", "ratelimit", "retry-after", "connection", "set-cookie"];
     let lines = |names: &[&str]| names.iter().map(|it| [it, ": 1\r\n"].concat()).collect::<String>();
     let answer = format!(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: grpc-status, {}\r\n\r\n\
          4\r\nbody\r\n0\r\n{}grpc-status: 0\r\n\r\n",
-        told.join(", "),
-        lines(&told),
+        names.join(", "),
+        lines(&names),
     );
     let upstream = Upstream::always(answer);
     let gateway = Behind::new(&upstream).serve();

@@ -7,12 +7,12 @@ use crate::support::{Behind, OK, Upstream, eventually};
 
 /// An upstream that answers `/slow` when the test says so.
 fn held() -> (Upstream, mpsc::Sender<()>) {
-    let (go_on, told) = mpsc::channel::<()>();
-    let told = Mutex::new(told);
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
     let upstream = Upstream::script(move |turn| {
         while let Some(request) = turn.request() {
             if request.start.contains("/slow") {
-                told.lock().unwrap().recv().unwrap();
+                may_go_on.lock().unwrap().recv().unwrap();
             }
             turn.wire.send(OK);
         }

@@ -23,11 +23,11 @@ struct Work(Arc<(AtomicUsize, AtomicUsize, Mutex<bool>, Condvar)>);
 impl Work {
     /// Blocks until `finish`.
     fn run(&self) {
-        let (running, most, done, told) = &*self.0;
+        let (running, most, done, notice) = &*self.0;
         let now = running.fetch_add(1, Ordering::SeqCst) + 1;
         most.fetch_max(now, Ordering::SeqCst);
         let done = done.lock().unwrap();
-        let waited = told.wait_timeout_while(done, TEST_TIMEOUT, |done| !*done).unwrap();
+        let waited = notice.wait_timeout_while(done, TEST_TIMEOUT, |done| !*done).unwrap();
         running.fetch_sub(1, Ordering::SeqCst);
         drop(waited);
     }

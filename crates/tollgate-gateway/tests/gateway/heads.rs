@@ -50,20 +50,20 @@ fn upstreams_receive_the_client_address() {
                   x-forwarded-proto: https\r\nforwarded: for=203.0.113.9\r\nvia: 1.0 fred\r\n\r\n";
     let trusting = "client: {trusted_proxies: [127.0.0.1]}\nlimits: []";
     let own = r#"for=127.0.0.1;host="example.com:81";proto=http"#;
-    let told = format!("for=203.0.113.9, {own}");
+    let appended = format!("for=203.0.113.9, {own}");
     for (forwarded, policy, x_for, x_proto, x_host, element) in [
         ("x-forwarded", "limits: []", "127.0.0.1", "http", "example.com:81", "absent"),
         ("forwarded", "limits: []", "absent", "absent", "absent", own),
         ("both", "limits: []", "127.0.0.1", "http", "example.com:81", own),
         ("off", "limits: []", "absent", "absent", "absent", "absent"),
-        ("both", trusting, "203.0.113.9, 127.0.0.1", "https", "example.com:81", &*told),
+        ("both", trusting, "203.0.113.9, 127.0.0.1", "https", "example.com:81", &*appended),
     ] {
         let upstream = Upstream::ok();
         let gateway = Behind::new(&upstream).with(&format!("forwarded: {forwarded}")).limited(policy);
         let seen = seen_of(&gateway, &upstream, claims);
-        let told = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
+        let names = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
         assert_eq!(
-            told.map(|it| seen.header(it)),
+            names.map(|it| seen.header(it)),
             [x_for, x_proto, x_host, element],
             "{forwarded}, {policy}"
         );

@@ -21,8 +21,9 @@ fn requests_share_a_connection_and_are_forwarded_as_http_1() {
     let gateway = Behind::new(&upstream).serve();
     wait_for(async {
         let mut client = http2(gateway.address).await;
-        let asked: Vec<_> = (0..20).map(|it| client.requests.send_request(get(&format!("/{it}")))).collect();
-        for answer in asked {
+        let responses: Vec<_> =
+            (0..20).map(|it| client.requests.send_request(get(&format!("/{it}")))).collect();
+        for answer in responses {
             let answer = answer.await.unwrap();
             assert_eq!((answer.status().as_u16(), answer.version()), (200, Version::HTTP_2));
             assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "ok");
@@ -233,11 +234,11 @@ fn a_canceled_request_ends_at_the_upstream_too() {
 
 #[test]
 fn draining_sends_goaway_and_finishes_running_requests() {
-    let (go_on, told) = mpsc::channel::<()>();
-    let told = Mutex::new(told);
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
     let upstream = Upstream::script(move |turn| {
         turn.request();
-        told.lock().unwrap().recv().unwrap();
+        may_go_on.lock().unwrap().recv().unwrap();
         turn.wire.send(OK);
     });
     let gateway = Behind::new(&upstream).serve();

@@ -77,8 +77,8 @@ fn is_taken(gateway: &crate::support::ServedGateway) -> bool {
 
 #[test]
 fn a_slot_is_held_until_the_last_byte_of_the_answer() {
-    let (go_on, told) = mpsc::channel::<()>();
-    let told = Mutex::new(told);
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
     let upstream = Upstream::script(move |turn| {
         while let Some(request) = turn.request() {
             if !request.start.contains("/slow") {
@@ -86,7 +86,7 @@ fn a_slot_is_held_until_the_last_byte_of_the_answer() {
                 continue;
             }
             turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst");
-            told.lock().unwrap().recv().unwrap();
+            may_go_on.lock().unwrap().recv().unwrap();
             turn.wire.send("last");
         }
     });

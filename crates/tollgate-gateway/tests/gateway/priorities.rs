@@ -25,7 +25,7 @@ fn the_upstream_sees_the_class_of_the_gateway_and_never_the_claim_of_a_client() 
         "connection: tollgate-priority\r\ntollgate-priority: critical\r\n",
     ];
     for claim in claims {
-        for (path, told) in [
+        for (path, class) in [
             ("/pay/7", "critical"),
             ("/search", "normal"),
             ("/pay/../search", "normal"),
@@ -39,7 +39,7 @@ fn the_upstream_sees_the_class_of_the_gateway_and_never_the_claim_of_a_client() 
             assert_eq!(gateway.connect().ask(request).status(), 200);
             let seen = &upstream.seen()[before];
             let both = (seen.header("tollgate-priority"), seen.header("tollgate_priority"));
-            assert_eq!(both, (told, "absent"), "{path}, {claim}");
+            assert_eq!(both, (class, "absent"), "{path}, {claim}");
         }
     }
     let lowered = "GET /search HTTP/1.1\r\nhost: a\r\nx-priority: bulk\r\n\r\n";
@@ -63,8 +63,8 @@ fn bulk_gets_503_while_critical_passes_and_returns_when_the_load_is_gone() {
     let upstream = Upstream::script(move |turn| {
         while let Some(request) = turn.request() {
             if request.start.contains("/slow") {
-                let (open, told) = &*gate;
-                drop(told.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+                let (open, notice) = &*gate;
+                drop(notice.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
             }
             turn.wire.send(OK);
         }
@@ -88,9 +88,9 @@ fn bulk_gets_503_while_critical_passes_and_returns_when_the_load_is_gone() {
     for _ in 0..5 {
         assert_eq!(gateway.get("/pay/7").status(), 200);
     }
-    let (open, told) = &*done;
+    let (open, notice) = &*done;
     *open.lock().unwrap() = true;
-    told.notify_all();
+    notice.notify_all();
     for client in &mut slow {
         assert_eq!(client.answer().status(), 200);
     }

@@ -30,8 +30,9 @@ fn limits_and_upstreams_use_the_client_of_the_proxy_header() {
     // The balancer connects for itself, as for health checks.
     assert_eq!(get(b"PROXY UNKNOWN\r\n"), 200);
     assert_eq!(get(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), 429);
-    let told: Vec<_> = upstream.seen().iter().map(|it| it.header("x-forwarded-for").to_owned()).collect();
-    assert_eq!(told, ["203.0.113.1", "203.0.113.2", "2001:db8::9", "127.0.0.1"]);
+    let addresses: Vec<_> =
+        upstream.seen().iter().map(|it| it.header("x-forwarded-for").to_owned()).collect();
+    assert_eq!(addresses, ["203.0.113.1", "203.0.113.2", "2001:db8::9", "127.0.0.1"]);
 }
 
 #[test]

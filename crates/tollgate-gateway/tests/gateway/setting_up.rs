@@ -50,7 +50,7 @@ fn every_setting_is_read() {
 
 #[test]
 fn mistakes_are_reported_with_a_correction() {
-    for (section, told) in [
+    for (section, message) in [
         ("upstreams: x", "upstream"),
         ("upstream: []", "names no service"),
         ("upstream: 127.0.0.1", "is not an upstream"),
@@ -74,7 +74,7 @@ fn mistakes_are_reported_with_a_correction() {
         ("eject: {after: 0}", "after"),
     ] {
         let said = settings(section).unwrap_err();
-        assert!(said.contains(told), "{section}: {said}");
+        assert!(said.contains(message), "{section}: {said}");
     }
 }
 
@@ -85,7 +85,7 @@ fn invalid_certificates_are_reported_before_serving() {
     let line =
         |certificate: &str, key: &str| format!("tls: {{certificate: \"{certificate}\", key: \"{key}\"}}");
     let absent = format!("{certificate}.absent");
-    for (lines, told, file) in [
+    for (lines, message, file) in [
         (line(&absent, &key), "cannot read", &absent),
         (line(&certificate, &absent), "cannot read", &absent),
         (line(&key, &key), "cannot serve TLS with", &key),
@@ -97,6 +97,6 @@ fn invalid_certificates_are_reported_before_serving() {
         let settings = settings(&format!("upstream: \"http://127.0.0.1:1\", {lines}")).unwrap();
         let limiter = Limiter::new(Policy::parse("limits: []").unwrap());
         let said = Gateway::new(settings, limiter.into(), None).err().unwrap().to_string();
-        assert!(said.contains(told) && said.contains(file.as_str()), "{lines}: {said}");
+        assert!(said.contains(message) && said.contains(file.as_str()), "{lines}: {said}");
     }
 }

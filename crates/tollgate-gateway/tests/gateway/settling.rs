@@ -23,10 +23,10 @@ fn check(settle: &str, answer: &str, left: u64) -> Message {
     let upstream = Upstream::always(answer);
     let gateway = Behind::new(&upstream).limited(&tokens(settle)).serve();
     let mut client = gateway.connect();
-    let told =
+    let response =
         client.ask("GET / HTTP/1.1\r\nhost: a\r\nte: trailers\r\nx-used: 1\r\naccept-encoding: gzip\r\n\r\n");
     settles(&gateway, left);
-    told
+    response
 }
 
 fn chunked(kind: &str, chunks: &[&str], trailers: &str) -> String {
@@ -39,9 +39,14 @@ fn chunked(kind: &str, chunks: &[&str], trailers: &str) -> String {
 
 #[test]
 fn a_response_header_settles_the_cost() {
-    let told = check("response:X-Used", "HTTP/1.1 200 OK\r\nx-used: 250\r\ncontent-length: 2\r\n\r\nok", 750);
-    assert_eq!((told.header("x-used"), told.text().as_str()), ("250", "ok"), "nothing is taken away");
-    assert_eq!(told.header("x-ratelimit-remaining"), "900", "the answer tells what was known when it began");
+    let response =
+        check("response:X-Used", "HTTP/1.1 200 OK\r\nx-used: 250\r\ncontent-length: 2\r\n\r\nok", 750);
+    assert_eq!((response.header("x-used"), response.text().as_str()), ("250", "ok"), "nothing is taken away");
+    assert_eq!(
+        response.header("x-ratelimit-remaining"),
+        "900",
+        "the answer tells what was known when it began"
+    );
     // A header of the request is not a header of the response.
     check("response:X-Used", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 900);
     check("response:X-Used", "HTTP/1.1 204 No Content\r\nx-used: 250\r\n\r\n", 750);
@@ -49,9 +54,9 @@ fn a_response_header_settles_the_cost() {
 
 #[test]
 fn a_response_trailer_settles_the_cost() {
-    let told = check("response:X-Used", &chunked("text/plain", &["he", "llo"], "x-used: 250\r\n"), 750);
-    assert_eq!((told.text().as_str(), told.is_whole), ("hello", true));
-    assert_eq!(told.trailers, [("x-used".to_owned(), "250".to_owned())]);
+    let response = check("response:X-Used", &chunked("text/plain", &["he", "llo"], "x-used: 250\r\n"), 750);
+    assert_eq!((response.text().as_str(), response.is_whole), ("hello", true));
+    assert_eq!(response.trailers, [("x-used".to_owned(), "250".to_owned())]);
 }
 
 #[test]
@@ -89,8 +94,8 @@ fn requests_ask_for_uncompressed_responses_when_the_cost_is_in_json() {
 #[test]
 fn streams_are_not_delayed_and_a_broken_stream_settles_the_last_cost() {
     for (settle, left) in [("json:usage.total", 960), ("response:x-used", 900), ("time:1h", 999)] {
-        let (cut, told) = mpsc::channel::<()>();
-        let told = Mutex::new(told);
+        let (cut, may_cut) = mpsc::channel::<()>();
+        let may_cut = Mutex::new(may_cut);
         let upstream = Upstream::script(move |turn| {
             turn.request();
             let event = "data: {\"usage\":{\"total\":40}}\n\n";
@@ -98,7 +103,7 @@ fn streams_are_not_delayed_and_a_broken_stream_settles_the_last_cost() {
                 "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
             );
             turn.wire.send(format!("{:x}\r\n{event}\r\n", event.len()));
-            told.lock().unwrap().recv().unwrap();
+            may_cut.lock().unwrap().recv().unwrap();
         });
         let gateway = Behind::new(&upstream).limited(&tokens(settle)).serve();
         let mut client = gateway.connect();

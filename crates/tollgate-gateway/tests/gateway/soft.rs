@@ -32,13 +32,13 @@ fn marks_come_from_the_gateway_and_never_from_clients() {
         "connection: upgrade\r\nupgrade: websocket\r\ntollgate-soft: forged\r\n",
     ];
     for claim in claims {
-        for (path, told) in [("/search", "search"), ("/free", "absent")] {
+        for (path, expected) in [("/search", "search"), ("/free", "absent")] {
             let before = upstream.seen().len();
             let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n{claim}\r\n");
             assert_eq!(gateway.connect().ask(request).status(), 200);
             let seen = &upstream.seen()[before];
             let both = (seen.header("tollgate-soft"), seen.header("tollgate_soft"));
-            assert_eq!(both, (told, "absent"), "{path}, {claim}");
+            assert_eq!(both, (expected, "absent"), "{path}, {claim}");
         }
     }
 }
@@ -67,8 +67,8 @@ fn marks_never_come_from_http_2_clients() {
         }
     });
     let seen = upstream.seen();
-    let told: Vec<_> = seen.iter().map(|it| it.header("tollgate-soft")).collect();
-    assert_eq!(told, ["search", "absent"]);
+    let marks: Vec<_> = seen.iter().map(|it| it.header("tollgate-soft")).collect();
+    assert_eq!(marks, ["search", "absent"]);
     for message in &seen {
         assert_eq!(message.trailers, [("other".to_owned(), "late".to_owned())]);
     }
@@ -103,8 +103,8 @@ fn requests_beyond_the_tarpit_cap_pass_immediately() {
         assert_eq!(gateway.tarpit.passed(), passed);
     }
     assert_eq!(gateway.get("/free").status(), 200, "the only worker has nothing better to do");
-    let told: Vec<_> = upstream.seen().iter().map(|it| it.header("tollgate-soft").to_owned()).collect();
-    assert_eq!(told, ["search", "search", "search", "absent"], "they are told all the same");
+    let marks: Vec<_> = upstream.seen().iter().map(|it| it.header("tollgate-soft").to_owned()).collect();
+    assert_eq!(marks, ["search", "search", "search", "absent"], "they are told all the same");
     assert_eq!((gateway.tarpit.waiting(), gateway.tarpit.held()), (2, 2));
 }
 

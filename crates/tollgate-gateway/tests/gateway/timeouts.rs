@@ -158,11 +158,11 @@ fn a_client_that_reads_nothing_is_disconnected_and_nothing_is_buffered_for_it() 
 
 #[test]
 fn an_upstream_that_reads_nothing_of_an_upload_times_out() {
-    let (over, told) = mpsc::channel::<()>();
-    let told = Mutex::new(told);
+    let (over, is_over) = mpsc::channel::<()>();
+    let is_over = Mutex::new(is_over);
     let upstream = Upstream::script(move |turn| {
         turn.wire.head();
-        let _ = told.lock().unwrap().recv();
+        let _ = is_over.lock().unwrap().recv();
     });
     let gateway = Behind::new(&upstream).with("timeouts: {headers: 300ms, idle: 300ms}").serve();
     let stream = std::net::TcpStream::connect(gateway.address).unwrap();

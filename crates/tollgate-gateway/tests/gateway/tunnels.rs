@@ -94,8 +94,8 @@ fn an_upgrade_to_another_protocol_than_requested_is_a_failure() {
             turn.wire.assert_closed();
         });
         let gateway = Behind::new(&upstream).serve();
-        for asked in ["websocket", "foo, websocket"] {
-            let request = UPGRADE.replace("upgrade: websocket", &format!("upgrade: {asked}"));
+        for protocols in ["websocket", "foo, websocket"] {
+            let request = UPGRADE.replace("upgrade: websocket", &format!("upgrade: {protocols}"));
             gateway.connect().ask(request).assert_problem(502);
         }
     }

@@ -17,12 +17,12 @@ fn closed_port() -> std::net::SocketAddr {
 #[test]
 fn the_upstream_with_the_least_to_do_is_chosen() {
     let held = || {
-        let (go_on, told) = mpsc::channel::<()>();
-        let told = Mutex::new(told);
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
         let upstream = Upstream::script(move |turn| {
             while let Some(request) = turn.request() {
                 if request.start.contains("/slow") {
-                    let _ = told.lock().unwrap().recv();
+                    let _ = may_go_on.lock().unwrap().recv();
                 }
                 turn.wire.send(OK);
             }

@@ -196,18 +196,18 @@ impl Nginx {
 /// Sends a burst, and returns how many requests are answered with 200 and with 429. The others wait
 /// for at least a minute.
 fn burst(address: SocketAddr, count: usize, answered: usize) -> (usize, usize, Vec<Wire>) {
-    let (told, answers) = std::sync::mpsc::channel();
+    let (sender, answers) = std::sync::mpsc::channel();
     let clients = sent(address, count);
     for client in &clients {
-        let (mut twin, told) = (client.twin(), told.clone());
+        let (mut twin, sender) = (client.twin(), sender.clone());
         thread::spawn(move || {
             if let Some(status) = twin.try_status() {
-                let _over = told.send(status);
+                let _over = sender.send(status);
             }
         });
     }
     // Ends the list if fewer answers come in time.
-    drop(told);
+    drop(sender);
     let statuses: Vec<_> = answers.iter().take(answered).collect();
     let of = |status| statuses.iter().filter(|it| **it == status).count();
     (of(200), of(429), clients)

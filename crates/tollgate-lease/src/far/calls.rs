@@ -48,7 +48,7 @@ pub(super) struct FarErrand {
     pub(super) call: FarCall,
 }
 
-/// What the store of another region is asked for.
+/// A request to the store of another region.
 pub(super) enum FarCall {
     /// Units of a key.
     Borrow(LeaseRequest),
@@ -139,14 +139,14 @@ impl<S: Store, C: Clock> Leased<S, C> {
     }
 
     async fn borrow(&self, source: &FarStore<S>, rule: &Rule, errand: &FarErrand, request: LeaseRequest) {
-        let (asked, _) = self.now();
+        let (requested_at, _) = self.now();
         {
             let mut link = source.link();
             // It may have failed since the call was queued.
-            if !link.may_call(asked, request.ttl) {
+            if !link.may_call(requested_at, request.ttl) {
                 return;
             }
-            link.begin(asked);
+            link.begin(requested_at);
         }
         source.counts.calls.add(1);
         let check = Check { amount: Amount::Lease(request), ..Check::new(rule, &errand.key, 0) };
@@ -159,7 +159,7 @@ impl<S: Store, C: Clock> Leased<S, C> {
             source.link().fail(answered);
             return;
         };
-        source.link().succeed(answered.since(asked), answered);
+        source.link().succeed(answered.since(requested_at), answered);
         let units = u32::try_from(outcome.units()).unwrap_or(0);
         source.counts.borrowed.add(units.into());
         let mut guard = place.state();
@@ -176,7 +176,8 @@ impl<S: Store, C: Clock> Leased<S, C> {
         if units == 0 {
             return;
         }
-        let content = Content { units, end: self.tick(asked + life(&rule.quota, request.ttl, &outcome, at)) };
+        let content =
+            Content { units, end: self.tick(requested_at + life(&rule.quota, request.ttl, &outcome, at)) };
         let granted =
             Granted { content, taken_at: at, ttl: request.ttl, far: u8::try_from(errand.store).ok() };
         if tick >= content.end || !state.fill(place, granted, tick, &self.counts) {

@@ -11,7 +11,7 @@ const MAX_PAUSE: Span = Span::from_secs(30);
 /// How long a measured round trip counts. A slow link is then measured again.
 const MEASUREMENT_TTL: Span = Span::from_secs(10);
 
-/// What is known about the link to the store of another region.
+/// The state of the link to the store of another region.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// The failures since the last answer.

@@ -141,7 +141,7 @@ impl Cohort {
         is_silent
     }
 
-    /// Returns the number of requests whose end says something.
+    /// Returns the number of requests whose latency counts.
     const fn measured(&self) -> u32 {
         self.samples + self.failures
     }

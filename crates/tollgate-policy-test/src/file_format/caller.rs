@@ -110,7 +110,7 @@ fn from(fields: &Fields<'_>, problems: &mut Problems) -> Option<From> {
             problems
                 .error(
                     peer.place,
-                    "`ip` is the client, settled; `peer` is who connects, and the policy settles the rest",
+                    "`ip` is the resolved client; `peer` is the connection, from which the policy resolves the client",
                 )
                 .related(ip.place, "one of the two")
                 .help("use `ip`, unless the test is about `trusted_proxies`");

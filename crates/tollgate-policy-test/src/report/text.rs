@@ -84,14 +84,14 @@ impl UnexpectedStep {
 fn write_coverage(policy: &str, coverage: &Coverage, detail: Detail, out: &mut String) {
     let limits = coverage.limits();
     let of = |met: usize| format!("{met} of {}", limits.len());
-    let asked = limits.iter().filter(|it| it.asked).count();
+    let checked = limits.iter().filter(|it| it.checked).count();
     let refused = limits.iter().filter(|it| it.refused).count();
     let _ = write!(
         out,
         "coverage of {}: {} %; {} limits asked, {} seen refusing",
         printable(policy),
         coverage.percent(),
-        of(asked),
+        of(checked),
         of(refused)
     );
     let exceptions = || limits.iter().flat_map(|it| it.plans.iter().chain(&it.overrides));
@@ -119,8 +119,8 @@ pub(super) fn missing(limits: &[LimitCoverage]) -> String {
         all.filter(|(_, it)| !it.met).map(|(kind, it)| format!("{} {kind} {}", limit.name, it.name))
     });
     for (what, names) in [
-        ("never asked", never(|it| !it.asked).collect::<Vec<_>>()),
-        ("never refused", never(|it| it.asked && !it.refused).collect()),
+        ("never asked", never(|it| !it.checked).collect::<Vec<_>>()),
+        ("never refused", never(|it| it.checked && !it.refused).collect()),
         ("never met", unmet.collect()),
     ] {
         if names.is_empty() {
@@ -139,9 +139,9 @@ fn write_table(limits: &[LimitCoverage], out: &mut String) {
     let width = limits.iter().map(|it| it.name.len()).max().unwrap_or(0);
     let word = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
     for limit in limits {
-        let asked = word(limit.asked, "asked", "NEVER ASKED");
+        let checked = word(limit.checked, "asked", "NEVER ASKED");
         let refused = word(limit.refused, "refused", "NEVER REFUSED");
-        let _ = writeln!(out, "  {:<width$}  {asked:<11}  {refused}", limit.name);
+        let _ = writeln!(out, "  {:<width$}  {checked:<11}  {refused}", limit.name);
         let plans = limit.plans.iter().map(|it| ("plan", it));
         for (kind, it) in plans.chain(limit.overrides.iter().map(|it| ("override", it))) {
             let _ = writeln!(

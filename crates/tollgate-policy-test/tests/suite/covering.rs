@@ -20,7 +20,7 @@ fn covered(written: &str) -> (Vec<String>, Vec<String>, u8) {
     let (verdicts, coverage) = run(POLICY, &steps(written));
     assert_eq!(verdicts[0].surprise, None);
     let limits = coverage.limits();
-    let seen = limits.iter().map(|it| format!("{} {} {}", it.name, it.asked, it.refused)).collect();
+    let seen = limits.iter().map(|it| format!("{} {} {}", it.name, it.checked, it.refused)).collect();
     let exceptions = limits.iter().flat_map(|it| it.plans.iter().chain(&it.overrides));
     let met = exceptions.filter(|it| it.met).map(|it| it.name.clone()).collect();
     (seen, met, coverage.percent())

@@ -125,7 +125,7 @@ fn files_are_checked_as_a_whole() {
         ),
         (
             "defaults: {ip: '::1', peer: '::1'}\ntests: [{name: a, steps: [{request: GET /, expect: allowed}]}]",
-            "1: `ip` is the client, settled; `peer` is who connects, and the policy settles the rest []",
+            "1: `ip` is the resolved client; `peer` is the connection, from which the policy resolves the client []",
         ),
     ] {
         assert_eq!(mistakes(text), [expected], "{text}");

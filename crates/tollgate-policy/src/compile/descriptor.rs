@@ -44,7 +44,7 @@ pub(super) fn keys_exist(limit: &Limit, problems: &mut Problems) {
         owner_fits(limit, descriptor, owner, problems);
     }
     if let Some(cost) = &limit.cost {
-        cost_is_told(&cost.value, descriptor, problems);
+        cost_is_fixed(&cost.value, descriptor, problems);
     }
 }
 
@@ -75,7 +75,7 @@ fn owner_fits(
 }
 
 /// Reports costs that depend on a request or a response: descriptors contain neither.
-fn cost_is_told(cost: &CostText, descriptor: &Located<DescriptorPattern>, problems: &mut Problems) {
+fn cost_is_fixed(cost: &CostText, descriptor: &Located<DescriptorPattern>, problems: &mut Problems) {
     let lacking = match cost.reserve.as_ref().map(|it| (&it.value, it.place)) {
         Some((Cost::Header(_), place)) => Some(("headers", place)),
         Some((Cost::Body(_), place)) => Some(("body", place)),

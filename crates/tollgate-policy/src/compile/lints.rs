@@ -1,4 +1,4 @@
-//! Lints: warnings about files that are valid and probably not what their author meant.
+//! Lints: warnings about files that are valid and probably wrong.
 //!
 //! Each kind has its own file and runs on a policy without mistakes. Codes and pages are in
 //! `crate::lint`.

@@ -82,9 +82,9 @@ fn a_warning_shows_its_code() {
     assert!(said.starts_with("warning[fixed-window-alone]: a fixed window"), "{said}");
     let said = policy.warnings().brief("p.yaml", format_words());
     assert!(said.starts_with("p.yaml:1:47: warning[fixed-window-alone]: a fixed window"), "{said}");
-    let [told] = &policy.warnings().views("p.yaml")[..] else { panic!("{said}") };
-    assert_eq!((told.code, told.at), (Some(Lint::FixedWindowAlone.code()), Some((1, 47))));
-    assert!(told.message.starts_with("a fixed window") && told.file == "p.yaml", "{told:?}");
+    let [view] = &policy.warnings().views("p.yaml")[..] else { panic!("{said}") };
+    assert_eq!((view.code, view.at), (Some(Lint::FixedWindowAlone.code()), Some((1, 47))));
+    assert!(view.message.starts_with("a fixed window") && view.file == "p.yaml", "{view:?}");
 }
 
 #[test]

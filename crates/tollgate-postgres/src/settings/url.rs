@@ -143,9 +143,8 @@ fn read_address(text: &str) -> Result<Address, String> {
 
 /// Percent-decodes a text: `%40` is `@`.
 fn decoded(text: &str) -> Result<String, String> {
-    let is_encoded =
-        |(at, _)| text.get(at + 1..at + 3).is_some_and(|code| u8::from_str_radix(code, 16).is_ok());
-    if !text.match_indices('%').all(is_encoded) {
+    let is_digits = |code: &[u8]| code.iter().all(u8::is_ascii_hexdigit);
+    if !text.match_indices('%').all(|(at, _)| text.as_bytes().get(at + 1..at + 3).is_some_and(is_digits)) {
         return Err("a `%` is followed by two hexadecimal digits; a `%` itself is written `%25`".to_owned());
     }
     let text = percent_decode_str(text).decode_utf8();

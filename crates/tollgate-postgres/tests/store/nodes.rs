@@ -1,4 +1,4 @@
-//! What the nodes that share a database tell each other: records, questions, and the rules that they use.
+//! The board of the nodes that share a database: records, questions, and the rules that they use.
 
 use tollgate_store::conformance::nodes::{board, digests, records, register, version, versions};
 use tollgate_store::node_board::{MAX_RECORD_BYTES, Question};

@@ -9,7 +9,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
 use super::Address;
 
@@ -324,23 +324,12 @@ fn plain(text: &str) -> bool {
 
 /// Percent-decodes a text: `%40` is `@`.
 fn decoded(text: &str) -> Result<String, String> {
-    let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-    let mut bytes = text.bytes();
-    let mut out = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let code = digit(bytes.next()).zip(digit(bytes.next())).map(|(high, low)| high * 16 + low);
-        let Some(code) = code.and_then(|code| u8::try_from(code).ok()) else {
-            return Err(
-                "a `%` is followed by two hexadecimal digits; a `%` itself is written `%25`".to_owned()
-            );
-        };
-        out.push(code);
+    let is_digits = |code: &[u8]| code.iter().all(u8::is_ascii_hexdigit);
+    if !text.match_indices('%').all(|(at, _)| text.as_bytes().get(at + 1..at + 3).is_some_and(is_digits)) {
+        return Err("a `%` is followed by two hexadecimal digits; a `%` itself is written `%25`".to_owned());
     }
-    String::from_utf8(out).map_err(|_| "the percent-encoded text is not UTF-8".to_owned())
+    let text = percent_decode_str(text).decode_utf8();
+    text.map(Into::into).map_err(|_| "the percent-encoded text is not UTF-8".to_owned())
 }
 
 /// Percent-encodes a text: `@` is `%40`.

@@ -1,4 +1,4 @@
-//! The example of the crate prints what its README says.
+//! The example of the crate prints the output in its README.
 
 use std::time::Duration;
 

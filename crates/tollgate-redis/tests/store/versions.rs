@@ -60,7 +60,7 @@ async fn versions_in_force_together_admit_no_more_than_the_largest_burst_and_rat
     }
 }
 
-/// Two nodes with two versions share the larger one exactly, and each admits what its own allows.
+/// Two nodes with two versions share the larger one exactly, and each admits the units of its own version.
 async fn share_the_larger(one: &RedisStore, other: &RedisStore) {
     let quota = |units| Quota::from(bucket(units, Span::from_days(1), units));
     for (name, first, second) in [("raised", 20, 30), ("lowered", 30, 20)] {

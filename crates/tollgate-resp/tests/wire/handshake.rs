@@ -150,8 +150,8 @@ fn a_certificate_enables_tls() {
     let files = Scratch::new();
     let authority = files.write("ca.pem", &cert.pem());
     let authority = authority.to_str().unwrap();
-    let asked = ["--tls", "--cacert", authority, "CL.THROTTLE", "u", "15", "30", "60"];
-    assert_eq!(server.cli(&asked), "0\n16\n15\n-1\n2\n");
+    let arguments = ["--tls", "--cacert", authority, "CL.THROTTLE", "u", "15", "30", "60"];
+    assert_eq!(server.cli(&arguments), "0\n16\n15\n-1\n2\n");
     // A client without TLS gets no reply.
     let mut plain = server.connect();
     plain.send(b"PING\r\n");

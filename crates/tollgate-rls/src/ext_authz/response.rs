@@ -27,7 +27,7 @@ pub(super) struct CheckResponse {
     pub(super) metadata: Map<String, Value>,
 }
 
-/// Whether the request passes, and what Envoy changes.
+/// Whether the request passes, and the changes that Envoy makes to it.
 pub(super) enum Verdict {
     Allowed {
         /// Headers of the response to the client.

@@ -19,8 +19,8 @@ fn service() -> Service {
 
 fn health(service: &Service, name: &str) -> (String, Option<Value>) {
     let message = encode("grpc.health.v1.HealthCheckRequest", &json!({"service": name}));
-    let (status, told) = service.call("/grpc.health.v1.Health/Check", &message);
-    (status, told.map(|it| decode("grpc.health.v1.HealthCheckResponse", &it)))
+    let (status, reply) = service.call("/grpc.health.v1.Health/Check", &message);
+    (status, reply.map(|it| decode("grpc.health.v1.HealthCheckResponse", &it)))
 }
 
 #[test]
@@ -177,10 +177,10 @@ fn throttlecrab_clients_need_only_another_port() {
         let numbers =
             json!({"key": "k", "maxBurst": 3, "countPerPeriod": 60, "period": 60, "quantity": quantity});
         let message = encode("throttlecrab.ThrottleRequest", &numbers);
-        let (status, told) = service.call("/throttlecrab.RateLimiter/Throttle", &message);
-        (status, told.map(|it| decode("throttlecrab.ThrottleResponse", &it)))
+        let (status, reply) = service.call("/throttlecrab.RateLimiter/Throttle", &message);
+        (status, reply.map(|it| decode("throttlecrab.ThrottleResponse", &it)))
     };
-    let ok = |told: Value| ("0".to_owned(), Some(told));
+    let ok = |reply: Value| ("0".to_owned(), Some(reply));
     assert_eq!(throttle(1), ok(json!({"allowed": true, "limit": 3, "remaining": 2, "resetAfter": 1})));
     assert_eq!(throttle(2), ok(json!({"allowed": true, "limit": 3, "resetAfter": 3})));
     assert_eq!(throttle(1), ok(json!({"limit": 3, "retryAfter": 1, "resetAfter": 3})));

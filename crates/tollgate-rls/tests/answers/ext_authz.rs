@@ -23,9 +23,9 @@ fn request(method: &str, path: &str, headers: &Value) -> Value {
 }
 
 fn check(service: &Service, request: &Value) -> Value {
-    let (status, told) = service.call(CHECK, &encode("envoy.service.auth.v3.CheckRequest", request));
+    let (status, reply) = service.call(CHECK, &encode("envoy.service.auth.v3.CheckRequest", request));
     assert_eq!(status, "0", "{request}");
-    decode("envoy.service.auth.v3.CheckResponse", &told.unwrap())
+    decode("envoy.service.auth.v3.CheckResponse", &reply.unwrap())
 }
 
 /// The HTTP status of an answer; 200 if the request passes.
@@ -103,12 +103,14 @@ fn forged_headers_are_removed_and_do_not_raise_a_class() {
 fn the_client_is_the_peer_that_envoy_saw_unless_that_is_a_trusted_proxy() {
     let service = of_policy(POLICY);
     let from = |peer: Option<&str>, forwarded: &str| {
-        let mut asked = request("POST", "/login", &json!({"x-forwarded-for": forwarded}));
+        let mut request = request("POST", "/login", &json!({"x-forwarded-for": forwarded}));
         match peer {
-            Some(peer) => asked["attributes"]["source"]["address"]["socketAddress"]["address"] = peer.into(),
-            None => asked["attributes"]["source"] = json!({}),
+            Some(peer) => {
+                request["attributes"]["source"]["address"]["socketAddress"]["address"] = peer.into();
+            }
+            None => request["attributes"]["source"] = json!({}),
         }
-        status(&check(&service, &asked))
+        status(&check(&service, &request))
     };
     assert_eq!(from(Some("198.51.100.1"), "1.1.1.1"), 200);
     assert_eq!(from(Some("198.51.100.1"), "2.2.2.2"), 429, "an untrusted peer speaks for itself");
@@ -124,10 +126,10 @@ fn the_client_is_the_peer_that_envoy_saw_unless_that_is_a_trusted_proxy() {
 fn raw_headers_are_read_line_by_line() {
     let service = of_policy(POLICY);
     let with = |lines: &[(&str, &str)]| {
-        let mut asked = request("GET", "/keys", &json!({}));
+        let mut request = request("GET", "/keys", &json!({}));
         let lines: Vec<_> = lines.iter().map(|(key, value)| json!({"key": key, "rawValue": value})).collect();
-        asked["attributes"]["request"]["http"]["headerMap"] = json!({"headers": lines});
-        status(&check(&service, &asked))
+        request["attributes"]["request"]["http"]["headerMap"] = json!({"headers": lines});
+        status(&check(&service, &request))
     };
     // Bytes are base64 in JSON: ann, \xff\xfe.
     assert_eq!(with(&[("x-api-key", "YW5u")]), 200);

@@ -60,9 +60,9 @@ fn a_status_has_the_numbers_of_the_file_and_ends_with_the_window() {
     service.pass(29);
     assert_eq!(service.ask(&shop(&[one("user", "ann")]))["statuses"][0]["durationUntilReset"], "1s");
     service.pass(1);
-    let told = service.ask(&shop(&[one("user", "ann")]));
+    let response = service.ask(&shop(&[one("user", "ann")]));
     assert_eq!(
-        (&told["statuses"][0]["durationUntilReset"], &told["statuses"][0]["limitRemaining"]),
+        (&response["statuses"][0]["durationUntilReset"], &response["statuses"][0]["limitRemaining"]),
         (&json!("60s"), &json!(2))
     );
 }
@@ -103,9 +103,9 @@ fn refunded_hits_lower_the_count() {
     );
     let mut back = one("user", "a");
     (back["hitsAddend"], back["isNegativeHits"]) = (2.into(), true.into());
-    let told = service.ask(&shop(&[back]));
+    let response = service.ask(&shop(&[back]));
     assert_eq!(
-        told["statuses"][0],
+        response["statuses"][0],
         json!({"code": "OK", "limitRemaining": 2, "durationUntilReset": "30s",
             "currentLimit": {"requestsPerUnit": 3, "unit": "MINUTE", "name": "per_user"}})
     );
@@ -115,8 +115,8 @@ fn refunded_hits_lower_the_count() {
 #[test]
 fn a_disabled_limit_is_not_reported() {
     let service = of(applied(SHOP).with_modes(|_| Mode::Off), None);
-    let told = service.ask(&shop(&[one("user", "a")]));
-    assert_eq!(told, json!({"overallCode": "OK", "statuses": [{"code": "OK"}]}));
+    let response = service.ask(&shop(&[one("user", "a")]));
+    assert_eq!(response, json!({"overallCode": "OK", "statuses": [{"code": "OK"}]}));
 }
 
 #[test]
@@ -172,17 +172,20 @@ fn shadow_mode_reports_ok_with_nothing_left() {
     let beta = shop(&[one("beta", "x")]);
     assert_eq!(service.codes(&beta), "OK: OK");
     for _ in 0..3 {
-        let told = service.ask(&beta);
-        assert_eq!((&told["overallCode"], told["statuses"][0].get("limitRemaining")), (&json!("OK"), None));
+        let response = service.ask(&beta);
+        assert_eq!(
+            (&response["overallCode"], response["statuses"][0].get("limitRemaining")),
+            (&json!("OK"), None)
+        );
     }
 }
 
 #[test]
 fn a_limit_that_another_replaces_is_not_counted() {
     let service = of_file(SHOP);
-    let told = service.ask(&shop(&[one("user", "ann"), one("vip", "ann")]));
-    assert_eq!(told["statuses"][0], json!({"code": "OK"}));
-    assert_eq!(told["statuses"][1]["limitRemaining"], 99);
+    let response = service.ask(&shop(&[one("user", "ann"), one("vip", "ann")]));
+    assert_eq!(response["statuses"][0], json!({"code": "OK"}));
+    assert_eq!(response["statuses"][1]["limitRemaining"], 99);
     assert_eq!(remaining(&service, &shop(&[one("user", "ann")])), 2);
 }
 
@@ -207,9 +210,9 @@ fn an_override_continues_the_count_of_its_unit() {
         descriptor["limit"] = json!({"requestsPerUnit": requests, "unit": unit});
         shop(&[descriptor])
     };
-    let told = service.ask(&with(10, "MINUTE"));
-    assert_eq!(told["statuses"][0]["currentLimit"], json!({"requestsPerUnit": 10, "unit": "MINUTE"}));
-    assert_eq!(told["statuses"][0]["limitRemaining"], 6);
+    let response = service.ask(&with(10, "MINUTE"));
+    assert_eq!(response["statuses"][0]["currentLimit"], json!({"requestsPerUnit": 10, "unit": "MINUTE"}));
+    assert_eq!(response["statuses"][0]["limitRemaining"], 6);
     assert_eq!(remaining(&service, &with(10, "HOUR")), 9, "another unit is another counter");
     assert_eq!(service.codes(&with(1, "HOUR")), "OVER_LIMIT: OVER_LIMIT");
     // Without a configured limit; refused hits count there too.
@@ -227,9 +230,9 @@ fn an_override_continues_the_count_of_its_unit() {
 fn metadata_of_limits_with_room_is_returned() {
     let service = of_file(SHOP);
     assert_eq!(service.ask(&shop(&[one("user", "ann")])).get("dynamicMetadata"), None);
-    let told = service.ask(&shop(&[one("beta", "x")]));
+    let response = service.ask(&shop(&[one("beta", "x")]));
     assert_eq!(
-        told["dynamicMetadata"],
+        response["dynamicMetadata"],
         json!({"domain": "shop", "descriptors": [{"entries": ["beta=x"]}],
                "metadata": {"team": "growth", "weight": 2.0}})
     );
@@ -239,8 +242,8 @@ fn metadata_of_limits_with_room_is_returned() {
 fn only_refusals_have_headers_and_a_body() {
     let service = of(applied(SHOP), None);
     assert_eq!(service.ask(&shop(&[one("user", "ann")])).get("responseHeadersToAdd"), None);
-    let told = service.ask(&shop(&[one("banned", "x")]));
-    let headers = told["responseHeadersToAdd"].as_array().unwrap();
+    let response = service.ask(&shop(&[one("banned", "x")]));
+    let headers = response["responseHeadersToAdd"].as_array().unwrap();
     let named =
         |name: &str| headers.iter().find(|it| it["key"] == name).map(|it| it["value"].as_str().unwrap());
     assert_eq!(named("content-type"), Some("application/problem+json"));

@@ -24,8 +24,8 @@ fn invalid_requests_are_refused() {
         json!({"domain": "d", "descriptors": [no_unit]}),
         json!({"domain": "tollgate", "descriptors": [{"entries": [{"key": "colour", "value": "red"}]}]}),
     ] {
-        let told = service.call(SHOULD_RATE_LIMIT, &encode(REQUEST, &request));
-        assert_eq!(told, ("3".to_owned(), None), "{request}");
+        let reply = service.call(SHOULD_RATE_LIMIT, &encode(REQUEST, &request));
+        assert_eq!(reply, ("3".to_owned(), None), "{request}");
     }
     assert_eq!(service.ask(&json!({"domain": "d", "descriptors": [user]}))["overallCode"], "OK");
 }
@@ -58,9 +58,9 @@ fn values_with_arbitrary_bytes_are_counted() {
             (&native, "tollgate", "header:x-a"),
         ] {
             let ask = || {
-                let (status, told) = service.call(SHOULD_RATE_LIMIT, &of_bytes(domain, key, value));
+                let (status, reply) = service.call(SHOULD_RATE_LIMIT, &of_bytes(domain, key, value));
                 assert_eq!(status, "0", "{domain} {key} {:?}", &value[..2.min(value.len())]);
-                decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.unwrap())["overallCode"].clone()
+                decode("envoy.service.ratelimit.v3.RateLimitResponse", &reply.unwrap())["overallCode"].clone()
             };
             let codes = [ask(), ask(), ask()];
             assert_eq!(codes[2], "OVER_LIMIT", "{domain} {key}: {codes:?}");
@@ -143,13 +143,13 @@ fn arbitrary_bytes_get_a_response_or_an_error_and_do_not_panic() {
                 _ => message.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << rng.next(8)),
             }
         }
-        let (status, told) = service.call(paths[rng.next(paths.len())], &message);
+        let (status, reply) = service.call(paths[rng.next(paths.len())], &message);
         match status.as_str() {
             "0" => answered += 1,
             "3" | "5" => refused += 1,
             _ => panic!("{status} for {message:?}"),
         }
-        assert_eq!(told.is_some(), status == "0");
+        assert_eq!(reply.is_some(), status == "0");
     }
     assert!(answered > 200 && refused > 200, "{answered} {refused}");
 }
@@ -165,8 +165,8 @@ fn fields_are_read_as_protobuf_reads_them() {
     );
     // Unknown fields are skipped: a varint, a string, four and eight bytes.
     let unknown = [0xf8, 1, 1, 0xfa, 1, 2, b'h', b'i', 0xfd, 1, 1, 2, 3, 4, 0xf9, 1, 1, 2, 3, 4, 5, 6, 7, 8];
-    let (status, told) = service.call(SHOULD_RATE_LIMIT, &[&one[..], &unknown, &two].concat());
+    let (status, reply) = service.call(SHOULD_RATE_LIMIT, &[&one[..], &unknown, &two].concat());
     assert_eq!(status, "0");
-    let told = decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.unwrap());
-    assert_eq!(told["statuses"][0]["limitRemaining"], 7);
+    let response = decode("envoy.service.ratelimit.v3.RateLimitResponse", &reply.unwrap());
+    assert_eq!(response["statuses"][0]["limitRemaining"], 7);
 }

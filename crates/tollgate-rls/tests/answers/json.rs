@@ -9,8 +9,8 @@ fn service() -> Service {
 }
 
 fn post(service: &Service, body: &str) -> (u16, Value) {
-    let (status, told) = pollster::block_on(service.rls.json(body.as_bytes()));
-    (status.as_u16(), serde_json::from_slice(&told).expect("answers are JSON"))
+    let (status, reply) = pollster::block_on(service.rls.json(body.as_bytes()));
+    (status.as_u16(), serde_json::from_slice(&reply).expect("answers are JSON"))
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn invalid_requests_get_a_400_with_the_reason() {
             "has no unit",
         ),
     ] {
-        let (status, told) = post(&service, question);
+        let (status, reply) = post(&service, question);
         assert_eq!(status, 400, "{question}");
-        assert!(told["error"].as_str().unwrap().contains(why), "{question}: {told}");
+        assert!(reply["error"].as_str().unwrap().contains(why), "{question}: {reply}");
     }
 }

@@ -23,9 +23,9 @@ fn free() -> serde_json::Value {
 #[test]
 fn a_status_describes_its_limit_completely() {
     let service = of_policy(EDGE);
-    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann"), free()]}));
+    let response = service.ask(&json!({"domain": "edge", "descriptors": [user("ann"), free()]}));
     assert_eq!(
-        told,
+        response,
         json!({"overallCode": "OK", "statuses": [
             {"code": "OK", "limitRemaining": 2, "durationUntilReset": "20s",
              "currentLimit": {"requestsPerUnit": 3, "unit": "MINUTE", "name": "per-user"}},
@@ -43,8 +43,8 @@ fn all_descriptors_are_charged_or_none_is() {
     assert_eq!(service.codes(&both), "OK: OK OK");
     assert_eq!(service.codes(&both), "OVER_LIMIT: OK OVER_LIMIT");
     // The refusals did not charge ann.
-    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
-    assert_eq!(told["statuses"][0].get("limitRemaining"), None);
+    let response = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
+    assert_eq!(response["statuses"][0].get("limitRemaining"), None);
     assert_eq!(
         service.codes(&json!({"domain": "edge", "descriptors": [user("ann")]})),
         "OVER_LIMIT: OVER_LIMIT"
@@ -68,8 +68,11 @@ fn a_descriptor_without_a_limit_is_ok_without_details() {
 fn the_hits_of_a_descriptor_precede_those_of_the_request() {
     let service = of_policy(EDGE);
     let left = |request: &serde_json::Value| {
-        let told = service.ask(request);
-        (told["overallCode"].as_str().unwrap().to_owned(), told["statuses"][0]["limitRemaining"].as_u64())
+        let response = service.ask(request);
+        (
+            response["overallCode"].as_str().unwrap().to_owned(),
+            response["statuses"][0]["limitRemaining"].as_u64(),
+        )
     };
     let ok = |left: u64| ("OK".to_owned(), Some(left).filter(|left| *left > 0));
     assert_eq!(left(&json!({"domain": "edge", "descriptors": [user("a")], "hitsAddend": 2})), ok(1));
@@ -94,8 +97,8 @@ fn an_override_counts_with_its_own_quota() {
     let mut instead = user("ann");
     instead["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
     let request = json!({"domain": "edge", "descriptors": [instead]});
-    let told = service.ask(&request);
-    assert_eq!(told["statuses"][0]["currentLimit"], json!({"requestsPerUnit": 1, "unit": "DAY"}));
+    let response = service.ask(&request);
+    assert_eq!(response["statuses"][0]["currentLimit"], json!({"requestsPerUnit": 1, "unit": "DAY"}));
     assert_eq!(service.codes(&request), "OVER_LIMIT: OVER_LIMIT");
     assert_eq!(service.codes(&json!({"domain": "edge", "descriptors": [user("ann")]})), "OK: OK");
 }
@@ -169,26 +172,29 @@ fn a_quota_is_granted_in_advance_and_charged() {
     assert_eq!(first["id"].as_str().unwrap().len(), 16);
     assert_eq!(ask()["requests"], 40);
     assert_eq!(ask()["requests"], 17, "the last that there are");
-    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
-    assert_eq!(told["overallCode"], "OVER_LIMIT");
-    assert_eq!(told["statuses"][0].get("quota"), None);
+    let response = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
+    assert_eq!(response["overallCode"], "OVER_LIMIT");
+    assert_eq!(response["statuses"][0].get("quota"), None);
 }
 
 #[test]
 fn hits_granted_in_advance_are_no_longer_available() {
     let policy = "limits: [{name: q, descriptor: [user], bucket: '60/minute, burst 20', quota: 5}]";
     let service = of(Policy::parse(policy).unwrap(), None);
-    let told = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
-    assert_eq!(told["statuses"][0]["limitRemaining"], 14);
-    assert_eq!(told["statuses"][0]["durationUntilReset"], "6s");
-    assert_eq!(header(&told, "x-ratelimit-remaining"), "14");
-    assert_eq!(header(&told, "ratelimit"), r#""q";r=14;t=6"#);
-    assert_eq!((&told["quota"], &told["quota"]["requests"]), (&told["statuses"][0]["quota"], &json!(5)));
+    let response = service.ask(&json!({"domain": "edge", "descriptors": [user("ann")]}));
+    assert_eq!(response["statuses"][0]["limitRemaining"], 14);
+    assert_eq!(response["statuses"][0]["durationUntilReset"], "6s");
+    assert_eq!(header(&response, "x-ratelimit-remaining"), "14");
+    assert_eq!(header(&response, "ratelimit"), r#""q";r=14;t=6"#);
+    assert_eq!(
+        (&response["quota"], &response["quota"]["requests"]),
+        (&response["statuses"][0]["quota"], &json!(5))
+    );
     // Each of several descriptors has its own quota.
     let both = json!({"domain": "edge", "descriptors": [user("ann"), user("bob")]});
-    let told = service.ask(&both);
-    let left = |at: usize| told["statuses"][at]["limitRemaining"].as_u64();
-    assert_eq!((left(0), left(1), told.get("quota")), (Some(8), Some(14), None));
+    let response = service.ask(&both);
+    let left = |at: usize| response["statuses"][at]["limitRemaining"].as_u64();
+    assert_eq!((left(0), left(1), response.get("quota")), (Some(8), Some(14), None));
     let body = both.to_string();
     let (_, text) = pollster::block_on(service.rls.json(body.as_bytes()));
     let text: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -197,9 +203,10 @@ fn hits_granted_in_advance_are_no_longer_available() {
 
 /// Returns a header that the response asks to add.
 #[track_caller]
-fn header(told: &serde_json::Value, name: &str) -> String {
-    let headers = told["responseHeadersToAdd"].as_array().expect("headers");
-    let header = headers.iter().find(|it| it["key"] == name).unwrap_or_else(|| panic!("{name} in {told}"));
+fn header(response: &serde_json::Value, name: &str) -> String {
+    let headers = response["responseHeadersToAdd"].as_array().expect("headers");
+    let header =
+        headers.iter().find(|it| it["key"] == name).unwrap_or_else(|| panic!("{name} in {response}"));
     header["value"].as_str().unwrap().to_owned()
 }
 
@@ -214,8 +221,8 @@ fn a_peek_without_units_left_is_a_complete_refusal() {
         look["hitsAddend"] = hits.into();
         service.ask(&json!({"domain": "edge", "descriptors": [free(), look]}))
     };
-    let left = |told: &serde_json::Value| {
-        (0..2).map(|at| told["statuses"][at]["limitRemaining"].clone()).collect::<Vec<_>>()
+    let left = |response: &serde_json::Value| {
+        (0..2).map(|at| response["statuses"][at]["limitRemaining"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(left(&ask(0)), [8, 2], "it cost ann nothing");
     assert_eq!(left(&ask(2)), [json!(7), json!(null)]);
@@ -235,13 +242,13 @@ fn a_limit_of_two_descriptors_is_listed_once() {
     let service =
         of(Policy::parse("limits: [{name: per-user, descriptor: [user], bucket: 2/minute}]").unwrap(), None);
     let ask = |users: [&str; 2]| service.ask(&json!({"domain": "edge", "descriptors": users.map(user)}));
-    let told = ask(["ann", "ann"]);
-    assert_eq!(header(&told, "ratelimit-policy"), r#""per-user";q=2;w=60"#);
-    assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=60"#, "the least that is left");
-    let told = ask(["bob", "ann"]);
-    assert_eq!(header(&told, "ratelimit"), r#""per-user";r=0;t=30"#, "the limit of ann, which refuses");
-    let told = ask(["ann", "ann"]);
-    let body = of_base64(told["rawBody"].as_str().unwrap());
+    let response = ask(["ann", "ann"]);
+    assert_eq!(header(&response, "ratelimit-policy"), r#""per-user";q=2;w=60"#);
+    assert_eq!(header(&response, "ratelimit"), r#""per-user";r=0;t=60"#, "the least that is left");
+    let response = ask(["bob", "ann"]);
+    assert_eq!(header(&response, "ratelimit"), r#""per-user";r=0;t=30"#, "the limit of ann, which refuses");
+    let response = ask(["ann", "ann"]);
+    let body = of_base64(response["rawBody"].as_str().unwrap());
     assert_eq!(body["violated-policies"], json!(["per-user"]));
 }
 
@@ -298,7 +305,7 @@ fn the_status_describes_the_limit_closest_to_refusing() {
 }
 
 #[test]
-fn the_proxy_is_told_the_priority_class_of_a_descriptor() {
+fn the_proxy_gets_the_priority_class_of_a_descriptor() {
     let text = "
 priorities: [{name: gold, 'descriptor:plan': gold}, {name: rest}]
 shed: {fleet: {slots: 1}}
@@ -308,10 +315,10 @@ limits: [{name: api, descriptor: [user], bucket: 9/minute}]
     let mut gold = user("ann");
     gold["entries"].as_array_mut().unwrap().push(json!({"key": "plan", "value": "gold"}));
     for (descriptor, class) in [(gold, "gold"), (user("ann"), "rest"), (user("ann"), "rest")] {
-        let told = service.ask(&json!({"domain": "d", "descriptors": [descriptor]}));
-        assert_eq!(told["requestHeadersToAdd"], json!([{"key": "tollgate-priority", "value": class}]));
+        let response = service.ask(&json!({"domain": "d", "descriptors": [descriptor]}));
+        assert_eq!(response["requestHeadersToAdd"], json!([{"key": "tollgate-priority", "value": class}]));
         // The end of a request is not reported, so descriptors take no slots of the fleet.
-        assert_eq!(told["overallCode"], "OK");
+        assert_eq!(response["overallCode"], "OK");
     }
 }
 
@@ -331,14 +338,14 @@ fn a_shed_descriptor_is_over_limit_with_the_headers_of_a_shed_request() {
         clock.advance(Span::from_millis(100));
         service.rls.limiter().load().sample_load();
     }
-    let told = service.ask(&request);
-    assert_eq!(told["overallCode"], "OVER_LIMIT");
-    let headers = told["responseHeadersToAdd"].as_array().unwrap();
+    let response = service.ask(&request);
+    assert_eq!(response["overallCode"], "OVER_LIMIT");
+    let headers = response["responseHeadersToAdd"].as_array().unwrap();
     let header =
         |name: &str| headers.iter().find(|it| it["key"] == name).map(|it| it["value"].as_str().unwrap());
-    assert!((1..=3).contains(&header("retry-after").unwrap().parse::<u32>().unwrap()), "{told}");
-    assert_eq!(header("content-type"), Some("application/problem+json"), "{told}");
-    assert!(header("tollgate-decision").is_some(), "{told}");
+    assert!((1..=3).contains(&header("retry-after").unwrap().parse::<u32>().unwrap()), "{response}");
+    assert_eq!(header("content-type"), Some("application/problem+json"), "{response}");
+    assert!(header("tollgate-decision").is_some(), "{response}");
 }
 
 #[test]
@@ -346,19 +353,19 @@ fn headers_equal_those_of_other_surfaces() {
     let policy =
         || Policy::parse("limits: [{name: api, descriptor: [user], bucket: 1/minute, soft: 50%}]").unwrap();
     let request = json!({"domain": "d", "descriptors": [user("ann")]});
-    let names = |told: &serde_json::Value, field: &str| {
-        let headers = told[field].as_array().cloned().unwrap_or_default();
+    let names = |response: &serde_json::Value, field: &str| {
+        let headers = response[field].as_array().cloned().unwrap_or_default();
         headers.iter().map(|it| it["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let all = of(policy(), None);
-    let told = all.ask(&request);
-    let added = names(&told, "responseHeadersToAdd");
+    let response = all.ask(&request);
+    let added = names(&response, "responseHeadersToAdd");
     for name in
         ["x-ratelimit-limit", "x-ratelimit-remaining", "ratelimit", "ratelimit-policy", "tollgate-decision"]
     {
         assert!(added.iter().any(|it| it == name), "{name} in {added:?}");
     }
-    assert_eq!(told["requestHeadersToAdd"], json!([{"key": "tollgate-soft", "value": "api"}]));
+    assert_eq!(response["requestHeadersToAdd"], json!([{"key": "tollgate-soft", "value": "api"}]));
     let refused = all.ask(&request);
     let added = names(&refused, "responseHeadersToAdd");
     for name in ["retry-after", "x-ratelimit-remaining", "content-type", "cache-control"] {
@@ -377,6 +384,6 @@ fn headers_equal_those_of_other_surfaces() {
 fn a_deny_list_reports_over_limit() {
     let service = of_policy("deny: [{ip: 203.0.113.0/24}]\nlimits: [{by: ip, bucket: 1/minute}]");
     let entries = json!([{"key": "ip", "value": "203.0.113.9"}]);
-    let told = service.codes(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}));
-    assert_eq!(told, "OVER_LIMIT: OVER_LIMIT");
+    let codes = service.codes(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}));
+    assert_eq!(codes, "OVER_LIMIT: OVER_LIMIT");
 }

@@ -133,7 +133,7 @@ fn an_answer_is_held_until_the_request_may_start() {
     drop((second, third));
     service.expect_metric("tollgate_rls_waiting 0");
     service.expect_metric("tollgate_rls_waits_total{result=\"held\"} 2");
-    // Those who have started keep their places.
+    // Requests that have started keep their places.
     assert!(service.ask(None).answer().is_none());
     assert_eq!(service.slept(), [100, 200, 300]);
 }

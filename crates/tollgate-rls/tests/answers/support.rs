@@ -63,18 +63,18 @@ impl Service {
     #[track_caller]
     pub(crate) fn ask(&self, request: &Value) -> Value {
         let message = encode("envoy.service.ratelimit.v3.RateLimitRequest", request);
-        let (status, told) = self.call(SHOULD_RATE_LIMIT, &message);
+        let (status, reply) = self.call(SHOULD_RATE_LIMIT, &message);
         assert_eq!(status, "0", "{request}");
-        decode("envoy.service.ratelimit.v3.RateLimitResponse", &told.expect("there is a message"))
+        decode("envoy.service.ratelimit.v3.RateLimitResponse", &reply.expect("there is a message"))
     }
 
     /// Returns the overall code and the code of each descriptor: `OVER_LIMIT: OK OVER_LIMIT`.
     #[track_caller]
     pub(crate) fn codes(&self, request: &Value) -> String {
-        let told = self.ask(request);
+        let response = self.ask(request);
         let codes =
-            told["statuses"].as_array().expect("statuses").iter().map(|it| it["code"].as_str().unwrap());
-        format!("{}: {}", told["overallCode"].as_str().unwrap(), codes.collect::<Vec<_>>().join(" "))
+            response["statuses"].as_array().expect("statuses").iter().map(|it| it["code"].as_str().unwrap());
+        format!("{}: {}", response["overallCode"].as_str().unwrap(), codes.collect::<Vec<_>>().join(" "))
     }
 
     /// Returns the gRPC status, and the message if there is one.

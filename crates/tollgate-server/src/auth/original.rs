@@ -10,7 +10,7 @@
 //! limits and not remove any.
 //!
 //! Invariant: a header that the proxy did not write cannot make `/v1/auth` decide about another
-//! request. `tests/auth.rs` checks this.
+//! request. `tests/api/auth.rs` checks this.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -224,7 +224,7 @@ impl<'a> Original<'a> {
         Ok(Self { method, path, query, host: named.host.as_deref(), headers: &parts.headers, client })
     }
 
-    fn asked_host(&self) -> Option<&'a str> {
+    fn header_host(&self) -> Option<&'a str> {
         self.headers.get(HOST).and_then(|host| host.to_str().ok())
     }
 }
@@ -249,11 +249,11 @@ impl Request for Original<'_> {
     }
 
     fn host(&self) -> Option<&str> {
-        self.host.or_else(|| self.asked_host())
+        self.host.or_else(|| self.header_host())
     }
 
     fn other_host(&self) -> Option<&str> {
-        self.host.and(self.asked_host())
+        self.host.and(self.header_host())
     }
 
     fn client(&self) -> Option<IpAddr> {

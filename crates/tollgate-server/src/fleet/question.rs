@@ -97,14 +97,14 @@ mod tests {
     #[test]
     fn only_an_explanation_of_the_decision_is_an_answer() {
         let id = DecisionId(0xc0ff_ee00);
-        let answer = |asked: &str, node: &str| {
+        let answer = |id_text: &str, node: &str| {
             format!(
-                r#"{{"id":"{asked}","allowed":false,"summary":"no\u001b[2J","reason":null,"limit":null,
+                r#"{{"id":"{id_text}","allowed":false,"summary":"no\u001b[2J","reason":null,"limit":null,
                      "retry_after_ms":null,"request":{{}},"limits":[],"shed":null,"trace_id":null,"node":{node}}}"#
             )
         };
-        let told = read(answer("00000000c0ffee00", "\"b:1\"").as_bytes(), id).unwrap();
-        assert!(!told.summary.0.contains('\u{1b}'), "{told:?}");
+        let explanation = read(answer("00000000c0ffee00", "\"b:1\"").as_bytes(), id).unwrap();
+        assert!(!explanation.summary.0.contains('\u{1b}'), "{explanation:?}");
         for other in [
             answer("00000000c0ffee01", "\"b:1\""),
             answer("00000000c0ffee00", "null"),

@@ -15,7 +15,7 @@ limits:
   - {name: pool, by: global, bucket: 1000/minute}
   - {name: closed, endpoint: /closed, by: user, missing: refuse, bucket: 9/s}
 ";
-const ASKED: &str =
+const CHECK_BODY: &str =
     r#"{"path":"/search?q=secret","api_key":"sk-live-51HzQ","ip":"203.0.113.9","host":"api.test"}"#;
 
 /// Sends a request several times, and returns the last response.
@@ -32,7 +32,7 @@ fn explained(subject: &Subject, decision: &Value) -> Value {
 #[test]
 fn a_refusal_is_explained_by_its_id_with_the_arithmetic() {
     let (subject, _) = watched(POLICY, Access::open());
-    let refused = last(&subject, ASKED, 11);
+    let refused = last(&subject, CHECK_BODY, 11);
     let view = explained(&subject, &refused);
     assert_eq!((&view["id"], &view["hypothetical"]), (&refused["id"], &json!(false)));
     assert_eq!(
@@ -90,27 +90,27 @@ fn an_uncounted_decision_is_explained() {
 #[test]
 fn a_hypothetical_request_is_explained_and_charges_nothing() {
     let (subject, watcher) = watched(POLICY, Access::open());
-    last(&subject, ASKED, 9);
+    last(&subject, CHECK_BODY, 9);
     let before = (watcher.totals(), watcher.kept().last);
     for _ in 0..50 {
-        let view = subject.ask("/v1/explain", ASKED);
+        let view = subject.ask("/v1/explain", CHECK_BODY);
         assert_eq!(
             (&view["id"], &view["hypothetical"], &view["allowed"]),
             (&json!(null), &json!(true), &json!(true))
         );
     }
     assert_eq!((watcher.totals(), watcher.kept().last), before, "it is not counted");
-    assert_eq!(last(&subject, ASKED, 1)["limits"][0]["remaining"], 0, "the tenth of ten");
-    let view = subject.ask("/v1/explain", ASKED);
+    assert_eq!(last(&subject, CHECK_BODY, 1)["limits"][0]["remaining"], 0, "the tenth of ten");
+    let view = subject.ask("/v1/explain", CHECK_BODY);
     assert_eq!((&view["allowed"], &view["retry_after_ms"]), (&json!(false), &json!(6000)));
-    let refused = last(&subject, ASKED, 1);
+    let refused = last(&subject, CHECK_BODY, 1);
     assert_eq!(
         explained(&subject, &refused)["summary"],
         view["summary"],
         "a hypothetical explanation has the same wording"
     );
     subject.advance(Span::from_secs(6));
-    assert_eq!(subject.ask("/v1/explain", ASKED)["allowed"], true);
+    assert_eq!(subject.ask("/v1/explain", CHECK_BODY)["allowed"], true);
 }
 
 #[test]

@@ -21,7 +21,7 @@ privacy: {keys: truncated}
 limits: [{name: api, by: api_key, missing: skip, bucket: 5/minute, lease: 100ms}]
 ";
 
-/// What all nodes see.
+/// The board that all nodes share.
 #[derive(Default)]
 struct Shared {
     records: Vec<NodeRecord>,

@@ -74,7 +74,7 @@ fn a_decision_is_settled_under_the_current_quota() {
     let subject = subject("limits: [{name: api, by: global, bucket: 100/hour}]");
     let id = id(&subject, QUESTION);
     subject.limiter.replace(Policy::parse("limits: [{name: api, by: global, bucket: 1000/hour}]").unwrap());
-    assert_eq!(remaining(&subject), 950, "what was spent still counts");
+    assert_eq!(remaining(&subject), 950, "earlier usage still counts");
     settle(&subject, &id, 20);
     assert_eq!(remaining(&subject), 980);
     let id = self::id(&subject, QUESTION);

@@ -42,7 +42,7 @@ fn an_override_is_in_force_at_once_and_keeps_the_counts() {
         (&json!("shadow"), &json!("enforce"), &json!(true))
     );
     assert_eq!(subject.put("/v1/limits/api/mode", r#"{"mode":"policy"}"#).json()["mode"], "enforce");
-    assert!(!passes(&subject), "what was spent still counts");
+    assert!(!passes(&subject), "earlier usage still counts");
 }
 
 #[test]

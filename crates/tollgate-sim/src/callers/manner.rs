@@ -99,12 +99,13 @@ impl Caller {
             if response.status().is_success() {
                 return true;
             }
-            let told = response.headers().get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());
-            // Full jitter for the backoff; a tenth above the wait that was told.
+            let retry_after =
+                response.headers().get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());
+            // Full jitter for the backoff; up to a tenth above `Retry-After`.
             let random = lock(&self.rng).f64();
             let wait = match self.manner {
                 CallerManner::RetryAfter => {
-                    Duration::from_secs(told.unwrap_or(1)).mul_f64(1.0 + random / 10.0)
+                    Duration::from_secs(retry_after.unwrap_or(1)).mul_f64(1.0 + random / 10.0)
                 }
                 _ => backoff.mul_f64(random),
             };

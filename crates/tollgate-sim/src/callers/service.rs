@@ -28,7 +28,7 @@ struct State {
     counts: ServiceCounts,
 }
 
-/// What the service answered.
+/// The counts of the responses of the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ServiceCounts {
     pub(super) attempts: u64,

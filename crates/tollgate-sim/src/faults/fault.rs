@@ -57,7 +57,7 @@ pub(super) enum FaultKind {
     SlowReturns { node: usize, max_delay: TrueTime },
     /// The wall clock of a node is set. Its monotonic clock runs on.
     NodeWallStep { node: usize, by: i64 },
-    /// A node gets no more requests, charges what it owes, returns its leases, and is replaced.
+    /// A node gets no more requests, charges its ledger, returns its leases, and is replaced.
     Drain { node: usize },
     /// A node is told a wrong number of nodes.
     WrongNodes { node: usize, nodes: usize },

@@ -16,7 +16,7 @@ pub(super) enum Direction {
     ToNode,
 }
 
-/// What a link does with a message.
+/// The fate of a message on a link.
 pub(super) enum Transit {
     After(TrueTime),
     Held,

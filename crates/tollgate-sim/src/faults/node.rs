@@ -80,7 +80,7 @@ pub(super) enum Report {
     Settling { request: RequestId, cost: u64 },
     /// A settlement has ended.
     Settled { request: RequestId, is_kept: bool },
-    /// The store answered something else than a request, which ends an outage.
+    /// The store answered a call other than a decision, which ends an outage.
     Answers,
     /// A node has returned its leases.
     Drained,

@@ -1,4 +1,4 @@
-//! The oracle: what the fleet may do, computed beside it from the calls that were executed and the faults.
+//! The oracle: the permitted behavior of the fleet, computed from the executed calls and the faults.
 //!
 //! | invariant | checked |
 //! |---|---|
@@ -110,7 +110,7 @@ pub(super) struct RequestRecord {
     sent: Option<(TrueTime, u64)>,
     /// The number of shards of that call.
     parts: usize,
-    asked: BTreeMap<usize, u64>,
+    requested_units: BTreeMap<usize, u64>,
     /// The decision of the node without a call.
     local: Option<bool>,
     spends: Vec<LocalSpend>,
@@ -155,7 +155,7 @@ pub(super) struct Oracle {
     accounts: BTreeMap<AccountId, Account>,
     pub(super) requests: BTreeMap<RequestId, RequestRecord>,
     nodes: Vec<NodeRecord>,
-    /// What became of leased units, for each node since it started.
+    /// The usage of leased units, for each node since it started.
     leases: Vec<LeaseUsage>,
     /// Units that a node returned and did not hold.
     over_returned: u64,
@@ -304,7 +304,7 @@ impl Oracle {
                 charges: Vec::new(),
                 sent: None,
                 parts: 0,
-                asked: BTreeMap::new(),
+                requested_units: BTreeMap::new(),
                 local: None,
                 spends: Vec::new(),
                 lost_answers: 0,

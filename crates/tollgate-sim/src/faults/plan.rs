@@ -39,7 +39,7 @@ pub(super) enum Counting {
     Slots { slots: u64, ttl: u64 },
 }
 
-/// What a limit does while the store is out of reach.
+/// The outage rule of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnOutage {
     Local,

@@ -42,7 +42,7 @@ const MAX_TASKS: usize = 4_000;
 const RECONCILE_INTERVAL: TrueTime = 200_000;
 const PROBE_INTERVAL: TrueTime = 3_000_000;
 
-/// What a client does after a request was sent.
+/// The action of a client after a request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterRequest {
     Leave,

@@ -59,9 +59,9 @@ pub struct FleetModeReport {
     pub calls_per_decision: f64,
     /// The share of requests that waited for a call.
     pub waited: f64,
-    /// Units above the burst and what the rate adds, in the worst stretch of time.
+    /// Units above the burst and the refill, in the worst stretch of time.
     pub overshoot: u64,
-    /// The part of what the ideal bucket admitted that this mode did not.
+    /// The share of the admissions of the ideal bucket that this mode refused.
     pub underuse: f64,
     /// Summary in words.
     pub words: String,

@@ -1,4 +1,4 @@
-//! What each mode costs and admits.
+//! The calls and the admissions of each mode.
 
 use tollgate::{Bucket, Rate, Span};
 

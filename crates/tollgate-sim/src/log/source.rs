@@ -50,7 +50,7 @@ impl Source {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Adds to an error what the user can do about it.
+    /// Adds advice to an error.
     fn explained(&self, error: &io::Error) -> io::Error {
         let kind = match self.packing {
             Compression::Plain => return io::Error::new(error.kind(), format!("cannot be read: {error}")),

@@ -87,7 +87,7 @@ pub struct ProtectionReport {
     pub attempts: u64,
     /// Attempts that the protection refused.
     pub refused: u64,
-    /// Calls answered in time during the overload, as a share of what an ideal protection would have answered.
+    /// Calls answered in time during the overload, as a share of the calls that an ideal protection would have answered.
     #[schemars(extend("minimum" = 0))]
     pub goodput: f64,
     /// Latency of admitted attempts in the overload: half of them took at most this long, in milliseconds.

@@ -115,7 +115,7 @@ fn differs(it: &Disagreement, path: &str, words: &str) -> String {
 }
 
 fn suggestion(it: &Suggestion, curve: Option<&Curve>, limit: &str) -> String {
-    let asked = markup(&shown(&it.asked, 200));
+    let target = markup(&shown(&it.target, 200));
     let proposal = |(index, it): (usize, &Proposal)| {
         let path = format!("{limit}.suggestion.proposals.{index}");
         let refused = Figure::new(format!("{path}.refused"), it.refused);
@@ -135,7 +135,7 @@ fn suggestion(it: &Suggestion, curve: Option<&Curve>, limit: &str) -> String {
         let proposals: String = it.proposals.iter().enumerate().map(proposal).collect();
         format!("{}:</p><ul>{proposals}</ul>", if it.estimated { " (estimated)" } else { "" })
     };
-    format!("<h3>Suggested</h3>\n<div class=\"notice ok\"><p>For {asked}{words}</div>\n")
+    format!("<h3>Suggested</h3>\n<div class=\"notice ok\"><p>For {target}{words}</div>\n")
 }
 
 fn candidates((points, name): (&[CurvePoint], &str), curve: &Curve, path: &str) -> String {

@@ -12,7 +12,8 @@ const HEIGHT: f64 = 100.0;
 #[allow(clippy::cast_precision_loss, reason = "for a picture")]
 fn strip_of(heat: &Heat) -> Strip {
     let refused = |index: usize| heat.refused.get(index).copied().unwrap_or(0);
-    let cells = heat.requests.iter().enumerate().map(|(index, asked)| (*asked, refused(index))).collect();
+    let cells =
+        heat.requests.iter().enumerate().map(|(index, requests)| (*requests, refused(index))).collect();
     Strip { from: heat.from as f64, step: heat.step as f64, cells }
 }
 
@@ -25,8 +26,8 @@ pub(super) fn traffic(heat: &Heat, path: &str) -> String {
     let requests = Figure::new(format!("{path}.requests.{peak}"), most).plural("request", "requests");
     let each = Figure::new(format!("{path}.step"), heat.step).seconds();
     let layer = |class: &str, from: fn(u64, u64) -> (u64, u64)| {
-        let bar = |(index, (asked, refused)): (usize, &(u64, u64))| {
-            let (below, above) = from(*asked, *refused);
+        let bar = |(index, (requests, refused)): (usize, &(u64, u64))| {
+            let (below, above) = from(*requests, *refused);
             let (top, high) = (HEIGHT - part(below + above, most), part(above, most));
             let hint = markup(&strip.hint(index));
             (above > 0).then(|| {
@@ -38,8 +39,9 @@ pub(super) fn traffic(heat: &Heat, path: &str) -> String {
         let bars: String = strip.cells.iter().enumerate().filter_map(bar).collect();
         format!("<g class=\"{class}\" fill=\"currentColor\">{bars}</g>")
     };
-    let admitted = layer("tg-admitted", |asked, refused| (refused.min(asked), asked.saturating_sub(refused)));
-    let refused = layer("tg-refused", |asked, refused| (0, refused.min(asked)));
+    let admitted =
+        layer("tg-admitted", |requests, refused| (refused.min(requests), requests.saturating_sub(refused)));
+    let refused = layer("tg-refused", |requests, refused| (0, refused.min(requests)));
     let said = format!(
         "Requests over time, at most {} in a bar, and how many of them were refused",
         number::count(most)

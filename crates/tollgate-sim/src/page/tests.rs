@@ -8,7 +8,7 @@ fn heat(seed: u64) -> Heat {
     let refused = requests
         .iter()
         .enumerate()
-        .map(|(it, asked)| if it % 24 > 17 { asked / (2 + seed % 5) } else { 0 })
+        .map(|(it, count)| if it % 24 > 17 { count / (2 + seed % 5) } else { 0 })
         .collect();
     Heat { from: 1_700_000_000, step: 900, requests, refused }
 }
@@ -52,7 +52,7 @@ fn limit(name: &str, refused: u64) -> LimitReport {
         }),
         exactness: Some(Exactness { closed: differ, open: Some(differ), sampled: false }),
         suggestion: Some(Suggestion {
-            asked: "at most 1 % of requests".to_owned(),
+            target: "at most 1 % of requests".to_owned(),
             proposals: vec![Proposal {
                 amount: "60/minute".to_owned(),
                 varies: "rate".to_owned(),
@@ -172,7 +172,7 @@ fn text_from_outside_is_escaped_and_truncated() {
             text.clone_from(&hostile);
         }
         limit.top[0].key.clone_from(&hostile);
-        limit.suggestion.as_mut().unwrap().asked.clone_from(&hostile);
+        limit.suggestion.as_mut().unwrap().target.clone_from(&hostile);
         limit.curve.as_mut().unwrap().rates[0].amount.clone_from(&hostile);
     }
     let second = &mut report.compared[0];

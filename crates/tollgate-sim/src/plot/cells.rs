@@ -26,8 +26,8 @@ impl Shade {
         clippy::cast_sign_loss,
         reason = "1 to 5"
     )]
-    pub(crate) fn of((asked, refused): (u64, u64), most: u64) -> Self {
-        match (asked, refused) {
+    pub(crate) fn of((requests, refused): (u64, u64), most: u64) -> Self {
+        match (requests, refused) {
             (0, 0) => Self::Empty,
             (_, 0) => Self::Calm,
             _ => {
@@ -70,8 +70,8 @@ impl Strip {
 
     /// Returns the tooltip of a cell.
     pub(crate) fn hint(&self, cell: usize) -> String {
-        let (asked, refused) = self.cells.get(cell).copied().unwrap_or_default();
+        let (requests, refused) = self.cells.get(cell).copied().unwrap_or_default();
         let time = super::moment::whole(self.start(cell)).unwrap_or_else(|| format!("cell {}", cell + 1));
-        format!("{time}: {} of {} refused", number::count(refused), number::count(asked))
+        format!("{time}: {} of {} refused", number::count(refused), number::count(requests))
     }
 }

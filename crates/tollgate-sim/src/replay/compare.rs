@@ -116,7 +116,7 @@ fn hides(policy: &Policy) -> bool {
 fn limiting(policy: &Policy, verdict: Verdict) -> &str {
     match verdict {
         Verdict::Refused(place) => policy.limits().get(place).map_or("", |limit| {
-            debug_assert!(limit.mode() == Mode::Enforce, "others refuse nobody");
+            debug_assert!(limit.mode() == Mode::Enforce, "limits in other modes do not refuse");
             limit.name()
         }),
         Verdict::Denied | Verdict::Admitted => DENY_LIST,

@@ -182,7 +182,8 @@ pub struct Exactness {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Suggestion {
     /// The target in words: `at most 1 % of requests`.
-    pub asked: String,
+    #[serde(rename = "asked")]
+    pub target: String,
     /// Proposals, the best first. Empty if no candidate meets the target.
     pub proposals: Vec<Proposal>,
     /// Whether the numbers are estimates because there were too many keys.

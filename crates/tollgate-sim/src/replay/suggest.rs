@@ -63,7 +63,7 @@ pub struct Suggest {
 
 impl Suggest {
     /// Whether proposals are requested.
-    pub const fn is_asked(&self) -> bool {
+    pub const fn is_requested(&self) -> bool {
         self.requests.is_some() || self.clients.is_some()
     }
 
@@ -92,7 +92,7 @@ impl Suggest {
         };
         let proposals = [smallest(Axis::Rate, "rate"), smallest(Axis::Burst, "burst")];
         Suggestion {
-            asked: self.words(),
+            target: self.words(),
             proposals: proposals.into_iter().flatten().collect(),
             estimated: results.estimated,
         }

@@ -98,7 +98,7 @@ impl Tally {
     pub(super) fn of(limit: &Limit, settings: &Settings, room: Room, first: Timestamp) -> Self {
         let quotas: Vec<Quota> = limit.rules().iter().map(|rule| rule.quota.clone()).collect();
         let is_wanted = limit.mode() != Mode::Off && settings.is_about(limit.name());
-        let grid = settings.suggest.is_asked();
+        let grid = settings.suggest.is_requested();
         let trial = (is_wanted && (settings.curves || grid))
             .then(|| Trial::of(&quotas, limit.count_denied(), grid, room.curve))
             .flatten();
@@ -212,7 +212,7 @@ impl Tally {
             exactness,
             suggestion: results
                 .as_ref()
-                .filter(|_| settings.suggest.is_asked())
+                .filter(|_| settings.suggest.is_requested())
                 .map(|results| settings.suggest.propose(results)),
             waits: self.waits.as_ref().map(WaitCounter::waits),
         }

@@ -57,7 +57,7 @@ struct Counts {
     requests: u64,
     wasted_retries: u64,
     given_up: u64,
-    longest_told: Span,
+    longest_retry_after: Span,
     longest_wait: Span,
 }
 
@@ -152,7 +152,8 @@ impl Contest {
                 self.queued.push(Reverse((at + decided.wait, decided.key, decided.cost)));
             }
         } else {
-            counts.longest_told = counts.longest_told.max(decided.retry_after.unwrap_or_default());
+            counts.longest_retry_after =
+                counts.longest_retry_after.max(decided.retry_after.unwrap_or_default());
         }
         self.series.cell(at).offered += 1;
         if let Some(distance) = &mut self.distance {
@@ -232,7 +233,7 @@ impl Contest {
             most_in_a_window: most,
             times_the_limit: ratio(most, limit),
             most_at_s: at.map(|at| seconds(at.since(self.begin))),
-            longest_wait_told_s: seconds(counts.longest_told),
+            longest_retry_after_s: seconds(counts.longest_retry_after),
             longest_wait_s: seconds(counts.longest_wait),
             least_served,
             most_served,

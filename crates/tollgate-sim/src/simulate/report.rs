@@ -104,7 +104,8 @@ pub struct AlgorithmReport {
     pub most_at_s: Option<f64>,
     /// The longest `Retry-After`, in seconds.
     #[schemars(extend("minimum" = 0))]
-    pub longest_wait_told_s: f64,
+    #[serde(rename = "longest_wait_told_s")]
+    pub longest_retry_after_s: f64,
     /// The longest time from a first attempt to an admission, in seconds.
     #[schemars(extend("minimum" = 0))]
     pub longest_wait_s: f64,

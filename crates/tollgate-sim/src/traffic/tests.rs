@@ -99,7 +99,7 @@ fn clients_that_honor_retry_after_never_retry_early() {
         let traffic = Traffic { retry, ..Traffic::new(Shape::RetryStorm, Rate::per_minute(10)) };
         let seen = refused_until(&traffic, Span::from_minutes(3), Span::from_millis(6_500));
         let firsts = seen.iter().filter(|it| it.tries == 0).count();
-        assert!(seen.len() > firsts, "nobody came back");
+        assert!(seen.len() > firsts, "no client retried");
         for arrival in seen.iter().filter(|it| it.tries == 1) {
             // Whole seconds: the wait is rounded up.
             assert!(arrival.at.since(arrival.first) >= Span::from_secs(7), "{arrival:?}");

@@ -1,4 +1,4 @@
-//! What the nodes of a shared store tell each other: the board, and the registry of rules.
+//! The board of the nodes of a shared store, and the registry of their rules.
 
 use std::future::poll_fn;
 use std::pin::pin;

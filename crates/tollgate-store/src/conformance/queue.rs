@@ -223,7 +223,7 @@ impl<H: Harness> Suite<'_, H> {
         assert_eq!(newcomer.starts, waiting[1].starts);
     }
 
-    /// Requests come and leave in an order that is the same in each run. Those who stay start in their
+    /// Requests come and leave in an order that is the same in each run. The remaining ones start in their
     /// order, and never closer than the rate beyond the free places.
     async fn requests_that_stay_are_spaced_by_the_rate_whoever_leaves(&self) {
         for (case, free) in [("stay", 0), ("stay free", 2)] {
@@ -235,7 +235,7 @@ impl<H: Harness> Suite<'_, H> {
                 let (leaves, which) = (random >> 62 == 0, usize::try_from(random >> 40 & 0xff).unwrap_or(0));
                 if leaves && requests.len() > 1 {
                     let leaving = 1 + which % (requests.len() - 1);
-                    // Only those who wait leave, and the last one as often as all others.
+                    // Only waiting requests leave, and the last one as often as all others.
                     let leaving = if which.is_multiple_of(2) { requests.len() - 1 } else { leaving };
                     if requests[leaving].starts > requests[leaving].at {
                         let leaving = requests.remove(leaving);
@@ -265,7 +265,7 @@ impl<H: Harness> Suite<'_, H> {
         let last = last.expect("twelve requests");
         for shorter in [Queue::new(3), Queue::new(11).with_wait(Span::from_secs(5))] {
             let shorter = short("reload", shorter).replacing(&long);
-            assert!(self.enqueue(&shorter, "key").await.is_none(), "those who wait are not overtaken");
+            assert!(self.enqueue(&shorter, "key").await.is_none(), "waiting requests are not overtaken");
             let wait = self.take(&shorter, "key", 1).await.retry_after().expect("a refusal with a wait");
             assert!(wait > Span::from_secs(25), "{wait}");
         }

@@ -9,7 +9,7 @@
 //!
 //! *Bounded, and strict when full.* If all sixteen slots are live, the key is
 //! evicted that has the least to gain from it (the share it has spent, times how
-//! long that still counts). What it had spent raises a floor, from which every key
+//! long that still counts). Its usage raises a floor, from which every key
 //! of its rule starts that is not found. So a flood of new keys makes the table
 //! stricter to new keys, and frees no key that it evicts.
 //!
@@ -230,7 +230,7 @@ impl Table {
             }
             return self.run(hash, algorithm, act, now, &NoPriorUsage);
         };
-        // What is carried over was expressed by the clock that never steps.
+        // The carried-over times are of the clock that never steps.
         let carried = algorithm.in_own_time(carried, now, time);
         let start = self.start::<A>(hash, time);
         let mut state = match start {

@@ -69,12 +69,12 @@ fn a_cleared_sketch_behaves_like_a_new_one() {
 
 #[test]
 fn names_are_computed_only_when_an_entry_is_taken() {
-    let (mut sketch, mut asked) = (Sketch::new(2), 0);
+    let (mut sketch, mut calls) = (Sketch::new(2), 0);
     for key_hash in [1, 1, 1, 2, 2, 2, 3, 1, 1, 1] {
-        sketch.add(key_hash, 1, false, || asked += 1);
+        sketch.add(key_hash, 1, false, || calls += 1);
     }
     // 1, 2, then 3 in place of one of them, and possibly that one again.
-    assert!((3..=4).contains(&asked), "{asked}");
+    assert!((3..=4).contains(&calls), "{calls}");
 }
 
 proptest! {

@@ -106,8 +106,8 @@ fn the_bounds_hold_for_each_key_over_several_panes() {
         assert!(entry.error <= sum.error);
     }
     for (key, &truth) in exact.iter().enumerate() {
-        let told = sum.entries.iter().any(|it| it.payload == key);
-        assert!(told || truth <= sum.error, "{key} came {truth} times");
+        let is_listed = sum.entries.iter().any(|it| it.payload == key);
+        assert!(is_listed || truth <= sum.error, "{key} came {truth} times");
     }
 }
 
@@ -115,17 +115,17 @@ fn the_bounds_hold_for_each_key_over_several_panes() {
 fn counts_older_than_the_window_are_dropped() {
     let windows = WindowedTopK::new(16);
     let at = |minute: u64| Timestamp::from_secs(MINUTE * minute);
-    let told = |minute| {
+    let heaviest = |minute| {
         let sum = windows.heaviest(at(minute), 10, By::Most);
         (sum.total, sum.entries.into_iter().map(|it| it.payload).collect::<Vec<_>>())
     };
     windows.add(1, 5, false, at(100), || "early");
     windows.add(2, 3, false, at(102), || "late");
-    assert_eq!(told(104), (8, vec!["early", "late"]));
-    assert_eq!(told(105), (3, vec!["late"]));
-    assert_eq!(told(107), (0, vec![]));
+    assert_eq!(heaviest(104), (8, vec!["early", "late"]));
+    assert_eq!(heaviest(105), (3, vec!["late"]));
+    assert_eq!(heaviest(107), (0, vec![]));
     windows.add(3, 1, false, at(110), || "new");
-    assert_eq!(told(110), (1, vec!["new"]));
+    assert_eq!(heaviest(110), (1, vec!["new"]));
     windows.add(1, 9, false, at(105), || "from a slow clock");
-    assert_eq!(told(110), (1, vec!["new"]));
+    assert_eq!(heaviest(110), (1, vec!["new"]));
 }

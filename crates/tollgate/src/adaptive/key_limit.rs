@@ -18,7 +18,7 @@ pub(super) struct KeyLimit {
     /// When the key was used last, in microseconds.
     used_at: AtomicU64,
     learned: Mutex<AdaptiveLimit>,
-    /// Copies of what was learned, so that a decision needs no lock. Latencies are in microseconds; zero:
+    /// Copies of the estimates, so that a decision needs no lock. Latencies are in microseconds; zero:
     /// not measured.
     slots: AtomicU32,
     latency: AtomicU64,
@@ -65,7 +65,7 @@ impl KeyLimit {
     }
 
     /// Counts a request in flight, if there is room for one of its class. A limit that is not enforced
-    /// always has room, and the second value is what it would have refused with.
+    /// always has room, and the second value is the refusal that it would have returned.
     pub(super) fn enter(
         &self,
         (rank, classes): (u8, usize),

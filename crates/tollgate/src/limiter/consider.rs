@@ -110,11 +110,11 @@ impl<S: Store> Limiter<S> {
 
 /// Returns the check that a store runs for one limit, about one unit or one slot where the cost is zero.
 fn ask_one<'b>(check: &'b tollgate_policy::Check<'_>) -> Check<'b> {
-    let asked = ask(check, None);
+    let store_check = ask(check, None);
     match (check.cost, &check.rule.quota) {
-        (0, Quota::Concurrency(_)) => Check { amount: Amount::Slot(Owner(0)), ..asked },
-        (0, _) => Check { amount: Amount::Exactly(1), ..asked },
-        _ => asked,
+        (0, Quota::Concurrency(_)) => Check { amount: Amount::Slot(Owner(0)), ..store_check },
+        (0, _) => Check { amount: Amount::Exactly(1), ..store_check },
+        _ => store_check,
     }
 }
 

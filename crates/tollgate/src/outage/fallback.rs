@@ -117,7 +117,7 @@ impl Outage {
             } else {
                 0
             };
-            // What a shedder admitted during an outage is no load when the store is back.
+            // Requests that a shedder admitted during an outage are no load when the store is back.
             if units > 0 && !has_slots(&part.share) && !check.limit.is_shed() {
                 part.record_id =
                     self.write(&part.share, &check.key, units, degraded.charge_status, degraded.at);

@@ -148,19 +148,19 @@ fn exact(exactness: &Exactness, algorithm: &str) -> Option<String> {
 }
 
 fn suggested(suggestion: &Suggestion, curve: Option<&Curve>, style: Style) -> String {
-    let Suggestion { asked: wanted, proposals, estimated } = suggestion;
+    let Suggestion { target, proposals, estimated } = suggestion;
     let about = if *estimated { "about " } else { "" };
     if proposals.is_empty() {
-        return format!("  write  nothing up to 64 times its numbers would have refused {wanted}\n");
+        return format!("  write  nothing up to 64 times its numbers would have refused {target}\n");
     }
     let proposal = |(place, it): (usize, &Proposal)| {
-        let (label, wanted) = match place {
-            0 => ("write", format!(", for {wanted}")),
+        let (label, target) = match place {
+            0 => ("write", format!(", for {target}")),
             _ => ("or", String::new()),
         };
         let of = curve.map_or_else(String::new, |curve| format!(" ({})", share(it.refused, curve.requests)));
         let (refused, keys) = (counted(it.refused, "request"), counted(it.keys_refused, "key"));
-        let words = format!("{}{wanted}: alone, refuses {about}{refused}{of} of {keys}", it.amount);
+        let words = format!("{}{target}: alone, refuses {about}{refused}{of} of {keys}", it.amount);
         let words = folded(&words, 90, INDENT).replacen(&it.amount, &style.strong(&it.amount), 1);
         format!("  {label:<6} {words}\n")
     };

@@ -137,9 +137,9 @@ impl Caller {
         sample.status = answer.status;
         sample.allowed = answer.status == 200;
         if let (Surface::Api(_), 200) = (self.surface, answer.status) {
-            let told: Value = serde_json::from_slice(&answer.body).expect("the API answers in JSON");
-            sample.allowed = told["allowed"] == true;
-            sample.degraded = Some(told["degraded"] == true);
+            let json: Value = serde_json::from_slice(&answer.body).expect("the API answers in JSON");
+            sample.allowed = json["allowed"] == true;
+            sample.degraded = Some(json["degraded"] == true);
         }
         sample
     }

@@ -129,19 +129,23 @@ impl Report {
     /// Checks the assertions of all faults.
     #[track_caller]
     pub(super) fn hold(&self) {
-        let told = || {
+        let log_tails = || {
             let tail = |log: &String| log.lines().rev().take(30).collect::<Vec<_>>().join("\n");
             self.logs.iter().map(tail).collect::<Vec<_>>().join("\n---\n")
         };
-        assert_eq!(self.errors, 0, "somebody got a 5xx or no answer:\n{}", told());
+        assert_eq!(self.errors, 0, "a request got a 5xx or no response:\n{}", log_tails());
         let strange = self.samples.iter().find(|it| ![200, 429].contains(&it.status));
-        assert!(strange.is_none(), "{strange:?}:\n{}", told());
+        assert!(strange.is_none(), "{strange:?}:\n{}", log_tails());
         let (admitted, allowed) = (self.admitted, self.allowed.total());
-        assert!(admitted <= allowed, "{admitted} of {allowed}: {}\n{}", self.by_key(), told());
+        assert!(admitted <= allowed, "{admitted} of {allowed}: {}\n{}", self.by_key(), log_tails());
         // Otherwise the test shows nothing. A request that timed out may have been charged.
-        assert!(admitted >= self.allowed.limit / 2, "{admitted} of {allowed}:\n{}", told());
+        assert!(admitted >= self.allowed.limit / 2, "{admitted} of {allowed}:\n{}", log_tails());
         let (first, recovered) = (self.first, self.recovered);
-        assert!(recovered < MAX_RECOVERY && first < MAX_RECOVERY, "{first:?}, {recovered:?}:\n{}", told());
+        assert!(
+            recovered < MAX_RECOVERY && first < MAX_RECOVERY,
+            "{first:?}, {recovered:?}:\n{}",
+            log_tails()
+        );
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) fn wait_until_it_serves(redis: &Redis) -> Instant {
 /// Waits until these replicas have all writes of the primary.
 pub(crate) fn wait_until_copied(primary: &Redis, replicas: &[&Redis]) {
     let offset = |redis: &Redis, name: &str| -> u64 {
-        let told = redis.cli(&["INFO", "replication"]);
-        told.lines().find_map(|line| line.trim().strip_prefix(name)?.parse().ok()).unwrap_or(0)
+        let info = redis.cli(&["INFO", "replication"]);
+        info.lines().find_map(|line| line.trim().strip_prefix(name)?.parse().ok()).unwrap_or(0)
     };
     let written = offset(primary, "master_repl_offset:");
     wait_until("copied data", || replicas.iter().all(|it| offset(it, "slave_repl_offset:") >= written));

@@ -9,7 +9,7 @@ use tollgate_testkit::{Tollgate, wait_until};
 
 use super::load::{Caller, Live, Sample, Surface};
 use super::report::Report;
-use crate::client::{get, told};
+use crate::client::{get, get_json};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -172,7 +172,8 @@ impl Rig {
 
     /// Spends the remaining units of the tight keys.
     fn drain(&self, fault: &Fault<'_>) -> Vec<Sample> {
-        let owed = || self.nodes.iter().any(|node| told(node.api, "/readyz")["store"]["ledger_keys"] != 0);
+        let owed =
+            || self.nodes.iter().any(|node| get_json(node.api, "/readyz")["store"]["ledger_keys"] != 0);
         let start = Instant::now();
         while owed() && start.elapsed() < RECOVERY_TIMEOUT {
             thread::sleep(Duration::from_millis(20));

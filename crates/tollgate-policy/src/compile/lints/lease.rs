@@ -31,7 +31,7 @@ pub(super) fn find_lints(document: &Document, linted: &[LintedLimit<'_>], proble
     }
 }
 
-/// Whether no node ever leases units: half of the capacity, and what comes back during a lease, are
+/// Whether no node ever leases units: half of the capacity, and the refill during a lease, are
 /// less than the smallest lease.
 fn never_leased(rule: &Rule) -> bool {
     let quota = &rule.quota;

@@ -171,7 +171,7 @@ impl StoreAccount {
         Ok(())
     }
 
-    /// Charges units that are leased. `low` leaves out what the store charges on top: clients see whether it is enough.
+    /// Charges units that are leased. `low` leaves out the surcharge of the store: clients see whether it is enough.
     pub(super) fn lease(
         &mut self,
         bounds: Bounds,

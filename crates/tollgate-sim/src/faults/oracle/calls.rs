@@ -54,7 +54,7 @@ impl Oracle {
         moment: Moment,
     ) -> Checked {
         let Some(&limit) = self.rules.get(&check.rule.id) else { return Ok(()) };
-        let asked = match check.amount {
+        let charged = match check.amount {
             Amount::Exactly(units) | Amount::UpTo(units) => Charged::Units(units),
             Amount::Slot(owner) => Charged::Slot(owner.0),
             Amount::Lease(_) => return Ok(()),
@@ -62,7 +62,7 @@ impl Oracle {
         let (name, is_replaced) = (self.limits()[limit].name, self.is_replaced(check.rule.id));
         let (bounds, account) = self.account(limit, &check.key);
         if admitted {
-            if !is_replaced && let Err(text) = account.store.admit(bounds, asked, moment) {
+            if !is_replaced && let Err(text) = account.store.admit(bounds, charged, moment) {
                 return violation("bound", format!("limit {name}: {text}"));
             }
             if let Origin::Request(request) = origin
@@ -70,13 +70,13 @@ impl Oracle {
             {
                 let account = (limit, check.key.clone());
                 let status = ChargeState::Applied;
-                let charge = Charge { account, amount: asked, at: moment.now, status, is_counted: false };
+                let charge = Charge { account, amount: charged, at: moment.now, status, is_counted: false };
                 record.charges.push(charge);
             }
         } else if let Verdict::Refused { .. } = verdict
-            && let Err(text) = account.store.refuse(bounds, asked, moment)
+            && let Err(text) = account.store.refuse(bounds, charged, moment)
         {
-            return violation("no refusal with room", format!("limit {name} refused {asked:?}: {text}"));
+            return violation("no refusal with room", format!("limit {name} refused {charged:?}: {text}"));
         }
         Ok(())
     }

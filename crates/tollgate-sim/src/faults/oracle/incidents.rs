@@ -1,4 +1,4 @@
-//! The faults and reloads that change what the fleet may do.
+//! The faults and reloads that change the permitted behavior of the fleet.
 
 use tollgate::store::ADJUSTMENT_ID_LIFETIME;
 use tollgate::{Adjustment, Amount};
@@ -13,7 +13,7 @@ use super::share::{NodeAccount, Share};
 use super::{Charge, ChargeState, Oracle};
 
 impl Oracle {
-    /// Records the start of a node: what it held in memory is gone.
+    /// Records the start of a node: its memory is empty.
     pub(in super::super) fn node_started(&mut self, node: usize, now: TrueTime) {
         let share = Share { percent: self.plan.outage.share, nodes: self.nodes[node].min_nodes };
         let record = &mut self.nodes[node];
@@ -27,8 +27,8 @@ impl Oracle {
         }
     }
 
-    /// Records the number of nodes that a node was told.
-    pub(in super::super) fn told_nodes(&mut self, node: usize, nodes: usize) {
+    /// Records the number of nodes that a node has learned.
+    pub(in super::super) fn note_node_count(&mut self, node: usize, nodes: usize) {
         let record = &mut self.nodes[node];
         record.min_nodes = record.min_nodes.min(nodes);
         record.max_nodes = record.max_nodes.max(nodes);

@@ -35,7 +35,7 @@ pub(super) struct UndoneCharges {
 }
 
 impl UndoneCharges {
-    /// Adds units. Returns what they allow beyond the earlier ones, if a bucket gains `max_refill` during a lease.
+    /// Adds units. Returns the admissions that they allow beyond the earlier ones, if a bucket gains `max_refill` during a lease.
     pub(super) fn credit(&mut self, units: f64, max_refill: f64) -> f64 {
         self.units += units;
         let before = std::mem::replace(&mut self.credited, self.units.min(max_refill));
@@ -65,13 +65,13 @@ impl Oracle {
                 let Some(record) = self.requests.get_mut(&request) else { return };
                 if record.sent.is_none_or(|(now, _)| now != moment.now) {
                     record.sent = Some((moment.now, moment.local));
-                    record.asked.clear();
+                    record.requested_units.clear();
                     record.parts = 0;
                 }
                 record.parts += 1;
                 for (check, limit) in checks.iter().zip(limits) {
                     if let (Amount::Exactly(units), Some(limit)) = (check.amount, limit) {
-                        *record.asked.entry(limit).or_default() += units;
+                        *record.requested_units.entry(limit).or_default() += units;
                     }
                 }
             }
@@ -87,12 +87,12 @@ impl Oracle {
         }
     }
 
-    /// Records a reply that arrived in time. `asked`: when the call was sent, by the clock of the node.
+    /// Records a reply that arrived in time. `sent_at`: the time of the call by the clock of the node.
     pub(in super::super) fn delivered(
         &mut self,
         body: &Body,
         reply: &Reply,
-        asked: u64,
+        sent_at: u64,
         NodeMoment { node, local, .. }: NodeMoment,
     ) {
         let (Body::Decide(checks), Reply::Decided(answer)) = (body, reply) else { return };
@@ -107,7 +107,7 @@ impl Oracle {
             let units = if answer.admitted { outcome.units() } else { 0 };
             self.leases[node].leased += units;
             let lots = &mut self.account(limit, &check.key).1.lots[node];
-            lots.add(units, asked + request.ttl.as_micros(), local);
+            lots.add(units, sent_at + request.ttl.as_micros(), local);
             if units < request.units.into() && outcome.remaining == 0 {
                 lots.note_short(local);
             }
@@ -214,18 +214,18 @@ impl Oracle {
             return;
         }
         let taken: u64 = (0..self.bounds.len())
-            .map(|limit| record.cost.saturating_sub(record.asked.get(&limit).copied().unwrap_or(0)))
+            .map(|limit| record.cost.saturating_sub(record.requested_units.get(&limit).copied().unwrap_or(0)))
             .sum();
         // A batch may be planned twice.
         self.leases[record.node].taken_in_vain += 2 * taken;
     }
 
-    /// Returns what became of the leased units of a node since it started.
+    /// Returns the usage of the leased units of a node since it started.
     pub(in super::super) fn lease_usage(&self, node: usize) -> LeaseUsage {
         self.leases[node]
     }
 
-    /// Records that the clock of a node stands still: it may spend once what it holds.
+    /// Records that the clock of a node stands still: it may spend its leased units once.
     pub(in super::super) fn node_frozen(&mut self, NodeMoment { node, local, now }: NodeMoment) {
         self.nodes[node].has_paused = true;
         for account in self.accounts.values_mut() {

@@ -60,7 +60,7 @@ impl LotBook {
     }
 }
 
-/// What became of the leased units of a node.
+/// The usage of the leased units of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct LeaseUsage {
     /// The units of leases whose reply arrived.

@@ -1,7 +1,7 @@
 //! The admissions that clients saw, over any stretch of time.
 //!
 //! A queue that is served at the rate of a limit never holds more than its burst, if and only if no stretch of time has
-//! more than the burst and what the rate adds. Faults credit what they allow.
+//! more than the burst and the refill. Faults credit the admissions that they allow.
 
 use std::collections::BTreeMap;
 

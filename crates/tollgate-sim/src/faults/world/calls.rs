@@ -126,8 +126,8 @@ impl World {
         if let Some(reply) = call.reply.take() {
             let moment = self.moment(call.node);
             if reply.send(Ok(answer.clone())) {
-                let asked = call.due - self.plan.deadline;
-                self.oracle.delivered(&call.body, &answer, asked, moment);
+                let sent_at = call.due - self.plan.deadline;
+                self.oracle.delivered(&call.body, &answer, sent_at, moment);
             }
             return;
         }

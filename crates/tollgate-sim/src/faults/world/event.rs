@@ -1,4 +1,4 @@
-//! What happens in the simulated world.
+//! The events of the simulated world.
 
 use super::AfterRequest;
 use crate::executor::Sender;
@@ -29,7 +29,7 @@ pub(super) enum Event {
     LeaseTrialRequest(LeaseTrialStep),
     /// All nodes return their leases.
     DrainAll,
-    /// A client does something after its request.
+    /// A client acts after its request: [`AfterRequest`].
     After(RequestId, AfterRequest),
     /// A node reconciles or probes.
     Tick {

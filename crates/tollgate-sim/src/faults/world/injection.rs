@@ -52,7 +52,7 @@ impl World {
             }
             FaultKind::WrongNodes { node, nodes } => {
                 self.nodes[node].store.set_nodes(nodes);
-                self.oracle.told_nodes(node, nodes);
+                self.oracle.note_node_count(node, nodes);
             }
             FaultKind::Reload { policy } => return self.reload(policy),
             FaultKind::Grant { node, user, limit, units } => self.operate(node, user, limit, Some(units)),

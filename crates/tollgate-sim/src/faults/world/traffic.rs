@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Clients of one user send many requests, which makes its keys hot. Some time later, within a lease, other nodes
-    /// spend all that is left, and then the first node spends what it holds.
+    /// spend all remaining units, and then the first node spends its leased units.
     pub(super) fn begin_lease_trial(&mut self) {
         let Some(lease_trials) = self.plan.lease_trials else { return };
         let rng = &mut self.lease_trial_rng;
@@ -74,7 +74,7 @@ impl World {
             let cost = (lease_trials.capacity / 128).max(1);
             let held = LeaseTrialStep { user, node, left: 40, cost, part: 0, spacing: 0 };
             self.schedule(self.now + pause + 2_000, Event::LeaseTrialRequest(held));
-            // What was returned meanwhile is spent, too.
+            // Units that were returned meanwhile are spent, too.
             self.schedule(self.now + pause + later, Event::LeaseTrialRequest(rest));
         }
     }
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// A client does something after its request.
+    /// A client acts after its request.
     pub(super) fn follow_up(&mut self, request: RequestId, what: AfterRequest) {
         let Some(open) = self.open.get(&request) else { return };
         let (node, task) = (open.node, open.task);
