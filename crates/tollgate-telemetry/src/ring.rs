@@ -107,8 +107,8 @@ impl Ring {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a record. `key_hash` identifies the allowance that refused, or else the caller. A record on the heap that is
-    /// replaced, which is rare, is dropped after the lock is released.
+    /// Stores a record. `key_hash` identifies the allowance that refused, or else the caller. A record on the heap that
+    /// is replaced, which is rare, is dropped after the lock is released.
     #[inline]
     pub(crate) fn keep(&self, head: RecordHead, content: Content<'_>, key_hash: u64) {
         match content {
