@@ -32,8 +32,9 @@ enum Kind {
     Batch(Spread),
     /// `decide_now` of a store, for a batch of this size.
     Bare { checks: usize },
-    /// A limiter whose policy has a thousand limits, of which `matching` apply, with or without a watcher.
-    Limiter { matching: usize, watched: bool },
+    /// A limiter whose policy has a thousand limits, of which `matching` apply, with or without a watcher. The last of
+    /// them has the given offer.
+    Limiter { matching: usize, offer: Offer, watched: bool },
 }
 
 /// Distribution of keys.
@@ -54,7 +55,7 @@ enum Threads {
 }
 
 /// All cases, in the order of the table.
-pub const ALL: [Case; 17] = {
+pub const ALL: [Case; 21] = {
     use Kind::{Bare, Batch, Limiter, Single};
     use Offer::{Ample, Spent};
     use Spread::{Hot, Uniform, Zipf};
@@ -77,10 +78,22 @@ pub const ALL: [Case; 17] = {
         ours("uniform_1m_batch", "uniform_1m", Batch(Uniform)),
         ours("bare_decide", "limiter", Bare { checks: 1 }),
         ours("bare_decide_3", "limiter", Bare { checks: 3 }),
-        ours("limiter_1_of_1000", "limiter", Limiter { matching: 1, watched: false }),
-        ours("limiter_3_limits", "limiter", Limiter { matching: 3, watched: false }),
-        ours("limiter_1_of_1000_watched", "limiter", Limiter { matching: 1, watched: true }),
-        ours("limiter_3_limits_watched", "limiter", Limiter { matching: 3, watched: true }),
+        ours("limiter_1_of_1000", "limiter", Limiter { matching: 1, offer: Ample, watched: false }),
+        ours("limiter_3_limits", "limiter", Limiter { matching: 3, offer: Ample, watched: false }),
+        ours("limiter_1_of_1000_watched", "limiter", Limiter { matching: 1, offer: Ample, watched: true }),
+        ours("limiter_3_limits_watched", "limiter", Limiter { matching: 3, offer: Ample, watched: true }),
+        ours("limiter_1_of_1000_refused", "limiter", Limiter { matching: 1, offer: Spent, watched: false }),
+        ours("limiter_3_limits_refused", "limiter", Limiter { matching: 3, offer: Spent, watched: false }),
+        ours(
+            "limiter_1_of_1000_refused_watched",
+            "limiter",
+            Limiter { matching: 1, offer: Spent, watched: true },
+        ),
+        ours(
+            "limiter_3_limits_refused_watched",
+            "limiter",
+            Limiter { matching: 3, offer: Spent, watched: true },
+        ),
     ]
 };
 
@@ -104,7 +117,9 @@ impl Case {
             Kind::Single(spread, offer, threads) => single::enter(subject, spread, offer, threads, field),
             Kind::Batch(spread) => Some(Box::new(batch::Batches::new(field, spread))),
             Kind::Bare { checks } => Some(Box::new(limiter::Bare::new(checks))),
-            Kind::Limiter { matching, watched } => Some(Box::new(limiter::Whole::new(matching, watched))),
+            Kind::Limiter { matching, offer, watched } => {
+                Some(Box::new(limiter::Whole::new(matching, offer, watched)))
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! `Limiter::check` for a request, and the store's part of it alone.
 //!
-//! The request is the same each time and its allowance is ample, so all data is in the L1 cache. This is the
+//! The request is the same each time and its allowance is ample or spent, so all data is in the L1 cache. This is the
 //! strictest form of the claim that a limiter costs a given number of store checks. A second variant has a watcher
 //! that counts and records.
 
@@ -21,14 +21,16 @@ const LIMITS: usize = 1_000;
 const PATH: &str = "/api/v1/resource-500/items";
 const CLIENT: [u8; 4] = [203, 0, 113, 9];
 
-/// Returns a policy of a thousand limits on different endpoints, of which `matching` match `PATH`.
-fn policy(matching: usize) -> String {
+/// Returns a policy of a thousand limits on different endpoints, of which `matching` match `PATH`. A spent offer
+/// admits one request to each endpoint.
+fn policy(matching: usize, offer: Offer) -> String {
     let mut text = String::from("limits:\n");
     let more = ["{endpoint: /api/**, by: ip", "{endpoint: /api/v1/**, by: global"];
     let allowance = r#"bucket: "15/minute, burst 30000000"}"#;
     for limit in &more[..matching.saturating_sub(1).min(more.len())] {
         let _ = writeln!(text, "  - {limit}, {allowance}");
     }
+    let allowance = if offer == Offer::Spent { "bucket: 1/day}" } else { allowance };
     for number in matching.saturating_sub(1)..LIMITS {
         let _ = writeln!(text, "  - {{endpoint: /api/v1/resource-{number}/items, by: api_key, {allowance}");
     }
@@ -40,15 +42,16 @@ pub(super) struct Whole {
     limiter: Limiter,
     keys: Text,
     matching: usize,
+    offer: Offer,
 }
 
 impl Whole {
-    pub(super) fn new(matching: usize, watched: bool) -> Self {
-        let mut limiter = Limiter::from_policy(&policy(matching)).expect("the policy above is sound");
+    pub(super) fn new(matching: usize, offer: Offer, watched: bool) -> Self {
+        let mut limiter = Limiter::from_policy(&policy(matching, offer)).expect("the policy above is sound");
         if watched {
             limiter = limiter.with_observer(Watcher::new(&WatchSettings::default()));
         }
-        Self { limiter, keys: Text::one(), matching }
+        Self { limiter, keys: Text::one(), matching, offer }
     }
 }
 
@@ -60,7 +63,7 @@ impl Contestant for Whole {
     }
 
     fn expected(&self) -> Expected {
-        Expected::All
+        if self.offer == Offer::Spent { Expected::None } else { Expected::All }
     }
 }
 

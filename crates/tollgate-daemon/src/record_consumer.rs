@@ -82,6 +82,7 @@ impl RecordConsumer {
                 clock: SystemClock::new(),
                 seen: 0,
                 has_missed: false,
+                logged: Vec::new(),
                 suppressed: Arc::clone(&counts.suppressed),
                 log: RefusalLog::new(observing.refusals, settings.format, Arc::clone(&counts.suppressed)),
                 traces: match (&observing.traces, &counts.traces) {
@@ -116,6 +117,8 @@ struct RecordTail {
     seen: u64,
     /// Whether records were evicted before they were read.
     has_missed: bool,
+    /// The sequence numbers of the records in one read that are logged.
+    logged: Vec<u64>,
     suppressed: Arc<AtomicU64>,
     log: Option<RefusalLog>,
     traces: Option<Traces>,
@@ -198,23 +201,34 @@ impl RecordTail {
             log.pass(self.clock.now());
         }
         for _ in 0..MAX_READS_PER_POLL {
-            let (records, missed) = self.watcher.records_after(self.seen, MAX_RECORDS_PER_READ);
-            if missed > 0 {
+            let Self { log, traces, logged, .. } = self;
+            logged.clear();
+            // Most refusals are only counted, so they are selected before they are built.
+            let page = self.watcher.select_records_after(self.seen, MAX_RECORDS_PER_READ, |head| {
+                let is_logged = log.as_mut().is_some_and(|log| log.count(head));
+                if is_logged {
+                    logged.push(head.seq);
+                }
+                is_logged || traces.as_ref().is_some_and(|traces| traces.wants(head))
+            });
+            self.seen = page.last.unwrap_or(self.seen);
+            if page.missed > 0 {
                 self.has_missed = true;
                 if let Some(traces) = &self.traces {
-                    traces.leave_out(missed);
+                    traces.leave_out(page.missed);
                 }
             }
-            for record in &records {
-                self.seen = record.seq;
-                if let Some(log) = &mut self.log {
-                    log.see(record);
+            for record in &page.records {
+                if let Some(log) = &self.log
+                    && self.logged.binary_search(&record.seq).is_ok()
+                {
+                    log.write(record);
                 }
                 if let Some(traces) = &self.traces {
-                    traces.see(record);
+                    traces.queue(record);
                 }
             }
-            if records.len() < MAX_RECORDS_PER_READ {
+            if page.read < MAX_RECORDS_PER_READ {
                 if let (true, Some(log)) = (std::mem::take(&mut self.has_missed), &mut self.log) {
                     log.miss(refused);
                 }

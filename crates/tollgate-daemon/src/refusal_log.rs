@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::Timestamp;
-use tollgate_telemetry::Record;
+use tollgate_telemetry::{Record, RecordHead};
 use tracing::field::{DisplayValue, display};
 
 use crate::configuration::{LogFormat, Refusals};
@@ -45,18 +45,25 @@ impl RefusalLog {
         })
     }
 
-    /// Logs a refusal or counts it as suppressed. Ignores admitted requests.
-    pub(crate) fn see(&mut self, record: &Record) {
-        if record.allowed {
-            return;
+    /// Counts a refusal, and returns whether to [`write`](Self::write) it. Otherwise it counts as suppressed. Ignores
+    /// admitted requests.
+    pub(crate) fn count(&mut self, head: &RecordHead) -> bool {
+        if head.allowed {
+            return false;
         }
         self.seen += 1;
-        if self.may_write() {
+        let is_written = self.may_write();
+        if is_written {
             self.written += 1;
-            write(record, self.format);
         } else {
             self.leave_out(1);
         }
+        is_written
+    }
+
+    /// Logs a refusal.
+    pub(crate) fn write(&self, record: &Record) {
+        write(record, self.format);
     }
 
     /// Counts refusals that were evicted before they were read: those of the `refused` since the start

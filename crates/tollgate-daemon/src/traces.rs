@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tollgate_telemetry::Record;
+use tollgate_telemetry::{Record, RecordHead};
 
 use self::otlp::Writer;
 use crate::configuration::TraceSettings;
@@ -82,11 +82,13 @@ impl Traces {
         Ok(Self { queue, one_in: settings.one_in, counts, sending: tokio::spawn(sender.run(waiting)) })
     }
 
-    /// Queues a decision, if there is room.
-    pub(crate) fn see(&self, record: &Arc<Record>) {
-        if !is_wanted(record, self.one_in) {
-            return;
-        }
+    /// Selects refusals, sampled traces, and one in `one_in` of the rest, by the same rule as the watcher.
+    pub(crate) fn wants(&self, head: &RecordHead) -> bool {
+        !head.allowed || head.is_trace_sampled || head.id.0.checked_rem(self.one_in.into()) == Some(0)
+    }
+
+    /// Queues a decision that it [`wants`](Self::wants), if there is room.
+    pub(crate) fn queue(&self, record: &Arc<Record>) {
         if self.queue.try_send(Arc::clone(record)).is_err() {
             self.counts.lose(1);
         }
@@ -106,13 +108,6 @@ impl Traces {
             stop.abort();
         }
     }
-}
-
-/// Selects refusals, sampled traces, and one in `one_in` of the rest, by the same rule as the watcher.
-fn is_wanted(record: &Record, one_in: u32) -> bool {
-    !record.allowed
-        || record.trace.is_some_and(|it| it.sampled)
-        || record.id.0.checked_rem(one_in.into()) == Some(0)
 }
 
 struct Sender {

@@ -70,10 +70,18 @@ fn as_shown(key: &str) -> Box<str> {
 }
 
 impl ShownPart {
-    /// Returns the visible characters of `text`, with an ellipsis for the others. At most half of
-    /// a text is shown at its end: a short text shows its beginning, or nothing.
+    /// Returns the visible characters of `text`, as [`redact`](Self::redact) leaves them.
     pub(crate) fn of(self, text: &str) -> String {
-        let chars = text.chars().count();
+        let mut shown = text.to_owned();
+        self.redact(&mut shown, 0);
+        shown
+    }
+
+    /// Replaces the characters of `text` from `start` on that are not visible by an ellipsis. At most half of
+    /// a text is shown at its end: a short text shows its beginning, or nothing.
+    pub(crate) fn redact(self, text: &mut String, start: usize) {
+        let value = &text[start..];
+        let chars = value.chars().count();
         let prefix = match self {
             Self::Prefix | Self::Both if chars > SHOWN_CHARS => SHOWN_CHARS,
             _ => 0,
@@ -83,7 +91,8 @@ impl ShownPart {
             Self::Both if chars > 3 * SHOWN_CHARS => SHOWN_CHARS,
             _ => 0,
         };
-        let byte_at = |char: usize| text.char_indices().nth(char).map_or(text.len(), |(at, _)| at);
-        format!("{}…{}", &text[..byte_at(prefix)], &text[byte_at(chars - suffix)..])
+        let byte_at = |char: usize| value.char_indices().nth(char).map_or(value.len(), |(at, _)| at);
+        let hidden = start + byte_at(prefix)..start + byte_at(chars - suffix);
+        text.replace_range(hidden, "…");
     }
 }

@@ -119,13 +119,13 @@ struct TreeNode {
 enum Literals {
     #[default]
     None,
-    One(Box<str>, u32),
-    Many(HashMap<Box<str>, u32>),
+    One(Box<[u8]>, u32),
+    Many(HashMap<Box<[u8]>, u32>),
 }
 
 impl Literals {
     #[inline]
-    fn get(&self, text: &str) -> Option<u32> {
+    fn get(&self, text: &[u8]) -> Option<u32> {
         match self {
             Self::None => None,
             Self::One(known, child) => (**known == *text).then_some(*child),
@@ -133,7 +133,7 @@ impl Literals {
         }
     }
 
-    fn get_or_insert(&mut self, text: &str, child: u32) -> u32 {
+    fn get_or_insert(&mut self, text: &[u8], child: u32) -> u32 {
         if let Some(known) = self.get(text) {
             return known;
         }
@@ -164,7 +164,7 @@ impl Tree {
             let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
             let node = &mut self.nodes[at];
             let child = match segment {
-                Segment::Literal(text) => node.literals.get_or_insert(text, next),
+                Segment::Literal(text) => node.literals.get_or_insert(text.as_bytes(), next),
                 Segment::One(_) => *node.one.get_or_insert(next),
             };
             if child == next {
@@ -178,13 +178,14 @@ impl Tree {
 
     fn find(&self, normal: &str, found: &mut RouteIds) -> usize {
         let rest = normal.strip_prefix('/').unwrap_or(normal);
-        self.walk(0, (!rest.is_empty()).then_some(rest), found)
+        // Bytes, because slicing a text would test each end for a character boundary.
+        self.walk(0, (!rest.is_empty()).then_some(rest.as_bytes()), found)
     }
 
     /// Walks the tree. `rest` is the remaining path, `None` at its end. Iterates
     /// while one child matches and recurses where two match, so the recursion is as deep as
     /// the patterns.
-    fn walk(&self, mut at: u32, mut rest: Option<&str>, found: &mut RouteIds) -> usize {
+    fn walk(&self, mut at: u32, mut rest: Option<&[u8]>, found: &mut RouteIds) -> usize {
         let mut visited = 0;
         while let Some(node) = self.nodes.get(at as usize) {
             visited += 1;
@@ -198,8 +199,8 @@ impl Tree {
                 break;
             }
             // Segments are short: a plain loop beats a search that is optimized for long texts.
-            let (segment, next) = match path.bytes().position(|byte| byte == b'/') {
-                Some(at) => (&path[..at], Some(&path[at + 1..])),
+            let (segment, next) = match path.iter().position(|&byte| byte == b'/') {
+                Some(at) => (&path[..at], path.get(at + 1..)),
                 None => (path, None),
             };
             at = match (node.literals.get(segment), node.one) {

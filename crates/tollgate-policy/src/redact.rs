@@ -7,8 +7,11 @@
 //!
 //! The caller provides the secret of the hashes.
 
+use std::fmt::Write as _;
 use std::hash::{BuildHasher, Hasher as _};
 use std::net::IpAddr;
+
+use smallvec::SmallVec;
 
 use crate::identify::Credential;
 use crate::key::{Key, joint, show_part, tag};
@@ -66,31 +69,37 @@ impl Policy {
     /// # Ok::<(), tollgate_policy::Diagnostics>(())
     /// ```
     pub fn show_key(&self, limit: &Limit, key: &Key, secret: &impl BuildHasher) -> String {
-        if self.key_display.privacy == KeyPrivacy::Hashed {
-            let hash = format!("hash:{:016x}", self.key_tag(limit, key, secret));
-            return self.labeled(limit, key, hash);
-        }
         let mut shown = String::with_capacity(48);
+        self.show_key_to(limit, key, secret, &mut shown);
+        shown
+    }
+
+    /// Appends a key to a text as [`show_key`](Self::show_key) formats it. Allocates nothing if the text has room and
+    /// the key has no label.
+    pub fn show_key_to(&self, limit: &Limit, key: &Key, secret: &impl BuildHasher, shown: &mut String) {
+        let first = shown.len();
+        if self.key_display.privacy == KeyPrivacy::Hashed {
+            // Writing to a string does not fail.
+            let _never = write!(shown, "hash:{:016x}", self.key_tag(limit, key, secret));
+            return self.add_labels(limit, key, first, shown);
+        }
         for part in self.part_views(limit, key) {
-            if shown.len() >= MAX_SHOWN_BYTES {
+            if shown.len() - first >= MAX_SHOWN_BYTES {
                 shown.push_str("...");
                 break;
             }
             shown.push_str(part.joint);
             let start = shown.len();
-            part.push_text(&mut shown);
+            part.push_text(shown);
             let label = self.key_display.label(&shown[start..]);
             if part.is_redacted {
-                let rest = self.key_display.part.of(&shown[start..]);
-                shown.truncate(start);
-                shown.push_str(&rest);
+                self.key_display.part.redact(shown, start);
             }
             if let Some(label) = label {
                 shown.insert_str(start, &format!("{label} ("));
                 shown.push(')');
             }
         }
-        shown
     }
 
     /// Returns the tag of a key: a keyed hash of the parts that are not shown in full.
@@ -148,10 +157,10 @@ impl Policy {
         })
     }
 
-    /// Adds the labels of the key's parts in front of the text, if there are any.
-    fn labeled(&self, limit: &Limit, key: &Key, shown: String) -> String {
+    /// Adds the labels of the key's parts in front of the text from `start` on, if there are any.
+    fn add_labels(&self, limit: &Limit, key: &Key, start: usize, shown: &mut String) {
         if !self.key_display.has_labels() {
-            return shown;
+            return;
         }
         let labels = self.part_views(limit, key).filter_map(|part| {
             let mut text = String::new();
@@ -159,7 +168,10 @@ impl Policy {
             self.key_display.label(&text)
         });
         let labels: Vec<_> = labels.collect();
-        if labels.is_empty() { shown } else { format!("{} ({shown})", labels.join(", ")) }
+        if !labels.is_empty() {
+            shown.insert_str(start, &format!("{} (", labels.join(", ")));
+            shown.push(')');
+        }
     }
 
     /// Whether the value of the source is a credential.
@@ -190,10 +202,9 @@ const fn is_word(tag: u8) -> bool {
 /// Whether the name of a descriptor entry suggests a credential. The configuration of the proxy,
 /// which defines the entry, is not known here.
 pub(crate) fn is_secret_word(word: &[u8]) -> bool {
-    let plain: String =
-        word.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| char::from(*byte)).collect();
-    let plain = plain.to_ascii_lowercase();
-    SECRET_WORDS.iter().any(|secret| plain.contains(secret))
+    let letters = word.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    let plain: SmallVec<[u8; 64]> = letters.map(u8::to_ascii_lowercase).collect();
+    SECRET_WORDS.iter().any(|secret| plain.windows(secret.len()).any(|part| part == secret.as_bytes()))
 }
 
 /// Hashes a list of values; the lengths make the encoding unambiguous.

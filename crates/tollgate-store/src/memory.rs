@@ -3,8 +3,8 @@
 //! Most states fit one machine word and live in a lock-free table; the rest live in sets behind
 //! short locks. Both are bounded at construction.
 //!
-//! A batch is checked before it is charged. If a rule refuses, nothing has been written and nothing
-//! needs undoing. If all admit, they are charged one by one. If another thread takes the last unit
+//! A batch is checked before it is charged, except for its first rule, which is charged first. If a rule
+//! refuses, nothing has been written and nothing needs undoing. If all admit, they are charged one by one. If another thread takes the last unit
 //! in between, the earlier charges are refunded. In that instant a third thread can see the units
 //! as spent: it may be refused, but is never admitted wrongly.
 //!
@@ -228,7 +228,9 @@ impl<C: Clock> MemoryStore<C> {
         let each = || checks.iter().zip(&hashes);
         let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
         let has_slots = checks.iter().any(|check| matches!(check.amount, Amount::Slot(_)));
-        if !has_slots && each().all(|(check, &hash)| !check.binding || self.has_room(check, hash, now)) {
+        // The first check is charged first, so it decides by its charge: if it refuses, nothing has been written.
+        let has_room = |(check, &hash): (&Check<'_>, &u64)| !check.binding || self.has_room(check, hash, now);
+        if !has_slots && each().skip(1).all(has_room) {
             self.acquire_all(checks, &hashes, now, outcomes);
         } else {
             each().for_each(|(check, &hash)| outcomes.push(self.peek(check, hash, now)));
@@ -249,7 +251,7 @@ impl<C: Clock> MemoryStore<C> {
         admitted
     }
 
-    /// Charges a batch that had room a moment ago, in its order.
+    /// Charges a batch in its order. All checks after the first had room a moment ago.
     fn acquire_all(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
         for (at, (check, &hash)) in checks.iter().zip(hashes).enumerate() {
             outcomes.push(self.acquire(check, hash, now));

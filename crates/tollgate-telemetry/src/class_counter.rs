@@ -41,12 +41,14 @@ impl ClassCounter {
 
     #[inline]
     pub(crate) fn count(&self, kind: Kind) {
-        self.cells.mine()[place(kind)].fetch_add(1, Ordering::Relaxed);
+        let (cells, adder) = self.cells.mine();
+        adder.add(&cells[place(kind)], 1);
     }
 
     /// Takes a count back. The cell of this thread may wrap; the sum over all threads does not.
     pub(crate) fn uncount(&self, kind: Kind) {
-        self.cells.mine()[place(kind)].fetch_sub(1, Ordering::Relaxed);
+        let (cells, adder) = self.cells.mine();
+        adder.take_back(&cells[place(kind)]);
     }
 
     fn counts(&self) -> ClassCounts {

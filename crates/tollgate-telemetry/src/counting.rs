@@ -83,8 +83,8 @@ impl PolicyCounters {
     /// Counts a decision.
     #[inline]
     pub(crate) fn count(&self, event: &Event<'_, '_>) {
-        let (decision, totals) = (event.decision, self.totals.mine());
-        totals.latency.put(&LATENCY, Span::from(event.took).as_micros());
+        let (decision, (totals, adder)) = (event.decision, self.totals.mine());
+        totals.latency.put(&LATENCY, Span::from(event.took).as_micros(), adder);
         let is_degraded = decision.is_degraded();
         let applied = decision.is_limited();
         let mut in_shadow = self.count_limits(decision);
@@ -97,20 +97,20 @@ impl PolicyCounters {
             self.count_one(shed.limit, Field::Limited);
         }
         let kind = self.kind(decision, applied);
-        totals.count(kind);
+        totals.count(kind, adder);
         if let Some(class) = decision.priority()
             && let Some(counter) = self.classes.get(usize::from(class.rank()))
         {
             counter.count(kind);
         }
         if is_degraded {
-            totals.count(Kind::Degraded);
+            totals.count(Kind::Degraded, adder);
         }
         if in_shadow && decision.is_allowed() {
-            totals.count(Kind::ShadowLimited);
+            totals.count(Kind::ShadowLimited, adder);
         }
         if let Some(wait) = decision.advised_wait() {
-            totals.wait.put(&WAIT, Span::from(wait).as_micros());
+            totals.wait.put(&WAIT, Span::from(wait).as_micros(), adder);
         }
         if self.has_candidates {
             self.compare(event);
@@ -200,9 +200,9 @@ impl PolicyCounters {
 
     /// Counts a decision as `after` that was counted as `before`.
     fn recount(&self, decision: &Decision<'_>, before: Kind, after: Kind) {
-        let totals = self.totals.mine();
-        totals.count(after);
-        totals.uncount(before);
+        let (totals, adder) = self.totals.mine();
+        totals.count(after, adder);
+        totals.uncount(before, adder);
         if let Some(class) = decision.priority()
             && let Some(counter) = self.classes.get(usize::from(class.rank()))
         {
@@ -210,7 +210,7 @@ impl PolicyCounters {
             counter.uncount(before);
         }
         if let Some(wait) = decision.advised_wait() {
-            totals.wait.put(&WAIT, Span::from(wait).as_micros());
+            totals.wait.put(&WAIT, Span::from(wait).as_micros(), adder);
         }
     }
 
@@ -251,12 +251,12 @@ impl PolicyCounters {
     fn count_part(&self, part: &Part<'_>, is_degraded: bool) -> bool {
         let Some(Place { counter, .. }) = self.limits.get(part.limit.place()) else { return false };
         let is_shadow = part.limit.mode() == Mode::Shadow;
-        counter.count(match (part.has_room, is_shadow) {
+        let field = match (part.has_room, is_shadow) {
             (true, _) => Field::Allowed,
             (false, false) => Field::Limited,
             (false, true) => Field::ShadowLimited,
-        });
-        counter.left(part.share);
+        };
+        counter.record(field, part.share);
         for (happened, field) in [
             (part.is_exhausted, Field::Exhausted),
             (part.is_soft, Field::Soft),

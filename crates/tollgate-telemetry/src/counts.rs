@@ -18,7 +18,7 @@ use crate::class_counter::{ClassCounters, ClassCounts};
 use crate::counting::PolicyCounters;
 use crate::histogram::{Histogram, LATENCY, Spread};
 use crate::limit_counter::LimitCounter;
-use crate::stripes::Striped;
+use crate::stripes::{Adder, Striped};
 
 /// The number of limits that are counted separately.
 pub const MAX_NAMED_LIMITS: usize = 2000;
@@ -91,13 +91,13 @@ impl Default for Totals {
 
 impl Totals {
     #[inline]
-    pub(crate) fn count(&self, kind: Kind) {
-        self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, kind: Kind, adder: Adder) {
+        adder.add(&self.counts[kind as usize], 1);
     }
 
     /// Takes back one count, which may be that of another stripe: their sum is right.
-    pub(crate) fn uncount(&self, kind: Kind) {
-        self.counts[kind as usize].fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn uncount(&self, kind: Kind, adder: Adder) {
+        adder.take_back(&self.counts[kind as usize]);
     }
 }
 
@@ -214,9 +214,9 @@ impl Counters {
 
     /// Records one call to the store.
     pub(crate) fn record_call(&self, took: Span, answered: bool) {
-        let mine = self.totals.mine();
+        let (mine, adder) = self.totals.mine();
         let histogram = if answered { &mine.answered } else { &mine.unanswered };
-        histogram.put(&LATENCY, took.as_micros());
+        histogram.put(&LATENCY, took.as_micros(), adder);
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {

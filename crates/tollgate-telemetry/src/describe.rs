@@ -7,25 +7,27 @@ mod shed;
 
 use std::borrow::Cow;
 use std::hash::RandomState;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate::policy::{Allowance, Block, BlockReason, KeyPrivacy};
+use tollgate::policy::{Allowance, BlockReason};
 use tollgate::{
-    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Rule, Shed, ShedCause,
-    Span, Subject, Timestamp, Verdict,
+    Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, NotHeld, Outcome, Policy, PriorityClass, Quota,
+    Rule, Shed, ShedCause, Span, Subject, Timestamp, Verdict,
 };
 
+use crate::address::show_address;
+use crate::key_cache::ShownKey;
 use crate::record::{LimitRecord, Record, RecordFate, ShadowBlock};
 use crate::redact::PathRedactor;
 use crate::traceparent::TraceParent;
 
 /// The bytes that are kept of a method, a path and a host.
-const MAX_METHOD_BYTES: usize = 32;
-const MAX_PATH_BYTES: usize = 256;
-const MAX_HOST_BYTES: usize = 128;
-/// The bytes that are kept of a key. Only unusually long keys exceed this.
-const MAX_KEY_BYTES: usize = 160;
+pub(crate) const MAX_METHOD_BYTES: usize = 32;
+pub(crate) const MAX_PATH_BYTES: usize = 256;
+pub(crate) const MAX_HOST_BYTES: usize = 128;
+
+/// The reason for the refusal of an ambiguous path.
+pub(crate) const AMBIGUOUS_PATH: &str = "servers may take the path for different places";
 
 /// The value of `granted_by` for a quota that the call sets and no policy contains.
 pub(crate) const CALL: &str = "call";
@@ -52,9 +54,6 @@ impl Describer<'_> {
         key_hash: impl Fn(&LimitOutcome<'_>) -> u64,
     ) -> Record {
         let limiting = decision.limiting();
-        let place = limiting.and_then(|limiting| {
-            decision.limits().position(|it| std::ptr::eq(it.outcome(), limiting.outcome()))
-        });
         let limit = match decision.fate() {
             Fate::Blocked(block) => Some(block.limit.shared_name()),
             Fate::Uncountable => decision.uncountable().next().map(tollgate::Limit::shared_name),
@@ -87,36 +86,62 @@ impl Describer<'_> {
                 Fate::Blocked(_) => self.tag_of_client(subject),
                 _ => limiting.map(|limiting| self.tag(&limiting)),
             },
-            limiting: place,
+            limiting: limiting.and_then(|it| place_of(&it, decision)),
             retry_after: decision.advised_wait().map(Span::from),
             limits: decision.limits().map(|it| self.limit(&it, decision, key_hash(&it))).collect(),
             node_shed: match decision.fate() {
                 Fate::Shed(Shed { cause: ShedCause::Node(node), .. }) => Some(Box::new(node)),
                 _ => None,
             },
-            shadowed: decision.shadowed().iter().map(shadowed).collect(),
+            shadowed: decision.shadowed().iter().map(|it| shadowed(it.limit, it.reason)).collect(),
             switched_off: is_off(self.policy),
             trace: subject.and_then(trace_of),
         }
     }
 
     fn limit(&self, it: &LimitOutcome<'_>, decision: &Decision<'_>, key_hash: u64) -> LimitRecord {
-        let limit = it.limit();
-        LimitRecord {
-            name: self.name_of(it),
-            window: window(it).map(Box::from),
-            key: self.key(it),
-            tag: self.tag(it),
+        let share = decision.is_degraded().then(|| it.rule());
+        let (key, allowed) = (self.shown_key(it), decision.is_allowed());
+        let record = self.limit_record(
+            it.limit(),
+            (it.policy_rule(), share),
+            &key,
             key_hash,
-            quota: it.rule().quota.clone(),
-            whole: decision.is_degraded().then(|| it.policy_rule().quota.clone()),
-            granted_by: self.granted_by(it).map(Into::into),
+            allowed,
+            it.cost(),
+            *it.outcome(),
+        );
+        LimitRecord { name: self.name_of(it), ..record }
+    }
+
+    /// Returns the record of a limit. `rule` is the rule of the policy, and the share of this node in it if the
+    /// decision is degraded.
+    #[expect(clippy::too_many_arguments, reason = "the fields of the record")]
+    pub(crate) fn limit_record(
+        &self,
+        limit: &Limit,
+        (rule, share): (&Rule, Option<&Rule>),
+        key: &ShownKey,
+        key_hash: u64,
+        allowed: bool,
+        cost: u64,
+        outcome: Outcome,
+    ) -> LimitRecord {
+        LimitRecord {
+            name: limit.shared_name(),
+            window: window(limit, rule).map(Box::from),
+            key: (&key.text).into(),
+            tag: key.tag,
+            key_hash,
+            quota: share.unwrap_or(rule).quota.clone(),
+            whole: share.map(|_| rule.quota.clone()),
+            granted_by: self.granted_by(limit, rule).map(Into::into),
             mode: limit.mode(),
             is_candidate: limit.candidate_of().is_some(),
-            count_denied: limit.count_denied() && !decision.is_allowed(),
-            degraded: decision.is_degraded(),
-            cost: it.cost(),
-            outcome: *it.outcome(),
+            count_denied: limit.count_denied() && !allowed,
+            degraded: share.is_some(),
+            cost,
+            outcome,
         }
     }
 
@@ -127,8 +152,7 @@ impl Describer<'_> {
     }
 
     /// Returns the source of the quota, if it is not the limit itself.
-    fn granted_by(&self, it: &LimitOutcome<'_>) -> Option<String> {
-        let (limit, rule) = (it.limit(), it.policy_rule());
+    fn granted_by(&self, limit: &Limit, rule: &Rule) -> Option<String> {
         if limit.name() == self.policy.ad_hoc().name() {
             return Some(CALL.to_owned());
         }
@@ -145,13 +169,18 @@ impl Describer<'_> {
         Some(plan.map_or_else(|| "override".to_owned(), |(name, _)| format!("plan {name}")))
     }
 
-    /// Returns the key as `privacy` shows it.
-    pub(crate) fn key(&self, it: &LimitOutcome<'_>) -> Box<str> {
-        shortened(&self.policy.show_key(it.limit(), it.key(), self.secret), MAX_KEY_BYTES)
+    /// Writes the key of a limit as `privacy` shows it, and returns the tag that identifies its hidden part. The tag
+    /// is the same under every limit.
+    pub(crate) fn show_key(&self, it: &LimitOutcome<'_>, out: &mut String) -> u64 {
+        self.policy.show_key_to(it.limit(), it.key(), self.secret, out);
+        self.tag(it)
     }
 
-    /// Returns a tag that identifies the hidden part of a key. It is the same under every limit.
-    pub(crate) fn tag(&self, it: &LimitOutcome<'_>) -> u64 {
+    fn shown_key(&self, it: &LimitOutcome<'_>) -> ShownKey {
+        ShownKey::new(&mut String::new(), |out| self.show_key(it, out))
+    }
+
+    fn tag(&self, it: &LimitOutcome<'_>) -> u64 {
         self.policy.key_tag(it.limit(), it.key(), self.secret)
     }
 
@@ -163,18 +192,22 @@ impl Describer<'_> {
     }
 }
 
+/// Returns the index of a limit of a decision.
+pub(crate) fn place_of(limit: &LimitOutcome<'_>, decision: &Decision<'_>) -> Option<usize> {
+    decision.limits().position(|it| std::ptr::eq(it.outcome(), limit.outcome()))
+}
+
 /// Returns the block of a limit in shadow mode.
-fn shadowed(block: &Block<'_>) -> ShadowBlock {
-    let limit = block.limit;
+pub(crate) fn shadowed(limit: &Limit, reason: BlockReason) -> ShadowBlock {
     ShadowBlock {
         limit: limit.shared_name(),
-        reason: blocked(limit, block.reason).into(),
+        reason: blocked(limit, reason).into(),
         is_candidate: limit.candidate_of().is_some(),
     }
 }
 
 /// Whether the policy has limits and all of them are switched off.
-fn is_off(policy: &Policy) -> bool {
+pub(crate) fn is_off(policy: &Policy) -> bool {
     !policy.limits().is_empty() && policy.limits().iter().all(|limit| limit.mode() == Mode::Off)
 }
 
@@ -185,11 +218,11 @@ pub(crate) fn trace_of(subject: Subject<'_>) -> Option<TraceParent> {
 
 /// Returns the window of a rule. A rule is named after its limit, followed by the window if there are
 /// several.
-fn window<'d>(it: &LimitOutcome<'d>) -> Option<&'d str> {
-    it.name().strip_prefix(it.limit().name())?.strip_prefix('/')
+fn window<'r>(limit: &Limit, rule: &'r Rule) -> Option<&'r str> {
+    rule.name.strip_prefix(limit.name())?.strip_prefix('/')
 }
 
-const fn fate(fate: Fate<'_>) -> RecordFate {
+pub(crate) const fn fate(fate: Fate<'_>) -> RecordFate {
     match fate {
         Fate::Admitted => RecordFate::Admitted,
         Fate::AllowListed(_) => RecordFate::AllowListed,
@@ -240,26 +273,8 @@ pub(crate) fn path_of<'r>(subject: Subject<'r>, redactor: Option<&PathRedactor>)
 
 /// Removes a query string from a path. Queries may hold secrets and are never kept.
 pub(crate) fn without_query(path: &str) -> &str {
-    path.split_once('?').map_or(path, |(path, _)| path)
-}
-
-/// Returns an address as the policy's `privacy` shows it.
-///
-/// A hashed address has the same hash as the key of a limit that counts by address, so that both can be
-/// correlated.
-pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
-    match (policy.privacy(), address) {
-        (KeyPrivacy::Plain, _) => address.to_string(),
-        (KeyPrivacy::Hashed, _) => format!("hash:{:016x}", policy.address_tag(address, secret)),
-        (KeyPrivacy::Truncated, IpAddr::V4(address)) => {
-            let [first, second, ..] = address.octets();
-            format!("{first}.{second}.…")
-        }
-        (KeyPrivacy::Truncated, IpAddr::V6(address)) => {
-            let [first, second, ..] = address.segments();
-            format!("{first:x}:{second:x}:…")
-        }
-    }
+    // Paths are short: a plain loop beats a search that is optimized for long texts.
+    path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end])
 }
 
 /// Returns the reason why an admitted request was refused instead of being held for its wait.
@@ -286,33 +301,50 @@ pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
         ),
         Fate::Refused => {
             let limiting = decision.limiting()?;
-            if limiting.limit().is_shed() {
-                return Some(fleet_reason(decision, &limiting).into());
-            }
-            let never = limiting.outcome().verdict == Verdict::Never;
-            let slots = matches!(limiting.rule().quota, Quota::Concurrency(_));
-            (never && !slots)
-                .then_some("it costs more than this limit ever holds: waiting does not help".into())
+            let rules = (limiting.policy_rule(), limiting.rule());
+            reason_of_limit(decision.priority(), limiting.limit(), rules, limiting.outcome().verdict)
         }
         // The entry itself may contain a key.
-        Fate::AllowListed(entry) => {
-            Some(format!("allow-listed in line {} of the policy: no limit applies", entry.line()).into())
-        }
-        Fate::DenyListed(entry) => Some(format!("deny-listed in line {} of the policy", entry.line()).into()),
-        Fate::AmbiguousPath => Some("servers may take the path for different places".into()),
+        Fate::AllowListed(entry) => Some(allow_listed(entry.line()).into()),
+        Fate::DenyListed(entry) => Some(deny_listed(entry.line()).into()),
+        Fate::AmbiguousPath => Some(AMBIGUOUS_PATH.into()),
         Fate::Blocked(block) => Some(blocked(block.limit, block.reason).into()),
         Fate::Shed(shed) => Some(shed::reason(&shed).into()),
         _ => None,
     }
 }
 
+/// Returns the reason in words why the limiting limit refuses; `None` if its numbers explain it. The rules are that of
+/// the policy and the one that was applied.
+pub(crate) fn reason_of_limit(
+    class: Option<&PriorityClass>,
+    limit: &Limit,
+    rules: (&Rule, &Rule),
+    verdict: Verdict,
+) -> Option<Cow<'static, str>> {
+    if limit.is_shed() {
+        return Some(fleet_reason(class, limit, rules).into());
+    }
+    let slots = matches!(rules.1.quota, Quota::Concurrency(_));
+    (verdict == Verdict::Never && !slots)
+        .then_some("it costs more than this limit ever holds: waiting does not help".into())
+}
+
+pub(crate) fn allow_listed(line: u32) -> String {
+    format!("allow-listed in line {line} of the policy: no limit applies")
+}
+
+pub(crate) fn deny_listed(line: u32) -> String {
+    format!("deny-listed in line {line} of the policy")
+}
+
 /// Returns the reason in words why the fleet shedder refuses.
-fn fleet_reason(decision: &Decision<'_>, limiting: &LimitOutcome<'_>) -> String {
-    let whole = limiting.limit().rules().first().map_or(0, |rule| rule.quota.capacity());
-    let maximum = limiting.policy_rule().quota.capacity();
-    let class = decision.priority().map(|class| format!("priority `{}`", class.name()));
+fn fleet_reason(class: Option<&PriorityClass>, limit: &Limit, (rule, applied): (&Rule, &Rule)) -> String {
+    let whole = limit.rules().first().map_or(0, |rule| rule.quota.capacity());
+    let maximum = rule.quota.capacity();
+    let class = class.map(|class| format!("priority `{}`", class.name()));
     let class = class.as_deref().unwrap_or("the fleet");
-    match limiting.rule().quota {
+    match applied.quota {
         Quota::Concurrency(_) => {
             format!("overload: {class} may use {maximum} of {whole} slots, and {maximum} or more are in use")
         }

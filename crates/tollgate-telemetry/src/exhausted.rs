@@ -26,6 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate::{RuleId, Span, Timestamp};
 
+use crate::top::KeyName;
+
 /// The longest gap between two decisions about an exhausted key.
 const MAX_GAP: Span = Span::from_secs(60);
 /// The number of sets and the keys in each set.
@@ -55,7 +57,33 @@ pub struct ExhaustedKey {
     pub refused: u64,
 }
 
-impl ExhaustedKey {
+/// A key that has nothing left, as the table stores it: without memory on the heap.
+struct Episode {
+    name: KeyName,
+    key_hash: u64,
+    rule: RuleId,
+    since: Timestamp,
+    last: Timestamp,
+    until: Timestamp,
+    refused: u64,
+}
+
+impl Episode {
+    fn to_exhausted_key(&self) -> ExhaustedKey {
+        let Self { name, key_hash, rule, since, last, until, refused } = self;
+        ExhaustedKey {
+            limit: Arc::clone(&name.limit),
+            key: (&name.key.text).into(),
+            tag: name.key.tag,
+            key_hash: *key_hash,
+            rule: *rule,
+            since: *since,
+            last: *last,
+            until: *until,
+            refused: *refused,
+        }
+    }
+
     /// Whether the episode is over: the gap since the last decision is too long, and the wait has
     /// passed.
     fn is_over(&self, now: Timestamp) -> bool {
@@ -74,7 +102,7 @@ pub(crate) struct ExhaustedKeys {
 struct Set {
     /// Zero marks a free way. Read without the lock, written under it.
     key_hashes: [AtomicU64; WAYS],
-    keys: Mutex<[Option<ExhaustedKey>; WAYS]>,
+    keys: Mutex<[Option<Episode>; WAYS]>,
 }
 
 impl Set {
@@ -87,16 +115,11 @@ impl Set {
         self.key_hashes.iter().all(|it| it.load(Ordering::Relaxed) == 0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Option<ExhaustedKey>; WAYS]> {
+    fn lock(&self) -> MutexGuard<'_, [Option<Episode>; WAYS]> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(
-        &self,
-        keys: &mut [Option<ExhaustedKey>; WAYS],
-        way: usize,
-        key: Option<ExhaustedKey>,
-    ) -> Option<ExhaustedKey> {
+    fn put(&self, keys: &mut [Option<Episode>; WAYS], way: usize, key: Option<Episode>) -> Option<Episode> {
         let (Some(slot), Some(key_hash)) = (keys.get_mut(way), self.key_hashes.get(way)) else { return key };
         key_hash.store(key.as_ref().map_or(0, |key| key.key_hash), Ordering::Relaxed);
         std::mem::replace(slot, key)
@@ -125,7 +148,7 @@ impl ExhaustedKeys {
         rule: RuleId,
         refused: Option<Span>,
         at: Timestamp,
-        name: impl FnOnce() -> (Arc<str>, Box<str>, u64),
+        name: impl FnOnce() -> KeyName,
     ) {
         let (key_hash, Some(set)) = self.set(key_hash) else { return };
         let until = at + refused.unwrap_or(Span::ZERO);
@@ -142,24 +165,15 @@ impl ExhaustedKeys {
             return;
         }
         // The key was evicted in between; the next decision adds it again.
-        let Some((limit, key, tag)) = new else { return };
+        let Some(name) = new else { return };
         let way = keys.iter().enumerate().max_by_key(|(_, it)| match it {
             None => (2, at),
             Some(it) if it.is_over(at) => (1, it.since),
             Some(it) => (0, it.since),
         });
         let way = way.map_or(0, |(way, _)| way);
-        let key = ExhaustedKey {
-            limit,
-            key,
-            tag,
-            key_hash,
-            rule,
-            since: at,
-            last: at,
-            until,
-            refused: refused.is_some().into(),
-        };
+        let refused = refused.is_some().into();
+        let key = Episode { name, key_hash, rule, since: at, last: at, until, refused };
         let gone = set.put(&mut keys, way, Some(key));
         drop(keys);
         drop(gone);
@@ -226,7 +240,7 @@ impl ExhaustedKeys {
                 let known = it.until.max(it.last).min(now);
                 !it.is_over(now) && known.since(it.since) >= self.after && it.refused > 0
             });
-            alerts.extend(lasting.cloned());
+            alerts.extend(lasting.map(Episode::to_exhausted_key));
         }
         alerts.sort_by(|a, b| (a.since, &a.limit, &a.key).cmp(&(b.since, &b.limit, &b.key)));
         alerts
@@ -236,6 +250,8 @@ impl ExhaustedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key_cache::ShownKey;
+    use crate::text::Text;
 
     const START: u64 = 1_000_000;
     const RULE: RuleId = RuleId(1);
@@ -249,8 +265,8 @@ mod tests {
         ExhaustedKeys::new(Span::from_secs(300))
     }
 
-    fn name() -> (Arc<str>, Box<str>, u64) {
-        ("api".into(), "ann".into(), 1)
+    fn name() -> KeyName {
+        KeyName { limit: "api".into(), key: ShownKey { text: Text::new("ann"), tag: 1 } }
     }
 
     #[test]

@@ -172,6 +172,7 @@ impl Display for Decimal {
 mod tests {
     use super::*;
     use crate::histogram::{Histogram, SHARE};
+    use crate::stripes::Adder;
 
     #[test]
     fn decimals_are_exact_and_short() {
@@ -184,7 +185,7 @@ mod tests {
     fn a_histogram_counts_the_values_at_or_below_each_bound() {
         let histogram = Histogram::default();
         for value in [0, 50, 1000] {
-            histogram.put(&SHARE, value);
+            histogram.put(&SHARE, value, Adder::SHARED);
         }
         let mut out = String::new();
         let spread = Spread::of([&histogram].into_iter());

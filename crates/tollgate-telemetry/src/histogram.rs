@@ -6,6 +6,8 @@
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::stripes::Adder;
+
 /// The inclusive upper bounds of buckets. Values above the last bound fall into the last bucket.
 #[derive(Debug)]
 pub(crate) struct Scale<const N: usize> {
@@ -92,9 +94,9 @@ impl<const N: usize> Default for Histogram<N> {
 
 impl<const N: usize> Histogram<N> {
     #[inline]
-    pub(crate) fn put(&self, scale: &Scale<N>, value: u64) {
-        self.buckets[scale.bucket(value)].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
+    pub(crate) fn put(&self, scale: &Scale<N>, value: u64, adder: Adder) {
+        adder.add(&self.buckets[scale.bucket(value)], 1);
+        adder.add(&self.sum, value);
     }
 }
 
@@ -162,7 +164,7 @@ mod tests {
     fn spread<const N: usize>(scale: &Scale<N>, values: &[u64]) -> Spread<N> {
         let histogram = Histogram::default();
         for &value in values {
-            histogram.put(scale, value);
+            histogram.put(scale, value, Adder::SHARED);
         }
         Spread::of([&histogram].into_iter())
     }

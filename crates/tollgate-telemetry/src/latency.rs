@@ -26,7 +26,8 @@ impl LatencyHistogram {
     /// Records one latency.
     #[inline]
     pub fn record(&self, took: Duration) {
-        self.0.mine().put(&LATENCY, Span::from(took).as_micros());
+        let (latencies, adder) = self.0.mine();
+        latencies.put(&LATENCY, Span::from(took).as_micros(), adder);
     }
 
     pub(crate) fn spread(&self) -> Spread<20> {

@@ -32,6 +32,7 @@
 //! Invariant: the settings and the number of limits bound the memory; traffic does not.
 //! `tests/bounded.rs` checks this.
 
+mod address;
 mod class_counter;
 mod counting;
 mod counts;
@@ -41,12 +42,16 @@ mod explanation;
 mod exposition;
 mod histogram;
 mod history;
+mod key_cache;
 mod latency;
 mod limit_counter;
 mod metrics;
+mod packed_record;
+mod policies;
 mod policy_watch;
 mod queue_counter;
 mod record;
+mod record_store;
 mod redact;
 mod reservations;
 mod ring;
@@ -58,6 +63,7 @@ mod shed_alerts;
 mod sketch;
 mod spenders;
 mod stripes;
+mod text;
 mod top;
 mod traceparent;
 mod watcher;
@@ -69,16 +75,18 @@ mod windowed_topk;
 #[global_allocator]
 static ALLOCATOR: tollgate_testkit::CountingAllocator = tollgate_testkit::CountingAllocator;
 
+pub use address::show_address;
 pub use class_counter::ClassCounts;
 pub use counts::{Counts, MAX_NAMED_LIMITS};
-pub use describe::{blocked, reason, show_address};
+pub use describe::{blocked, reason};
 pub use exhausted::ExhaustedKey;
 pub use exposition::{Exposition, Family, MetricKind};
 pub use history::{LimitSeries, LimitWindow};
 pub use latency::LatencyHistogram;
 pub use limit_counter::LimitCounts;
 pub use queue_counter::QueueView;
-pub use record::{LimitRecord, Record, RecordFate, ShadowBlock};
+pub use record::{LimitRecord, Record, RecordFate, RecordHead, ShadowBlock};
+pub use record_store::RecordPage;
 pub use redact::PathRedactor;
 pub use ring::RetentionCounts;
 pub use series::{Series, WindowCounts};

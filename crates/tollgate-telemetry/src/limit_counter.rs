@@ -139,19 +139,22 @@ impl LimitCounter {
 
     #[inline]
     pub(crate) fn count(&self, field: Field) {
-        self.cells.mine().counts[field as usize].fetch_add(1, Ordering::Relaxed);
+        let (cells, adder) = self.cells.mine();
+        adder.add(&cells.counts[field as usize], 1);
     }
 
     /// Takes back one count, which may be that of another stripe: their sum is right.
     pub(crate) fn uncount(&self, field: Field) {
-        self.cells.mine().counts[field as usize].fetch_sub(1, Ordering::Relaxed);
+        let (cells, adder) = self.cells.mine();
+        adder.take_back(&cells.counts[field as usize]);
     }
 
-    /// Records the remaining share of an allowance, in per mille.
+    /// Counts a decision, with the remaining share of the allowance in per mille.
     #[inline]
-    pub(crate) fn left(&self, share: u16) {
-        let mine = self.cells.mine();
-        mine.remaining.put(&SHARE, share.into());
+    pub(crate) fn record(&self, field: Field, share: u16) {
+        let (mine, adder) = self.cells.mine();
+        adder.add(&mine.counts[field as usize], 1);
+        mine.remaining.put(&SHARE, share.into(), adder);
         // The stored share is almost always smaller, and a load is cheaper than a store.
         if share < mine.least.load(Ordering::Relaxed) {
             mine.least.fetch_min(share, Ordering::Relaxed);
@@ -167,7 +170,8 @@ impl LimitCounter {
             (false, false) => 3,
         };
         if let Some(agreement) = self.agreement.get() {
-            agreement.mine()[kind].fetch_add(1, Ordering::Relaxed);
+            // Other threads set these counts to zero, so no thread owns them.
+            agreement.mine().0[kind].fetch_add(1, Ordering::Relaxed);
             if self.agreement_since.load(Ordering::Relaxed) == 0 {
                 let (since, now) = (&self.agreement_since, at.as_micros());
                 // If several threads race, the first one sets the time.

@@ -1,38 +1,67 @@
 //! Observes the decisions of one policy, on the path of every request.
 //!
-//! An admitted request allocates nothing here, unless a path has to be redacted. Recording spenders
-//! skips an update when the lock is taken. Counts of routes and of exhausted keys must not have gaps,
-//! so these wait for their locks; each lock is held for a few writes, and only sampled requests and
-//! requests of exhausted keys take it. Only refusals and sampled requests are stored as records.
+//! Neither an admitted nor a refused request allocates here, unless a path has to be redacted or a refusal cannot be
+//! packed (`packed_record`). Recording spenders skips an update when the lock is taken. Counts of routes and of
+//! exhausted keys must not have gaps, so these wait for their locks; each lock is held for a few writes, and only
+//! refusals, sampled requests and requests of exhausted keys take it. Only refusals and sampled requests are stored as
+//! records.
 //!
 //! `tests/cheap.rs` checks this.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
     Event, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Request, Rule, RuleId, Settlement, Span,
     Subject, Verdict, Watch,
 };
 
+use crate::address::ShownAddress;
 use crate::counting::PolicyCounters;
-use crate::describe::{self, Describer, method_of, path_of, show_address};
-use crate::record::Record;
+use crate::describe::{self, Describer, method_of, path_of};
+use crate::key_cache::{KeyCache, ShownKey};
+use crate::packed_record::pack;
+use crate::policies::RecordedPolicy;
+use crate::record::{Record, RecordHead};
 use crate::redact::PathRedactor;
 use crate::spenders::Asker;
+use crate::top::KeyName;
 use crate::watcher::Inner;
 
 /// Observes the decisions of one policy.
 pub(crate) struct PolicyWatch {
-    policy: Arc<Policy>,
-    version: u64,
+    policy: Arc<RecordedPolicy>,
     counters: Arc<PolicyCounters>,
     /// Redacts keys in paths and hosts.
     redactor: Option<PathRedactor>,
+    keys: KeyCache,
     all: Arc<Inner>,
+}
+
+/// A decision with the values that several tables need.
+struct Observation<'e, 'd, 'l> {
+    event: &'e Event<'d, 'l>,
+    /// The redacted path; empty if there is no request.
+    path: Cow<'d, str>,
+    /// The hash of the caller, once a table needs it.
+    caller: OnceCell<u64>,
+    /// The hash of the allowance of each limit.
+    key_hashes: SmallVec<[u64; 8]>,
+}
+
+impl<'d> Observation<'_, 'd, '_> {
+    fn asker(&self) -> Asker<'_> {
+        let subject: Option<Subject<'d>> = self.event.subject;
+        let (client, method) = (subject.and_then(Subject::client), subject.map_or("", method_of));
+        Asker { client, method, path: &self.path }
+    }
 }
 
 impl PolicyWatch {
@@ -42,19 +71,31 @@ impl PolicyWatch {
         redactor: Option<PathRedactor>,
         all: Arc<Inner>,
     ) -> Self {
-        Self { counters: all.counters.of(policy), policy: Arc::clone(policy), version, redactor, all }
+        Self {
+            counters: all.counters.of(policy),
+            policy: all.records.add_policy(policy, version, &all.secret),
+            redactor,
+            keys: KeyCache::new(),
+            all,
+        }
     }
 
     fn describer(&self) -> Describer<'_> {
-        let Self { policy, version, redactor, all, .. } = self;
-        Describer { policy, version: *version, secret: &all.secret, redactor: redactor.as_ref() }
+        let RecordedPolicy { policy, version, .. } = &*self.policy;
+        Describer { policy, version: *version, secret: &self.all.secret, redactor: self.redactor.as_ref() }
+    }
+
+    #[inline]
+    fn observe<'e, 'd, 'l>(&self, event: &'e Event<'d, 'l>) -> Observation<'e, 'd, 'l> {
+        let path = event.subject.map_or(Cow::Borrowed(""), |it| path_of(it, self.redactor.as_ref()));
+        let key_hashes = event.decision.limits().map(|it| self.all.key_hash(it.policy_rule(), it.key()));
+        Observation { event, path, caller: OnceCell::new(), key_hashes: key_hashes.collect() }
     }
 
     /// Updates the state of the key of one limit.
     #[inline]
-    fn look_at(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>) {
-        let (all, outcome) = (&self.all, it.outcome());
-        let key_hash = all.key_hash(it.policy_rule(), it.key());
+    fn look_at(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+        let (all, outcome, event) = (&self.all, it.outcome(), observed.event);
         // A limit that does not refuse raises no alert.
         if it.is_binding() {
             let refused = match outcome.verdict {
@@ -69,55 +110,32 @@ impl PolicyWatch {
             if outcome.remaining > 0 && refused.is_none() {
                 all.zero.left(key_hash);
             } else if refused.is_some() || outcome.limit > 1 {
-                all.zero.empty(key_hash, it.policy_rule().id, refused, event.at, || {
-                    let describer = self.describer();
-                    (describer.name_of(it), describer.key(it), describer.tag(it))
-                });
+                all.zero.empty(key_hash, it.policy_rule().id, refused, event.at, || self.name(it, key_hash));
             }
         }
         let units = outcome.units();
         if units > 0 {
-            self.spent(event, it, key_hash, units);
+            self.spent(observed, it, key_hash, units);
         } else if it.limit().count_denied() && !event.decision.is_allowed() {
-            self.charged(event, it, key_hash);
+            self.charged(observed, it, key_hash);
         }
     }
 
     /// Records a refused request that was charged, by at most its cost.
     #[cold]
-    fn charged(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+    fn charged(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
         let units = it.cost().min(it.outcome().limit);
         if units > 0 && !matches!(it.rule().quota, Quota::Concurrency(_)) {
-            self.spent(event, it, key_hash, units);
+            self.spent(observed, it, key_hash, units);
         }
     }
 
     #[inline]
-    fn spent(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64, units: u64) {
-        match event.subject {
-            Some(subject) => {
-                let path = path_of(subject, self.redactor.as_ref());
-                let asker = Asker { client: subject.client(), method: method_of(subject), path: &path };
-                self.spent_by(&asker, event, it, key_hash, units);
-            }
-            None => {
-                self.spent_by(&Asker { client: None, method: "", path: "" }, event, it, key_hash, units);
-            }
-        }
-    }
-
-    #[inline]
-    fn spent_by(
-        &self,
-        asker: &Asker<'_>,
-        event: &Event<'_, '_>,
-        it: &LimitOutcome<'_>,
-        key_hash: u64,
-        units: u64,
-    ) {
-        let (all, period) = (&self.all, it.policy_rule().quota.period());
-        let caller = all.spenders.caller(asker);
-        all.spenders.spent(key_hash, (caller, asker), units, event.at, period);
+    fn spent(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64, units: u64) {
+        let (all, period, event) = (&self.all, it.policy_rule().quota.period(), observed.event);
+        let asker = observed.asker();
+        let caller = *observed.caller.get_or_init(|| all.spenders.caller(&asker));
+        all.spenders.spent(key_hash, (caller, &asker), units, event.at, period);
         // A proxy that sends descriptors reports no final cost.
         let may_be_settled = |it: Subject<'_>| it.request().is_some_and(Request::may_be_settled);
         if it.limit().settle().is_some() || event.subject.is_none_or(may_be_settled) {
@@ -125,10 +143,22 @@ impl PolicyWatch {
         }
     }
 
+    /// Passes the redacted key of a limit to `then`. `key_hash` is the hash of its allowance.
+    #[inline]
+    fn show_key<T>(&self, it: &LimitOutcome<'_>, key_hash: u64, then: impl FnOnce(&ShownKey) -> T) -> T {
+        self.keys.with(key_hash, |out| self.describer().show_key(it, out), then)
+    }
+
+    /// Returns the name of the key of a limit. `key_hash` is the hash of its allowance.
+    fn name(&self, it: &LimitOutcome<'_>, key_hash: u64) -> KeyName {
+        KeyName { limit: self.describer().name_of(it), key: self.show_key(it, key_hash, |key| *key) }
+    }
+
     /// Raises an alert if a request is shed whose class is not the least important one.
     fn look_at_class(&self, event: &Event<'_, '_>) {
         let Some(class) = event.decision.priority() else { return };
-        if usize::from(class.rank()) + 1 >= self.policy.priorities().len() || !event.decision.is_shed() {
+        let classes = self.policy.policy.priorities().len();
+        if usize::from(class.rank()) + 1 >= classes || !event.decision.is_shed() {
             return;
         }
         match event.decision.fate() {
@@ -142,26 +172,33 @@ impl PolicyWatch {
     }
 
     /// Counts a refusal, and returns the hash of the key or client that was refused.
-    fn refuse(&self, event: &Event<'_, '_>) -> u64 {
-        let (all, describer) = (&self.all, self.describer());
+    fn refuse(&self, event: &Event<'_, '_>, limiting: Option<LimitOutcome<'_>>) -> u64 {
+        let all = &self.all;
         self.look_at_class(event);
         match event.decision.fate() {
             Fate::Refused => {
-                let Some(limiting) = event.decision.limiting() else { return 0 };
+                let Some(limiting) = limiting else { return 0 };
                 let key_hash = all.key_hashes.hash_one((limiting.limit().name(), limiting.key().as_bytes()));
-                all.top.refused(key_hash, event.at, || {
-                    (describer.name_of(&limiting), describer.key(&limiting), describer.tag(&limiting))
-                });
+                all.top.refused(key_hash, event.at, || self.name(&limiting, key_hash));
                 key_hash
             }
             Fate::Blocked(block) => {
                 let client = event.subject.and_then(Subject::client);
                 let key_hash = all.key_hashes.hash_one((block.limit.name(), client));
-                all.top.refused(key_hash, event.at, || {
-                    let shown = client.map(|it| show_address(it, &self.policy, &all.secret));
-                    let key = shown.map_or("unknown client".into(), |it| format!("client {it}"));
-                    let tag = describer.tag_of_client(event.subject).unwrap_or(0);
-                    (block.limit.shared_name(), key.into(), tag)
+                let show = |out: &mut String| {
+                    // Writing to a string does not fail.
+                    let _never = match client {
+                        None => write!(out, "unknown client"),
+                        Some(client) => {
+                            let client = ShownAddress::of(client, &self.policy.policy, &all.secret);
+                            write!(out, "client {client}")
+                        }
+                    };
+                    self.describer().tag_of_client(event.subject).unwrap_or(0)
+                };
+                all.top.refused(key_hash, event.at, || KeyName {
+                    limit: block.limit.shared_name(),
+                    key: self.keys.with(key_hash, show, |key| *key),
                 });
                 key_hash
             }
@@ -170,63 +207,94 @@ impl PolicyWatch {
         }
     }
 
-    #[cold]
-    fn remember(&self, event: &Event<'_, '_>, caller: u64) {
-        self.all.ring.keep(self.record(event), caller);
+    /// Counts a refusal and stores its record.
+    fn record_refusal(&self, observed: &Observation<'_, '_, '_>, not_held: Option<NotHeld>) {
+        let limiting = observed.event.decision.limiting();
+        let caller = self.refuse(observed.event, limiting);
+        self.remember(observed, limiting, not_held, caller);
     }
 
-    fn record(&self, event: &Event<'_, '_>) -> Record {
+    /// Stores the record of a decision. `caller` identifies the allowance that refused, or else the caller.
+    #[inline(never)]
+    fn remember(
+        &self,
+        observed: &Observation<'_, '_, '_>,
+        limiting: Option<LimitOutcome<'_>>,
+        not_held: Option<NotHeld>,
+        caller: u64,
+    ) {
+        let event = observed.event;
+        let packed = pack(&self.describer(), event, limiting, not_held, &observed.path, |index, it, then| {
+            let key_hash = observed.key_hashes.get(index).copied().unwrap_or(0);
+            self.show_key(it, key_hash, |key| then(key, key_hash));
+        });
+        match packed.as_ref().and_then(|packed| Some((packed.is_trace_sampled, packed.as_bytes()?))) {
+            Some((is_trace_sampled, bytes)) => {
+                let head = RecordHead {
+                    seq: 0,
+                    id: event.id,
+                    at: event.at,
+                    allowed: event.decision.is_allowed(),
+                    is_trace_sampled,
+                };
+                self.all.records.keep_packed(head, &self.policy, bytes, caller);
+            }
+            None => self.remember_unpacked(event, not_held, caller),
+        }
+    }
+
+    #[cold]
+    fn remember_unpacked(&self, event: &Event<'_, '_>, not_held: Option<NotHeld>, caller: u64) {
         let key_hash = |it: &LimitOutcome<'_>| self.all.key_hash(it.policy_rule(), it.key());
         let record = self.describer().describe(event.subject, event.decision, event.at, key_hash);
-        Record { id: event.id, took: event.took.into(), ..record }
+        let mut record = Record { id: event.id, took: event.took.into(), ..record };
+        if let Some(not_held) = not_held {
+            record.reason = Some(describe::not_held(not_held).into());
+        }
+        self.all.records.keep(record, caller);
     }
 }
 
 impl Watch for PolicyWatch {
     fn decided(&self, event: &Event<'_, '_>) {
         self.counters.count(event);
-        let decision = event.decision;
+        let (decision, observed) = (event.decision, self.observe(event));
         let mut is_shadowed = !decision.shadowed().is_empty();
-        for it in decision.limits() {
-            self.look_at(event, &it);
+        for (it, &key_hash) in decision.limits().zip(&observed.key_hashes) {
+            self.look_at(&observed, &it, key_hash);
             is_shadowed |= !it.is_binding() && !it.outcome().is_admitted();
         }
         let refused = !decision.is_allowed();
         let weight = if refused { Some(1) } else { self.all.top.stands_for(event.id.0) };
         if let (Some(weight), Some(subject)) = (weight, event.subject) {
-            let path = path_of(subject, self.redactor.as_ref());
-            self.all.top.routed(method_of(subject), &path, refused, weight, event.at);
+            self.all.top.routed(method_of(subject), &observed.path, refused, weight, event.at);
         }
         if refused {
-            let caller = self.refuse(event);
-            self.remember(event, caller);
+            self.record_refusal(&observed, None);
         } else if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
-            self.remember(event, 0);
+            self.remember(&observed, decision.limiting(), None, 0);
         }
     }
 
     fn not_held(&self, event: &Event<'_, '_>, reason: NotHeld) {
         self.counters.withdraw(event.decision);
-        let caller = self.refuse(event);
-        let record = self.record(event);
-        self.all.ring.keep(Record { reason: Some(describe::not_held(reason).into()), ..record }, caller);
+        self.record_refusal(&self.observe(event), Some(reason));
     }
 
     fn started(&self, event: &Event<'_, '_>) {
         self.counters.count_start(event.decision);
-        for it in event.decision.limits() {
-            self.look_at(event, &it);
+        let observed = self.observe(event);
+        for (it, &key_hash) in event.decision.limits().zip(&observed.key_hashes) {
+            self.look_at(&observed, &it, key_hash);
         }
         if !event.decision.is_allowed() {
-            let caller = self.refuse(event);
-            self.remember(event, caller);
+            self.record_refusal(&observed, None);
         }
     }
 
     fn throttled(&self, event: &Event<'_, '_>, was_limited: bool) {
         self.counters.throttle(event.decision, was_limited);
-        let caller = self.refuse(event);
-        self.remember(event, caller);
+        self.record_refusal(&self.observe(event), None);
     }
 
     fn store_called(&self, took: Duration, answered: bool) {
@@ -267,7 +335,7 @@ impl Inner {
         let shows = (display.clone(), redactor.cloned());
         let before = self.shows.lock().unwrap_or_else(PoisonError::into_inner).replace(shows.clone());
         if before.is_some_and(|before| before != shows) {
-            self.ring.clear();
+            self.records.clear();
             self.top.clear();
             self.zero.clear();
             self.spenders.clear();

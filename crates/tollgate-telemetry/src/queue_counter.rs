@@ -71,7 +71,8 @@ impl QueueCounter {
     /// Records a request that was admitted at `at` with a wait. `now` is the time by the clock of this
     /// node.
     pub(crate) fn enter(&self, at: Timestamp, wait: Span, now: Timestamp) {
-        self.waits.mine().put(&QUEUE_WAIT, wait.as_micros());
+        let (waits, adder) = self.waits.mine();
+        waits.put(&QUEUE_WAIT, wait.as_micros(), adder);
         let mut starts = self.starts();
         starts.ahead = at.ahead_of(now);
         starts.forget_before(at);
@@ -98,7 +99,8 @@ impl QueueCounter {
     pub(crate) fn leave_line(&self, wait: Option<Span>) {
         self.in_line.fetch_sub(1, Ordering::Relaxed);
         if let Some(wait) = wait {
-            self.waits.mine().put(&QUEUE_WAIT, wait.as_micros());
+            let (waits, adder) = self.waits.mine();
+            waits.put(&QUEUE_WAIT, wait.as_micros(), adder);
         }
     }
 

@@ -1,10 +1,10 @@
 //! A decision with the data that explains it.
 //!
-//! A record is made for every refusal and for a sample of admitted requests. Keys and addresses are
+//! A record is kept for every refusal and for a sample of admitted requests. Keys and addresses are
 //! stored as the policy's `privacy` shows them. Text from callers is truncated, so the size of a record
 //! is bounded.
 //!
-//! `describe` makes records, `ring` stores them.
+//! `packed_record` and `describe` make records, `record_store` stores them.
 
 use std::sync::Arc;
 
@@ -12,6 +12,28 @@ use tollgate::{DecisionId, Mode, NodeShed, Outcome, Quota, Span, Timestamp};
 
 use crate::explanation;
 use crate::traceparent::TraceParent;
+
+/// The beginning of a record: enough to select records without reading them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHead {
+    /// The sequence number of the record in this process, from one without gaps.
+    pub seq: u64,
+    /// The id that the caller quotes.
+    pub id: DecisionId,
+    /// The time of the decision, by the clock of this node.
+    pub at: Timestamp,
+    /// Whether the request was admitted.
+    pub allowed: bool,
+    /// Whether the caller samples the trace of the request.
+    pub is_trace_sampled: bool,
+}
+
+impl RecordHead {
+    pub(crate) fn of(record: &Record) -> Self {
+        let Record { seq, id, at, allowed, trace, .. } = *record;
+        Self { seq, id, at, allowed, is_trace_sampled: trace.is_some_and(|it| it.sampled) }
+    }
+}
 
 /// A decision with the data that explains it.
 #[derive(Clone, Debug)]

@@ -206,6 +206,7 @@ mod tests {
     use tollgate::Policy;
 
     use super::*;
+    use crate::limit_counter::Field;
 
     fn counters(limits: usize) -> Counters {
         let mut policy = "limits:\n".to_owned();
@@ -234,7 +235,7 @@ mod tests {
         let limit = counters.limit("limit-0").unwrap();
         history.tick(Timestamp::from_secs(100), &counters);
         assert!(!limit.past().is_kept());
-        limit.left(500);
+        limit.record(Field::Allowed, 500);
         history.tick(Timestamp::from_secs(105), &counters);
         assert!(limit.past().is_kept());
         history.tick(Timestamp::from_secs(400), &counters);

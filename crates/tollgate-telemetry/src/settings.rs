@@ -8,7 +8,8 @@ pub struct WatchSettings {
     /// The number of most recent refusals that can be explained. A quarter more is kept for the first
     /// refusal of each key in a minute.
     ///
-    /// A record takes about half a kilobyte, and a quarter of a kilobyte for each limit that applied.
+    /// A record takes one kilobyte, and its memory is reserved at the start. Only a decision that does not fit,
+    /// because of many limits or long texts, takes more.
     pub records: usize,
     /// The time for which a key must have nothing left to become an alert.
     pub at_zero_for: Span,

@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use tollgate::{Span, Timestamp};
 
 use crate::describe::fit;
+use crate::text::Text;
 
 /// 64 locks, each for 32 sets of four allowances with four callers each.
 const STRIPES: usize = 64;
@@ -85,37 +86,6 @@ struct Caller {
     client: Option<IpAddr>,
     method: Text<MAX_METHOD_BYTES>,
     path: Text<MAX_PATH_BYTES>,
-}
-
-/// A short text, stored inline.
-#[derive(Clone, Copy)]
-struct Text<const N: usize> {
-    length: u8,
-    bytes: [u8; N],
-}
-
-impl<const N: usize> Default for Text<N> {
-    fn default() -> Self {
-        Self { length: 0, bytes: [0; N] }
-    }
-}
-
-impl<const N: usize> Text<N> {
-    /// Keeps the longest prefix that fits, with an ellipsis if it was truncated.
-    fn new(text: &str) -> Self {
-        let (text, is_cut) = fit(text, N);
-        let (mut bytes, mut length) = ([0; N], 0);
-        for part in [text, if is_cut { "…" } else { "" }] {
-            bytes[length..length + part.len()].copy_from_slice(part.as_bytes());
-            length += part.len();
-        }
-        Self { length: u8::try_from(length).unwrap_or(0), bytes }
-    }
-
-    fn as_str(&self) -> &str {
-        let text = self.bytes.get(..self.length.into()).unwrap_or_default();
-        std::str::from_utf8(text).unwrap_or_default()
-    }
 }
 
 impl Allowance {

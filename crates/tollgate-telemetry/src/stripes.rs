@@ -1,14 +1,14 @@
 //! Striped counters that avoid contention between threads.
 //!
-//! Stripes do not share cache lines, so an increment is an atomic addition to memory that the current
-//! core already owns. Readers sum the stripes. If there are more threads than stripes, some threads
-//! share a stripe: slower, and still correct.
+//! Each of the first threads that count owns a stripe: only it writes there, so an increment is a load and a store. All
+//! further threads share the last stripe and add atomically, which takes several times as long. A thread that ends
+//! passes its stripe on. Stripes do not share cache lines. Readers sum the stripes.
 //!
-//! All operations are relaxed, because the counters do not order other memory accesses.
+//! Operations on counters are relaxed, because they do not order other memory accesses.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
 /// The maximum number of stripes. Every limit takes memory for each stripe.
@@ -21,6 +21,34 @@ pub(crate) struct Striped<T>(Box<[Padded<T>]>);
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded<T>(T);
+
+/// How the current thread writes to its stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adder {
+    /// Whether no other thread writes to the stripe.
+    is_owner: bool,
+}
+
+impl Adder {
+    /// Adds to counters that other threads write to, too.
+    #[cfg(test)]
+    pub(crate) const SHARED: Self = Self { is_owner: false };
+
+    /// Adds to a counter. Counters wrap.
+    #[inline]
+    pub(crate) fn add(self, counter: &AtomicU64, value: u64) {
+        if self.is_owner {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+        } else {
+            counter.fetch_add(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one back from a counter, which may be that of another stripe: their sum is right.
+    pub(crate) fn take_back(self, counter: &AtomicU64) {
+        self.add(counter, 1_u64.wrapping_neg());
+    }
+}
 
 impl<T: Default> Striped<T> {
     pub(crate) fn new() -> Self {
@@ -35,11 +63,12 @@ impl<T: Default> Default for Striped<T> {
 }
 
 impl<T> Striped<T> {
-    /// Returns the stripe of the current thread.
+    /// Returns the stripe of the current thread, and how to write to it.
     #[inline]
-    pub(crate) fn mine(&self) -> &T {
-        // The number of stripes is a power of two, so the index is in range.
-        &self.0[number() & (self.0.len() - 1)].0
+    pub(crate) fn mine(&self) -> (&T, Adder) {
+        let (number, shared) = (number(), self.0.len() - 1);
+        // The last stripe is shared. There are at least two.
+        (&self.0[number.min(shared)].0, Adder { is_owner: number < shared })
     }
 
     /// Iterates over all stripes.
@@ -48,42 +77,82 @@ impl<T> Striped<T> {
     }
 }
 
-/// Returns the number of stripes: one for each core, rounded up to a power of two.
+/// Returns the number of stripes: one for each core, and one that is shared.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        cores.next_power_of_two().min(MAX_STRIPES)
+        (cores + 1).clamp(2, MAX_STRIPES)
     })
 }
 
-/// Returns the number of the current thread among the threads that count.
+/// The number of a thread that owns no stripe.
+const NO_STRIPE: usize = usize::MAX - 1;
+
+/// The stripes that a thread owns now, as bits.
+static OWNED: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static OWNER: Owner = const { Owner(Cell::new(NO_STRIPE)) };
+}
+
+/// The stripe that a thread owns. Other threads may own it after the thread has ended.
+struct Owner(Cell<usize>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Destructors of the thread that count after this one use the shared stripe.
+        STRIPE.set(NO_STRIPE);
+        release(self.0.get());
+    }
+}
+
+/// Passes a stripe on to other threads.
+fn release(number: usize) {
+    if number < MAX_STRIPES {
+        // Release: the next owner reads the counts of this one.
+        OWNED.fetch_and(!(1 << number), Ordering::Release);
+    }
+}
+
+/// Returns the number of the stripe that the current thread owns.
 #[inline]
 fn number() -> usize {
-    const UNASSIGNED: usize = usize::MAX;
-    thread_local! {
-        static STRIPE: Cell<usize> = const { Cell::new(UNASSIGNED) };
+    match STRIPE.get() {
+        usize::MAX => own_stripe(),
+        known => known,
     }
-    static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
-    let known = STRIPE.get();
-    if known != UNASSIGNED {
-        return known;
+}
+
+/// Takes a free stripe for the current thread, if there is one.
+#[cold]
+fn own_stripe() -> usize {
+    let free = |owned: u32| owned.trailing_ones();
+    let take = |owned| (free(owned) as usize <= MAX_STRIPES - 2).then(|| owned | 1 << free(owned));
+    // Acquire: the counts of the previous owner are read.
+    let number = match OWNED.fetch_update(Ordering::Acquire, Ordering::Relaxed, take) {
+        Ok(owned) => free(owned) as usize,
+        Err(_) => NO_STRIPE,
+    };
+    if OWNER.try_with(|owner| owner.0.set(number)).is_err() {
+        // The thread is ending, and its destructor has run.
+        release(number);
+        STRIPE.set(NO_STRIPE);
+        return NO_STRIPE;
     }
-    let new = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % MAX_STRIPES;
-    STRIPE.set(new);
-    new
+    STRIPE.set(number);
+    number
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
 
     #[test]
-    fn there_is_a_power_of_two_of_stripes_and_each_has_lines_of_its_own() {
+    fn there_is_a_shared_stripe_and_each_stripe_has_lines_of_its_own() {
         let striped = Striped::<AtomicU64>::new();
-        assert!(striped.0.len().is_power_of_two() && striped.0.len() <= MAX_STRIPES);
+        assert!((2..=MAX_STRIPES).contains(&striped.0.len()));
         let places: Vec<_> = striped.iter().map(|it| std::ptr::from_ref(it).addr()).collect();
         assert!(places.iter().all(|place| place % 128 == 0), "{places:?}");
     }
@@ -95,12 +164,29 @@ mod tests {
             for _ in 0..2 * MAX_STRIPES {
                 scope.spawn(|| {
                     for _ in 0..1000 {
-                        striped.mine().fetch_add(1, Ordering::Relaxed);
+                        let (counter, adder) = striped.mine();
+                        adder.add(counter, 2);
+                        adder.take_back(counter);
                     }
                 });
             }
         });
         let sum: u64 = striped.iter().map(|it| it.load(Ordering::Relaxed)).sum();
         assert_eq!(sum, 2 * 16 * 1000);
+    }
+
+    #[test]
+    fn threads_that_follow_each_other_lose_no_count() {
+        let striped = Striped::<AtomicU64>::new();
+        for _ in 0..10 * MAX_STRIPES {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (counter, adder) = striped.mine();
+                    adder.add(counter, 1);
+                });
+            });
+        }
+        let sum: u64 = striped.iter().map(|it| it.load(Ordering::Relaxed)).sum();
+        assert_eq!(sum, 160);
     }
 }

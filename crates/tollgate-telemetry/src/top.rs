@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate::{Span, Timestamp};
 
-use crate::describe::{fit, shortened};
+use crate::describe::fit;
+use crate::key_cache::ShownKey;
+use crate::text::Text;
 use crate::window::{WINDOW, window_start};
 use crate::windowed_topk::{By, WindowedTopK};
 
@@ -80,14 +82,23 @@ pub struct TopList {
     pub routes_error_at_most: u64,
 }
 
-/// The name of a key: its limit, the shown key and its tag.
-pub(crate) type KeyName = (Arc<str>, Box<str>, u64);
-/// The name of a route: its method and path.
-type RouteName = Arc<(Box<str>, Box<str>)>;
+/// The name of a key.
+#[derive(Clone)]
+pub(crate) struct KeyName {
+    pub(crate) limit: Arc<str>,
+    pub(crate) key: ShownKey,
+}
+
+/// The name of a route.
+#[derive(Clone)]
+struct RouteName {
+    method: Text<MAX_METHOD_BYTES>,
+    path: Text<MAX_PATH_BYTES>,
+}
 
 /// Counts refused keys and requested routes.
 pub(crate) struct Top {
-    keys: WindowedTopK<Arc<KeyName>>,
+    keys: WindowedTopK<KeyName>,
     routes: WindowedTopK<RouteName>,
     hasher: foldhash::quality::RandomState,
     /// One in 2^`rarity` of the admitted requests is counted.
@@ -113,7 +124,7 @@ impl Top {
     /// Counts a refusal of a key by a limit. `key_hash` identifies both; `name` is called only for a
     /// key that gets an entry.
     pub(crate) fn refused(&self, key_hash: u64, at: Timestamp, name: impl FnOnce() -> KeyName) {
-        self.keys.add(key_hash, 1, true, at, || Arc::new(name()));
+        self.keys.add(key_hash, 1, true, at, name);
     }
 
     /// Returns the weight of an admitted request with this random number; `None` if it is not sampled.
@@ -133,8 +144,9 @@ impl Top {
             self.rarity.store(rarer.min(MAX_SAMPLE_SHIFT), Ordering::Relaxed);
         }
         let key_hash = self.hasher.hash_one((fit(method, MAX_METHOD_BYTES), fit(path, MAX_PATH_BYTES)));
-        self.routes.add(key_hash, weight, refused, at, || {
-            Arc::new((shortened(method, MAX_METHOD_BYTES), shortened(path, MAX_PATH_BYTES)))
+        self.routes.add(key_hash, weight, refused, at, || RouteName {
+            method: Text::new(method),
+            path: Text::new(path),
         });
     }
 
@@ -169,9 +181,9 @@ impl Top {
                 .entries
                 .into_iter()
                 .map(|it| TopKey {
-                    limit: Arc::clone(&it.payload.0),
-                    key: it.payload.1.clone(),
-                    tag: it.payload.2,
+                    limit: it.payload.limit,
+                    key: (&it.payload.key.text).into(),
+                    tag: it.payload.key.tag,
                     refused: it.count,
                     refused_at_least: it.count - it.error,
                 })
@@ -182,8 +194,8 @@ impl Top {
                 .entries
                 .into_iter()
                 .map(|it| HotRoute {
-                    method: it.payload.0.clone(),
-                    path: it.payload.1.clone(),
+                    method: (&it.payload.method).into(),
+                    path: (&it.payload.path).into(),
                     requests: it.count,
                     requests_at_least: it.count - it.error,
                     refused: it.marked,

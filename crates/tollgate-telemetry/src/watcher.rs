@@ -15,19 +15,21 @@ use tollgate::{
     Decision, DecisionId, Limit, LimitOutcome, Observer, Policy, Span, Subject, Timestamp, Watch,
 };
 
+use crate::address::show_address;
 use crate::class_counter::ClassCounts;
 use crate::counts::{Counters, Counts};
-use crate::describe::{Describer, show_address};
+use crate::describe::Describer;
 use crate::exhausted::{ExhaustedKey, ExhaustedKeys};
 use crate::history::{LimitSeries, LimitWindow};
 use crate::limit_counter::LimitCounts;
 use crate::metrics;
 use crate::policy_watch::PolicyWatch;
 use crate::queue_counter::QueueView;
-use crate::record::{LimitRecord, Record};
+use crate::record::{LimitRecord, Record, RecordHead};
+use crate::record_store::{RecordPage, RecordStore};
 use crate::redact::PathRedactor;
 use crate::reservations::Reservations;
-use crate::ring::{RetentionCounts, Ring};
+use crate::ring::RetentionCounts;
 use crate::samples::Samples;
 use crate::series::{History, Series};
 use crate::settings::WatchSettings;
@@ -43,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) history: History,
     pub(crate) reservations: Reservations,
-    pub(crate) ring: Ring,
+    pub(crate) records: RecordStore,
     pub(crate) samples: Samples,
     pub(crate) spenders: Spenders,
     pub(crate) top: Top,
@@ -64,7 +66,7 @@ impl Watcher {
             counters: Counters::new(),
             history: History::new(),
             reservations: Reservations::new(),
-            ring: Ring::new(settings.records),
+            records: RecordStore::new(settings.records),
             samples: Samples::new(settings.trace_one_in),
             spenders: Spenders::new(),
             top: Top::new(),
@@ -81,6 +83,7 @@ impl Watcher {
     pub fn tick(&self, now: Timestamp) {
         self.0.history.tick(now, &self.0.counters);
         self.0.top.tick(now);
+        self.0.records.retire(&self.0.secret);
     }
 
     /// Returns the counts of all decisions since the start.
@@ -133,24 +136,37 @@ impl Watcher {
 
     /// Returns the record of a decision, while it is stored.
     pub fn record(&self, id: DecisionId) -> Option<Arc<Record>> {
-        self.0.ring.find(id)
+        self.0.records.find(id, &self.0.secret)
     }
 
     /// Returns the oldest records after `seq`, at most `most`, and the number of records in between
     /// that were evicted. A number that was not assigned yet belongs to another process: all records
     /// are after it.
     pub fn records_after(&self, seq: u64, most: usize) -> (Vec<Arc<Record>>, u64) {
-        self.0.ring.after(seq, most)
+        let page = self.0.records.after(seq, most, &self.0.secret, |_| true);
+        (page.records, page.missed)
+    }
+
+    /// Reads the oldest records after `seq`, at most `most`, and returns those that `is_wanted` selects by their heads.
+    /// The others cost little: they are not built. `is_wanted` is called in the order of the records, while no other
+    /// record can be stored, so it must be fast.
+    pub fn select_records_after(
+        &self,
+        seq: u64,
+        most: usize,
+        is_wanted: impl FnMut(&RecordHead) -> bool,
+    ) -> RecordPage {
+        self.0.records.after(seq, most, &self.0.secret, is_wanted)
     }
 
     /// Returns the latest records, at most `most`, the newest last.
     pub fn latest_records(&self, most: usize, refused_only: bool) -> Vec<Arc<Record>> {
-        self.0.ring.latest(most, refused_only)
+        self.0.records.latest(most, refused_only, &self.0.secret)
     }
 
     /// Returns the number and age of the stored refusals.
     pub fn kept(&self) -> RetentionCounts {
-        self.0.ring.kept()
+        self.0.records.kept()
     }
 
     /// Describes a decision that was only considered. The record is not stored, has no id and no

@@ -344,3 +344,58 @@ fn truncated_texts_end_in_an_ellipsis() {
     let spender = &scene.watcher.spenders(scene.limiter.policy(), &record.limits[0])[0];
     assert!(spender.method.ends_with('…') && spender.path.ends_with('…'), "{spender:?}");
 }
+
+/// Returns the latest records as text.
+fn texts(watcher: &Watcher) -> Vec<String> {
+    watcher.latest_records(usize::MAX, false).iter().map(|record| format!("{record:?}")).collect()
+}
+
+#[test]
+fn records_of_a_replaced_policy_are_read_as_before() {
+    let policy = "
+limits:
+  - {name: api, by: user, windows: [1/hour, 9/day], plans: {pro: [2/hour, 9/day]}, overrides: {bob: [1/hour, 2/day]}}
+  - {name: all, by: global, bucket: 100/day}
+";
+    let scene = scene(policy, &small());
+    for user in ["ann", "bob", "ann", "bob", "cat", "cat"] {
+        scene.ask(user);
+        drop(scene.limiter.check(&Call::new("PUT", "/pro?q=1").user(user).plan("pro").host("example.com")));
+    }
+    let before = texts(&scene.watcher);
+    assert_eq!(before.len(), 12);
+    let Scene { limiter, watcher, clock } = scene;
+    // Each policy is replaced by one with other limits, after it has refused once.
+    let mut limiter = limiter;
+    for turn in 0..5 {
+        let next = format!("limits: [{{name: other-{turn}, by: user, bucket: 1/day}}]");
+        limiter = limiter.with_policy(Policy::parse(&next).unwrap());
+        assert_eq!(texts(&watcher)[..12], before, "turn {turn}");
+        if turn % 2 == 0 {
+            watcher.tick(clock.now());
+        }
+        drop(limiter.check(&Call::new("GET", "/").user("ann")));
+        drop(limiter.check(&Call::new("GET", "/").user("ann")));
+    }
+    drop(limiter);
+    watcher.tick(clock.now());
+    let after = watcher.latest_records(usize::MAX, false);
+    assert_eq!(after.len(), 12 + 10);
+    assert_eq!(texts(&watcher)[..12], before);
+    assert_eq!((&*after[21].limits[0].name, after[21].allowed), ("other-4", false));
+    let found = watcher.record(after[0].id).map(|record| format!("{record:?}"));
+    assert_eq!(found.as_ref(), before.first());
+}
+
+#[test]
+fn records_are_selected_by_their_heads() {
+    let scene = scene(BLOCKED, &small());
+    let ids: Vec<_> = (0..10).filter_map(|_| scene.ask("ann")).map(|record| record.id).collect();
+    assert_eq!(ids.len(), 10);
+    let page = scene.watcher.select_records_after(2, 5, |head| head.seq % 2 == 0 && !head.allowed);
+    assert_eq!(page.records.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[3], ids[5]]);
+    assert_eq!((page.read, page.last, page.missed), (5, Some(7), 0));
+    (0..500).for_each(|_| drop(scene.ask("ann")));
+    let page = scene.watcher.select_records_after(2, 5, |_| false);
+    assert!(page.records.is_empty() && page.missed > 300, "{page:?}");
+}
