@@ -1,7 +1,7 @@
 //! The description of the operator API: overview, explanations, modes and the files of the dashboard.
 
 use serde_json::{Map, Value, json};
-use tollgate_api::{MAX_DECISIONS, MAX_UNITS};
+use tollgate_api::{MAX_DECISIONS, MAX_HISTORY_STEPS, MAX_UNITS};
 
 use super::{json_of, operation, read, reference, without_token};
 use crate::stats::{MAX_SERIES_LIMITS, MAX_TOP};
@@ -17,6 +17,7 @@ pub(super) fn paths() -> Map<String, Value> {
         "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_SERIES_LIMITS},
         "explode": true,
     });
+    let text = |name: &str, description: &str| json!({"name": name, "in": "query", "description": description, "schema": {"type": "string"}});
     let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
     let id = json!({"name": "id", "in": "path", "required": true, "description": "The id of a decision, from `Tollgate-Decision`.",
                     "schema": {"type": "string", "pattern": "^[0-9A-Fa-f]{16}$"}});
@@ -56,11 +57,28 @@ pub(super) fn paths() -> Map<String, Value> {
         (
             "/v1/decisions",
             look(
-                "decisions", "Recent decisions, the newest last: refusals and a sample of admitted requests", "Decisions",
+                "decisions", "Recent decisions, or those that a search found, the newest last: refusals and a sample of admitted requests", "Decisions",
                 &[
                     number("after", 0, MAX_UNITS, "Returns later decisions only: `next` of the last response."),
                     number("most", 1, MAX_DECISIONS, "How many; 100 unless given."),
                     refused,
+                    text("since", "Searches from here: how long ago, such as `2h`, or a date."),
+                    text("until", "Searches up to here: how long ago, or a date."),
+                    text("limit", "Searches for decisions by this limit."),
+                    text("key", "Searches for this key or address, as it is shown, or for its tag."),
+                    json!({"name": "before", "in": "query", "description": "Continues a search: `earlier` of the last response.",
+                           "schema": {"type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$"}}),
+                ],
+                &["409", "503"],
+            ),
+        ),
+        (
+            "/v1/history",
+            look(
+                "history", "The counts of the last hours and days, from the decision log on disk", "History",
+                &[
+                    text("since", "From here: how long ago, such as `7d`, or a date; `24h` unless given."),
+                    number("steps", 1, MAX_HISTORY_STEPS, "How many steps at most; 180 unless given."),
                 ],
                 &["409"],
             ),
