@@ -277,7 +277,7 @@ fn read_index(path: &PathBuf, segment_bytes: u64) -> io::Result<Option<(IndexHea
         Err(error) => return Err(error),
     };
     let head = IndexHead::read(&file)?.filter(|head| head.segment_bytes <= segment_bytes);
-    Ok(head.map(|head| Ok::<_, io::Error>((head, file.metadata()?.len()))).transpose()?)
+    head.map(|head| Ok((head, file.metadata()?.len()))).transpose()
 }
 
 /// Returns the numbers of the segments in a directory, in order.

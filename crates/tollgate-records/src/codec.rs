@@ -139,7 +139,7 @@ fn put_definition(out: &mut Vec<u8>, limit: &LimitRecord) {
         | if_set(limit.count_denied, definition_mark::COUNT_DENIED)
         | if_set(limit.degraded, definition_mark::DEGRADED);
     put(out, marks);
-    put(out, position(&MODES, limit.mode));
+    put(out, position(&MODES, &limit.mode));
     put_bytes(out, limit.name.as_bytes());
     put_bytes(out, &limit.quota.encode());
     if let Some(window) = &limit.window {
@@ -430,6 +430,6 @@ fn read_shed(reader: &mut Reader<'_>) -> Result<NodeShed, Damaged> {
     Ok(NodeShed::new(level, share, signals))
 }
 
-fn position<T: PartialEq>(all: &[T], one: T) -> u64 {
-    all.iter().position(|it| *it == one).unwrap_or(0) as u64
+fn position<T: PartialEq>(all: &[T], one: &T) -> u64 {
+    all.iter().position(|it| it == one).unwrap_or(0) as u64
 }

@@ -215,8 +215,8 @@ impl IndexHead {
 fn page_of(id: u64, pages: u64) -> u64 {
     // The ids of a process are spread evenly; those of others might not be.
     let hash = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let hash = hash ^ hash >> 32;
-    let page = u128::from(hash.wrapping_mul(0xd6e8_feb8_6659_fd93)) * u128::from(pages) >> 64;
+    let hash = hash ^ (hash >> 32);
+    let page = (u128::from(hash.wrapping_mul(0xd6e8_feb8_6659_fd93)) * u128::from(pages)) >> 64;
     // Less than `pages`.
     u64::try_from(page).unwrap_or(0)
 }

@@ -151,7 +151,7 @@ impl RecordLog {
                 let block = u64::from(start)..stretch.end;
                 searched += block.end - block.start;
                 stretch.end = start.into();
-                let mut found = self.matches(&file, block.clone(), query, &mut definitions);
+                let mut found = matching(&file, block.clone(), query, &mut definitions);
                 while let Some((offset, record)) = found.pop_back() {
                     page.records.push(record);
                     if page.records.len() == most {
@@ -199,44 +199,6 @@ impl RecordLog {
         })
     }
 
-    /// Returns the last matching records of a block with their offsets, in the order of writing.
-    fn matches(
-        &self,
-        file: &File,
-        block: std::ops::Range<u64>,
-        query: &RecordQuery,
-        definitions: &mut HashMap<u64, LimitDefinition>,
-    ) -> VecDeque<(u64, Record)> {
-        let mut found = VecDeque::new();
-        let mut frames = Frames::new(file, block.start, block.end);
-        // An error ends the block: the segment was deleted or is damaged here.
-        while let Ok(Some((kind, payload, offset))) = frames.next() {
-            if kind == Kind::Definition {
-                continue;
-            }
-            if !RecordHead::of(payload).is_ok_and(|head| query.covers(head.at)) {
-                continue;
-            }
-            let define = |offset: u64| {
-                if let Some(known) = definitions.get(&offset) {
-                    return Some(known.clone());
-                }
-                let read = definition_at(file, offset).ok().flatten()?;
-                definitions.insert(offset, read.clone());
-                Some(read)
-            };
-            if let Ok(record) = codec::record(payload, offset, define)
-                && query.matches(&record)
-            {
-                if found.len() == query.most.max(1) {
-                    found.pop_front();
-                }
-                found.push_back((offset, record));
-            }
-        }
-        found
-    }
-
     /// Returns the counts of a stretch of time, in at most `max_steps` steps.
     pub fn history(&self, times: RangeInclusive<Timestamp>, max_steps: usize) -> History {
         self.0.minutes().between(times, max_steps)
@@ -269,6 +231,43 @@ impl RecordLog {
             oldest: catalog.oldest(),
         }
     }
+}
+
+/// Returns the last matching records of a block with their offsets, in the order of writing.
+fn matching(
+    file: &File,
+    block: std::ops::Range<u64>,
+    query: &RecordQuery,
+    definitions: &mut HashMap<u64, LimitDefinition>,
+) -> VecDeque<(u64, Record)> {
+    let mut found = VecDeque::new();
+    let mut frames = Frames::new(file, block.start, block.end);
+    // An error ends the block: the segment was deleted or is damaged here.
+    while let Ok(Some((kind, payload, offset))) = frames.next() {
+        if kind == Kind::Definition {
+            continue;
+        }
+        if !RecordHead::of(payload).is_ok_and(|head| query.covers(head.at)) {
+            continue;
+        }
+        let define = |offset: u64| {
+            if let Some(known) = definitions.get(&offset) {
+                return Some(known.clone());
+            }
+            let read = definition_at(file, offset).ok().flatten()?;
+            definitions.insert(offset, read.clone());
+            Some(read)
+        };
+        if let Ok(record) = codec::record(payload, offset, define)
+            && query.matches(&record)
+        {
+            if found.len() == query.most.max(1) {
+                found.pop_front();
+            }
+            found.push_back((offset, record));
+        }
+    }
+    found
 }
 
 /// Reads the definition at an offset. `None` if there is none.

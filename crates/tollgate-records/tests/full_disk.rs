@@ -2,8 +2,6 @@
 //!
 //! The test starts itself again in a mount namespace with a file system of two megabytes.
 
-#![allow(clippy::disallowed_methods, reason = "it waits for another process")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,8 +2,6 @@
 //!
 //! The test starts itself again as the process that writes, because it needs one to kill.
 
-#![allow(clippy::disallowed_methods, reason = "it waits for another process")]
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -114,9 +114,9 @@ fn decisions_are_listed_by_time_limit_and_key() {
     assert!(all.len() >= 1_501 && all.contains(&id), "{}", all.len());
     assert_eq!(ids(&listed(&["--since", "2h", "-n", "10"])), all[all.len() - 10..]);
     let of_login = listed(&["--limit", "login", "--refused"]);
-    assert_eq!(ids(&of_login), [id.clone()]);
+    assert_eq!(ids(&of_login), [id.as_str()]);
     let key = of_login["decisions"][0]["key"].as_str().unwrap().to_owned();
-    assert_eq!(ids(&listed(&["--limit", "login", "--key", &key])), [id.clone()]);
+    assert_eq!(ids(&listed(&["--limit", "login", "--key", &key])), [id.as_str()]);
     assert_eq!(ids(&listed(&["--until", "2h", "--since", "3h"])), [""; 0]);
     let text = run(&tollgate, &["decisions", "--limit", "login"]);
     assert!(String::from_utf8_lossy(&text.stdout).contains(&format!("{id}  refused  login")), "{text:?}");
