@@ -16,9 +16,7 @@ pub(crate) fn write(status: &RecordLogStatus, to: &mut Exposition<'_>) {
     to.one("tollgate_records_writable", Gauge, help, u8::from(status.failure.is_none()));
     to.one("tollgate_records_stored", Gauge, "Decisions in the decision log.", status.records);
     to.one("tollgate_records_bytes", Gauge, "Disk space that the decision log takes.", status.bytes);
-    if let Some(oldest) = status.oldest {
-        let help = "The time of the oldest decision in the decision log.";
-        let seconds = oldest.as_micros() / 1_000_000;
-        to.one("tollgate_records_oldest_timestamp_seconds", Gauge, help, seconds);
-    }
+    let help = "The time of the oldest decision in the decision log; 0 if it is empty.";
+    let oldest = status.oldest.map_or(0, |it| it.as_micros() / 1_000_000);
+    to.one("tollgate_records_oldest_timestamp_seconds", Gauge, help, oldest);
 }
