@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible deb deb-test image image-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible deb deb-test image image-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -98,7 +98,7 @@ FIRST ?= 0
 simulate-faults: setup ## real limiters on simulated links, stores and clocks, with faults (SEEDS=10000; one: SEEDS=1 FIRST=seed)
 	cargo run --quiet --release -p tollgate-sim --example simulate_faults -- $(SEEDS) $(FIRST)
 
-bench: bench-client bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-redis bench-rlqs bench-service bench-replay ## every benchmark
+bench: bench-client bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-records bench-redis bench-rlqs bench-service bench-replay ## every benchmark
 
 bench-client: setup ## tollgate-client under a limit of the gateway, in every dialect, beside reqwest-retry and tower's retry; four processes with one budget
 	@setup/debian redis-server=redis-server
@@ -139,6 +139,15 @@ bench-queue: setup ## the delays of nginx's `limit_req` against those of the imp
 	@setup/debian nginx=nginx taskset=util-linux
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin queue
+
+# Records of the benchmark of the decision log: 160 bytes each.
+RECORDS ?= 20000000
+bench-records: setup ## the decision log: cost at full load, bytes per record, lookups by id (RECORDS=20000000)
+	@setup/debian wrk=wrk curl=curl
+	cargo build --release -p tollgate-cli
+	bench/records.sh $${CARGO_TARGET_DIR:-target}/release/tollgate
+	cargo build --release -p tollgate-records --example records_speed
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && speed=$${CARGO_TARGET_DIR:-target}/release/examples/records_speed && $$speed write $$dir $(RECORDS) && $$speed find $$dir $(RECORDS)
 
 bench-redis: setup ## decisions in Redis against one EVALSHA for each, one core each
 	@setup/debian redis-server=redis-server taskset=util-linux

@@ -10,7 +10,7 @@ use crate::words::{ALGORITHMS, FATES, HEX, MODES};
 /// The maximum number of decisions in one response.
 pub const MAX_DECISIONS: u64 = 1_000;
 
-/// Recent decisions, the newest last.
+/// Recent decisions, or those that a search found, the newest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Decisions")]
 pub struct Decisions<T: Default = String> {
@@ -19,6 +19,10 @@ pub struct Decisions<T: Default = String> {
     /// The number of decisions that were evicted in between.
     #[serde(default)]
     pub missed: u64,
+    /// The value of `before` for the page of earlier decisions of a search; null if there are none, and without a search. A page of
+    /// a search may be short, or even empty, and have an earlier one.
+    #[serde(default)]
+    pub earlier: Option<T>,
     /// The decisions.
     #[schemars(extend("maxItems" = MAX_DECISIONS))]
     pub decisions: Vec<DecisionLine<T>>,

@@ -25,6 +25,7 @@ mod decision;
 mod explanation;
 mod fleet;
 mod health;
+mod history;
 mod learned_limit;
 mod lease;
 mod mode;
@@ -47,12 +48,13 @@ pub use fleet::{
     NodeLease, NodeLeases,
 };
 pub use health::{Readiness, StoreHealth};
+pub use history::{History, MAX_HISTORY_STEPS};
 pub use learned_limit::{ExceededBy, LearnedLimit, MAX_LEARNED_LIMITS};
 pub use lease::{HeldLease, LeasedLimit, Leases, MAX_HELD_LEASES, MAX_LEASED_LIMITS};
 pub use mode::{Change, Changes, LimitSwitch, MAX_CHANGES, Modes, Switched, SwitchedLimit};
 pub use overview::{
-    Alert, Latency, LimitQueue, MAX_OUTAGES, MAX_QUEUES, Outage, Overview, PolicyInForce, RefusalLog, Series,
-    StoreInFull, Tarpit, Totals, Window,
+    Alert, Latency, LimitQueue, MAX_OUTAGES, MAX_QUEUES, Outage, Overview, PolicyInForce, RecordLog,
+    RefusalLog, Series, StoreInFull, Tarpit, Totals, Window,
 };
 pub use policy::{
     ClientSettings, HeaderSettings, IdentifySettings, Limit, Limits, PlanQuotas, Policy, RegionShare,

@@ -71,6 +71,8 @@ pub struct Overview<T: Default = String, E: Default = T> {
     /// The log of refusals.
     #[serde(default)]
     pub log: RefusalLog,
+    /// The decision log on disk; null without `records`.
+    pub records: Option<RecordLog<T>>,
 }
 
 /// The maximum number of limits in `queues` of an overview.
@@ -262,6 +264,31 @@ pub struct Tarpit {
 pub struct RefusalLog {
     /// The number of refusals that were not logged because of the log's rate limit.
     pub suppressed: u64,
+}
+
+/// The decision log on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "RecordLog")]
+pub struct RecordLog<T: Default = String> {
+    /// The time of the oldest decision; null if there is none.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: Option<T>,
+    /// The time since which decisions are counted; null if none were.
+    #[schemars(extend("format" = "date-time"))]
+    pub counted_since: Option<T>,
+    /// The number of decisions.
+    pub decisions: u64,
+    /// The disk space that it takes.
+    pub bytes: u64,
+    /// The disk space that it may take.
+    pub max_bytes: u64,
+    /// The age at which decisions are deleted, in seconds.
+    pub keep_s: u64,
+    /// The number of decisions since the start that were not written.
+    pub dropped: u64,
+    /// The reason why nothing is written at present.
+    pub error: Option<T>,
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::words::SWITCHES;
 use crate::{
-    BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, Fleet, KeyRequest, Limits, Modes,
-    Overview, Policy, Problem, Quotas, Readiness, Refusal, ReleaseRequest, Released, RenewRequest, Renewed,
-    ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched, SwitchedLimit, ThrottleRequest,
-    Throttled, Top,
+    BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, Fleet, History, KeyRequest,
+    Limits, Modes, Overview, Policy, Problem, Quotas, Readiness, Refusal, ReleaseRequest, Released,
+    RenewRequest, Renewed, ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched,
+    SwitchedLimit, ThrottleRequest, Throttled, Top,
 };
 
 /// Returns the schema of each shape by its name. References are relative to `#/components/schemas/`.
@@ -24,6 +24,7 @@ pub fn schemas() -> Map<String, Value> {
         add_response::<Decisions>,
         add_response::<Explanation>,
         add_response::<Fleet>,
+        add_response::<History>,
         add_response::<Limits>,
         add_response::<Modes>,
         add_response::<Overview>,

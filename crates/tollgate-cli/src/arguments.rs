@@ -17,7 +17,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use api::{
-    Amount, Api, Caller, Changes, Check, DEFAULT_API, Explain, KeyArguments, Listing, Mode, Switch, Top,
+    Amount, Api, Caller, Changes, Check, DEFAULT_API, Decisions, Explain, KeyArguments, Listing, Mode,
+    Switch, Top,
 };
 pub(crate) use bench::Bench;
 pub(crate) use logs::LogReading;
@@ -103,6 +104,8 @@ Examples:
     Reset(KeyArguments),
     /// Explains why a request was refused, with the arithmetic; or what would happen to one
     Explain(Explain),
+    /// Lists past decisions: refusals of the last hours and days, by time, key and limit
+    Decisions(Decisions),
     /// Shows live traffic, limits, keys, routes and decisions
     Top(Top),
     /// Shows or changes the modes of limits, live: enforce, shadow, off, or as in the policy
@@ -196,7 +199,7 @@ pub(crate) struct ConfigFiles {
     /// The policy, which may include settings. Default: the sample policy
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A separate file of settings: listen, gateway, outbound, rls, resp, store, log, admin, state
+    /// A separate file of settings: listen, gateway, outbound, rls, resp, store, log, admin, state, records
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
     /// Sets any value of the file, in YAML: --set listen.api=127.0.0.1:0

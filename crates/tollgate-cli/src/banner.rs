@@ -63,6 +63,9 @@ pub(crate) fn banner(
     if let Some(state) = configuration.state_folder() {
         line("state", &state.display());
     }
+    if let Some(records) = configuration.records() {
+        line("records", &records.dir.display());
+    }
     match (inputs.config(), configuration.envoy_folder()) {
         (Some(_), _) => line("policy", &inputs.name()),
         (None, Some(_)) => {}

@@ -4,11 +4,12 @@
 //! - `http`, `tls`, `url`: the connection to the server, and messages about its failures.
 //! - `request`: a request described by arguments.
 //! - `report`, `explanation`: responses as text.
-//! - `limits`: the limits in force. `health`: readiness.
+//! - `decisions`: past decisions. `limits`: the limits in force. `health`: readiness.
 //! - `switches`: modes, and the record of their changes.
 //!
 //! `--json` prints responses unchanged. The live screen (`top`) uses the same `Server`.
 
+mod decisions;
 mod explanation;
 mod health;
 mod http;
@@ -29,6 +30,7 @@ use tollgate_document::sanitize::printable;
 
 use crate::arguments::{Amount, Api, Check, Explain, KeyArguments};
 
+pub(crate) use decisions::decisions;
 pub(crate) use explanation::words as explained;
 pub(crate) use health::health;
 pub(crate) use limits::limits;

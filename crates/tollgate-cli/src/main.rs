@@ -68,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Health(arguments) => client::health(&arguments, &environment),
         Command::Doctor(arguments) => doctor::run(&arguments, &environment),
         Command::Explain(arguments) => client::explain(&arguments, &environment),
+        Command::Decisions(arguments) => client::decisions(&arguments, &environment),
         Command::Top(arguments) => top::run(&arguments, &environment),
         Command::Mode(arguments) => client::mode(&arguments, &environment),
         Command::Changes(arguments) => client::changes(&arguments, &environment),

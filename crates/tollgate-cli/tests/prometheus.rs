@@ -98,8 +98,10 @@ fn the_exposed_metrics_are_valid_and_match_the_document() {
     folder.write("shop.yaml", ENVOYS);
     let mut exposed = BTreeSet::new();
     for policy in [POLICY, &on_redis] {
-        let envoy_config = ["--envoy-config", folder.path().to_str().unwrap()];
-        let tollgate = Tollgate::start_with(BINARY, policy, &envoy_config);
+        let disk = Scratch::new();
+        let records = format!("records={}", disk.path().join("records").display());
+        let arguments = ["--envoy-config", folder.path().to_str().unwrap(), "--set", &records];
+        let tollgate = Tollgate::start_with(BINARY, policy, &arguments);
         send_traffic(&tollgate);
         ask_as_a_proxy(&tollgate);
         let text = metrics(tollgate.api);

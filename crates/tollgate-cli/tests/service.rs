@@ -16,6 +16,7 @@ mod curl;
 mod description;
 mod ending;
 mod load;
+mod records;
 mod reloads;
 mod shedding;
 mod slow_clients;

@@ -13,6 +13,7 @@
 //! - `overlay`: values from flags and variables.
 //! - `warning`: likely mistakes.
 //! - `settings`: the sections of the server; `protocols`: Envoy's and Redis' protocols.
+//! - `records`: the decision log on disk.
 //! - `regions`: the stores of other regions.
 //! - `served_tls`: TLS of a listener.
 //! - `store`: the store of the counters.
@@ -32,6 +33,7 @@ mod identity;
 mod observe;
 mod overlay;
 mod protocols;
+mod records;
 mod regions;
 mod served_tls;
 mod settings;
@@ -47,6 +49,7 @@ use tollgate::Policy;
 use tollgate::policy::Lint;
 use tollgate_document::{Diagnostics, Document, Kind, Node, Problems, Setting, Words};
 use tollgate_envoy::{EnvoyConfig, EnvoyFile};
+use tollgate_records::RecordLogSettings;
 use tollgate_telemetry::MAX_NAMED_LIMITS;
 
 pub(crate) use address::Listen;
@@ -82,9 +85,9 @@ const EMPTY_POLICY: &str = "limits: []\ngateway: {upstream: demo}\n";
 const OUTBOUND_POLICY: &str = "limits: []\nlisten: {gateway: off, rls: off, resp: off}\n";
 
 /// Sections that a settings file may have. A change of any takes a restart.
-pub(crate) const SECTIONS: [&str; 12] = [
-    "listen", "gateway", "outbound", "rls", "resp", "store", "log", "admin", "state", "observe", "traces",
-    "alerts",
+pub(crate) const SECTIONS: [&str; 13] = [
+    "listen", "gateway", "outbound", "rls", "resp", "store", "log", "admin", "state", "records", "observe",
+    "traces", "alerts",
 ];
 
 /// Sections that belong to the policy.
@@ -183,6 +186,11 @@ impl Configuration {
     /// Returns the state directory, if there is one.
     pub fn state_folder(&self) -> Option<&Path> {
         self.settings.state.as_ref().map(|it| it.folder.as_path())
+    }
+
+    /// Returns the settings of the decision log, if there is one.
+    pub const fn records(&self) -> Option<&RecordLogSettings> {
+        self.settings.records.as_ref()
     }
 
     /// Whether clients of the Redis protocol need a password.

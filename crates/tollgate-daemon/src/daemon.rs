@@ -31,6 +31,7 @@ use crate::process_metrics::{ProcessMetrics, Reloads};
 use crate::protocols::Protocols;
 use crate::ratelimit::{RatelimitListeners, RatelimitSources};
 use crate::record_consumer::{ConsumerCounts, RecordConsumer};
+use crate::record_log;
 use crate::reload::{Reloader, RunningConfig, Watch};
 use crate::rule_registry::RuleRegistry;
 use crate::service_manager::ServiceManager;
@@ -98,6 +99,8 @@ impl Daemon {
         let outage = startup.outage();
         let Startup { inputs, watch, mut configuration, secrets } = startup;
         let watcher = configuration.settings.observing.watched().map(|it| Watcher::new(&it));
+        let records = configuration.settings.records.as_ref().map(record_log::open).transpose()?;
+        let (records, record_writer) = records.unzip();
         let opened = configuration.settings.state.as_ref().map(|it| State::open(&it.folder)).transpose()?;
         let (state, saved) = opened.map(|(state, saved)| (Arc::new(state), saved)).unzip();
         let usage = configuration.settings.state.as_ref().and_then(|it| it.usage).zip(state.clone());
@@ -130,6 +133,9 @@ impl Daemon {
         let reading = (limiter.clone(), Arc::clone(&store));
         let process_metrics =
             Arc::new(ProcessMetrics::new(reading, seen, reloaded, consumer_counts.clone(), log.clone()));
+        if let Some(records) = &records {
+            process_metrics.record_in(records.clone());
+        }
         let access = access(&configuration.settings, &secrets.tokens);
         let protocols = Protocols::new(&configuration.settings, &limiter, &secrets, &store);
         process_metrics.speak(protocols.clone());
@@ -148,6 +154,10 @@ impl Daemon {
         let ports = inputs.ratelimit.as_ref();
         let ratelimit = ports.map(|ports| RatelimitListeners::open(ports, &sources)).transpose()?;
         let api = api(limiter.clone(), &status, access, &switches, watcher.as_ref(), &process_metrics);
+        let api = match records {
+            Some(records) => api.with_records(records),
+            None => api,
+        };
         let api = fleet::join(protocols.clone().answer_json(api), &store);
         let dividing = protocols.clone().divide_quotas(Arc::clone(&store));
         let surfaces = Surfaces::open(&configuration, &limiter, &api, protocols, &secrets.tokens)?;
@@ -157,10 +167,15 @@ impl Daemon {
         process_metrics.throttle_by(surfaces.throttle_counts());
         process_metrics.forward_to(surfaces.outbound_services());
         let ticking = api.clone();
-        let records =
-            RecordConsumer::start(watcher, &configuration.settings, &consumer_counts, move |now| {
+        let records = RecordConsumer::start(
+            watcher,
+            &configuration.settings,
+            &consumer_counts,
+            record_writer,
+            move |now| {
                 ticking.tick(now);
-            })?;
+            },
+        )?;
         let now = SystemClock::new().now();
         status.loaded(now);
         reloads.worked(now);

@@ -16,8 +16,8 @@ const PREFIX: &str = "TOLLGATE_";
 
 /// The sections, each with its words that have a variable. A whole section comes before its words, which replace
 /// parts of it.
-const SETTING_PATHS: [(&str, &[&str]); 23] = [
-    ("", &["store", "observe", "state", "max_keys"]),
+const SETTING_PATHS: [(&str, &[&str]); 24] = [
+    ("", &["store", "observe", "state", "records", "max_keys"]),
     ("listen", &["gateway", "api", "rls", "resp"]),
     ("gateway", &["upstream", "upstream_ca", "proxy_protocol", "forwarded", "workers", "keep_alive"]),
     ("gateway.tls", &["certificate", "key"]),
@@ -49,6 +49,7 @@ const SETTING_PATHS: [(&str, &[&str]); 23] = [
     ("regions", &["here"]),
     ("log", &["level", "format", "refusals"]),
     ("observe", &["records"]),
+    ("records", &["dir", "keep", "max"]),
     ("traces", &["endpoint", "sample", "service", "ca"]),
     ("alerts", &["at_zero_for", "webhook", "ca"]),
     ("admin", &["token_file", "read_token_file"]),

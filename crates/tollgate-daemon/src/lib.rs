@@ -7,6 +7,7 @@
 //! - [`Startup`], [`Log`], [`Signals`]: the steps of a process whose only purpose is the service, such
 //!   as `tollgate serve`.
 //! - [`doctor`]: checks of a set-up.
+//! - [`read_decisions`], [`RecordQuery`]: a decision log, without a server.
 //! - [`Failure`]: an error report, ready to print.
 //!
 //! Not here: arguments and output (`tollgate-cli`), decisions (`tollgate`), the protocols
@@ -34,6 +35,8 @@ mod process_metrics;
 mod protocols;
 mod ratelimit;
 mod record_consumer;
+mod record_log;
+mod record_metrics;
 mod refusal_log;
 mod reload;
 mod rule_registry;
@@ -54,6 +57,8 @@ pub use failure::Failure;
 pub use fd_limit::allow_most as raise_fd_limit;
 pub use logging::Log;
 pub use ratelimit::RatelimitVariables;
+pub use record_log::read_decisions;
 pub use reload::Watch;
 pub use signals::Signals;
 pub use startup::Startup;
+pub use tollgate_records::RecordQuery;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tollgate::{Clock, SharedLimiter, Span, SystemClock, Timestamp};
 use tollgate_http::{Tarpit, WaitingRoom};
+use tollgate_records::RecordLog;
 use tollgate_server::Gauges;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, Watcher};
@@ -19,6 +20,7 @@ use crate::outbound_metrics::{self, OutboundServices};
 use crate::overload_metrics::{self, ThrottleSource};
 use crate::protocols::Protocols;
 use crate::record_consumer::ConsumerCounts;
+use crate::record_metrics;
 use crate::store::{AnyStore, counters};
 
 /// The interval between two counts of the memory store's keys, which visit the whole store.
@@ -72,6 +74,7 @@ pub(crate) struct ProcessMetrics {
     outbound: OnceLock<OutboundServices>,
     protocols: OnceLock<Protocols>,
     config_server: OnceLock<Arc<XdsCounters>>,
+    records: OnceLock<RecordLog>,
     clock: SystemClock,
     used: Mutex<StoreUsage>,
 }
@@ -110,6 +113,7 @@ impl ProcessMetrics {
             outbound: OnceLock::new(),
             protocols: OnceLock::new(),
             config_server: OnceLock::new(),
+            records: OnceLock::new(),
             clock: SystemClock::new(),
             used: Mutex::default(),
         }
@@ -145,6 +149,9 @@ impl ProcessMetrics {
         if let Some(watcher) = &self.watcher {
             watcher.metrics(self.clock.now(), out);
             self.write_consumers(&mut Exposition::new(out));
+        }
+        if let Some(records) = self.records.get() {
+            record_metrics::write(&records.status(), &mut Exposition::new(out));
         }
     }
 
@@ -196,6 +203,11 @@ impl ProcessMetrics {
     /// Sets the counters of the configuration server's client. Only the first call has an effect.
     pub(crate) fn configure_by(&self, counters: Arc<XdsCounters>) {
         let _first = self.config_server.set(counters);
+    }
+
+    /// Sets the decision log. Only the first call has an effect.
+    pub(crate) fn record_in(&self, records: RecordLog) {
+        let _first = self.records.set(records);
     }
 
     fn write_process(&self, policy: u64, to: &mut Exposition<'_>) {

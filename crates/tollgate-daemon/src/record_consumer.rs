@@ -2,8 +2,8 @@
 //! webhook.
 //!
 //! ```text
-//! watcher ── ten times a second, records ──► refusal log, traces
-//!         └─ once a second, tick; alerts ──► webhook
+//! watcher ── ten times a second, records ──► refusal log, traces, decision log on disk
+//!         └─ once a second, tick; alerts ──► webhook; counts ──► decision log
 //! ```
 //!
 //! Requests are served on other threads, which never write a log or wait for a collector.
@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tollgate::{Clock, SystemClock, Timestamp};
-use tollgate_telemetry::Watcher;
+use tollgate_records::{MinuteCounts, RecordWriter};
+use tollgate_telemetry::{Counts, Watcher};
 
 use crate::addresses::machine_name;
 use crate::configuration::{ObserveSettings, Settings};
@@ -72,6 +73,7 @@ impl RecordConsumer {
         watcher: Option<Watcher>,
         settings: &Settings,
         counts: &ConsumerCounts,
+        records: Option<RecordWriter>,
         each_second: impl Fn(Timestamp) + Send + 'static,
     ) -> Result<Self, Failure> {
         let (observing, node) = (&settings.observing, machine_name());
@@ -83,7 +85,10 @@ impl RecordConsumer {
                 seen: 0,
                 has_missed: false,
                 logged: Vec::new(),
+                traced: Vec::new(),
                 suppressed: Arc::clone(&counts.suppressed),
+                records,
+                counted: Counts::default(),
                 log: RefusalLog::new(observing.refusals, settings.format, Arc::clone(&counts.suppressed)),
                 traces: match (&observing.traces, &counts.traces) {
                     (Some(traces), Some(counts)) => Some(Traces::start(traces, &node, Arc::clone(counts))?),
@@ -117,10 +122,15 @@ struct RecordTail {
     seen: u64,
     /// Whether records were evicted before they were read.
     has_missed: bool,
-    /// The sequence numbers of the records in one read that are logged.
+    /// The sequence numbers of the records in one read that are logged, and of those that become spans.
     logged: Vec<u64>,
+    traced: Vec<u64>,
     suppressed: Arc<AtomicU64>,
     log: Option<RefusalLog>,
+    /// The decision log on disk.
+    records: Option<RecordWriter>,
+    /// The counts that the decision log has.
+    counted: Counts,
     traces: Option<Traces>,
     webhook: Option<Webhook>,
 }
@@ -154,14 +164,19 @@ async fn work(
 impl RecordTail {
     /// Whether any receiver needs single decisions.
     const fn takes_decisions(&self) -> bool {
-        self.log.is_some() || self.traces.is_some()
+        self.log.is_some() || self.traces.is_some() || self.records.is_some()
     }
 
     /// Passes on the remaining records.
     async fn end(mut self) {
         self.look();
+        self.count(self.clock.now());
         if let Some(mut log) = self.log {
             log.end();
+        }
+        if let Some(records) = self.records {
+            // Waits for the disk, which must not keep spans and alerts waiting longer than necessary.
+            let _written = tokio::task::spawn_blocking(move || drop(records)).await;
         }
         let traces = async {
             if let Some(traces) = self.traces {
@@ -179,6 +194,7 @@ impl RecordTail {
     /// Runs once a second.
     fn second(&mut self, now: Timestamp) {
         self.watcher.tick(now);
+        self.count(now);
         if self.log.is_none() {
             // Nothing is logged, so every refusal counts as suppressed.
             self.suppressed.store(self.refused(), Ordering::Relaxed);
@@ -186,6 +202,21 @@ impl RecordTail {
         if let Some(webhook) = &self.webhook {
             webhook.see(&self.watcher.alerts(now), now);
         }
+    }
+
+    /// Passes the counts since the last call to the decision log.
+    fn count(&mut self, now: Timestamp) {
+        let Some(records) = &self.records else { return };
+        let (now_counted, before) = (self.watcher.totals(), self.counted);
+        self.counted = now_counted;
+        let since = |of: fn(&Counts) -> u64| of(&now_counted).saturating_sub(of(&before));
+        let counts = MinuteCounts {
+            allowed: since(|it| it.allowed + it.unlimited),
+            refused: since(Counts::refused),
+            shadow_limited: since(|it| it.shadow_limited),
+            degraded: since(|it| it.degraded),
+        };
+        records.count(now, counts);
     }
 
     /// Returns the number of refusals since the start.
@@ -201,21 +232,29 @@ impl RecordTail {
             log.pass(self.clock.now());
         }
         for _ in 0..MAX_READS_PER_POLL {
-            let Self { log, traces, logged, .. } = self;
+            let Self { log, traces, logged, traced, records, .. } = self;
             logged.clear();
+            traced.clear();
             // Most refusals are only counted, so they are selected before they are built.
             let page = self.watcher.select_records_after(self.seen, MAX_RECORDS_PER_READ, |head| {
                 let is_logged = log.as_mut().is_some_and(|log| log.count(head));
                 if is_logged {
                     logged.push(head.seq);
                 }
-                is_logged || traces.as_ref().is_some_and(|traces| traces.wants(head))
+                let is_traced = traces.as_ref().is_some_and(|traces| traces.wants(head));
+                if is_traced {
+                    traced.push(head.seq);
+                }
+                is_logged || is_traced || records.is_some()
             });
             self.seen = page.last.unwrap_or(self.seen);
             if page.missed > 0 {
                 self.has_missed = true;
                 if let Some(traces) = &self.traces {
                     traces.leave_out(page.missed);
+                }
+                if let Some(records) = &self.records {
+                    records.drop_records(page.missed);
                 }
             }
             for record in &page.records {
@@ -224,9 +263,14 @@ impl RecordTail {
                 {
                     log.write(record);
                 }
-                if let Some(traces) = &self.traces {
+                if let Some(traces) = &self.traces
+                    && self.traced.binary_search(&record.seq).is_ok()
+                {
                     traces.queue(record);
                 }
+            }
+            if let Some(writer) = &self.records {
+                writer.append(page.records);
             }
             if page.read < MAX_RECORDS_PER_READ {
                 if let (true, Some(log)) = (std::mem::take(&mut self.has_missed), &mut self.log) {

@@ -87,9 +87,9 @@ pub(crate) struct File {
 
 /// Sections of the same file that other crates read.
 #[cfg(feature = "schema")]
-pub(crate) const SERVER_SECTIONS: [&str; 14] = [
+pub(crate) const SERVER_SECTIONS: [&str; 15] = [
     "listen", "gateway", "rls", "resp", "store", "regions", "log", "observe", "traces", "alerts", "admin",
-    "state", "tests", "outbound",
+    "state", "records", "tests", "outbound",
 ];
 
 pub(crate) const WORDS: Words = Words {
@@ -120,6 +120,7 @@ pub(crate) const WORDS: Words = Words {
         "alerts",
         "admin",
         "state",
+        "records",
         "tests",
         "outbound",
     ],

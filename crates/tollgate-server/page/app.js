@@ -345,9 +345,11 @@ const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 function drawFoot() {
   const left = data.overview?.log?.suppressed ?? 0;
   const log = left > 0 ? ` The log takes only so many lines a second: ${plural(left, "refusal")} left out.` : "";
+  const kept = data.overview?.records;
+  const disk = kept?.since ? ` The decision log has ${plural(kept.decisions, "decision")} since ${clock(kept.since)}.` : "";
   say($("foot"), `Times are your local time${zone ? ` (${zone})` : ""}. Numbers are of this node${
       data.fleet?.nodes.length > 1 ? ", except those of the fleet" : ""
-    }.${log}`);
+    }.${log}${disk}`);
 }
 drawFoot();
 

@@ -1,7 +1,7 @@
-// Charts: traffic per second with a readout, and sparklines in rows.
+// Charts: traffic per second or over days with a readout, and sparklines in rows.
 
 import { h, s, say } from "./dom.js";
-import { clock, count, plural, share } from "./format.js";
+import { clock, count, day, duration, plural, share } from "./format.js";
 
 const LEAST_HEIGHT = 200;
 const ROOM = { left: 4, right: 54, top: 10, bottom: 24 };
@@ -32,6 +32,16 @@ function area(x, y, below, above) {
   return `${path}Z`;
 }
 
+/** The distances of labels on the time axis, in seconds. */
+const TICKS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
+const HOUR = 3600;
+const DAY = 86_400;
+/** The least distance of two labels, in pixels. */
+const TICK_ROOM = 72;
+
+/** Seconds by which local time is ahead of UTC, so that labels are at round local times. */
+const zoneOffset = (second) => -new Date(second * 1000).getTimezoneOffset() * 60;
+
 const KINDS = [
   ["allowed", "allowed"],
   ["refused", "refused"],
@@ -39,7 +49,10 @@ const KINDS = [
   ["degraded", "without the store"],
 ];
 
-/** Traffic and refusals. Call `draw(series)` with every response; hover or arrow keys read one second. */
+/**
+ * Traffic and refusals. Call `draw(series)` with every response; hover or arrow keys read one step. `step_s` of a series
+ * is the length of a step, `until` the second in its last step.
+ */
 export function trafficChart(parent) {
   const svg = s("svg", { class: "traffic", "aria-hidden": "true" });
   const grid = s("g", { class: "grid" });
@@ -77,13 +90,16 @@ export function trafficChart(parent) {
   let back = null;
 
   const length = () => series?.allowed.length ?? 0;
+  const step = () => series?.step_s || 1;
+  /** The first second of a step. */
+  const second = (at) => (series.from ?? series.until - (length() - 1) * step()) + at * step();
   const inner = () => Math.max(1, width - ROOM.left - ROOM.right);
 
   function words(at) {
     const [allowed, refused, shadow, degraded] = KINDS.map(([key]) => series[key][at] ?? 0);
     const all = allowed + refused;
     const parts = [
-      `${clock((series.until - (length() - 1 - at)) * 1000)}: ${count(allowed)} allowed, ${count(refused)} refused`,
+      `${clock(second(at) * 1000)}${step() > 1 ? `, ${duration(step() * 1000)}` : ""}: ${count(allowed)} allowed, ${count(refused)} refused`,
     ];
     if (refused > 0) parts.push(`(${share(refused / all)})`);
     if (shadow > 0) parts.push(`· ${plural(shadow, "shadow refusal")}`);
@@ -110,7 +126,8 @@ export function trafficChart(parent) {
       ])
         cursor.setAttribute(name, value);
     }
-    say(readout, shown ? words(at) : "Point at a second, or use the arrow keys, to read it.");
+    const what = step() > 1 ? "step" : "second";
+    say(readout, shown ? words(at) : `Point at a ${what}, or use the arrow keys, to read it.`);
   }
 
   function draw(next) {
@@ -151,14 +168,16 @@ export function trafficChart(parent) {
       );
       if (i > 0) marks.push(s("text", { x: width - ROOM.right + 8, y: y(value) + 4 }, count(value)));
     }
-    marks.push(s("text", { x: width - ROOM.right + 8, y: height - ROOM.bottom + 4 }, "/ s"));
-    const first = series.until - n + 1;
-    const every = width < 480 ? 120 : 60;
-    for (let t = Math.ceil(first / every) * every; t <= series.until; t += every) {
-      const at = x(t - first);
+    marks.push(s("text", { x: width - ROOM.right + 8, y: height - ROOM.bottom + 4 }, `/ ${duration(step() * 1000).replace(/^1 /, "")}`));
+    const first = second(0);
+    const [wide, offset] = [inner() / (n * step()), zoneOffset(first)];
+    const every = n * step() <= 300 ? (width < 480 ? 120 : 60) : (TICKS.find((it) => it * wide >= TICK_ROOM) ?? 2_592_000);
+    const label = (t) => (every >= DAY || (every >= HOUR && (t + offset) % DAY === 0) ? day(t * 1000) : clock(t * 1000).slice(-8, -3));
+    for (let t = Math.ceil((first + offset) / every) * every - offset; t <= first + n * step(); t += every) {
+      const at = x((t - first) / step());
       if (at < ROOM.left + 20 || at > width - ROOM.right - 16) continue;
       marks.push(s("line", { x1: at, x2: at, y1: height - ROOM.bottom, y2: height - ROOM.bottom + 4, class: "base" }));
-      marks.push(s("text", { x: at, y: height - 6, "text-anchor": "middle" }, clock(t * 1000).slice(-8, -3)));
+      marks.push(s("text", { x: at, y: height - 6, "text-anchor": "middle" }, label(t)));
     }
     grid.replaceChildren(...marks);
     point();
@@ -189,7 +208,7 @@ export function trafficChart(parent) {
     height = Math.max(LEAST_HEIGHT, Math.floor(entry.contentRect.height));
     draw(null);
   }).observe(box);
-  return { draw };
+  return { draw, describe: (text) => box.setAttribute("aria-label", text) };
 }
 
 /** Bars for counts; the tallest fills the height. The label is the text alternative. */

@@ -68,4 +68,7 @@ export function clock(time) {
   return today ? CLOCK.format(at) : `${DAY.format(at)} ${CLOCK.format(at)}`;
 }
 
+/** 17 Nov */
+export const day = (time) => DAY.format(new Date(time));
+
 export const sum = (list) => list.reduce((all, it) => all + it, 0);

@@ -1,16 +1,15 @@
 // The overview: the state in the header and at the top, and transient messages.
 
-import { trafficChart } from "./chart.js";
 import { $, h, keyOf, refill, say, visible, visibleLines } from "./dom.js";
 import { count, duration, micros, rate, share } from "./format.js";
 import { showLeases } from "./fleet.js";
+import { drawTraffic } from "./history.js";
 import { showOverload } from "./overload.js";
 import { showAlerts, showFacts, showStore } from "./side.js";
 import { pills, verdict } from "./state.js";
 
 const PASSES_AFTER = 15_000;
 const LATE = 4000;
-const chart = trafficChart($("chart"));
 
 /** Announces text to screen readers. */
 export function announce(text) {
@@ -48,7 +47,7 @@ export function drawOverview(data, open) {
     cells.map(([value, label, cls]) => h("div", null, h("dt", null, label), h("dd", { class: cls ?? null }, value))),
   );
 
-  chart.draw(overview.series);
+  drawTraffic(overview);
   showFacts(overview);
   showStore(overview.store);
   showAlerts(overview, open.key);
@@ -111,6 +110,7 @@ function drawNotices(latest = overview, policy = null) {
       overview.policy.reload_error,
     ]);
   }
+  if (overview?.records?.error) list.push(["warn", "Decisions are not written to the decision log.", overview.records.error]);
   if (overview?.mode === "off") list.push(["warn", `Everything is switched off: no limit is checked.${lists}`]);
   if (overview?.mode === "shadow") list.push(["note", `Everything is in shadow mode: no limit refuses.${lists}`]);
   refill($("notices"), JSON.stringify(list), () =>

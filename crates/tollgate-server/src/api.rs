@@ -20,6 +20,7 @@ use tollgate::{
     Clock, Decision, DecisionId, Limiter, MemoryStore, SharedLimiter, Span, Store, SystemClock, Timestamp,
 };
 use tollgate_http::WaitingRoom;
+use tollgate_records::RecordLog;
 use tollgate_telemetry::Watcher;
 
 use crate::access::{Access, Caller, Role};
@@ -55,7 +56,8 @@ Tollgate decides whether requests may pass.
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
   GET  /v1/fleet                     the nodes that share the store, and their sums
   GET  /v1/quotas                    the limits that are divided over proxies
-  GET  /v1/decisions                 what was decided lately; /v1/decisions/{id} why
+  GET  /v1/decisions                 what was decided lately, or since=2h; /v1/decisions/{id} why
+  GET  /v1/history                   counts of the last hours and days, with `records`
   POST /v1/explain                   what would be decided, and why; charges nothing
   POST /v1/lab/simulate              algorithms side by side, on traffic of a shape; /v1/lab/overload: protections
   PUT  /v1/mode                      enforce, shadow or off for everything; also GET
@@ -101,6 +103,8 @@ pub(crate) struct Inner<S> {
     pub(crate) status: Arc<Status>,
     /// The observer of the limiter, if there is one.
     pub(crate) watcher: OnceLock<Watcher>,
+    /// The decision log on disk, if there is one.
+    pub(crate) records: OnceLock<RecordLog>,
     /// The key of the hashes of limit keys, if there is no watcher.
     secret: RandomState,
     mode_overrides: OnceLock<ModeOverrides<S>>,
@@ -156,6 +160,7 @@ impl<S: Store> Api<S> {
             receipts: Receipts::default(),
             status,
             watcher: OnceLock::new(),
+            records: OnceLock::new(),
             secret: RandomState::new(),
             mode_overrides: OnceLock::new(),
             offload: Offload::default(),
@@ -177,6 +182,13 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn with_watcher(self, watcher: Watcher) -> Self {
         let _first = self.0.watcher.set(watcher);
+        self
+    }
+
+    /// Finds decisions that have left memory in this log. Only the first call has an effect.
+    #[must_use]
+    pub fn with_records(self, records: RecordLog) -> Self {
+        let _first = self.0.records.set(records);
         self
     }
 
@@ -331,7 +343,8 @@ impl<S: Store> Inner<S> {
             Route::Quotas => self.quotas(parts),
             Route::Stats => self.stats(parts),
             Route::Top => self.top(parts),
-            Route::Decisions => self.decisions(parts),
+            Route::Decisions => self.decisions(parts).await,
+            Route::History => self.history(parts),
             Route::Decision(id) => self.explain(parts, id).await,
             Route::Explain => self.consider(&collect(headers, body, MAX_BODY_BYTES).await?, role).await,
             Route::Lab => self.experiment(&collect(headers, body, MAX_BODY_BYTES).await?).await,

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use http::request::Parts;
 use tollgate::{DecisionId, Input as _, Limit, Limiter, Store};
 use tollgate_api::{ExplainedLimit, ExplainedRequest, Explanation, Spender};
+use tollgate_records::RecordLog;
 use tollgate_telemetry::{self as telemetry, LimitRecord, Record, Watcher};
 
 use crate::access::Role;
@@ -145,10 +146,34 @@ impl<S: Store> Inner<S> {
         if let Some(record) = watcher.record(id) {
             return Ok(json_of(&Self::explained(&limiter, watcher, &record)));
         }
+        if let Some(record) = self.find_on_disk(id).await? {
+            return Ok(json_of(&self.explained_from_disk(&limiter, watcher, &record)));
+        }
         match self.ask_other_nodes(&limiter, id).await {
             Some(explanation) => Ok(json_of(&explanation)),
-            None => Err(forgotten(id, watcher, limiter.nodes())),
+            None => Err(forgotten(id, watcher, self.records.get(), limiter.nodes())),
         }
+    }
+
+    /// Returns the record of a decision that has left memory.
+    pub(crate) async fn find_on_disk(&self, id: DecisionId) -> Result<Option<Record>, Problem> {
+        match self.records.get().cloned() {
+            Some(records) => self.offload.run(move || records.find(id)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the explanation of a decision of this node or of a process before it, whose versions of
+    /// the policy have other numbers.
+    pub(crate) fn explained_from_disk<'r>(
+        &self,
+        limiter: &Limiter<S>,
+        watcher: &Watcher,
+        record: &'r Record,
+    ) -> Explanation<Cow<'r, str>> {
+        let mut explanation = Self::explained(limiter, watcher, record);
+        explanation.policy_is_current &= record.at >= self.since();
+        explanation
     }
 
     /// Returns the explanation of a past decision of this node.
@@ -187,7 +212,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-fn forgotten(id: DecisionId, watcher: &Watcher, nodes: usize) -> Problem {
+fn forgotten(id: DecisionId, watcher: &Watcher, records: Option<&RecordLog>, nodes: usize) -> Problem {
     let kept = watcher.kept();
     let since = match kept.since.map(date) {
         Some(since) => format!("{} refusals are, with all of them since {since}", kept.refusals),
@@ -195,8 +220,18 @@ fn forgotten(id: DecisionId, watcher: &Watcher, nodes: usize) -> Problem {
     };
     Problem::not_found(format!(
         "no decision `{id}` is remembered: {since} (`observe.records` is {}: so many, and a quarter as many \
-         first refusals of keys); of requests that were admitted only a sample is{}",
+         first refusals of keys); of requests that were admitted only a sample is{}{}",
         kept.records,
+        records.map(on_disk).unwrap_or_default(),
         if nodes > 1 { "; no other node has answered in time either" } else { "" }
     ))
+}
+
+/// Says since when decisions are on disk.
+fn on_disk(records: &RecordLog) -> String {
+    let status = records.status();
+    match status.oldest.map(date) {
+        Some(since) => format!("; the decision log has {} decisions since {since}", status.records),
+        None => "; the decision log is empty".to_owned(),
+    }
 }

@@ -8,6 +8,7 @@
 //! - [`ModeOverrides`]: changes the modes of limits at run time.
 //! - [`Gauges`]: values that only the surrounding process knows.
 //! - [`JsonAnswer`]: the response of a handler for `POST /json`.
+//! - [`decision_line`]: a record of a decision in the shape of `/v1/decisions`.
 //! - [`openapi()`]: the OpenAPI description.
 //!
 //! The crate has no sockets: the caller passes requests and sends the responses.
@@ -22,6 +23,7 @@ mod decisions;
 mod explain;
 mod fleet;
 mod gauges;
+mod history;
 mod json;
 mod lab;
 mod learned_limits;
@@ -49,6 +51,7 @@ mod throttle;
 
 pub use access::{Access, Caller, Role};
 pub use api::{Api, JsonAnswer};
+pub use decisions::decision_line;
 pub use gauges::Gauges;
 pub use mode_overrides::{
     Actor, Change, LimitOverride, ModeOverrides, Modes, SavedOverrides, Switch, SwitchError, SwitchOutcome,
@@ -57,4 +60,4 @@ pub use mode_overrides::{
 pub use openapi::openapi;
 pub use receipts::MAX_RECEIPTS;
 pub use status::Status;
-pub use tollgate_api::{MAX_CHANGES, ThrottledUpstream};
+pub use tollgate_api::{DecisionLine, MAX_CHANGES, ThrottledUpstream};

@@ -4,8 +4,8 @@ use http::request::Parts;
 use tollgate::policy::KeyPrivacy;
 use tollgate::{BreakerState, Limit, Limiter, Span, Store, Timestamp};
 use tollgate_api::{
-    Alert, Latency, LimitQueue, MAX_QUEUES, Outage, Overview, PolicyInForce, RefusalLog, Series, StoreInFull,
-    Tarpit, Totals, Window,
+    Alert, Latency, LimitQueue, MAX_QUEUES, Outage, Overview, PolicyInForce, RecordLog, RefusalLog, Series,
+    StoreInFull, Tarpit, Totals, Window,
 };
 use tollgate_telemetry::{self as telemetry, Counts, ExhaustedKey, Watcher, WindowCounts};
 
@@ -52,6 +52,20 @@ fn alert(alert: &ExhaustedKey, now: Timestamp) -> Alert {
         since: date(alert.since),
         for_s: now.since(alert.since).as_micros() / 1_000_000,
         refused: alert.refused,
+    }
+}
+
+fn record_log(records: &tollgate_records::RecordLog) -> RecordLog {
+    let (status, settings) = (records.status(), records.settings());
+    RecordLog {
+        since: status.oldest.map(date),
+        counted_since: records.history_since().map(date),
+        decisions: status.records,
+        bytes: status.bytes,
+        max_bytes: settings.max_bytes,
+        keep_s: settings.keep.as_secs_ceil(),
+        dropped: status.dropped,
+        error: status.failure,
     }
 }
 
@@ -155,6 +169,7 @@ impl<S: Store> Inner<S> {
             queues: queues(&limiter, watcher, now),
             leases: leases(&limiter, self.secret()),
             log: RefusalLog { suppressed: log_suppressed },
+            records: self.records.get().map(record_log),
         };
         Ok(json_of(&overview))
     }

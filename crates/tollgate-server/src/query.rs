@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use tollgate_document::nearest;
+use tollgate::Timestamp;
+use tollgate_document::{nearest, parse_span};
 
 use crate::body::{listed, quoted};
 use crate::problem::Problem;
@@ -75,6 +76,26 @@ impl<'q> Query<'q> {
             ))),
         }
     }
+}
+
+/// Returns a point in time: a date, or how long ago, such as `2h`.
+pub(crate) fn point_in_time(
+    query: &Query<'_>,
+    name: &str,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = query.one(name)? else { return Ok(None) };
+    if let Ok(span) = parse_span(text) {
+        return Ok(Some(now.before(span)));
+    }
+    let date = text.parse::<jiff::Timestamp>().ok().and_then(|it| u64::try_from(it.as_microsecond()).ok());
+    date.map(|micros| Some(Timestamp::from_micros(micros))).ok_or_else(|| {
+        Problem::bad_request(format!(
+            "`{name}` must say how long ago, such as `{name}=2h`, or be a date such as \
+             `{name}=2026-11-17T09:00:00Z`, not `{}`",
+            quoted(text)
+        ))
+    })
 }
 
 fn unknown(name: &str, known: &[&'static str]) -> Problem {

@@ -53,6 +53,8 @@ pub(crate) enum Route<'p> {
     Top,
     /// `/v1/decisions`
     Decisions,
+    /// `/v1/history`
+    History,
     /// `/v1/decisions/{id}`
     Decision(&'p str),
     /// `/v1/explain`
@@ -128,6 +130,7 @@ impl<'p> Route<'p> {
             "/v1/stats" => Self::Stats,
             "/v1/top" => Self::Top,
             "/v1/decisions" => Self::Decisions,
+            "/v1/history" => Self::History,
             "/v1/explain" => Self::Explain,
             "/v1/policy" => Self::Policy,
             "/v1/mode" => Self::Mode,
@@ -177,6 +180,7 @@ impl<'p> Route<'p> {
             | Self::Stats
             | Self::Top
             | Self::Decisions
+            | Self::History
             | Self::Decision(_)
             | Self::Explain
             | Self::Policy

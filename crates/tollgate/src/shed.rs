@@ -43,6 +43,13 @@ pub struct NodeShed {
     pub signals: Signals,
 }
 
+impl NodeShed {
+    /// Creates a refusal from the state of the shedder, such as one that was stored.
+    pub const fn new(level: Level, share: u32, signals: Signals) -> Self {
+        Self { level, share, signals }
+    }
+}
+
 /// A refusal by the throttle of an upstream, which rejects most requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

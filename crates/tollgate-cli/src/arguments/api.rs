@@ -246,3 +246,54 @@ pub(crate) struct Top {
     #[command(flatten)]
     pub(crate) api: Api,
 }
+
+/// Lists past decisions
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The newest last. With `records: {dir: …}` in the policy, the server keeps refusals for days and over
+restarts; without it, in memory. `tollgate explain ID` explains one of them.
+--dir reads the folder of a server that is not running, or of another one.
+
+Examples:
+  tollgate decisions --since 2h
+  tollgate decisions --since 7d --limit login --key 203.0.113.9
+  tollgate decisions --since 2026-11-17T02:00:00Z --until 2026-11-17T03:00:00Z --json
+  tollgate decisions --dir /var/lib/tollgate/records --since 1d")]
+pub(crate) struct Decisions {
+    /// From here: how long ago, such as 2h, or a date [default: 1h]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Up to here: how long ago, or a date
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only decisions about this key or address, as they are shown, or about a tag
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Only decisions by this limit
+    #[arg(long, value_name = "NAME")]
+    pub(crate) limit: Option<String>,
+    /// Only refusals, without the sample of admitted requests
+    #[arg(long)]
+    pub(crate) refused: bool,
+    /// The maximum number of decisions, the latest ones
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) most: u64,
+    /// Reads this folder of `records` instead of asking a server
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "ca", "cert", "cert_key"])]
+    pub(crate) dir: Option<PathBuf>,
+    /// Prints the response as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The API of a running Tollgate.
+    #[arg(id = "url", long = "api", value_name = "URL", help = API_HELP, help_heading = "Server")]
+    pub(crate) url: Option<String>,
+    /// The CA of the server's certificate, in PEM; also `TOLLGATE_CA` [default: the public authorities]
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The client certificate, in PEM; also `TOLLGATE_CERT`
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM; also `TOLLGATE_KEY`
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) cert_key: Option<PathBuf>,
+}

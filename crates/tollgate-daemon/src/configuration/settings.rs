@@ -1,5 +1,5 @@
-//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, the protocols
-//! (`protocols`), and observation (`observe`).
+//! The sections of the server: `listen`, `gateway`, `store`, `log`, `admin`, `state`, `records`, the
+//! protocols (`protocols`), and observation (`observe`).
 //!
 //! They use the parser of the policy, so an unknown word gets a suggestion here too.
 
@@ -7,8 +7,10 @@ use tollgate::policy::Lint;
 use tollgate_document::{Kind, Located, Node, Problems, Synonyms, Words};
 use tollgate_gateway::GatewaySettings;
 use tollgate_outbound::OutboundSettings;
+use tollgate_records::RecordLogSettings;
 
 use super::observe::{ObserveSettings, Refusals};
+use super::records;
 use super::{
     AdminSettings, Listen, LoadPhase, RegionsSection, RespSection, RlsSection, StateSettings, StoreSettings,
 };
@@ -50,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) observing: ObserveSettings,
     /// The directory for mode overrides, their history and the usage of a store in memory.
     pub(crate) state: Option<StateSettings>,
+    /// The decision log on disk.
+    pub(crate) records: Option<RecordLogSettings>,
 }
 
 /// The minimum level of the log.
@@ -120,6 +124,7 @@ impl Settings {
             regions: RegionsSection::default(),
             observing: ObserveSettings::read(section, problems),
             state: None,
+            records: None,
         };
         if let Some(node) = section("listen") {
             settings.read_listen(node, problems);
@@ -167,6 +172,16 @@ impl Settings {
         }
         if let Some(node) = section("state") {
             settings.state = StateSettings::read(node, &settings.store, problems);
+        }
+        if let Some(node) = section("records") {
+            settings.records = records::read(node, problems);
+            if let (None, Some(off)) = (settings.observing.records, section("observe")) {
+                problems
+                    .error(node.place, "`records` needs observation, which is off")
+                    .label("this needs it")
+                    .related(off.place, "nothing is watched")
+                    .help("leave `observe: off` out, or `records`");
+            }
         }
         settings
     }

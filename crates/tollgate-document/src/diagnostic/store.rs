@@ -16,9 +16,9 @@ use super::{Diagnostic, Source, Sources};
 /// The name of the section, and likely wrong names for it.
 const SECTION_NAMES: [&str; 6] = ["store", "stores", "storage", "redis", "valkey", "backend"];
 /// The other sections of the file.
-const OTHER_SECTIONS: [&str; 18] = [
+const OTHER_SECTIONS: [&str; 19] = [
     "limits", "plans", "allow", "deny", "identify", "client", "headers", "privacy", "max_keys", "tests",
-    "listen", "gateway", "log", "observe", "traces", "alerts", "admin", "state",
+    "listen", "gateway", "log", "observe", "traces", "alerts", "admin", "state", "records",
 ];
 /// Words whose values are addresses.
 const ADDRESS_WORDS: [&str; 7] = ["url", "urls", "uri", "address", "host", "hosts", "nodes"];

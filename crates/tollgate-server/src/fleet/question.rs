@@ -78,9 +78,16 @@ impl<S: Store> Inner<S> {
     /// Answers the question of another node, if this node knows the decision.
     pub(super) async fn answer_question(&self, fleet: &Fleet, question: Question) -> Result<(), StoreError> {
         let Some(watcher) = self.watcher.get() else { return Ok(()) };
-        let Some(record) = watcher.record(DecisionId(question.0)) else { return Ok(()) };
+        let id = DecisionId(question.0);
+        let record = match watcher.record(id) {
+            Some(record) => record,
+            None => match self.find_on_disk(id).await {
+                Ok(Some(record)) => record.into(),
+                _ => return Ok(()),
+            },
+        };
         let limiter = self.limiter.load();
-        let mut explanation = Self::explained(&limiter, watcher, &record);
+        let mut explanation = self.explained_from_disk(&limiter, watcher, &record);
         explanation.node = Some((&*fleet.name).into());
         let answer = serde_json::to_vec(&explanation).unwrap_or_default();
         if answer.is_empty() || answer.len() > MAX_ANSWER_BYTES {

@@ -1,23 +1,18 @@
 //! The description of the operator API: overview, explanations, modes and the files of the dashboard.
 
 use serde_json::{Map, Value, json};
-use tollgate_api::{MAX_DECISIONS, MAX_UNITS};
+use tollgate_api::{MAX_DECISIONS, MAX_HISTORY_STEPS, MAX_UNITS};
 
 use super::{json_of, operation, read, reference, without_token};
 use crate::stats::{MAX_SERIES_LIMITS, MAX_TOP};
 
 /// Describes the paths.
 pub(super) fn paths() -> Map<String, Value> {
-    let number = |name: &str, least: u64, most: u64, description: &str| {
-        json!({"name": name, "in": "query", "description": description,
-               "schema": {"type": "integer", "minimum": least, "maximum": most}})
-    };
     let limit = json!({
         "name": "limit", "in": "query", "description": "Adds the series of these limits.",
         "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_SERIES_LIMITS},
         "explode": true,
     });
-    let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
     let id = json!({"name": "id", "in": "path", "required": true, "description": "The id of a decision, from `Tollgate-Decision`.",
                     "schema": {"type": "string", "pattern": "^[0-9A-Fa-f]{16}$"}});
     let file = json!({"name": "name", "in": "path", "required": true, "description": "A file of the dashboard.",
@@ -53,18 +48,6 @@ pub(super) fn paths() -> Map<String, Value> {
                 &[number("most", 1, MAX_TOP, "How many; 20 unless given.")], &["409"],
             ),
         ),
-        (
-            "/v1/decisions",
-            look(
-                "decisions", "Recent decisions, the newest last: refusals and a sample of admitted requests", "Decisions",
-                &[
-                    number("after", 0, MAX_UNITS, "Returns later decisions only: `next` of the last response."),
-                    number("most", 1, MAX_DECISIONS, "How many; 100 unless given."),
-                    refused,
-                ],
-                &["409"],
-            ),
-        ),
         ("/v1/decisions/{id}", look("explainDecision", "Explains a past decision", "Explanation", &[id], &["404", "409", "422"])),
         (
             "/v1/explain",
@@ -92,8 +75,61 @@ pub(super) fn paths() -> Map<String, Value> {
         ("/v1/changes", look("changes", "The recorded changes of modes, the newest first", "Changes", &[], &[])),
     ]
     .into_iter()
+    .chain(past_paths())
     .map(|(path, item)| (path.to_owned(), item))
     .collect()
+}
+
+/// Describes a number in the query.
+fn number(name: &str, least: u64, most: u64, description: &str) -> Value {
+    json!({"name": name, "in": "query", "description": description,
+           "schema": {"type": "integer", "minimum": least, "maximum": most}})
+}
+
+/// Describes the paths of past decisions.
+fn past_paths() -> [(&'static str, Value); 2] {
+    let text = |name: &str, description: &str| json!({"name": name, "in": "query", "description": description, "schema": {"type": "string"}});
+    let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
+    [
+        (
+            "/v1/decisions",
+            look(
+                "decisions",
+                "Recent decisions, or those that a search found, the newest last: refusals and a sample of admitted requests",
+                "Decisions",
+                &[
+                    number(
+                        "after",
+                        0,
+                        MAX_UNITS,
+                        "Returns later decisions only: `next` of the last response.",
+                    ),
+                    number("most", 1, MAX_DECISIONS, "How many; 100 unless given."),
+                    refused,
+                    text("since", "Searches from here: how long ago, such as `2h`, or a date."),
+                    text("until", "Searches up to here: how long ago, or a date."),
+                    text("limit", "Searches for decisions by this limit."),
+                    text("key", "Searches for this key or address, as it is shown, or for its tag."),
+                    json!({"name": "before", "in": "query", "description": "Continues a search: `earlier` of the last response.",
+                           "schema": {"type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$"}}),
+                ],
+                &["409", "503"],
+            ),
+        ),
+        (
+            "/v1/history",
+            look(
+                "history",
+                "The counts of the last hours and days, from the decision log on disk",
+                "History",
+                &[
+                    text("since", "From here: how long ago, such as `7d`, or a date; `24h` unless given."),
+                    number("steps", 1, MAX_HISTORY_STEPS, "How many steps at most; 180 unless given."),
+                ],
+                &["409"],
+            ),
+        ),
+    ]
 }
 
 /// Describes a read with parameters.

@@ -150,6 +150,7 @@ fn wrong_methods_get_the_allowed_ones() {
         ("/v1/top", "GET, HEAD"),
         ("/v1/decisions", "GET, HEAD"),
         ("/v1/decisions/0123456789abcdef", "GET, HEAD"),
+        ("/v1/history", "GET, HEAD"),
         ("/v1/policy", "GET, HEAD"),
         ("/v1/changes", "GET, HEAD"),
         ("/page/index.html", "GET, HEAD"),

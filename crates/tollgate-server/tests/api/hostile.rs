@@ -60,6 +60,7 @@ fn paths() -> impl Strategy<Value = String> {
         "/v1/top",
         "/v1/decisions",
         "/v1/decisions/0123456789abcdef",
+        "/v1/history",
         "/v1/explain",
         "/v1/policy",
         "/v1/mode",

@@ -276,7 +276,7 @@ fn polling_returns_each_decision_once() {
     );
     let next = first["next"].as_u64().unwrap();
     let nothing = subject.get(&format!("/v1/decisions?after={next}")).json();
-    assert_eq!(nothing, json!({"next": next, "missed": 0, "decisions": []}));
+    assert_eq!(nothing, json!({"next": next, "missed": 0, "earlier": null, "decisions": []}));
     refuse(5);
     let some = subject.get(&format!("/v1/decisions?after={next}&most=2")).json();
     assert_eq!((some["decisions"].as_array().unwrap().len(), &some["next"]), (2, &json!(next + 2)));
@@ -324,7 +324,13 @@ fn unknown_parameters_are_rejected() {
         ("/v1/decisions?after=x", 400, "`after` must be a whole number"),
         ("/v1/decisions?after=18446744073709551616", 400, "`after` must be a whole number"),
         ("/v1/decisions?refused=yes", 400, "`refused` must be `true` or `false`, not `yes`"),
-        ("/v1/decisions?before=1", 400, "there are `after`, `most` and `refused`"),
+        ("/v1/decisions?befor=1", 400, "did you mean `before`?"),
+        ("/v1/decisions?before=1", 400, "`before` must be the `earlier` of a response"),
+        ("/v1/decisions?before=1-2", 409, "there is none (`records: {dir: …}`)"),
+        ("/v1/decisions?since=soon", 400, "`since` must say how long ago, such as `since=2h`"),
+        ("/v1/decisions?since=1h&after=1", 400, "`after` is for polling"),
+        ("/v1/history", 409, "it is kept with `records: {dir: …}`"),
+        ("/v1/history?steps=361", 400, "from 1 to 360"),
         ("/v1/changes?most=1", 400, "there are none here"),
     ] {
         let answer = subject.get(path);
@@ -485,4 +491,21 @@ fn responses_are_bounded_for_many_limits_and_keys() {
         let answer = subject.get(path);
         assert!(answer.status == 200 && answer.body.len() < most, "{path}: {}", answer.body.len());
     }
+}
+
+#[test]
+fn recent_decisions_are_searched_in_memory_without_a_decision_log() {
+    let (subject, _) = watched(POLICY, Access::open());
+    for _ in 0..12 {
+        ask(&subject, "/", "203.0.113.9");
+    }
+    let found = |query: &str| -> usize {
+        subject.get(&format!("/v1/decisions?{query}")).json()["decisions"].as_array().map_or(0, Vec::len)
+    };
+    let all = found("refused=true");
+    assert!(all > 0, "the policy refuses some of them");
+    assert_eq!((found("since=1h&refused=true"), found("since=1h&most=1")), (all, 1));
+    assert_eq!(found("since=1h&limit=nothing"), 0);
+    subject.advance(Span::from_hours(2));
+    assert_eq!((found("since=1h"), found("until=1h&refused=true")), (0, all));
 }
