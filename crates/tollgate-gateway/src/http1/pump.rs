@@ -160,7 +160,8 @@ impl<'p, 'c> Pump<'p, 'c> {
     }
 
     fn report(&self) -> ExchangeReport {
-        let is_uploaded = self.client.body_left() == 0 && self.body.is_none() && !self.is_upload_over;
+        let has_body_left = self.client.body_left() > 0 || self.body.is_some();
+        let is_uploaded = self.written == self.head.len() && !has_body_left && !self.is_upload_over;
         ExchangeReport {
             is_reusable: self.response.is_reusable && is_uploaded && self.input.is_none(),
             keeps_client: is_uploaded && !self.response.is_last,
