@@ -95,18 +95,28 @@ impl Connector {
     }
 
     pub(crate) async fn connect(&self, origin: &Origin) -> Result<Sender, ConnectError> {
-        match tokio::time::timeout(self.most, self.open(origin)).await {
+        self.within_timeout(self.open(origin)).await
+    }
+
+    async fn within_timeout<T>(
+        &self,
+        connecting: impl Future<Output = io::Result<T>>,
+    ) -> Result<T, ConnectError> {
+        match tokio::time::timeout(self.most, connecting).await {
             Err(_) => Err(ConnectError::TimedOut(self.most)),
             Ok(Err(error)) if is_out_of_sockets(&error) => Err(ConnectError::OutOfSockets(error)),
             Ok(Err(error)) => Err(ConnectError::Failed(error)),
-            Ok(Ok(sender)) => Ok(sender),
+            Ok(Ok(connected)) => Ok(connected),
         }
     }
 
+    /// Connects without TLS and without hyper.
+    pub(crate) async fn connect_plain(&self, origin: &Origin) -> Result<TcpStream, ConnectError> {
+        self.within_timeout(connect_tcp(origin)).await
+    }
+
     async fn open(&self, origin: &Origin) -> io::Result<Sender> {
-        let stream = TcpStream::connect((&*origin.host, origin.port)).await?;
-        stream.set_nodelay(true)?;
-        tollgate_net::keep_alive(&stream)?;
+        let stream = connect_tcp(origin).await?;
         match origin.protocol {
             Protocol::Plain => self.http1(stream).await,
             Protocol::Http2 => http2(stream).await,
@@ -137,6 +147,13 @@ impl Connector {
         let timer = Box::pin(tokio::time::sleep(self.most));
         Ok(Sender::One(Line { sender, timer, task: task.abort_handle() }))
     }
+}
+
+async fn connect_tcp(origin: &Origin) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((&*origin.host, origin.port)).await?;
+    stream.set_nodelay(true)?;
+    tollgate_net::keep_alive(&stream)?;
+    Ok(stream)
 }
 
 async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Sender> {

@@ -37,7 +37,7 @@ use crate::tunnel;
 use crate::upstream::{Load, Protocol, Upstreams};
 
 /// The maximum number of retries of a request whose connection turns out to be closed.
-const MAX_RETRIES: usize = 3;
+pub(crate) const MAX_RETRIES: usize = 3;
 
 /// Removes headers from a request.
 pub(crate) type StripHeaders = Arc<dyn Fn(&mut HeaderMap) + Send + Sync>;
@@ -263,16 +263,19 @@ impl Worker {
                 }
                 Ok((sender, false))
             }
-            Err(ConnectError::OutOfSockets(error)) => {
-                tracing::warn!(%error, "cannot open another connection to an upstream");
-                Err(Problem::Busy)
-            }
-            Err(error) => {
-                self.upstreams.failed(at, &error.to_string());
-                let timed_out = matches!(error, ConnectError::TimedOut(_));
-                Err(if timed_out { Problem::TooSlow } else { Problem::Unreachable })
-            }
+            Err(error) => Err(self.connecting_failed(at, error)),
         }
+    }
+
+    /// Records that an upstream cannot be connected to.
+    pub(crate) fn connecting_failed(&self, at: usize, error: ConnectError) -> Problem {
+        if let ConnectError::OutOfSockets(error) = error {
+            tracing::warn!(%error, "cannot open another connection to an upstream");
+            return Problem::Busy;
+        }
+        self.upstreams.failed(at, &error.to_string());
+        let timed_out = matches!(error, ConnectError::TimedOut(_));
+        if timed_out { Problem::TooSlow } else { Problem::Unreachable }
     }
 
     /// Sends a request and waits for the head of its response.

@@ -24,9 +24,10 @@ use crate::connect::Connector;
 use crate::detached::DetachedRequests;
 use crate::forward::{Forward, RefuseThrottled, StripHeaders, Worker};
 use crate::head::{self, Caller};
+use crate::http1::{Http1Gateway, Http1Shared, RawPool};
 use crate::override_headers::OverrideHeaders;
 use crate::pool::Pool;
-use crate::settings::{GatewaySettings, Target};
+use crate::settings::{GatewaySettings, Http1Server, Target};
 use crate::throttle::{ThrottleClass, ThrottleCounts};
 use crate::upstream::{Origin, Protocol, Upstreams};
 
@@ -179,16 +180,52 @@ impl<S: Store> Gateway<S> {
             .with_tarpit(self.tarpit_until(&drain))
             .with_waiting_room(self.waiting_room_until(&drain));
         let override_headers = Arc::new(self.settings.override_headers.clone());
+        let http1 = self.http1(&worker, &override_headers);
+        let raw_pool = http1.as_ref().map(|it| Arc::clone(&it.pool));
+        let make_http1 = move |connection: &Connection| {
+            let caller = Caller::new(connection.peer.ip(), connection.secure);
+            http1.clone().map(|shared| Http1Gateway { shared, caller })
+        };
         let make = move |connection: &Connection| {
             let address = connection.peer.ip();
             let forward = Forward::new(Arc::clone(&worker), Caller::new(address, connection.secure));
             let limited = layer.clone().with_peer(move |_| Some(address)).layer(forward);
             LimitedService { limited, override_headers: Arc::clone(&override_headers) }
         };
-        self.server.clone().serve(listener, make, drain).await?;
+        let sweep = async move {
+            match raw_pool {
+                Some(pool) => pool.sweep().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            served = self.server.clone().serve_http1(listener, (make, make_http1), drain) => served?,
+            () = sweep => {}
+        }
         // A release that is dropped with this runtime would leave its slot until the lease ends.
         let _late = timeout(RELEASE_TIMEOUT, given_back.recv()).await;
         Ok(())
+    }
+
+    /// Returns the state of the HTTP/1.1 path without hyper, if it can serve these upstreams on this store.
+    fn http1(
+        &self,
+        worker: &Arc<Worker>,
+        override_headers: &Arc<OverrideHeaders>,
+    ) -> Option<Arc<Http1Shared<S>>> {
+        let settings = &self.settings;
+        let is_served = settings.http1 == Http1Server::Native
+            && settings.throttle.is_none()
+            && self.limiter.load().never_waits()
+            && self.upstreams.origins().all(|origin| origin.protocol == Protocol::Plain);
+        is_served.then(|| {
+            Arc::new(Http1Shared {
+                limiter: self.limiter.clone(),
+                worker: Arc::clone(worker),
+                pool: Arc::new(RawPool::new(self.upstreams.len(), settings.keep)),
+                override_headers: Arc::clone(override_headers),
+            })
+        })
     }
 
     /// Returns the tarpit of a worker, which releases all requests when draining starts: a delayed

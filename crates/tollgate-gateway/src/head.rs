@@ -39,8 +39,8 @@ const MAX_ADDED_HEADERS: usize = 6;
 /// The client as upstreams are told. Created once for each connection.
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
-    address_text: HeaderValue,
-    scheme: HeaderValue,
+    pub(crate) address_text: HeaderValue,
+    pub(crate) scheme: HeaderValue,
 }
 
 impl Caller {
@@ -176,7 +176,7 @@ fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue,
 
 /// Whether the text is a name or an address with an optional port. Servers interpret other texts
 /// differently, and limits matched one interpretation.
-fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     let (host, rest) = match text.strip_prefix('[') {
         Some(inner) => {
             let Some((address, rest)) = inner.split_once(']') else { return false };
@@ -207,9 +207,9 @@ const fn via(version: Version) -> HeaderValue {
 
 /// Compares text: strings are compared by length first, which is faster than comparing a list of
 /// names.
-fn is_hop_by_hop(name: &HeaderName) -> bool {
+pub(crate) fn is_hop_by_hop(name: &str) -> bool {
     matches!(
-        name.as_str(),
+        name,
         "connection"
             | "transfer-encoding"
             | "upgrade"
@@ -234,7 +234,7 @@ pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
             .iter()
             .flat_map(names)
             .filter_map(|name| HeaderName::try_from(name).ok())
-            .filter(|name| may_be_listed(name) && !is_hop_by_hop(name))
+            .filter(|name| may_be_listed(name) && !is_hop_by_hop(name.as_str()))
             .collect();
         for name in nominated {
             headers.remove(name);
@@ -245,7 +245,8 @@ pub(crate) fn strip_nominated(headers: &mut HeaderMap) {
 /// Removes the hop-by-hop headers, whatever `Connection` says.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     // Most requests have at most one of them.
-    let found: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_hop_by_hop(it)).cloned().collect();
+    let found: SmallVec<[HeaderName; 4]> =
+        headers.keys().filter(|it| is_hop_by_hop(it.as_str())).cloned().collect();
     if found.contains(&TRANSFER_ENCODING) {
         // `Transfer-Encoding` took precedence, so the length must not be forwarded (RFC 9112, 6.3).
         headers.remove(CONTENT_LENGTH);
@@ -260,8 +261,8 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     let settled = |name: &HeaderName| {
         let text = name.as_str();
-        is_hop_by_hop(name)
-            || is_claim(name)
+        is_hop_by_hop(name.as_str())
+            || is_claim(name.as_str())
             || is_override(text)
             || !may_be_listed(name)
             || matches!(
@@ -297,8 +298,7 @@ pub(crate) fn strip_lookalikes(headers: &mut HeaderMap, policy: &Policy) {
 
 /// Whether a header states the client that a request is forwarded for. Some servers read `_` as
 /// `-`.
-fn is_claim(name: &HeaderName) -> bool {
-    let text = name.as_str();
+pub(crate) fn is_claim(text: &str) -> bool {
     let claims = |text: &str| text == "forwarded" || text == "x-real-ip" || text.starts_with("x-forwarded");
     match text.as_bytes().first() {
         Some(b'x' | b'f') => claims(text) || (text.contains('_') && claims(&text.replace('_', "-"))),
@@ -308,7 +308,7 @@ fn is_claim(name: &HeaderName) -> bool {
 
 /// Whether `Connection` may nominate this header. A client must not be able to hide headers that
 /// the upstream needs.
-fn may_be_listed(name: &HeaderName) -> bool {
+pub(crate) fn may_be_listed(name: &HeaderName) -> bool {
     use http::header::{AUTHORIZATION, CONTENT_TYPE};
     let kept = [&HOST, &CONTENT_LENGTH, &CONTENT_TYPE, &AUTHORIZATION, &COOKIE, &FORWARDED, &VIA];
     !kept.contains(&name) && !name.as_str().starts_with("x-forwarded-")
@@ -336,10 +336,11 @@ fn add_forwarding_headers(
     forwarding: Forwarding,
     trusts: impl FnOnce(IpAddr) -> bool,
 ) {
-    let claims = headers.keys().any(is_claim);
+    let claims = headers.keys().any(|it| is_claim(it.as_str()));
     let believed = claims && trusts(caller.address);
     if claims && !believed {
-        let claimed: SmallVec<[HeaderName; 4]> = headers.keys().filter(|it| is_claim(it)).cloned().collect();
+        let claimed: SmallVec<[HeaderName; 4]> =
+            headers.keys().filter(|it| is_claim(it.as_str())).cloned().collect();
         for name in claimed {
             headers.remove(name);
         }
@@ -352,7 +353,10 @@ fn add_forwarding_headers(
         headers.entry(&X_FORWARDED_HOST).or_insert_with(|| host.clone());
     }
     if matches!(forwarding, Forwarding::Forwarded | Forwarding::Both) {
-        let element = forwarded_element(caller, host);
+        // The host was validated and has no quotes.
+        let element = forwarded_element(caller, host.to_str().unwrap_or_default());
+        let element =
+            HeaderValue::try_from(element).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"));
         let elements = if believed { joined(headers, &FORWARDED, &element) } else { None };
         headers.insert(FORWARDED, elements.unwrap_or(element));
     }
@@ -371,16 +375,14 @@ fn joined(headers: &HeaderMap, name: &HeaderName, last: &HeaderValue) -> Option<
     HeaderValue::try_from(line).ok()
 }
 
-fn forwarded_element(caller: &Caller, host: &HeaderValue) -> HeaderValue {
+/// Returns the element of `Forwarded` about this hop. The host has no quotes.
+pub(crate) fn forwarded_element(caller: &Caller, host: &str) -> String {
     let scheme = caller.scheme.to_str().unwrap_or("http");
-    // The host was validated and has no quotes.
-    let host = host.to_str().unwrap_or_default();
     let address = match caller.address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("\"[{address}]\""),
     };
-    let element = format!("for={address};host=\"{host}\";proto={scheme}");
-    HeaderValue::try_from(element).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
+    format!("for={address};host=\"{host}\";proto={scheme}")
 }
 
 /// Returns path and query with `.` and `..` resolved; `None` if the URI has that form already.

@@ -6,6 +6,8 @@
 //!                                │ no upstream contacted    │ too large: 413      │ ejected for a while
 //! ```
 //!
+//! Plain HTTP/1.1 requests take a shorter path without hyper (`http1`), with the same outcome.
+//!
 //! Each worker has its own connection pools, so that threads do not contend for connections. Load
 //! and health of the upstreams are shared by all workers.
 //!
@@ -18,6 +20,7 @@ mod detached;
 mod forward;
 mod gateway;
 mod head;
+mod http1;
 mod override_headers;
 mod pool;
 mod problem;
@@ -29,6 +32,6 @@ mod upstream;
 pub use demo::Demo;
 pub use gateway::{Gateway, StartError};
 pub use override_headers::OverrideHeaders;
-pub use settings::{Forwarding, GatewaySettings, Target};
+pub use settings::{Forwarding, GatewaySettings, Http1Server, Target};
 pub use throttle::{ThrottleConfig, ThrottleCounts};
 pub use tollgate_overload::throttle::ThrottleSettings;

@@ -58,18 +58,18 @@ impl OverrideHeaders {
     /// Removes the headers that are not forwarded.
     pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         // Most requests have none of these headers, so nothing is collected.
-        if *self == Self::Kept || !headers.keys().any(|it| self.removes(it)) {
+        if *self == Self::Kept || !headers.keys().any(|it| self.removes(it.as_str())) {
             return;
         }
         let found: SmallVec<[HeaderName; 4]> =
-            headers.keys().filter(|it| self.removes(it)).cloned().collect();
+            headers.keys().filter(|it| self.removes(it.as_str())).cloned().collect();
         for name in found {
             headers.remove(name);
         }
     }
 
-    fn removes(&self, name: &HeaderName) -> bool {
-        let text = name.as_str();
+    /// Whether a header with this name, in lower case, is not forwarded.
+    pub(crate) fn removes(&self, text: &str) -> bool {
         is_override(text)
             && match self {
                 Self::Removed => true,

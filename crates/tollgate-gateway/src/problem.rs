@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use tollgate_http::{NotForwarded, Unmeasured};
+use tollgate_http::{NotForwarded, Unmeasured, write_body, write_status};
 
 use crate::body::GatewayBody;
 
@@ -97,7 +97,7 @@ impl Problem {
         matches!(self, Self::Unreachable | Self::BrokenOff | Self::Slow | Self::TooSlow)
     }
 
-    pub(crate) fn response(self) -> Response<GatewayBody> {
+    fn body(self) -> (StatusCode, String) {
         let (status, detail) = self.words();
         let title = status.canonical_reason().unwrap_or("Error");
         // These texts need no escaping; the test below checks that.
@@ -105,6 +105,24 @@ impl Problem {
             r#"{{"type":"{ABOUT_BLANK}","title":"{title}","status":{},"detail":"{detail}"}}"#,
             status.as_u16()
         );
+        (status, body)
+    }
+
+    /// Appends the response as bytes of HTTP/1.1, with the header lines that `write_lines` appends. Only problems of
+    /// forwarded requests are answered so.
+    pub(crate) fn write(self, out: &mut Vec<u8>, is_head: bool, write_lines: impl FnOnce(&mut Vec<u8>)) {
+        let (status, body) = self.body();
+        write_status(out, status);
+        out.extend_from_slice(b"content-type: application/problem+json\r\n");
+        if self == Self::Busy {
+            out.extend_from_slice(b"retry-after: 1\r\n");
+        }
+        write_lines(out);
+        write_body(out, body.as_bytes(), is_head);
+    }
+
+    pub(crate) fn response(self) -> Response<GatewayBody> {
+        let (status, body) = self.body();
         let mut response = Response::new(GatewayBody::full(Bytes::from(body)));
         *response.status_mut() = status;
         if self.is_before_the_upstream() {

@@ -58,6 +58,18 @@ pub struct GatewaySettings {
     pub throttle: Option<ThrottleConfig>,
     /// The maximum number of idle connections that each worker keeps to each upstream.
     pub keep: usize,
+    /// The implementation that serves plain HTTP/1.1 requests.
+    pub http1: Http1Server,
+}
+
+/// The implementation that serves plain HTTP/1.1 requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Http1Server {
+    /// The gateway itself. Requests that are unusual or need more than a decision are still served by hyper.
+    #[default]
+    Native,
+    /// hyper serves all requests.
+    Hyper,
 }
 
 /// The destination of requests.
@@ -106,6 +118,7 @@ impl Default for GatewaySettings {
             eject_for: Duration::from_secs(10),
             throttle: None,
             keep: 256,
+            http1: Http1Server::default(),
         }
     }
 }
@@ -126,6 +139,7 @@ const GATEWAY: Words = Words {
         "eject",
         "throttle",
         "keep_alive",
+        "http1",
         "capacity",
     ],
     synonyms: &[
@@ -177,6 +191,9 @@ const FORWARDINGS: [(&str, Forwarding); 4] = [
     ("off", Forwarding::Off),
 ];
 
+const HTTP1_SERVERS: [(&str, Http1Server); 2] =
+    [("native", Http1Server::Native), ("hyper", Http1Server::Hyper)];
+
 const MAX_TIMEOUT: Span = Span::from_hours(24);
 
 impl GatewaySettings {
@@ -215,6 +232,10 @@ impl GatewaySettings {
         set(
             &mut self.forwarding,
             fields.get("forwarded").and_then(|it| it.choice("`forwarded`", &FORWARDINGS, problems)),
+        );
+        set(
+            &mut self.http1,
+            fields.get("http1").and_then(|it| it.choice("`http1`", &HTTP1_SERVERS, problems)),
         );
         self.workers = fields
             .get("workers")

@@ -22,14 +22,14 @@ mod node;
 
 use std::net::IpAddr;
 
-use http::header::FORWARDED;
-use http::{HeaderMap, HeaderName};
 use tollgate::policy::{ClientAddress, ForwardedHeader};
 
 use self::elements::Elements;
+use crate::header_lines::HeaderLines;
 
-static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED: &str = "forwarded";
+const X_REAL_IP: &str = "x-real-ip";
 
 /// The number of hops that are read; a header with more elements is treated as hostile.
 const MAX_HOPS: usize = 64;
@@ -54,7 +54,11 @@ const MAX_HOPS: usize = 64;
 /// assert_eq!(client([198, 51, 100, 2]), Some([198, 51, 100, 2].into())); // an untrusted peer
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
-pub fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, settings: &ClientAddress) -> Option<IpAddr> {
+pub fn client_address(
+    peer: Option<IpAddr>,
+    headers: &impl HeaderLines,
+    settings: &ClientAddress,
+) -> Option<IpAddr> {
     let peer = peer?.to_canonical();
     Some(if settings.trusted_proxies.contains(peer) { named_by(peer, headers, settings) } else { peer })
 }
@@ -63,30 +67,30 @@ pub fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, settings: &Clie
 /// that makes forward-auth requests.
 ///
 /// `X-Real-IP` is used when the request has no forwarding header.
-pub fn client_address_behind(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAddr {
+pub fn client_address_behind(peer: IpAddr, headers: &impl HeaderLines, settings: &ClientAddress) -> IpAddr {
     let peer = peer.to_canonical();
     let header = match settings.header {
         ForwardedHeader::None => return peer,
-        ForwardedHeader::XForwardedFor => &X_FORWARDED_FOR,
-        ForwardedHeader::Forwarded => &FORWARDED,
+        ForwardedHeader::XForwardedFor => X_FORWARDED_FOR,
+        ForwardedHeader::Forwarded => FORWARDED,
     };
-    if headers.contains_key(header) {
+    if headers.first_line(header).is_some() {
         return named_by(peer, headers, settings);
     }
-    let real_ip = headers.get(&X_REAL_IP).and_then(|line| node::address(line.as_bytes().trim_ascii()));
+    let real_ip = headers.first_line(X_REAL_IP).and_then(|line| node::address(line.trim_ascii()));
     real_ip.unwrap_or(peer)
 }
 
 /// Returns the client address that a trusted peer names.
-fn named_by(peer: IpAddr, headers: &HeaderMap, settings: &ClientAddress) -> IpAddr {
+fn named_by(peer: IpAddr, headers: &impl HeaderLines, settings: &ClientAddress) -> IpAddr {
     match settings.header {
         ForwardedHeader::None => peer,
         ForwardedHeader::XForwardedFor => {
-            let hops = from_the_right(headers, &X_FORWARDED_FOR, Elements::unquoted);
+            let hops = from_the_right(headers, X_FORWARDED_FOR, Elements::unquoted);
             walk(peer, hops.map(node::address), settings)
         }
         ForwardedHeader::Forwarded => {
-            let hops = from_the_right(headers, &FORWARDED, Elements::quoted);
+            let hops = from_the_right(headers, FORWARDED, Elements::quoted);
             walk(peer, hops.map(node::forwarded_for), settings)
         }
     }
@@ -107,11 +111,11 @@ fn walk(peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>, settings: 
 /// Iterates over the elements of all lines of a header, last element first. Empty elements are
 /// skipped (RFC 9110, 5.6.1).
 fn from_the_right<'h>(
-    headers: &'h HeaderMap,
-    name: &HeaderName,
+    headers: &'h impl HeaderLines,
+    name: &'static str,
     split: fn(&'h [u8], u8) -> Elements<'h>,
 ) -> impl Iterator<Item = &'h [u8]> {
-    let lines = headers.get_all(name).into_iter().rev();
-    let elements = lines.flat_map(move |line| split(line.as_bytes(), b','));
+    let lines = headers.lines(name).rev();
+    let elements = lines.flat_map(move |line| split(line, b','));
     elements.take(MAX_HOPS).map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -5,6 +5,7 @@
 //! - [`LimitLayer`] and [`Limit`]: the tower layer and its service.
 //! - [`HttpRequest`], [`Identity`], [`Peer`]: an HTTP request as the policy reads it.
 //! - [`client_address()`]: the client address behind proxies.
+//! - [`RawRequest`], [`conclude_raw`]: the same for a server that keeps heads in buffers, without a header map.
 //! - [`write_headers`], [`RetryAfter`]: the rate-limit headers of a response.
 //! - [`Rejection`]: the response to a refused request.
 //! - [`SoftNotice`], [`soft_value`]: tell the inner service about soft thresholds.
@@ -22,6 +23,7 @@ mod body;
 mod client_address;
 mod deferred;
 mod future;
+mod header_lines;
 mod headers;
 mod identity;
 mod layer;
@@ -29,6 +31,8 @@ mod meter;
 mod peer;
 mod places;
 mod priority;
+mod raw_answer;
+mod raw_request;
 mod rejection;
 mod service;
 mod service_timer;
@@ -43,11 +47,14 @@ pub use body::LimitBody;
 pub use client_address::{client_address, client_address_behind};
 pub use deferred::{Detached, NotForwarded, Unmeasured};
 pub use future::LimitFuture;
+pub use header_lines::HeaderLines;
 pub use headers::{RetryAfter, write_headers};
 pub use identity::Identity;
 pub use layer::LimitLayer;
 pub use peer::Peer;
 pub use priority::{RequestPriority, TOLLGATE_PRIORITY, priority_value};
+pub use raw_answer::{RawAdmission, conclude_raw, write_body, write_status};
+pub use raw_request::RawRequest;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;
 pub use service_timer::ServiceTimer;

@@ -37,6 +37,7 @@ use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
 
 use self::accept::Form;
 pub use self::words::promise;
+use crate::header_lines::HeaderLines;
 use crate::headers::{Kind, RetryAfter, covers_everything, is_primary, spoken, write_headers};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -279,20 +280,28 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     /// Creates status and body in the dialects of the policy, or in the format that the `Accept`
     /// header of the request prefers.
-    pub fn response(&self, request: &HeaderMap, settings: &HeaderSettings) -> Response<Bytes> {
-        // Dialects describe limits; an ambiguous request gets the plain format.
-        let is_malformed = self.is_ambiguous();
-        let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
-        let (status, content_type, body) =
-            match in_dialects.find_map(|it| dialects::body(it, self, request, settings)) {
-                Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
-                None => self.plain(Form::preferred(request)),
-            };
+    pub fn response(&self, request: &impl HeaderLines, settings: &HeaderSettings) -> Response<Bytes> {
+        let (status, content_type, body) = self.content(request, settings);
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = HeaderMap::with_capacity(INITIAL_HEADERS);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
+    }
+
+    /// Returns status, content type and body.
+    pub(crate) fn content(
+        &self,
+        request: &impl HeaderLines,
+        settings: &HeaderSettings,
+    ) -> (StatusCode, &'static str, Bytes) {
+        // Dialects describe limits; an ambiguous request gets the plain format.
+        let is_malformed = self.is_ambiguous();
+        let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
+        match in_dialects.find_map(|it| dialects::body(it, self, request, settings)) {
+            Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
+            None => self.plain(Form::preferred(request)),
+        }
     }
 
     fn plain(&self, form: Form) -> (StatusCode, &'static str, Bytes) {

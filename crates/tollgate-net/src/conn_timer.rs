@@ -164,6 +164,19 @@ impl ConnTimer {
         RequestGuard { conn_timer: Arc::clone(self), offer }
     }
 
+    /// Records a request that was answered as soon as its head was complete. `has_next`: bytes of the next one have
+    /// arrived.
+    pub(crate) fn served(&self, has_next: bool) {
+        let arrived = match self.head_since.load(Ordering::Relaxed) {
+            UNSET => self.now(),
+            // Milliseconds do not matter here, and a clock is not read.
+            since if !has_next => since,
+            _ => self.now(),
+        };
+        self.idle_since.store(arrived, Ordering::Relaxed);
+        self.head_since.store(if has_next { arrived } else { UNSET }, Ordering::Relaxed);
+    }
+
     fn new_offer(&self) -> Arc<AtomicU64> {
         let offer = Arc::new(AtomicU64::new(UNSET));
         let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,6 +18,7 @@ use hyper::{Request, Response};
 use crate::accept::accept_all;
 use crate::caps::Caps;
 use crate::drain::Drain;
+use crate::http1::{Http1Surface, NoHttp1Surface};
 use crate::tls::Tls;
 
 /// The remote end of a connection.
@@ -53,9 +54,11 @@ pub struct HttpServer {
 }
 
 /// The state that all connections share.
-struct Shared<Make> {
+struct Shared<Make, MakeHttp1> {
     server: HttpServer,
     make: Make,
+    /// Creates the surface that serves plain HTTP/1.1 requests without hyper.
+    make_http1: MakeHttp1,
     drain: Drain,
 }
 
@@ -73,8 +76,29 @@ impl HttpServer {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        self.serve_http1(listener, (make, |_: &Connection| None::<NoHttp1Surface>), drain).await
+    }
+
+    /// Serves as [`serve`](Self::serve) does. Plain HTTP/1.1 requests are served by the surface that the second function
+    /// creates for a connection, all others by the service. Without a surface, hyper serves every request.
+    pub async fn serve_http1<Make, MakeHttp1, S, F, B>(
+        self,
+        listener: StdListener,
+        (make, make_http1): (Make, MakeHttp1),
+        drain: Drain,
+    ) -> io::Result<()>
+    where
+        Make: Fn(&Connection) -> S + Send + Sync + 'static,
+        MakeHttp1: Fn(&Connection) -> Option<F> + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S::Future: Send + 'static,
+        F: Http1Surface,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let (connections, accepting) = (self.caps.connections, drain.clone());
-        let shared = Arc::new(Shared { server: self, make, drain });
+        let shared = Arc::new(Shared { server: self, make, make_http1, drain });
         accept_all(listener, connections, accepting, |stream, peer, slot| {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move { connection::serve(stream, peer, slot, &shared).await });

@@ -20,6 +20,7 @@ mod conn_timer;
 mod connector;
 mod drain;
 mod http;
+pub mod http1;
 mod http_client;
 mod http_url;
 mod keep_alive;

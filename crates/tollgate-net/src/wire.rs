@@ -69,6 +69,15 @@ impl Wire {
         self.ahead = ahead;
     }
 
+    /// Puts back bytes that were read, before those that were put back earlier.
+    pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        self.ahead = if self.ahead.is_empty() {
+            Bytes::copy_from_slice(bytes)
+        } else {
+            [bytes, &self.ahead].concat().into()
+        };
+    }
+
     /// Waits until the client sends more bytes or closes.
     pub(crate) async fn more(&mut self) -> io::Result<()> {
         match &mut self.transport {

@@ -90,6 +90,8 @@ pub struct Policy {
     pub(crate) has_queues_and_slots: bool,
     /// Whether a limit is charged afterwards.
     pub(crate) charges_afterwards: bool,
+    /// Whether a request may be delayed, or its decision leaves work for the end of the request.
+    pub(crate) outlives_decisions: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -129,6 +131,7 @@ impl Default for Policy {
             has_slot_queues: false,
             has_queues_and_slots: false,
             charges_afterwards: false,
+            outlives_decisions: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -180,6 +183,12 @@ impl Policy {
             && self.limits.iter().any(Limit::counts_concurrency);
         self.charges_afterwards = self.limits.iter().any(Limit::charges_afterwards);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
+        let is_delayed = |limit: &Limit| limit.soft().is_some_and(|soft| !soft.tarpit.is_zero());
+        self.outlives_decisions = self.settles
+            || self
+                .limits
+                .iter()
+                .any(|limit| limit.has_leaky_queue() || limit.counts_concurrency() || is_delayed(limit));
         let by_name = self.limits.iter().enumerate().map(|(at, it)| (it.shared_name(), at)).collect();
         self.by_name = Arc::new(by_name);
         self
@@ -230,6 +239,13 @@ impl Policy {
     #[inline]
     pub const fn charges_afterwards(&self) -> bool {
         self.charges_afterwards
+    }
+
+    /// Whether a limit delays requests, counts concurrent ones or settles their cost. Otherwise a decision is
+    /// complete when it is made: a request passes or is refused, and nothing remains to be done at its end.
+    #[inline]
+    pub const fn outlives_decisions(&self) -> bool {
+        self.outlives_decisions
     }
 
     /// Returns the limits in file order, then those of groups ([`with_groups`](Self::with_groups)).

@@ -438,6 +438,10 @@ impl<C> fmt::Debug for MemoryStore<C> {
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn decide(&self, checks: &[Check<'_>]) -> impl Future<Output = Result<Answer, StoreError>> + Send {
         std::future::ready(Ok(self.decide_now(checks)))
     }

@@ -145,6 +145,12 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether the store decides every batch and makes every adjustment without waiting, so that
+    /// [`try_decide`](Self::try_decide) and [`try_adjust`](Self::try_adjust) always answer.
+    fn never_waits(&self) -> bool {
+        false
+    }
+
     /// Adjusts one key without waiting, if possible, and returns its state after that. `None`:
     /// nothing was done, and the caller must use [`adjust`](Self::adjust).
     ///

@@ -45,6 +45,10 @@ macro_rules! delegate_store {
                 match self { $(Self::$variant(store) => store.adjust_once(rule, key, once).await),+ }
             }
 
+            fn never_waits(&self) -> bool {
+                match self { $(Self::$variant(store) => store.never_waits()),+ }
+            }
+
             fn recognizes_adjustments(&self) -> bool {
                 match self { $(Self::$variant(store) => store.recognizes_adjustments()),+ }
             }

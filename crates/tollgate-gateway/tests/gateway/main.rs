@@ -1,6 +1,13 @@
 //! The gateway between real sockets: requests, forwarded requests and responses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+/// The implementation of HTTP/1.1 that the gateways of these tests use. The target `gateway_hyper` runs the same tests
+/// on hyper.
+pub(crate) const HTTP1: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
+    b"gateway_hyper" => "hyper",
+    _ => "native",
+};
+
 mod bodies;
 mod connections;
 mod credentials;
@@ -14,6 +21,7 @@ mod limits;
 mod lines;
 mod malformed;
 mod overload;
+mod parity;
 mod paths;
 mod priorities;
 mod proxy_protocol;

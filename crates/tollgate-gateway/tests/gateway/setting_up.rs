@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{Limiter, Policy};
-use tollgate_gateway::{Forwarding, Gateway, GatewaySettings, OverrideHeaders, Target};
+use tollgate_gateway::{Forwarding, Gateway, GatewaySettings, Http1Server, OverrideHeaders, Target};
 
 use crate::support::{Certificate, settings};
 
@@ -11,7 +11,7 @@ use crate::support::{Certificate, settings};
 fn every_setting_is_read() {
     let read = settings(
         "upstream: [\"http://127.0.0.1:3000\", \"h2c://[::1]:50051\"], tls: {certificate: c.pem, key: k.pem}, \
-         upstream_ca: ca.pem, proxy_protocol: true, forwarded: both, override_headers: [X-Method-Override], paths: refuse, workers: 3, keep_alive: 7, \
+         upstream_ca: ca.pem, proxy_protocol: true, forwarded: both, override_headers: [X-Method-Override], paths: refuse, workers: 3, keep_alive: 7, http1: hyper, \
          timeouts: {connect: 1s, headers: 2s, idle: 3s, total: 4s, client_headers: 5s, client_idle: 6s, drain: 7s}, \
          caps: {header_bytes: 8KiB, headers: 50, body: 1MB, connections: 10, streams: 11, tarpit: 12, waiting: 14, detached: 13}, \
          eject: {after: 8, for: 9s}",
@@ -25,6 +25,7 @@ fn every_setting_is_read() {
     assert_eq!(read.tls, Some(("c.pem".into(), "k.pem".into())));
     assert_eq!(read.upstream_ca, Some("ca.pem".into()));
     assert!(read.proxy_protocol);
+    assert_eq!(read.http1, Http1Server::Hyper);
     assert_eq!(read.override_headers, OverrideHeaders::KeptOnly(vec!["x-method-override".into()]));
     assert_eq!((read.forwarding, read.workers, read.keep), (Forwarding::Both, Some(3), 7));
     let seconds = [

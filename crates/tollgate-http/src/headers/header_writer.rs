@@ -117,4 +117,34 @@ impl PreparedHeaders {
             begin = *end;
         }
     }
+
+    /// Appends the headers as lines of HTTP/1.1.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let mut line = |name: &HeaderName, value: &[u8]| {
+            out.extend_from_slice(name.as_str().as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        };
+        if let Some((name, value)) = &self.ready {
+            line(name, value.as_bytes());
+        }
+        let mut begin = 0;
+        for (at, (name, end)) in self.ends.iter().enumerate() {
+            // As in a map, the last value of a name counts.
+            if !self.ends[at + 1..].iter().any(|later| later.0.as_str() == name.as_str()) {
+                line(name, &self.text[begin..*end]);
+            }
+            begin = *end;
+        }
+    }
+
+    /// Whether there is a header of this name, in any case.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        let is_same = |known: &HeaderName| {
+            let known = known.as_str();
+            known.len() == name.len() && known.eq_ignore_ascii_case(name)
+        };
+        self.ready.as_ref().is_some_and(|it| is_same(it.0)) || self.ends.iter().any(|it| is_same(it.0))
+    }
 }

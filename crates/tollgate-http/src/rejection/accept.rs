@@ -4,8 +4,7 @@
 //! and a preference for text (as of browsers) selects a sentence. A caller that accepts none of
 //! these formats still gets problem JSON: a 406 would hide the reason of the refusal.
 
-use http::HeaderMap;
-use http::header::ACCEPT;
+use crate::header_lines::HeaderLines;
 
 /// A body format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +33,9 @@ impl Form {
     }
 
     /// Returns the format with the highest weight; among equals, the most precisely requested one.
-    pub(super) fn preferred(headers: &HeaderMap) -> Self {
+    pub(super) fn preferred(headers: &impl HeaderLines) -> Self {
         let mut best = [None::<Preference>; FORMS.len()];
-        let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
+        let lines = headers.lines("accept").filter_map(visible_text);
         for range in lines.flat_map(|line| line.split(',')).take(MAX_MEDIA_RANGES) {
             let (range, weight) = weighted(range);
             for (form, best) in FORMS.iter().zip(&mut best) {
@@ -73,6 +72,12 @@ impl Form {
     }
 }
 
+/// Returns a line as text; `None` if it has characters other than visible ASCII, spaces and tabs.
+pub(super) fn visible_text(line: &[u8]) -> Option<&str> {
+    let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
+    std::str::from_utf8(line).ok().filter(|_| line.iter().all(is_visible))
+}
+
 /// The preference for a format: by weight, then by precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
@@ -104,6 +109,9 @@ fn thousandths(weight: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+    use http::header::ACCEPT;
+
     use super::*;
 
     #[track_caller]

@@ -14,12 +14,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use tollgate::policy::{Dialect, HeaderSettings};
 
+use super::accept::visible_text;
 use super::{Kind, Rejection, RetryAfter};
+use crate::header_lines::HeaderLines;
+
+const CONTENT_TYPE: &str = "content-type";
 
 /// The response parts that a dialect creates.
 pub(super) struct DialectRejection {
@@ -32,7 +35,7 @@ pub(super) struct DialectRejection {
 pub(super) fn body(
     dialect: Dialect,
     rejection: &Rejection<'_, '_>,
-    request: &HeaderMap,
+    request: &impl HeaderLines,
     settings: &HeaderSettings,
 ) -> Option<DialectRejection> {
     match dialect {
@@ -136,7 +139,7 @@ fn stripe(rejection: &Rejection<'_, '_>) -> DialectRejection {
 }
 
 /// AWS services use JSON or XML, and each SDK reads only the format of its service.
-fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> DialectRejection {
+fn aws(rejection: &Rejection<'_, '_>, request: &impl HeaderLines) -> DialectRejection {
     #[derive(Serialize)]
     struct Body<'r> {
         #[serde(rename = "__type")]
@@ -157,7 +160,7 @@ fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> DialectRejection {
         );
         return DialectRejection { status: rejection.status, content_type: "text/xml", body: body.into() };
     }
-    let content_type = match text(request, &CONTENT_TYPE) {
+    let content_type = match text(request, CONTENT_TYPE) {
         "application/x-amz-json-1.0" => "application/x-amz-json-1.0",
         "application/x-amz-json-1.1" => "application/x-amz-json-1.1",
         _ => "application/json",
@@ -167,19 +170,19 @@ fn aws(rejection: &Rejection<'_, '_>, request: &HeaderMap) -> DialectRejection {
 
 /// Whether the caller's AWS protocol uses XML: the query protocol, which sends a form, or S3, which
 /// is the only service that signs a content hash header.
-fn expects_xml(request: &HeaderMap) -> bool {
-    let content_type = text(request, &CONTENT_TYPE);
+fn expects_xml(request: &impl HeaderLines) -> bool {
+    let content_type = text(request, CONTENT_TYPE);
     if content_type.contains("json") {
         return false;
     }
     content_type.starts_with("application/x-www-form-urlencoded")
         || content_type.contains("xml")
-        || text(request, &ACCEPT).contains("xml")
-        || request.contains_key("x-amz-content-sha256")
+        || text(request, "accept").contains("xml")
+        || request.first_line("x-amz-content-sha256").is_some()
 }
 
-fn text<'r>(request: &'r HeaderMap, name: &http::HeaderName) -> &'r str {
-    request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+fn text<'r>(request: &'r impl HeaderLines, name: &str) -> &'r str {
+    request.first_line(name).and_then(visible_text).unwrap_or_default()
 }
 
 /// The Octokit plugin waits for `X-RateLimit-Reset` if the primary limit is used up, and for

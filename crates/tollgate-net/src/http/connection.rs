@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -26,6 +26,7 @@ use super::{Connection, HttpServer, Shared};
 use crate::caps::Caps;
 use crate::conn_timer::{ClientTimeout, ConnTimer, REST_AFTER, shortest};
 use crate::drain::{Drain, Phase};
+use crate::http1::{self, Http1End, Http1Surface};
 use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
 use crate::subject::subject;
@@ -53,24 +54,30 @@ struct OpenConnection {
     http2: bool,
 }
 
-pub(super) async fn serve<Make, S, B>(
+pub(super) async fn serve<Make, MakeHttp1, S, F, B>(
     stream: TcpStream,
     peer: SocketAddr,
     slot: Option<OwnedSemaphorePermit>,
-    shared: &Shared<Make>,
+    shared: &Shared<Make, MakeHttp1>,
 ) where
     Make: Fn(&Connection) -> S,
+    MakeHttp1: Fn(&Connection) -> Option<F>,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
+    F: Http1Surface,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
     let caps = &shared.server.caps;
     let mut drain = shared.drain.clone();
-    let opened = tokio::select! {
-        opened = timeout(caps.head, open(stream, peer, &shared.server)) => opened,
-        () = drain.reached(Phase::Closing) => return,
+    // Boxed, as the other stages of a connection: an idle connection stays small.
+    let opened = {
+        let opening = Box::pin(timeout(caps.head, open(stream, peer, &shared.server)));
+        tokio::select! {
+            opened = opening => opened,
+            () = drain.reached(Phase::Closing) => return,
+        }
     };
     let opened = match opened {
         Ok(Ok(Some(opened))) => opened,
@@ -80,28 +87,50 @@ pub(super) async fn serve<Make, S, B>(
     };
     let OpenConnection { transport, ahead, connection, http2 } = opened;
     let conn_timer = if http2 { ConnTimer::of_frames() } else { ConnTimer::of_heads(shared.drain.ending()) };
-    let wire = Wire::new(transport, ahead, Arc::clone(&conn_timer), slot);
-    let service =
-        ConnectionService { service: (shared.make)(&connection), conn_timer: Arc::clone(&conn_timer) };
-    let end = if http2 {
+    let mut wire = Wire::new(transport, ahead, Arc::clone(&conn_timer), slot);
+    let service = |connection: &Connection| ConnectionService {
+        service: (shared.make)(connection),
+        conn_timer: Arc::clone(&conn_timer),
+    };
+    if http2 {
+        let service = service(&connection);
         let mut connection = Box::pin(http2_builder(caps).serve_connection(TokioIo::new(wire), service));
         let close = http2::Connection::graceful_shutdown;
-        drive(connection.as_mut(), close, &conn_timer, caps, false, drain.reached(Phase::Draining)).await
-    } else {
-        serve_http1(wire, service, &conn_timer, &shared.server, &mut drain).await
-    };
-    log_end(peer, end);
+        let ending = drain.reached(Phase::Draining);
+        let end = Box::pin(drive(connection.as_mut(), close, &conn_timer, caps, false, ending)).await;
+        return log_end(peer, end);
+    }
+    let surface = (shared.make_http1)(&connection);
+    loop {
+        if let Some(surface) = &surface {
+            wire = match http1::serve(wire, surface, &conn_timer, caps, &mut drain).await {
+                Http1End::HandOver(wire) => wire,
+                Http1End::Closed => return,
+                Http1End::Failed(error) => return tracing::debug!(%peer, %error, "connection ended"),
+                Http1End::Late(late) => return log_end(peer, End::Late(late)),
+            };
+        }
+        let service = service(&connection);
+        let served = serve_hyper(wire, service, &conn_timer, &shared.server, &mut drain, surface.is_some());
+        wire = match Box::pin(served).await {
+            Ok(resting) => resting,
+            Err(end) => return log_end(peer, end),
+        };
+    }
 }
 
-/// Serves HTTP/1.1. hyper keeps two or more buffers for each connection, even if it is idle. A
+/// Serves HTTP/1.1 with hyper. hyper keeps two or more buffers for each connection, even if it is idle. A
 /// resting connection drops hyper's state and only waits for the next byte, which starts a new one.
-async fn serve_http1<S, B>(
+///
+/// Returns a resting connection if it `may_return`, else how the connection ended.
+async fn serve_hyper<S, B>(
     mut wire: Wire,
     mut service: ConnectionService<S>,
     conn_timer: &ConnTimer,
     server: &HttpServer,
     drain: &mut Drain,
-) -> End
+    may_return: bool,
+) -> Result<Wire, End>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
     S::Future: Send + 'static,
@@ -113,23 +142,26 @@ where
     loop {
         let connection = http1_builder(server).serve_connection(TokioIo::new(wire), service);
         let mut connection = Box::new(connection.with_upgrades());
-        let close = http1::UpgradeableConnection::graceful_shutdown;
+        let close = hyper::server::conn::http1::UpgradeableConnection::graceful_shutdown;
         let ending = drain.reached(Phase::Closing);
         let end = drive(Pin::new(&mut *connection), close, conn_timer, caps, may_rest, ending).await;
         if !matches!(end, End::Rests | End::Late(ClientTimeout::Head)) {
-            return end;
+            return Err(end);
         }
         // The parts are missing only after an upgrade, and then this is not reached.
-        let Some(parts) = connection.into_parts() else { return end };
+        let Some(parts) = connection.into_parts() else { return Err(end) };
         (wire, service) = (parts.io.into_inner(), parts.service);
         if let End::Late(_) = end {
-            let _ = timeout(caps.head, send_request_timeout(wire)).await;
-            return end;
+            let _ = timeout(caps.head, http1::send_request_timeout(wire)).await;
+            return Err(end);
         }
         may_rest = parts.read_buf.is_empty();
         if !may_rest {
             wire.put_back(parts.read_buf);
             continue;
+        }
+        if may_return {
+            return Ok(wire);
         }
         let woken = tokio::select! {
             woken = timeout(conn_timer.rest_left(caps), wire.more()) => woken.is_ok_and(|it| it.is_ok()),
@@ -137,7 +169,7 @@ where
         };
         if !woken {
             let _ = wire.shutdown().await;
-            return End::Closed(Ok(()));
+            return Err(End::Closed(Ok(())));
         }
     }
 }
@@ -178,8 +210,8 @@ async fn open(
     Ok(Some(OpenConnection { transport: Either::Left(stream), ahead: ahead.freeze(), connection, http2 }))
 }
 
-fn http1_builder(server: &HttpServer) -> http1::Builder {
-    let (caps, mut builder) = (&server.caps, http1::Builder::new());
+fn http1_builder(server: &HttpServer) -> hyper::server::conn::http1::Builder {
+    let (caps, mut builder) = (&server.caps, hyper::server::conn::http1::Builder::new());
     if server.small_answers {
         builder.writev(false);
     }
@@ -258,19 +290,6 @@ where
         }
     })
     .await
-}
-
-/// Sends a 408. hyper cannot send it, because the head never became a request.
-async fn send_request_timeout(mut wire: Wire) {
-    const TIMEOUT_BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
-    let answer = format!(
-        "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
-         content-length: {}\r\n\r\n{TIMEOUT_BODY}",
-        TIMEOUT_BODY.len(),
-    );
-    if wire.write_all(answer.as_bytes()).await.is_ok() {
-        let _ = wire.shutdown().await;
-    }
 }
 
 fn log_end(peer: SocketAddr, end: End) {

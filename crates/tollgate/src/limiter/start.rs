@@ -40,6 +40,12 @@ pub(super) enum Retry {
 }
 
 impl<S: Store> Limiter<S> {
+    /// Whether the store decides without waiting, so that [`try_decide`](Self::try_decide) makes every decision about
+    /// a request, unless the request waits in line for a slot.
+    pub fn never_waits(&self) -> bool {
+        self.store.never_waits()
+    }
+
     /// Decides as [`try_decide_or_wait`](Self::try_decide_or_wait) does, for a caller that takes slots when the
     /// request starts: if [`takes_slots_at_start`](Self::takes_slots_at_start) says so about the decision, the caller
     /// calls [`take_slots`](Self::take_slots) after the [wait](Decision::wait).

@@ -52,7 +52,12 @@ impl Behind {
 
     #[track_caller]
     pub(crate) fn serve(&self) -> ServedGateway {
-        let settings = settings(&self.section).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let section = if self.section.contains("http1:") {
+            self.section.clone()
+        } else {
+            format!("{}, http1: {}", self.section, crate::HTTP1)
+        };
+        let settings = settings(&section).unwrap_or_else(|wrong| panic!("{wrong}"));
         let mut policy = Policy::parse(&self.policy).unwrap_or_else(|wrong| panic!("{wrong}"));
         if let Some(throttle) = settings.throttle {
             // As the daemon does.

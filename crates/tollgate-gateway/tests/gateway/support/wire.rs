@@ -127,12 +127,20 @@ impl Wire {
     pub(crate) fn answer(&mut self) -> Message {
         let mut message = self.head().expect("an answer, and not the end of the connection");
         let bare = message.status() < 200 || matches!(message.status(), 204 | 304);
-        if message.frames_its_body() && !bare {
-            self.read_body(&mut message);
-        } else if !bare {
-            message.body = self.rest();
+        if !bare {
+            self.read_rest(&mut message);
         }
         message
+    }
+
+    /// Reads the body of a response.
+    #[track_caller]
+    pub(crate) fn read_rest(&mut self, message: &mut Message) {
+        if message.frames_its_body() {
+            self.read_body(message);
+        } else {
+            message.body = self.rest();
+        }
     }
 
     /// Sends a request and reads its response.

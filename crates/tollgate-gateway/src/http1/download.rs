@@ -1,0 +1,202 @@
+//! The response of an upstream on its way to the client: its head is written anew, and its body is framed anew.
+
+use http::HeaderName;
+use smallvec::SmallVec;
+use tollgate_http::RawAdmission;
+use tollgate_net::http1::{
+    Buffer, ChunkedDecoder, ResponseBody, ResponseHead, ResponseHeadError, header_space,
+};
+
+use super::write_connection_lines;
+use crate::head;
+
+/// The rest of a response.
+#[derive(Debug)]
+pub(super) enum Download {
+    /// The head has not arrived completely.
+    Head,
+    /// The body ends after this number of bytes.
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    /// The body ends with the connection.
+    UntilClose,
+    Done,
+}
+
+/// The reason why a response was aborted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DownloadError {
+    #[error("{0}")]
+    Head(#[from] ResponseHeadError),
+    #[error("the head of the response is too long")]
+    TooLong,
+    #[error("{0}")]
+    Chunk(#[from] tollgate_net::http1::ChunkError),
+}
+
+/// The request that a response belongs to.
+pub(super) struct ResponseContext<'a> {
+    pub(super) admission: &'a RawAdmission,
+    pub(super) is_head: bool,
+}
+
+impl Download {
+    /// Takes bytes of the upstream and appends those for the client to `out`. `is_last`: the connection ends
+    /// after the response. Returns whether the connection of the upstream can be reused, when the head is complete.
+    pub(super) fn take(
+        &mut self,
+        input: &mut Buffer,
+        context: &ResponseContext<'_>,
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<bool>, DownloadError> {
+        let mut is_reusable = None;
+        while matches!(self, Self::Head) {
+            let mut space = header_space();
+            let Some((head, length)) = ResponseHead::parse(input.unread(), &mut space, context.is_head)?
+            else {
+                return if input.grow() { Ok(None) } else { Err(DownloadError::TooLong) };
+            };
+            // The final response follows (RFC 9110, 15.2).
+            if head.status >= 200 {
+                write_head(out, &head, context.admission, is_last);
+                is_reusable = Some(head.is_reusable);
+                *self = match head.body {
+                    ResponseBody::None => Self::Done,
+                    ResponseBody::Length(length) => Self::Length(length),
+                    ResponseBody::Chunked => Self::Chunked(ChunkedDecoder::new()),
+                    ResponseBody::UntilClose => Self::UntilClose,
+                };
+            }
+            input.consume(length);
+        }
+        self.take_body(input, out)?;
+        Ok(is_reusable)
+    }
+
+    fn take_body(&mut self, input: &mut Buffer, out: &mut Vec<u8>) -> Result<(), DownloadError> {
+        match self {
+            Self::Head | Self::Done => {}
+            Self::Length(left) => {
+                let unread = input.unread();
+                let count = usize::try_from(*left).unwrap_or(usize::MAX).min(unread.len());
+                out.extend_from_slice(&unread[..count]);
+                *left -= count as u64;
+                if *left == 0 {
+                    *self = Self::Done;
+                }
+                input.consume(count);
+            }
+            Self::Chunked(decoder) => {
+                while !input.is_empty() && !decoder.is_done() {
+                    let (used, data) = decoder.decode(input.unread())?;
+                    write_chunk(out, data);
+                    input.consume(used);
+                }
+                if decoder.is_done() {
+                    out.extend_from_slice(b"0\r\n\r\n");
+                    *self = Self::Done;
+                }
+            }
+            Self::UntilClose => {
+                let count = input.unread().len();
+                write_chunk(out, input.unread());
+                input.consume(count);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the response when the upstream has closed the connection. `false`: it is incomplete.
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_complete = matches!(self, Self::UntilClose);
+        if is_complete {
+            out.extend_from_slice(b"0\r\n\r\n");
+            *self = Self::Done;
+        }
+        is_complete
+    }
+}
+
+/// Appends a chunk. An empty one would end the body.
+fn write_chunk(out: &mut Vec<u8>, data: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    if data.is_empty() {
+        return;
+    }
+    let significant = (usize::BITS - data.len().leading_zeros()).div_ceil(4);
+    for digit in (0..significant).rev() {
+        out.push(DIGITS[(data.len() >> (4 * digit)) & 0xf]);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the head of a response for the client.
+fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, admission: &RawAdmission, is_last: bool) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend([100, 10, 1].map(|unit| digit(head.status / unit)));
+    out.push(b' ');
+    out.extend_from_slice(head.reason.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let nominated = nominated(head);
+    let is_framed_anew = matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose);
+    let (mut has_length, mut has_date) = (false, false);
+    for header in head.headers {
+        let start = out.len();
+        out.extend_from_slice(header.name.as_bytes());
+        out[start..].make_ascii_lowercase();
+        let name = std::str::from_utf8(&out[start..]).unwrap_or_default();
+        let is_removed = match name {
+            "content-length" => is_framed_anew || std::mem::replace(&mut has_length, true),
+            "date" => {
+                has_date = true;
+                false
+            }
+            _ => head::is_hop_by_hop(name),
+        } || admission.replaces(name)
+            || nominated.iter().any(|it| it.as_str() == name);
+        if is_removed {
+            out.truncate(start);
+            continue;
+        }
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(header.value);
+        out.extend_from_slice(b"\r\n");
+    }
+    admission.write_headers(out);
+    if is_framed_anew {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    if has_date {
+        if is_last {
+            out.extend_from_slice(b"connection: close\r\n");
+        }
+    } else {
+        write_connection_lines(out, is_last);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "a digit")]
+const fn digit(number: u16) -> u8 {
+    b'0' + (number % 10) as u8
+}
+
+/// Returns the headers that `Connection` nominates (`head::strip_nominated`). Most responses nominate nothing.
+fn nominated(head: &ResponseHead<'_, '_>) -> SmallVec<[HeaderName; 2]> {
+    let mut nominated = SmallVec::new();
+    let lines = head.headers.iter().filter(|it| it.name.eq_ignore_ascii_case("connection"));
+    for option in lines.flat_map(|it| it.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+        if option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close") {
+            continue;
+        }
+        if let Ok(name) = HeaderName::from_bytes(option)
+            && head::may_be_listed(&name)
+        {
+            nominated.push(name);
+        }
+    }
+    nominated
+}

@@ -1,0 +1,124 @@
+//! Forwards one request: chooses an upstream and a connection, and retries under the rules of `forward`.
+
+use std::future::poll_fn;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_net::http1::{ExchangeEnd, Http1Client, OutputBuffer};
+
+use super::download::ResponseContext;
+use super::pool::{RawConnection, RawPool};
+use super::pump::{Failure, Pump, poll_write_all};
+use super::{ForwardedRequest, write_connection_lines};
+use crate::forward::{MAX_RETRIES, Worker};
+use crate::problem::Problem;
+
+/// Forwards a request and sends its response.
+pub(super) async fn forward(
+    worker: &Worker,
+    pool: &RawPool,
+    request: ForwardedRequest,
+    client: &mut Http1Client<'_>,
+) -> ExchangeEnd {
+    match exchange(worker, pool, &request, client).await {
+        Ok(true) => ExchangeEnd::Complete,
+        Ok(false) => ExchangeEnd::Close,
+        Err(Failure::Problem(problem)) => Box::pin(answer(problem, worker, &request, client)).await,
+        Err(_) => {
+            client.abort();
+            ExchangeEnd::Abort
+        }
+    }
+}
+
+/// Returns whether the connection of the client can be used again.
+async fn exchange(
+    worker: &Worker,
+    pool: &RawPool,
+    request: &ForwardedRequest,
+    client: &mut Http1Client<'_>,
+) -> Result<bool, Failure> {
+    let has_body = client.body_left() > 0;
+    let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
+    loop {
+        let chosen = worker.upstreams.choose(&tried);
+        // The load is counted until the last byte.
+        let (at, _load) = chosen.ok_or(Failure::Problem(Problem::Unreachable))?;
+        let mut connection = match pool.take(at, request.started_at) {
+            Some(connection) => connection,
+            None => match Box::pin(connect(worker, at)).await {
+                Ok(connection) => connection,
+                Err(problem) if problem == Problem::Busy || tried.len() + 1 >= worker.upstreams.len() => {
+                    return Err(Failure::Problem(problem));
+                }
+                Err(_) => {
+                    tried.push(at);
+                    continue;
+                }
+            },
+        };
+        let is_repeatable = connection.is_reused && !has_body && request.is_idempotent;
+        let context = ResponseContext { admission: &request.admission, is_head: request.is_head };
+        let mut pump =
+            Pump::new((worker, at), (client, &mut connection), (&request.head, context), request.started_at);
+        let failure = match poll_fn(|cx| pump.poll(cx)).await {
+            Ok(report) => {
+                if report.is_reusable {
+                    pool.put(at, connection, report.at);
+                }
+                return Ok(report.keeps_client);
+            }
+            Err(failure) => failure,
+        };
+        match &failure {
+            Failure::Unsent if retries < MAX_RETRIES => {}
+            Failure::Broken { is_silent: true, .. } if is_repeatable && retries < MAX_RETRIES => {}
+            _ => return Err(give_up(worker, at, failure)),
+        }
+        retries += 1;
+        pool.forget(at, Instant::now());
+    }
+}
+
+/// Opens a connection to an upstream.
+async fn connect(worker: &Worker, at: usize) -> Result<RawConnection, Problem> {
+    match worker.connector.connect_plain(worker.upstreams.origin(at)).await {
+        Ok(stream) => Ok(RawConnection { stream, timer: Box::pin(sleep(worker.answer)), is_reused: false }),
+        Err(error) => Err(worker.connecting_failed(at, error)),
+    }
+}
+
+/// Records the failure of an upstream, and returns the problem that the client gets.
+fn give_up(worker: &Worker, at: usize, failure: Failure) -> Failure {
+    let (problem, why) = match failure {
+        Failure::Problem(Problem::Slow) => (Problem::Slow, "no response in time".to_owned()),
+        Failure::Unsent => (Problem::Unreachable, "connections are closed immediately".to_owned()),
+        Failure::Broken { why, .. } => (Problem::BrokenOff, why),
+        // Caused by the client.
+        failure @ (Failure::Problem(_) | Failure::Aborted) => return failure,
+    };
+    worker.upstreams.failed(at, &why);
+    Failure::Problem(problem)
+}
+
+/// Answers a request that could not be forwarded.
+async fn answer(
+    problem: Problem,
+    worker: &Worker,
+    request: &ForwardedRequest,
+    client: &mut Http1Client<'_>,
+) -> ExchangeEnd {
+    let is_last = client.is_last() || client.body_left() > 0;
+    let mut out = OutputBuffer::take();
+    problem.write(&mut out, request.is_head, |out| {
+        request.admission.write_headers(out);
+        write_connection_lines(out, is_last);
+    });
+    let mut written = 0;
+    let writing = poll_fn(|cx| poll_write_all(client, &out, &mut written, cx));
+    match timeout(worker.still, writing).await {
+        Ok(Ok(())) if is_last => ExchangeEnd::Close,
+        Ok(Ok(())) => ExchangeEnd::Complete,
+        Ok(Err(_)) | Err(_) => ExchangeEnd::Abort,
+    }
+}

@@ -1,0 +1,97 @@
+//! HTTP/1.1 on buffers: strict parsing of heads and bodies, and the connection loop for plain requests.
+//!
+//! ```text
+//! socket ─► buffer of the thread ─► RequestHead ─┬─ answered from prepared pieces: one write
+//!                                                ├─ admitted: Http1Surface::forward owns client and upstream
+//!                                                └─ anything unusual: bytes go back, hyper serves the connection
+//! ```
+//!
+//! A request is served here only if every HTTP/1.1 parser reads it in the same way (`request_head`). All other requests
+//! are left to hyper, which answers or refuses them. A connection owns a buffer only while it has unread bytes.
+//!
+//! Not here: the meaning of a request, and connections to upstreams (`tollgate-gateway`).
+//!
+//! Invariant: a request that this module accepts has the same method, target, headers and body for hyper.
+//! `tests/http1_head.rs` checks this with seeded random heads.
+
+mod buffer;
+mod chunked;
+mod client;
+mod date;
+mod request_head;
+mod response_head;
+mod serve;
+mod watch;
+
+pub use buffer::{Buffer, OutputBuffer};
+pub use chunked::{ChunkError, ChunkedDecoder};
+pub use client::{ClientBody, Http1Client};
+pub use date::write_date;
+pub use request_head::{ParsedRequest, RequestHead};
+pub use response_head::{MAX_RESPONSE_HEADERS, ResponseBody, ResponseHead, ResponseHeadError};
+pub(crate) use serve::{Http1End, send_request_timeout, serve};
+
+/// The maximum number of headers of a request or a response that is served here.
+pub const MAX_HEADERS: usize = 100;
+
+/// The storage for the headers of one head, without initialization.
+pub type HeaderSpace<'b> = [std::mem::MaybeUninit<httparse::Header<'b>>; MAX_HEADERS];
+
+/// Creates the storage for the headers of one head.
+pub const fn header_space<'b>() -> HeaderSpace<'b> {
+    [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS]
+}
+
+/// The outcome of a request.
+#[derive(Debug)]
+pub enum Verdict<A> {
+    /// The response is in the output.
+    Answered,
+    /// The request is forwarded. It has to be admitted before anything is read again.
+    Admitted(A),
+    /// hyper serves the request. Nothing was decided.
+    HandOver,
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeEnd {
+    /// The response was sent and the request was read completely.
+    Complete,
+    /// The response was sent, and the connection ends after it.
+    Close,
+    /// The response was aborted, or the client has left.
+    Abort,
+}
+
+/// A surface that serves plain requests of one connection without hyper.
+pub trait Http1Surface: Send + Sync + 'static {
+    /// A request that is forwarded.
+    type Admitted: Send;
+
+    /// Decides a request: appends the response to `out`, or returns the admitted request.
+    fn decide(&self, request: &mut RequestHead<'_, '_>, out: &mut Vec<u8>) -> Verdict<Self::Admitted>;
+
+    /// Forwards an admitted request and sends its response.
+    fn forward(
+        &self,
+        admitted: Self::Admitted,
+        client: &mut Http1Client<'_>,
+    ) -> impl Future<Output = ExchangeEnd> + Send;
+}
+
+/// A surface for servers that leave all requests to hyper.
+#[derive(Debug)]
+pub enum NoHttp1Surface {}
+
+impl Http1Surface for NoHttp1Surface {
+    type Admitted = std::convert::Infallible;
+
+    fn decide(&self, _: &mut RequestHead<'_, '_>, _: &mut Vec<u8>) -> Verdict<Self::Admitted> {
+        match *self {}
+    }
+
+    async fn forward(&self, admitted: Self::Admitted, _: &mut Http1Client<'_>) -> ExchangeEnd {
+        match admitted {}
+    }
+}

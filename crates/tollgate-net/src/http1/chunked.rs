@@ -1,0 +1,174 @@
+//! Decodes chunked bodies (RFC 9112, 7.1).
+//!
+//! Extensions and trailers are read and dropped. Lines end in CRLF only, and sizes have no sign, space or prefix.
+
+/// The maximum number of bytes of all extensions and trailers of a body.
+const MAX_IGNORED_BYTES: usize = 16 * 1024;
+
+/// The reason why a body cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// The size or the end of a chunk is malformed.
+    #[error("a chunk is malformed")]
+    Malformed,
+    /// Extensions and trailers are too long.
+    #[error("the extensions or trailers of a chunked body are too long")]
+    TooLong,
+}
+
+/// The decoder of one body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkedDecoder {
+    state: State,
+    /// The bytes that are left of the chunk.
+    left: u64,
+    /// The number of bytes of extensions and trailers so far.
+    ignored: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first digit of a size.
+    SizeStart,
+    Size,
+    Extension,
+    SizeEnd,
+    Data,
+    DataCr,
+    DataLf,
+    /// At the start of a line of the trailers.
+    TrailerStart,
+    Trailer,
+    TrailerEnd,
+    /// After the carriage return of the last, empty line.
+    LastLf,
+    Done,
+}
+
+impl Default for ChunkedDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ChunkedDecoder {
+    /// Creates the decoder of a body.
+    pub const fn new() -> Self {
+        Self { state: State::SizeStart, left: 0, ignored: 0 }
+    }
+
+    /// Whether the body is complete.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Decodes up to the end of the next piece of data. Returns the number of bytes that were used, and the data, which
+    /// is at the end of these. Without data, all bytes were used or the body is complete.
+    pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<(usize, &'i [u8]), ChunkError> {
+        let mut used = 0;
+        while let Some(&byte) = input.get(used).filter(|_| self.state != State::Done) {
+            if self.state == State::Data {
+                let rest = &input[used..];
+                let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
+                self.left -= count as u64;
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+                return Ok((used + count, &rest[..count]));
+            }
+            self.state = self.step(byte)?;
+            used += 1;
+        }
+        Ok((used, &[]))
+    }
+
+    /// Returns the state after a byte that is not data.
+    fn step(&mut self, byte: u8) -> Result<State, ChunkError> {
+        let digit = char::from(byte).to_digit(16);
+        Ok(match (self.state, byte) {
+            (State::SizeStart | State::Size, _) if digit.is_some() => {
+                let digit = u64::from(digit.unwrap_or_default());
+                let shifted = self.left.checked_mul(16).ok_or(ChunkError::Malformed)?;
+                self.left = shifted | digit;
+                State::Size
+            }
+            (State::Size | State::Extension, b'\r') => State::SizeEnd,
+            (State::Size, b';') => State::Extension,
+            (State::SizeEnd, b'\n') if self.left == 0 => State::TrailerStart,
+            (State::SizeEnd, b'\n') => State::Data,
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::SizeStart,
+            (State::TrailerStart, b'\r') => State::LastLf,
+            (State::LastLf, b'\n') => State::Done,
+            (State::Trailer, b'\r') => State::TrailerEnd,
+            (State::TrailerEnd, b'\n') => State::TrailerStart,
+            (State::Extension, b' '..=b'~' | b'\t' | 0x80..) => self.ignore(State::Extension)?,
+            (State::TrailerStart | State::Trailer, b' '..=b'~' | b'\t' | 0x80..) => {
+                self.ignore(State::Trailer)?
+            }
+            _ => return Err(ChunkError::Malformed),
+        })
+    }
+
+    fn ignore(&mut self, state: State) -> Result<State, ChunkError> {
+        self.ignored += 1;
+        if self.ignored > MAX_IGNORED_BYTES { Err(ChunkError::TooLong) } else { Ok(state) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decodes a body that arrives in pieces of `size` bytes. Returns the data and the rest after the body.
+    fn decoded(body: &[u8], size: usize) -> Result<(Vec<u8>, usize, bool), ChunkError> {
+        let (mut decoder, mut data, mut used) = (ChunkedDecoder::new(), Vec::new(), 0);
+        for piece in body.chunks(size) {
+            let mut at = 0;
+            while at < piece.len() && !decoder.is_done() {
+                let (count, some) = decoder.decode(&piece[at..])?;
+                data.extend_from_slice(some);
+                at += count;
+            }
+            used += at;
+        }
+        Ok((data, used, decoder.is_done()))
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_data() {
+        let body = b"5\r\nhello\r\nA;x=\"y\"\r\n, world!!!\r\n0\r\nx: y\r\nz: \xff\r\n\r\nNEXT";
+        for size in 1..=body.len() {
+            let (data, used, is_done) = decoded(body, size).unwrap();
+            assert_eq!((&*data, used, is_done), (&b"hello, world!!!"[..], body.len() - 4, true), "{size}");
+        }
+    }
+
+    #[test]
+    fn malformed_chunks_are_errors() {
+        for body in [
+            "x\r\n",
+            "-5\r\n",
+            "+5\r\n",
+            " 5\r\n",
+            "5 \r\n",
+            "0x5\r\n",
+            "\r\n",
+            ";x\r\n",
+            "5\nhello",
+            "5\rhello",
+            "5\r\nhello0\r\n",
+            "5\r\nhello\n",
+            "5;\x01\r\n",
+            "fffffffffffffffff\r\n",
+            "0\r\nx\ny\r\n\r\n",
+            "0\r\n\n",
+            "0\r\n\rx",
+        ] {
+            assert_eq!(decoded(body.as_bytes(), 1024), Err(ChunkError::Malformed), "{body:?}");
+        }
+        let long = format!("5;{}", "x".repeat(MAX_IGNORED_BYTES + 1));
+        assert_eq!(decoded(long.as_bytes(), 1024), Err(ChunkError::TooLong));
+        assert_eq!(decoded(b"ffffffffffffffff\r\n", 1024).map(|it| it.2), Ok(false));
+    }
+}

@@ -1,0 +1,283 @@
+//! The heads of requests that are served without hyper: a subset of HTTP/1.1 that every parser reads in the same way.
+//!
+//! Everything else is [`ParsedRequest::Unusual`], not an error: hyper reads it and answers. In particular: HTTP/1.0,
+//! methods beyond the common ones, targets other than a path of URI characters, bare line feeds, folded lines, `Host`
+//! other than once, lengths other than one canonical number, transfer encodings, `Connection` options other than
+//! `close` and `keep-alive`, and headers that change the connection or the body (`Upgrade`, `Expect`, `TE`, `Trailer`).
+
+use httparse::{Header, Status};
+
+use super::{HeaderSpace, MAX_HEADERS};
+
+/// The maximum number of digits of a length; more cannot be a length of this world.
+const MAX_LENGTH_DIGITS: usize = 18;
+
+/// The result of parsing.
+#[derive(Debug)]
+pub enum ParsedRequest<'h, 'b> {
+    /// The head is complete. It has this number of bytes.
+    Complete(RequestHead<'h, 'b>, usize),
+    /// The head has not arrived completely.
+    Partial,
+    /// The head is malformed, or outside of the subset that is served here.
+    Unusual,
+}
+
+/// The head of a request.
+#[derive(Debug)]
+pub struct RequestHead<'h, 'b> {
+    /// The method, one of the common ones.
+    pub method: &'b str,
+    /// The path, which starts with `/`.
+    pub path: &'b str,
+    /// The query, which follows the `?`.
+    pub query: Option<&'b str>,
+    /// The value of the only `Host` header.
+    pub host: &'b str,
+    /// All headers in order. A surface replaces headers that it removes by `httparse::EMPTY_HEADER`.
+    pub headers: &'h mut [Header<'b>],
+    /// The length of the body; zero if the head has no `Content-Length`.
+    pub body_length: u64,
+    /// Whether the connection ends after the response.
+    pub is_last: bool,
+    /// Whether the connection ends after a response that is sent before the body was read.
+    pub is_last_if_answered: bool,
+}
+
+impl<'h, 'b> RequestHead<'h, 'b> {
+    /// Parses the head at the start of `bytes`. `max_headers` is at most [`MAX_HEADERS`].
+    pub fn parse(
+        bytes: &'b [u8],
+        space: &'h mut HeaderSpace<'b>,
+        max_headers: usize,
+    ) -> ParsedRequest<'h, 'b> {
+        // httparse skips empty lines before a request.
+        if !bytes.first().is_some_and(u8::is_ascii_uppercase) {
+            return ParsedRequest::Unusual;
+        }
+        let mut request = httparse::Request::new(&mut []);
+        let space = &mut space[..max_headers.min(MAX_HEADERS)];
+        let length = match request.parse_with_uninit_headers(bytes, space) {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) => return ParsedRequest::Partial,
+            Err(_) => return ParsedRequest::Unusual,
+        };
+        match Self::of(request, &bytes[..length]) {
+            Some(head) => ParsedRequest::Complete(head, length),
+            None => ParsedRequest::Unusual,
+        }
+    }
+
+    /// Returns `None` if the head is outside of the subset.
+    fn of(request: httparse::Request<'h, 'b>, bytes: &'b [u8]) -> Option<Self> {
+        let httparse::Request { method, path: target, version, headers } = request;
+        let (method, target) = (method?, target?);
+        if version? != 1 || !is_common(method) || !has_only_crlf(bytes) {
+            return None;
+        }
+        if !target.starts_with('/') || !target.bytes().all(is_target_byte) {
+            return None;
+        }
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let (mut host, mut body_length, mut is_last) = (None, None, false);
+        for header in headers.iter() {
+            match Framing::of(header.name) {
+                Framing::None => {}
+                Framing::Host => {
+                    let value = std::str::from_utf8(header.value).ok()?;
+                    if host.replace(value).is_some() {
+                        return None;
+                    }
+                }
+                Framing::Length => {
+                    if body_length.replace(length(header.value)?).is_some() {
+                        return None;
+                    }
+                }
+                Framing::Connection => is_last |= closes(header.value)?,
+                Framing::Unusual => return None,
+            }
+        }
+        Some(Self {
+            method,
+            path,
+            query,
+            host: host?,
+            headers,
+            body_length: body_length.unwrap_or(0),
+            is_last,
+            is_last_if_answered: is_last,
+        })
+    }
+}
+
+/// The role of a header for the message and its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    None,
+    Host,
+    Length,
+    Connection,
+    /// The header changes the connection or the body in a way that is left to hyper.
+    Unusual,
+}
+
+impl Framing {
+    fn of(name: &str) -> Self {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            2 if is("te") => Self::Unusual,
+            4 if is("host") => Self::Host,
+            6 if is("expect") => Self::Unusual,
+            7 if is("upgrade") || is("trailer") => Self::Unusual,
+            10 if is("connection") => Self::Connection,
+            14 if is("content-length") => Self::Length,
+            14 if is("http2-settings") => Self::Unusual,
+            17 if is("transfer-encoding") => Self::Unusual,
+            _ => Self::None,
+        }
+    }
+}
+
+fn is_common(method: &str) -> bool {
+    matches!(method, "GET" | "POST" | "PUT" | "DELETE" | "PATCH" | "HEAD" | "OPTIONS")
+}
+
+/// Whether every line ends in CRLF: httparse also accepts LF.
+fn has_only_crlf(head: &[u8]) -> bool {
+    let mut before = 0;
+    head.iter().all(|&byte| std::mem::replace(&mut before, byte) == b'\r' || byte != b'\n')
+}
+
+/// Whether a byte may be in the path or the query of a URI (RFC 3986, 3.3 and 3.4).
+const fn is_target_byte(byte: u8) -> bool {
+    const TABLE: [bool; 256] = {
+        let mut table = [false; 256];
+        let allowed = b"-._~!$&'()*+,;=:@/?%";
+        let mut at = 0;
+        while at < 256 {
+            #[allow(clippy::cast_possible_truncation, reason = "less than 256")]
+            let byte = at as u8;
+            table[at] = byte.is_ascii_alphanumeric();
+            at += 1;
+        }
+        at = 0;
+        while at < allowed.len() {
+            table[allowed[at] as usize] = true;
+            at += 1;
+        }
+        table
+    };
+    TABLE[byte as usize]
+}
+
+/// Returns a length without sign, leading zero or list.
+pub(super) fn length(value: &[u8]) -> Option<u64> {
+    let is_canonical = value == b"0" || value.first().is_some_and(|it| (b'1'..=b'9').contains(it));
+    if !is_canonical || value.len() > MAX_LENGTH_DIGITS {
+        return None;
+    }
+    value
+        .iter()
+        .try_fold(0_u64, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))
+}
+
+/// Whether `Connection` contains `close`; `None` if it contains anything but `close` and `keep-alive`.
+fn closes(value: &[u8]) -> Option<bool> {
+    let mut closes = false;
+    for option in value.split(|it| *it == b',').map(<[u8]>::trim_ascii) {
+        if option.eq_ignore_ascii_case(b"close") {
+            closes = true;
+        } else if !option.eq_ignore_ascii_case(b"keep-alive") {
+            return None;
+        }
+    }
+    Some(closes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::header_space;
+    use super::*;
+
+    #[track_caller]
+    fn check(head: &str, expected: &str) {
+        let mut space = header_space();
+        let found = match RequestHead::parse(head.as_bytes(), &mut space, MAX_HEADERS) {
+            ParsedRequest::Complete(head, length) => {
+                format!(
+                    "{} {} {:?} {} {} {} {length}",
+                    head.method, head.path, head.query, head.host, head.body_length, head.is_last
+                )
+            }
+            ParsedRequest::Partial => "partial".to_owned(),
+            ParsedRequest::Unusual => "unusual".to_owned(),
+        };
+        assert_eq!(found, expected, "{head:?}");
+    }
+
+    #[test]
+    fn plain_requests_are_served_here() {
+        check("GET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET / None a 0 false 27");
+        check(
+            "GET /a?b=%20?c HTTP/1.1\r\nHost: a:80\r\nConnection: Keep-Alive\r\n\r\nrest",
+            "GET /a Some(\"b=%20?c\") a:80 0 false 63",
+        );
+        check(
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 12\r\nconnection: Close\r\n\r\n",
+            "POST / None a 12 true 67",
+        );
+        check("GET / HTTP/1.1\r\nhost: a\r\n", "partial");
+        check("GE", "partial");
+    }
+
+    #[test]
+    fn everything_else_is_left_to_hyper() {
+        for line in [
+            "host: b",
+            "content-length: 1\r\ncontent-length: 1",
+            "content-length: 01",
+            "content-length: +1",
+            "content-length: 1, 1",
+            "content-length: ",
+            "content-length: 9999999999999999999",
+            "transfer-encoding: chunked",
+            "connection: upgrade",
+            "connection: close, x-private",
+            "connection:",
+            "upgrade: websocket",
+            "expect: 100-continue",
+            "te: trailers",
+            "trailer: x",
+            "http2-settings: x",
+            "x: a\r\n b",
+            "x: a\nb: c",
+            "x : a",
+            "x: a\0b",
+        ] {
+            check(&format!("GET / HTTP/1.1\r\nhost: a\r\n{line}\r\n\r\n"), "unusual");
+        }
+        for start in [
+            "GET / HTTP/1.0",
+            "GET http://a/ HTTP/1.1",
+            "OPTIONS * HTTP/1.1",
+            "CONNECT a:1 HTTP/1.1",
+            "BREW / HTTP/1.1",
+            "get / HTTP/1.1",
+            "\r\nGET / HTTP/1.1",
+            "GET  / HTTP/1.1",
+            "GET /a#b HTTP/1.1",
+            "GET /{a} HTTP/1.1",
+            "GET /\u{e9} HTTP/1.1",
+            "PRI * HTTP/2.0",
+            "GET / HTTP/1.1\n",
+        ] {
+            check(&format!("{start}\r\nhost: a\r\n\r\n"), "unusual");
+        }
+        check("GET / HTTP/1.1\r\n\r\n", "unusual");
+        check("GET / HTTP/1.1\nhost: a\n\n", "unusual");
+    }
+}

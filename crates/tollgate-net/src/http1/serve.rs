@@ -1,0 +1,243 @@
+//! The connection loop for plain HTTP/1.1 requests.
+//!
+//! It ends when the connection ends, or when a request is left to hyper: the bytes of that request are put back.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+use super::buffer::{Buffer, OutputBuffer};
+use super::client::Http1Client;
+use super::request_head::{ParsedRequest, RequestHead};
+use super::watch::{Interrupt, Watch};
+use super::{ExchangeEnd, Http1Surface, Verdict, header_space};
+use crate::caps::Caps;
+use crate::conn_timer::{ClientTimeout, ConnTimer, shortest};
+use crate::drain::{Drain, Phase};
+use crate::wire::Wire;
+
+/// The number of bytes of responses to pipelined requests that are written together.
+const MAX_BATCHED_BYTES: usize = 32 * 1024;
+
+/// How the loop ended.
+pub(crate) enum Http1End {
+    /// hyper serves the connection from here.
+    HandOver(Wire),
+    Closed,
+    Late(ClientTimeout),
+    Failed(io::Error),
+}
+
+/// The next step after the requests in the buffer.
+enum Step<A> {
+    /// The rest of a head is missing.
+    Read,
+    /// There are more requests in the buffer.
+    Again,
+    /// A request is forwarded; the body has this length.
+    Forward(A, u64, bool),
+    HandOver,
+    /// The connection ends after the responses so far.
+    Close,
+}
+
+/// Serves requests until the connection ends or hyper takes over.
+pub(crate) async fn serve<F: Http1Surface>(
+    mut wire: Wire,
+    surface: &F,
+    conn_timer: &Arc<ConnTimer>,
+    caps: &Caps,
+    drain: &mut Drain,
+) -> Http1End {
+    let flag = drain.ending();
+    let mut watch = Watch {
+        timer: pin!(sleep(shortest(caps))),
+        closing: pin!(drain.reached(Phase::Closing)),
+        drain: flag.clone(),
+        conn_timer,
+        caps,
+        has_timer: false,
+        watches_drain: false,
+        is_closing: false,
+    };
+    let mut input: Option<Buffer> = None;
+    loop {
+        let read = poll_fn(|cx| match poll_read(&mut wire, &mut input, cx) {
+            Poll::Ready(read) => Poll::Ready(Ok(read)),
+            Poll::Pending => watch.poll(cx).map(Err),
+        });
+        match read.await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Http1End::Closed,
+            Ok(Err(error)) => return Http1End::Failed(error),
+            Err(Interrupt::Late(ClientTimeout::Head)) => {
+                let _ = timeout(caps.head, send_request_timeout(wire)).await;
+                return Http1End::Late(ClientTimeout::Head);
+            }
+            // A request has started to arrive.
+            Err(Interrupt::Closing) if input.is_some() => return hand_over(wire, input),
+            Err(Interrupt::Closing | Interrupt::Late(ClientTimeout::Idle)) => {
+                let _ = wire.shutdown().await;
+                return Http1End::Closed;
+            }
+            Err(Interrupt::Late(late)) => return Http1End::Late(late),
+        }
+        loop {
+            let mut out = OutputBuffer::take();
+            let step = answer(surface, &mut input, caps, flag.has_begun(), &mut out);
+            if !out.is_empty() {
+                conn_timer.served(input.is_some());
+                match write(&mut wire, out, &mut watch).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return Http1End::Failed(error),
+                    Err(late) => return Http1End::Late(late),
+                }
+            }
+            match step {
+                Step::Read if input.as_ref().is_some_and(Buffer::is_full) => return hand_over(wire, input),
+                Step::Read => break,
+                Step::Again => {}
+                Step::HandOver => return hand_over(wire, input),
+                Step::Close => {
+                    let _ = wire.shutdown().await;
+                    return Http1End::Closed;
+                }
+                Step::Forward(admitted, body_left, is_last) => {
+                    let running = conn_timer.begin();
+                    let mut client = Http1Client {
+                        wire: &mut wire,
+                        conn_timer,
+                        input: &mut input,
+                        body_left,
+                        is_last,
+                        running,
+                    };
+                    // Boxed, so that an idle connection stays small.
+                    let end = Box::pin(surface.forward(admitted, &mut client)).await;
+                    drop(client);
+                    match end {
+                        ExchangeEnd::Complete => {}
+                        ExchangeEnd::Close => {
+                            let _ = wire.shutdown().await;
+                            return Http1End::Closed;
+                        }
+                        ExchangeEnd::Abort => return Http1End::Closed,
+                    }
+                    if input.is_none() {
+                        break;
+                    }
+                    conn_timer.read();
+                }
+            }
+        }
+    }
+}
+
+/// Reads more of a request. `false`: the client has closed the connection.
+fn poll_read(wire: &mut Wire, input: &mut Option<Buffer>, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    let mut buffer = input.take().unwrap_or_else(Buffer::take);
+    let read = buffer.poll_fill(Pin::new(wire), u64::MAX, cx);
+    if !buffer.is_empty() {
+        *input = Some(buffer);
+    }
+    read.map_ok(|count| count > 0)
+}
+
+/// Decides the requests in the buffer until one is forwarded or left to hyper.
+fn answer<F: Http1Surface>(
+    surface: &F,
+    input: &mut Option<Buffer>,
+    caps: &Caps,
+    is_draining: bool,
+    out: &mut Vec<u8>,
+) -> Step<F::Admitted> {
+    let Some(buffer) = input else { return Step::Read };
+    let step = loop {
+        if buffer.is_empty() {
+            break Step::Read;
+        }
+        let (bytes, mut space) = (buffer.unread(), header_space());
+        let (mut head, length) = match RequestHead::parse(bytes, &mut space, caps.headers) {
+            ParsedRequest::Complete(head, length) if length <= caps.header_bytes => (head, length),
+            ParsedRequest::Partial if bytes.len() < caps.header_bytes => break Step::Read,
+            _ => break Step::HandOver,
+        };
+        let body = head.body_length;
+        let has_body = (bytes.len() - length) as u64 >= body;
+        head.is_last |= is_draining;
+        head.is_last_if_answered = head.is_last || !has_body;
+        let (is_last, is_last_if_answered) = (head.is_last, head.is_last_if_answered);
+        match surface.decide(&mut head, out) {
+            Verdict::Admitted(admitted) => {
+                buffer.consume(length);
+                break Step::Forward(admitted, body, is_last);
+            }
+            Verdict::HandOver => break Step::HandOver,
+            Verdict::Answered if is_last_if_answered => break Step::Close,
+            // The rest of the body is in the buffer, so its length fits.
+            Verdict::Answered => buffer.consume(length + usize::try_from(body).unwrap_or(usize::MAX)),
+        }
+        if out.len() >= MAX_BATCHED_BYTES {
+            break Step::Again;
+        }
+    };
+    if buffer.is_empty() {
+        *input = None;
+    }
+    step
+}
+
+/// Writes responses completely, or returns the timeout of a client that does not read them.
+async fn write<F: Future<Output = ()>>(
+    wire: &mut Wire,
+    mut out: OutputBuffer,
+    watch: &mut Watch<'_, F>,
+) -> Result<io::Result<()>, ClientTimeout> {
+    let mut written = 0;
+    poll_fn(|cx| {
+        loop {
+            let done = if written < out.len() {
+                Pin::new(&mut *wire).poll_write(cx, &out[written..])
+            } else {
+                Pin::new(&mut *wire).poll_flush(cx).map_ok(|()| 0)
+            };
+            match done {
+                Poll::Ready(Ok(0)) if written < out.len() => {
+                    return Poll::Ready(Ok(Err(io::ErrorKind::WriteZero.into())));
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Ok(()))),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Ok(Err(error))),
+                Poll::Pending => return watch.poll_late(cx).map(Err),
+            }
+        }
+    })
+    .await
+    .inspect(|_| out.clear())
+}
+
+/// Puts unread bytes back, so that hyper reads them.
+fn hand_over(mut wire: Wire, input: Option<Buffer>) -> Http1End {
+    if let Some(input) = input {
+        wire.unread(input.unread());
+    }
+    Http1End::HandOver(wire)
+}
+
+/// Sends a 408: the head never became a request.
+pub(crate) async fn send_request_timeout(mut wire: Wire) {
+    const TIMEOUT_BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
+    let answer = format!(
+        "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
+         content-length: {}\r\n\r\n{TIMEOUT_BODY}",
+        TIMEOUT_BODY.len(),
+    );
+    if wire.write_all(answer.as_bytes()).await.is_ok() {
+        let _ = wire.shutdown().await;
+    }
+}
