@@ -23,8 +23,8 @@ use crate::redis::io_error;
 use crate::stopwatch;
 
 /// Concurrent requests: so many that requests of different users share calls, and few.
-const MANY: u32 = 256;
-const FEW: u32 = 16;
+const SHARED_IN_FLIGHT: u32 = 256;
+const SPARSE_IN_FLIGHT: u32 = 16;
 
 /// Users; each of them is cold.
 const USERS: u32 = 100_000;
@@ -62,10 +62,10 @@ pub fn measure(cluster: &RedisCluster, length: Duration) -> io::Result<ClusterRo
     let run =
         |in_flight, lease| runtime.block_on(LocalSet::new().run_until(load(&urls, in_flight, lease, length)));
     Ok(ClusterRow {
-        exact: run(MANY, None)?,
-        leased: run(MANY, Some(LEASE))?,
-        exact_few: run(FEW, None)?,
-        leased_few: run(FEW, Some(LEASE))?,
+        exact: run(SHARED_IN_FLIGHT, None)?,
+        leased: run(SHARED_IN_FLIGHT, Some(LEASE))?,
+        exact_few: run(SPARSE_IN_FLIGHT, None)?,
+        leased_few: run(SPARSE_IN_FLIGHT, Some(LEASE))?,
     })
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tollgate_testkit::{Scratch, Tollgate, wait_until};
 
-use super::client::{Client, asked};
+use super::client::{Client, post_json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -24,7 +24,7 @@ fn policy(dir: &Path) -> String {
 fn refused(tollgate: &Tollgate, path: &str, user: &str) -> String {
     let body = format!(r#"{{"path":"{path}","ip":"203.0.113.9","user":"{user}"}}"#);
     for _ in 0..3 {
-        let answer = asked(tollgate.api, "/v1/check", &body);
+        let answer = post_json(tollgate.api, "/v1/check", &body);
         if answer["allowed"] == false {
             return answer["id"].as_str().unwrap().to_owned();
         }
