@@ -116,13 +116,15 @@ fn decisions_are_listed_by_time_limit_and_key() {
     let of_login = listed(&["--limit", "login", "--refused"]);
     assert_eq!(ids(&of_login), [id.as_str()]);
     let key = of_login["decisions"][0]["key"].as_str().unwrap().to_owned();
-    assert_eq!(ids(&listed(&["--limit", "login", "--key", &key])), [id.as_str()]);
+    assert_eq!(ids(&listed(&["--refused", "--limit", "login", "--key", &key])), [id.as_str()]);
     assert_eq!(ids(&listed(&["--until", "2h", "--since", "3h"])), [""; 0]);
-    let text = run(&tollgate, &["decisions", "--limit", "login"]);
+    let text = run(&tollgate, &["decisions", "--refused", "--limit", "login"]);
     assert!(String::from_utf8_lossy(&text.stdout).contains(&format!("{id}  refused  login")), "{text:?}");
     // The folder is read without the server, too.
-    let offline =
-        Command::new(BINARY).args(["decisions", "--json", "--limit", "login", "--dir"]).arg(&dir).output();
+    let offline = Command::new(BINARY)
+        .args(["decisions", "--json", "--refused", "--limit", "login", "--dir"])
+        .arg(&dir)
+        .output();
     assert_eq!(ids(&json(&offline.unwrap())), [id]);
     let (status, text) = get(tollgate.api, "/v1/decisions?since=yesterday");
     assert!(status == 400 && text.contains("such as `since=2h`"), "{text}");
