@@ -47,7 +47,7 @@ pub const fn header_space<'b>() -> HeaderSpace<'b> {
 pub enum Verdict<A> {
     /// The response is in the output.
     Answered,
-    /// The request is forwarded. It has to be admitted before anything is read again.
+    /// The request is forwarded.
     Admitted(A),
     /// hyper serves the request. Nothing was decided.
     HandOver,

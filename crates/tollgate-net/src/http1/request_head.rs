@@ -9,7 +9,7 @@ use httparse::{Header, Status};
 
 use super::{HeaderSpace, MAX_HEADERS};
 
-/// The maximum number of digits of a length; more cannot be a length of this world.
+/// The maximum number of digits of a length. With more digits, the sum could overflow.
 const MAX_LENGTH_DIGITS: usize = 18;
 
 /// The result of parsing.
