@@ -125,7 +125,7 @@ pub struct Explanation<T: Default = String> {
     pub request: ExplainedRequest<T>,
     /// Each window of each limit.
     pub limits: Vec<ExplainedLimit<T>>,
-    /// The state of the shedder of the node, if it refused the request.
+    /// The state of the shedder of the node, if it refused the request. Null for all other refusals: `reason` has the numbers of learned limits and throttles.
     pub shed: Option<ExplainedShed<T>>,
     /// The name of the node that decided, if it is not the node that was asked; else null.
     #[serde(default)]

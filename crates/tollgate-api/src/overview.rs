@@ -87,9 +87,9 @@ pub struct LimitQueue<T: Default = String> {
     pub limit: T,
     /// The number of requests that wait now, over all keys.
     pub waiting: u64,
-    /// The median of the waits in the last five minutes, in milliseconds, rounded up; null if no request had to wait.
+    /// The median of the waits in the last five minutes, in milliseconds: the upper edge of its bucket of `tollgate_limit_wait_seconds`; null if no request had to wait.
     pub wait_p50_ms: Option<u64>,
-    /// The 99th percentile of the waits in the last five minutes, in milliseconds, rounded up; null if no request had to wait.
+    /// The 99th percentile of the waits in the last five minutes, in milliseconds: the upper edge of its bucket; null if no request had to wait.
     pub wait_p99_ms: Option<u64>,
 }
 

@@ -87,6 +87,10 @@ impl RateText {
         let count = count(text, 0..slash)?;
         let comma = text[slash..].find(',').map_or(text.len(), |at| slash + at);
         let (times, unit) = period(text, slash + 1..comma)?;
+        if times == 0 {
+            let at = trimmed(text, slash + 1..comma);
+            return Err(Mistake::new("a period of zero has no rate").at(at).label("at least 1"));
+        }
         let (burst, burst_at) = burst(text, comma)?;
         Ok(Self { count, times, unit, burst, burst_at, burst_place: Place::default() })
     }
@@ -137,8 +141,17 @@ impl Unit {
     }
 }
 
-/// Parses a length of time: `30s`, `5 minutes`, `500ms`.
+/// Parses a length of time: `30s`, `5 minutes`, `500ms`. A length of zero is a mistake.
 pub fn parse_span(text: &str) -> Result<Span, Mistake> {
+    let span = parse_span_or_zero(text)?;
+    if span.is_zero() {
+        return Err(Mistake::new(format!("`{}` is no time", short(text))).label("at least 1ms"));
+    }
+    Ok(span)
+}
+
+/// Parses a length of time that may be zero.
+pub(crate) fn parse_span_or_zero(text: &str) -> Result<Span, Mistake> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();
     if digits == 0 || digits == text.len() {
         let meant = if digits == 0 { "30s".to_owned() } else { format!("{text}s") };
@@ -265,9 +278,6 @@ fn period(text: &str, at: Range<usize>) -> Result<(u64, Unit), Mistake> {
     let Some(unit) = unit_named(word) else {
         return Err(unknown_unit(word).at(word_at));
     };
-    if times == 0 {
-        return Err(Mistake::new("a period of zero has no rate").at(at).label("at least 1"));
-    }
     Ok((times, unit))
 }
 

@@ -13,7 +13,7 @@
 //! | the request has several different keys, and the policy refuses such requests | 400 | with one key |
 //! | servers may interpret the path differently, and the policy refuses such requests | 400 | with another path |
 //! | the store does not answer and a limit says `deny` | 503 | `Retry-After: 1` |
-//! | overload: a shedder refuses the priority class of the request | 503 | `Retry-After`, 1 to 3 seconds, at random |
+//! | overload: a shedder refuses the priority class of the request | 503 | `Retry-After`, 2 or 3 seconds, at random |
 //!
 //! A missing key is not 401: that status requires a challenge for credentials (RFC 9110, 15.5.2),
 //! and the key may be a header, a cookie or a claim.

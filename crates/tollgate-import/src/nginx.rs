@@ -6,11 +6,12 @@
 //! free places.
 //!
 //! Two differences matter most. nginx selects one location and applies only its limits; a policy
-//! checks every limit that matches. A zone is one counter wherever it is used; each limit of a
+//! checks every limit that matches, so other locations are excluded (`coverage`). A zone is one counter wherever it is used; each limit of a
 //! policy has its own counter. Comments say where that matters.
 //!
 //! `tokenizer` and `tree` read the file, `scope` determines the limits of each location.
 
+mod coverage;
 mod key;
 mod location;
 mod scope;
@@ -23,6 +24,7 @@ use tollgate_document::{Diagnostics, Place, Problems};
 
 use crate::ImportedPolicy;
 use crate::output::{LimitDraft, Output, quoted};
+use coverage::Uncovered;
 use key::Key;
 use scope::{Delay, LimitConfig, LimitKind, Rate, Site, Use};
 
@@ -169,8 +171,10 @@ fn drafts(used: &LimitUse<'_>, found: &LimitConfig) -> Vec<LimitDraft> {
         if group.endpoints != ["/**"] {
             draft.list("endpoint", &group.endpoints);
         }
+        let uncovered = coverage::uncovered(&used.what, &group.endpoints, &group.servers, found);
+        draft.list("except", &uncovered.excluded);
         rest_of(&mut draft, used, found, key.as_ref());
-        around(&mut draft, &group, used, found);
+        around(&mut draft, &group, &uncovered, found);
         drafts.push(draft);
     }
     // Locations that a policy cannot express are mentioned in comments.
@@ -352,7 +356,7 @@ fn groups<'f>(used: &LimitUse<'f>, found: &LimitConfig, key: Option<&Key>) -> Ve
 }
 
 /// Writes comments on differences in coverage.
-fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found: &LimitConfig) {
+fn around(draft: &mut LimitDraft, group: &Group<'_>, uncovered: &Uncovered<'_>, found: &LimitConfig) {
     let differs: BTreeSet<_> =
         group.sites.iter().filter_map(|it| it.endpoints.as_ref().ok()).flat_map(|it| &it.differs).collect();
     for note in differs {
@@ -362,15 +366,9 @@ fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found:
     if others && found.servers.len() > 1 && group.servers.len() < found.servers.len() {
         draft.comment("Its server answers hosts that cannot be listed, so it covers all hosts here.");
     }
-    let synonyms = found.sites.iter().filter(|site| {
-        group.servers.contains(&site.server)
-            && !site.scope.uses().any(|(it, _)| it == used.what)
-            && site
-                .endpoints
-                .as_ref()
-                .is_ok_and(|it| it.patterns.iter().all(|it| covers(&group.endpoints, it)))
-    });
-    let mut names: Vec<_> = synonyms.map(|it| format!("{} (line {})", quoted(&it.title), it.line)).collect();
+    let overlapping = uncovered.overlapping.iter();
+    let mut names: Vec<_> =
+        overlapping.map(|it| format!("{} (line {})", quoted(&it.title), it.line)).collect();
     if names.is_empty() {
         return;
     }
@@ -380,11 +378,4 @@ fn around(draft: &mut LimitDraft, group: &Group<'_>, used: &LimitUse<'_>, found:
         names.push(format!("{more} more"));
     }
     draft.comment(format!("nginx does not apply it in {}; here it applies there too.", names.join(", ")));
-}
-
-/// Whether one of the endpoints covers everything that another covers.
-fn covers(endpoints: &[String], other: &str) -> bool {
-    endpoints.iter().any(|it| {
-        it == other || it.strip_suffix("**").is_some_and(|folder| other.starts_with(folder) || folder == "/")
-    })
 }

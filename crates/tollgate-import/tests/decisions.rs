@@ -142,6 +142,29 @@ fn a_queue_by_the_minute_has_the_rate_to_which_nginx_rounds_it() {
     }
 }
 
+#[test]
+fn an_inner_location_has_only_its_own_limits() {
+    let text = "limit_req_zone $remote_addr zone=a:1m rate=10r/s;
+        limit_req_zone $remote_addr zone=b:1m rate=1r/s;
+        server {
+            location / { limit_req zone=a burst=20; }
+            location /n { limit_req zone=a burst=20 nodelay; }
+            location = /one { limit_req zone=b; }
+            location /off/ { return 204; }
+        }";
+    let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+    let limiter = limiter(&nginx("nginx.conf", text).unwrap().policy, &clock);
+    for (path, admitted, delayed) in
+        [("/n/x", 21, 0), ("/one", 1, 0), ("/off/x", 30, 0), ("/", 21, 20), ("/nn", 0, 0), ("/n", 0, 0)]
+    {
+        let decisions: Vec<_> =
+            (0..30).map(|_| limiter.check(&Call::new("GET", path).ip([203, 0, 113, 9]))).collect();
+        let admitted_here = decisions.iter().filter(|it| it.is_allowed()).count();
+        let delayed_here = decisions.iter().filter(|it| it.is_allowed() && !it.wait().is_zero()).count();
+        assert_eq!((admitted_here, delayed_here), (admitted, delayed), "{path}");
+    }
+}
+
 /// Compares with a real nginx, at a rate so low that the duration of the test does not matter.
 #[test]
 fn the_real_nginx_admits_as_many_as_what_was_imported_from_its_file() {
@@ -154,6 +177,7 @@ fn the_real_nginx_admits_as_many_as_what_was_imported_from_its_file() {
              uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
              limit_req_zone $binary_remote_addr zone=ip:1m rate=1r/m;\n\
              limit_req_zone $http_x_key zone=key:1m rate=1r/m;\n\
+             limit_req_zone $binary_remote_addr zone=outer:1m rate=1r/m;\n\
              limit_req_status 429;\n\
              server {{\n\
                  listen {address};\n\
@@ -161,6 +185,11 @@ fn the_real_nginx_admits_as_many_as_what_was_imported_from_its_file() {
                  location /nodelay/ {{ limit_req zone=ip burst=9 nodelay; try_files /ok =404; }}\n\
                  location ~ ^/(a|b)$ {{ limit_req zone=key burst=3 nodelay; try_files /ok =404; }}\n\
                  location = /none {{ limit_req zone=key; try_files /ok =404; }}\n\
+                 location /outer/ {{\n\
+                     limit_req zone=outer burst=1 nodelay; try_files /ok =404;\n\
+                     location /outer/inner/ {{ limit_req zone=ip burst=12 nodelay; try_files /ok =404; }}\n\
+                     location = /outer/open {{ limit_req_dry_run on; try_files /ok =404; }}\n\
+                 }}\n\
              }}\n\
          }}\n",
         root = files.path().display(),
@@ -183,6 +212,8 @@ fn the_real_nginx_admits_as_many_as_what_was_imported_from_its_file() {
         ("/none", "zoe"),
         ("/other", ""),
         ("/nodelay/y", ""),
+        ("/outer/x", ""),
+        ("/outer/open", ""),
     ] {
         let (mut real, mut imported) = (0, 0);
         for _ in 0..15 {

@@ -66,7 +66,7 @@ const ALARMING_GRADIENT: f64 = 0.65;
 pub struct AdaptiveSettings {
     /// The least limit, at least 1.
     pub min: u32,
-    /// The largest limit, at least `min`.
+    /// The largest limit, at least `min`. It also bounds the room of priority classes beyond the limit.
     pub max: u32,
     /// The limit of a cold start, clamped to the bounds.
     pub initial: u32,
@@ -181,7 +181,7 @@ impl AdaptiveLimit {
 
     /// Returns the learned limit and the limit in force, from which the limit of each class follows.
     pub fn slots(&self) -> Slots {
-        Slots { learned: self.learned(), in_force: self.in_force() }
+        Slots { learned: self.learned(), in_force: self.in_force(), max: self.settings.max }
     }
 
     /// Returns the learned limit.

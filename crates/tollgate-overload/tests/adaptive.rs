@@ -230,13 +230,26 @@ fn the_least_important_class_is_never_admitted_beyond_the_limit() {
         for classes in [1, 2, 3, 200] {
             let last = u8::try_from(classes - 1).unwrap();
             for in_force in [limit, (limit / 2).max(1)] {
-                let slots = Slots { learned: limit, in_force };
+                let slots = Slots { learned: limit, in_force, max: u32::MAX };
                 assert_eq!(class_limit(slots, last, classes), in_force);
                 let ranks: Vec<_> = (0..=last).map(|rank| class_limit(slots, rank, classes)).collect();
                 assert!(ranks.is_sorted_by(|one, other| one >= other), "{ranks:?}");
             }
         }
     }
+}
+
+#[test]
+fn no_class_is_admitted_beyond_the_maximum() {
+    for (learned, max) in [(10, 10), (8, 10), (3, 10), (20, 1_000), (1_000, 1_000)] {
+        for in_force in [learned, learned / 2] {
+            let slots = Slots { learned, in_force, max };
+            for rank in 0..3 {
+                assert!(class_limit(slots, rank, 3) <= max, "{slots:?}, rank {rank}");
+            }
+        }
+    }
+    assert_eq!(class_limit(Slots { learned: 3, in_force: 3, max: 10 }, 0, 3), 10);
 }
 
 /// Of 1000 requests in a row, a few are answered slowly, and all others say nothing: another limit refuses

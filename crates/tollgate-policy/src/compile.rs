@@ -58,7 +58,10 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         let candidate = candidate.and_then(|it| limit::draft_candidate(it, &settings, &mut problems));
         drafts.extend(live.map(|live| (live, candidate)));
     }
-    let classes = priorities::classes(&file.priorities, &mut problems);
+    let identify = file.identify.take().map(identify).unwrap_or_default();
+    let plan_from = file.plans.as_mut().and_then(|it| it.from.take()).map(|it| it.value);
+    let origins = priorities::Origins { identify: &identify, plan_from: plan_from.as_ref() };
+    let classes = priorities::classes(&file.priorities, &origins, &mut problems);
     let fleet = fleet_shed::fleet(&file, &classes, &settings, &mut problems);
     let node_shed = node_shed::settings(&file, &classes, &mut problems);
     let names = name::all(&file.limits, &mut problems);
@@ -77,9 +80,10 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         limits.extend(candidate.map(|it| it.finish(&name::of_candidate(&name), Some(place), None, regions)));
     }
     limits.extend(fleet.map(fleet_shed::FleetDraft::finish));
+    lints::find_of_classes(&file, &origins, &mut problems);
     lints::find(document, &file, written_client.as_ref(), &settings.regions, &limits, &mut problems);
     let expected = file.expect.iter().map(|it| it.value).collect();
-    let (default_plan, plan_from) = file.plans.map_or((None, None), |it| (it.default, it.from));
+    let default_plan = file.plans.and_then(|it| it.default);
     let list = |kind, entries: Vec<crate::file_format::lists::Entry>| {
         List::new(kind, entries.into_iter().map(|entry| (entry.meaning, entry.conditions)).collect())
     };
@@ -88,9 +92,9 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         allow: list(ListKind::Allow, file.allow),
         deny: list(ListKind::Deny, file.deny),
         priorities: classes,
-        identify: file.identify.map(identify).unwrap_or_default(),
+        identify,
         default_plan: default_plan.map(|it| it.value.into()),
-        plan_from: plan_from.map(|it| it.value),
+        plan_from,
         client: settings.client,
         paths,
         headers: file.headers.map(header_settings).unwrap_or_default(),

@@ -23,7 +23,7 @@ pub enum Credential {
 
 impl Credential {
     /// Whether the caller cannot forge the value: claims come from verified tokens.
-    const fn is_verified(&self) -> bool {
+    pub(crate) const fn is_verified(&self) -> bool {
         matches!(self, Self::Named(KeySource::Claim(_)))
     }
 }

@@ -98,6 +98,7 @@ lints! {
     TrustsEverybody "trusts-everybody" Policy,
     NarrowIpv6Prefix "narrow-ipv6-prefix" Policy,
     UnreachableClass "unreachable-class" Policy,
+    UntrustedClass "untrusted-class" Policy,
     UnusedExpect "unused-expect" Policy,
     OpenRedisProtocol "open-redis-protocol" Settings,
     OpenRefunds "open-refunds" Settings,

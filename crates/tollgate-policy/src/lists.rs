@@ -60,6 +60,16 @@ pub(crate) enum Condition {
     Endpoint(Vec<PathPattern>),
 }
 
+impl Condition {
+    /// Returns the property that the condition reads, other than address and path.
+    pub(crate) const fn source(&self) -> Option<&KeySource> {
+        match self {
+            Self::Value(source, _) | Self::Present(source) => Some(source),
+            Self::Address(_) | Self::Endpoint(_) => None,
+        }
+    }
+}
+
 /// Values of one property, with the index of their entry.
 type Values = HashMap<Box<[u8]>, u32>;
 

@@ -81,10 +81,26 @@ impl PriorityClass {
         self.conditions.is_some()
     }
 
-    /// Whether a client can satisfy a condition of the class by text that it chooses freely, and the
-    /// class does not trust it. Such a class may only lower the class of a request.
+    /// Whether a client may satisfy a condition of the class by text that it chooses freely, and the
+    /// class does not trust it. Such text may only lower the class of a request.
     pub(crate) fn is_claimable(&self) -> bool {
-        !self.trusts_headers && self.sources().any(is_claim)
+        let may_be_claimed = |source: &KeySource| source.is_claim() || is_identity(source);
+        !self.trusts_headers && (self.reads_plan() || self.sources().any(may_be_claimed))
+    }
+
+    /// Whether the class has a condition on a header, a cookie or a query parameter, and does not trust
+    /// it: a class that clients ask for.
+    pub(crate) fn is_claimable_directly(&self) -> bool {
+        !self.trusts_headers && self.sources().any(KeySource::is_claim)
+    }
+
+    fn reads_plan(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|it| !it.plans.is_empty())
+    }
+
+    /// Whether all conditions hold; false for the class without conditions.
+    pub(crate) fn holds<'r>(&self, kind: ListKind, policy: &Policy, view: &impl Properties<'r>) -> bool {
+        self.conditions.as_ref().is_some_and(|it| it.hold(kind, policy, view))
     }
 
     /// Returns the properties that the conditions read.
@@ -98,16 +114,15 @@ impl PriorityClass {
     }
 }
 
-/// Whether a property is text that every client can choose: a header, a cookie or a query parameter.
-/// Users, keys, tenants, plans and claims identify a caller, as they do for limits.
-pub(crate) const fn is_claim(source: &KeySource) -> bool {
-    matches!(source, KeySource::Header(_) | KeySource::Cookie(_) | KeySource::Query(_))
+/// Whether a property identifies a caller, and may be read from a header.
+pub(crate) const fn is_identity(source: &KeySource) -> bool {
+    matches!(source, KeySource::User | KeySource::ApiKey | KeySource::Tenant)
 }
 
 impl ClassConditions {
     /// Whether all conditions hold for one reading of the path: certainly (`Allow`), or for one of
     /// several values of a property (`Deny`).
-    pub(crate) fn hold<'r>(&self, kind: ListKind, policy: &Policy, view: &impl Properties<'r>) -> bool {
+    fn hold<'r>(&self, kind: ListKind, policy: &Policy, view: &impl Properties<'r>) -> bool {
         let Policy { identify, default_plan, .. } = policy;
         (self.endpoints.is_empty() || view.is_covered(&self.endpoints, kind))
             && (self.except.is_empty() || !view.is_covered(&self.except, kind))

@@ -165,6 +165,54 @@ impl<'r, R: Request + ?Sized> Properties<'r> for View<'r, R> {
     }
 }
 
+/// An input without the values that its client chooses freely: headers, cookies and query parameters,
+/// and credentials that are read from them.
+pub(crate) struct Unclaimed<'v, V>(pub(crate) &'v V);
+
+impl<'r, V: Properties<'r>> Properties<'r> for Unclaimed<'_, V> {
+    fn client(&self) -> Option<IpAddr> {
+        self.0.client()
+    }
+
+    fn known(&self, source: &KeySource) -> Option<&'r str> {
+        self.0.known(source)
+    }
+
+    fn plan(&self) -> Option<&'r str> {
+        self.0.plan()
+    }
+
+    fn cost(&self, limit: &Limit) -> u64 {
+        self.0.cost(limit)
+    }
+
+    fn collect(&self, source: &KeySource, out: &mut impl Collector<'r>) {
+        if !source.is_claim() {
+            self.0.collect(source, out);
+        }
+    }
+
+    fn is_identified(&self) -> bool {
+        self.0.is_identified()
+    }
+
+    fn entries(&self) -> Option<&'r [(&'r str, &'r str)]> {
+        self.0.entries()
+    }
+
+    fn is_covered(&self, patterns: &[PathPattern], kind: ListKind) -> bool {
+        self.0.is_covered(patterns, kind)
+    }
+
+    fn method(&self) -> Option<&str> {
+        self.0.method()
+    }
+
+    fn is_host_covered(&self, patterns: &[HostPattern], kind: ListKind) -> bool {
+        self.0.is_host_covered(patterns, kind)
+    }
+}
+
 /// User, API key, tenant and plan are the entries of these names.
 impl<'r> Properties<'r> for Descriptor<'r> {
     fn client(&self) -> Option<IpAddr> {

@@ -71,6 +71,11 @@ impl KeySource {
         if let Self::Path(name) = self { Some(name) } else { None }
     }
 
+    /// Whether the source is text that every client can choose: a header, a cookie or a query parameter.
+    pub(crate) const fn is_claim(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_))
+    }
+
     /// Whether the source is a descriptor or one of its entries.
     pub(crate) const fn is_of_descriptor(&self) -> bool {
         matches!(self, Self::Descriptor | Self::Entry(_))

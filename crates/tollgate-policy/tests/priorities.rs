@@ -40,8 +40,6 @@ fn the_first_class_that_matches_wins_and_a_class_without_conditions_is_everythin
     check(&policy, &Call::new("POST", "/payments/7"), "critical");
     check(&policy, &Call::new("GET", "/"), "normal");
     check(&policy, &Call::new("GET", "/").header("x-priority", "bulk"), "bulk");
-    // `critical` stands before `bulk`.
-    check(&policy, &Call::new("POST", "/payments/7").header("x-priority", "bulk"), "critical");
 }
 
 #[test]
@@ -77,7 +75,7 @@ limits: []
     check(&policy, &Call::new("GET", "/a/x").host("badexample.com"), "rest");
     check(&policy, &Call::new("GET", "/a/x"), "rest");
     check(&policy, &Call::new("GET", "/").plan("max"), "b");
-    check(&policy, &Call::new("GET", "/").header("x-plan", "pro"), "b");
+    check(&policy, &Call::new("GET", "/").header("x-plan", "pro"), "rest");
     check(&policy, &Call::new("GET", "/").ip([10, 1, 2, 3]).tenant("acme"), "c");
     check(&policy, &Call::new("GET", "/").ip([10, 1, 2, 3]).tenant("other"), "rest");
     check(&policy, &Call::new("GET", "/").claim("scope", "admin"), "d");
@@ -113,6 +111,83 @@ limits: []
     // Two values: one of them may be the client's.
     check(&trusting, &call().header("x-priority", "critical").header("x-priority", "bulk"), "bulk");
     check(&trusting, &call().header("x-priority", "normal").header("x-priority", "critical"), "normal");
+}
+
+#[test]
+fn a_header_lowers_a_class_that_is_matched_by_endpoint() {
+    let policy = policy(
+        "
+priorities:
+  - {name: critical, endpoint: /pay/**}
+  - {name: partner, headers: {x-partner: '*'}, trust_headers: true}
+  - {name: normal}
+  - {name: batch, endpoint: /pay/**, 'query:batch': '1'}
+  - {name: bulk, headers: {x-priority: bulk}}
+limits: []
+",
+    );
+    let pay = || Call::new("GET", "/pay/7");
+    check(&policy, &pay(), "critical");
+    check(&policy, &pay().header("x-priority", "bulk"), "bulk");
+    check(&policy, &pay().header("x-priority", "bulk").header("x-priority", "critical"), "bulk");
+    check(&policy, &pay().header("x-priority", "normal"), "critical");
+    check(&policy, &Call::new("GET", "/pay/7?batch=1"), "batch");
+    // The least important of several claims counts.
+    check(&policy, &Call::new("GET", "/pay/7?batch=1").header("x-priority", "bulk"), "bulk");
+    // Of trusted headers, which no client sends, the first match wins.
+    check(&policy, &pay().header("x-partner", "1"), "critical");
+    check(&policy, &Call::new("GET", "/").header("x-partner", "1"), "partner");
+    check(&policy, &Call::new("GET", "/").header("x-partner", "1").header("x-priority", "bulk"), "bulk");
+}
+
+#[test]
+fn credentials_and_plans_in_headers_lower_the_class_and_raise_it_only_if_the_class_trusts_headers() {
+    let classes = |trust: &str| {
+        policy(&format!(
+            "
+identify: {{user: ['claim:sub', 'header:x-user-id']}}
+plans: {{from: 'header:x-plan', default: free}}
+priorities:
+  - {{name: pay, endpoint: /pay}}
+  - {{name: gold, plan: gold{trust}}}
+  - {{name: acme, tenant: acme{trust}}}
+  - {{name: ann, user: ann{trust}}}
+  - {{name: key, api_key: k1{trust}}}
+  - {{name: normal, method: POST}}
+  - {{name: rest}}
+  - {{name: free, plan: free}}
+limits: []
+"
+        ))
+    };
+    let (untrusted, trusting) = (classes(""), classes(", trust_headers: true"));
+    let post = || Call::new("POST", "/").plan("silver");
+    let named = |name, value| Call::new("POST", "/").header(name, value);
+    for (name, value, class) in [
+        ("x-plan", "gold", "gold"),
+        ("x-tenant-id", "acme", "acme"),
+        ("x-user-id", "ann", "ann"),
+        ("x-api-key", "k1", "key"),
+        ("authorization", "Bearer k1", "key"),
+    ] {
+        check(&untrusted, &named(name, value), "normal");
+        check(&trusting, &named(name, value), class);
+        // A class by another property comes first, and is not lowered: the plan of a caller is no wish.
+        check(&untrusted, &Call::new("GET", "/pay").header(name, value), "pay");
+    }
+    // Verified values raise the class.
+    for policy in [&untrusted, &trusting] {
+        check(policy, &Call::new("POST", "/").plan("gold"), "gold");
+        check(policy, &post().tenant("acme"), "acme");
+        check(policy, &post().user("ann"), "ann");
+        check(policy, &post().claim("sub", "ann"), "ann");
+        check(policy, &post().api_key("k1"), "key");
+    }
+    // Another plan in a header does not lift a caller out of the class of the default plan.
+    check(&untrusted, &Call::new("GET", "/"), "free");
+    check(&untrusted, &Call::new("GET", "/").header("x-plan", "silver"), "free");
+    let slow = policy("priorities: [{name: normal}, {name: slow, tenant: slow}]\nlimits: []");
+    check(&slow, &Call::new("GET", "/").header("x-tenant-id", "slow"), "slow");
 }
 
 #[test]
@@ -176,8 +251,8 @@ fn several_values_of_a_property_do_not_raise_the_class_and_may_lower_it() {
         "
 plans: {from: 'header:x-plan'}
 priorities:
-  - {name: vip, user: ann}
-  - {name: paid, plan: pro}
+  - {name: vip, user: ann, trust_headers: true}
+  - {name: paid, plan: pro, trust_headers: true}
   - {name: normal}
   - {name: slow, user: bob}
 limits: []

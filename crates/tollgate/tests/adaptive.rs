@@ -73,6 +73,19 @@ fn requests_beyond_the_slots_are_shed_with_the_measurements_and_charge_nothing()
 }
 
 #[test]
+fn all_classes_together_never_exceed_the_maximum() {
+    let policy = "
+priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]
+limits: [{name: upstream, by: global, slots: {adaptive: {min: 10, max: 10}}}]";
+    for paths in [["/", "/pay", "/bulk"], ["/pay", "/", "/pay"], ["/bulk", "/", "/pay"]] {
+        let limiter = limiter(policy, &clock());
+        let all = paths.iter().flat_map(|path| std::iter::repeat_n(path, 60));
+        let held: Vec<_> = all.filter_map(|path| limiter.acquire_now(&Call::new("GET", path)).ok()).collect();
+        assert_eq!((held.len(), in_flight(&limiter)), (10, 10), "{paths:?}");
+    }
+}
+
+#[test]
 fn a_request_that_the_store_refuses_is_not_in_flight() {
     let policy = "limits:
   - {name: once, by: user, bucket: 1/hour}

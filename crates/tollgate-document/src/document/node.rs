@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::{Entry, Kind, Node};
 use crate::diagnostic::{Diagnostic, Located, Place, Problems, redacted};
-use crate::rate::{RateText, parse_span};
+use crate::rate::{RateText, parse_span_or_zero};
 use crate::suggest::{listed, nearest};
 use tollgate_core::{Rate, Span};
 
@@ -220,8 +220,8 @@ impl Node {
         problems: &mut Problems,
     ) -> Option<Located<Span>> {
         let word = self.word(what, problems)?;
-        match parse_span(word.value) {
-            Ok(span) if range.contains(&span) => return Some(word.map(|_| span)),
+        match parse_span_or_zero(word.value) {
+            Ok(span) if !span.is_zero() && range.contains(&span) => return Some(word.map(|_| span)),
             Ok(_) => {
                 self.is_not(&format!("{what} is between {} and {}", range.start(), range.end()), problems);
             }

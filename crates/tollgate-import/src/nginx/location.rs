@@ -20,6 +20,43 @@ const ANY_SUFFIX: char = '\u{2}';
 pub(super) struct Endpoints {
     pub(super) patterns: Vec<String>,
     pub(super) differs: Vec<String>,
+    /// Whether the patterns cover paths for which nginx does not use the location.
+    pub(super) is_wider: bool,
+}
+
+/// How nginx selects a location, which decides between several that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// `location = /path`.
+    Exact,
+    /// `location ^~ /path`: regular expressions are not tried if it is the longest prefix.
+    FinalPrefix,
+    /// `location ~ expression`.
+    Expression,
+    /// `location /path`, and a server without locations.
+    Prefix,
+}
+
+impl Selection {
+    /// Returns how nginx selects a location.
+    pub(super) fn of(location: &Directive) -> Self {
+        match location.argument(0) {
+            Some("=") => Self::Exact,
+            Some("^~") => Self::FinalPrefix,
+            Some("~" | "~*") => Self::Expression,
+            _ => Self::Prefix,
+        }
+    }
+
+    /// Whether nginx prefers this location to one that covers all of its paths and more. Of two
+    /// expressions, the first in the file is preferred; such pairs are not compared.
+    pub(super) const fn is_preferred_to(self, outer: Self) -> bool {
+        match self {
+            Self::Exact | Self::FinalPrefix => true,
+            Self::Expression => matches!(outer, Self::Prefix),
+            Self::Prefix => matches!(outer, Self::Prefix | Self::FinalPrefix),
+        }
+    }
 }
 
 /// Returns the title of a location in messages: `location ~ \.php$`.
@@ -70,7 +107,8 @@ fn prefix(path: &str) -> Result<Endpoints, String> {
             quoted(&format!("{whole}-and-more")),
             quoted(whole)
         );
-        return Ok(Endpoints { patterns: vec![format!("{whole}/**")], differs: vec![differs] });
+        let patterns = vec![format!("{whole}/**")];
+        return Ok(Endpoints { patterns, differs: vec![differs], is_wider: false });
     };
     Ok(Endpoints { patterns: vec![format!("{folder}/**")], ..Endpoints::default() })
 }
@@ -99,6 +137,7 @@ fn expression(regex: &str) -> Result<Endpoints, String> {
         found.differs.extend(one.differs);
     }
     found.differs.dedup();
+    found.is_wider = narrower;
     if narrower {
         found.differs.push(format!("`*` matches any segment; nginx requires {}.", quoted(regex)));
     }

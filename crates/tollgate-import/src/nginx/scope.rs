@@ -1,7 +1,8 @@
 //! Determines the limits of each level: zones, servers, locations, and inheritance.
 //!
 //! As in nginx, a level inherits `limit_req` and `limit_conn` from the level above only if it
-//! has none of its own; other directives are inherited one by one.
+//! has none of its own; other directives are inherited one by one. Of the locations that match a path,
+//! nginx uses one: `coverage` excludes the others from a limit.
 //!
 //! `nginx` writes the policy.
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use tollgate_document::{Place, Problems, nearest};
 
 use super::key::{Tables, table};
-use super::location::{Endpoints, endpoints, title};
+use super::location::{Endpoints, Selection, endpoints, title};
 use super::tree::Directive;
 use crate::output::quoted;
 
@@ -140,6 +141,7 @@ pub(super) struct Site {
     pub(super) title: String,
     pub(super) line: u32,
     pub(super) endpoints: Result<Endpoints, String>,
+    pub(super) selection: Selection,
     pub(super) scope: Scope,
 }
 
@@ -212,7 +214,8 @@ impl LimitConfig {
 
     fn rest_of(&mut self, server: usize, line: u32, scope: &Scope) {
         let endpoints = Ok(Endpoints { patterns: vec!["/**".to_owned()], ..Endpoints::default() });
-        self.sites.push(Site { server, title: "server".to_owned(), line, endpoints, scope: scope.clone() });
+        let (title, selection, scope) = ("server".to_owned(), Selection::Prefix, scope.clone());
+        self.sites.push(Site { server, title, line, endpoints, selection, scope });
     }
 
     fn server(&mut self, directive: &Directive, outer: &Scope, problems: &mut Problems) {
@@ -253,6 +256,7 @@ impl LimitConfig {
             title: title(directive),
             line: directive.place.line,
             endpoints: endpoints(directive),
+            selection: Selection::of(directive),
             scope: if answered { Scope::default() } else { scope.clone() },
         });
         self.walk(&directive.block, &scope, Some(server), problems);

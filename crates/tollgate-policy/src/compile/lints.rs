@@ -36,6 +36,7 @@ mod upstream;
 
 use tollgate_document::{Document, Place, Problems};
 
+use super::priorities::Origins;
 use crate::file_format::File;
 use crate::file_format::limit as file_format;
 use crate::file_format::regions::RegionsText;
@@ -80,7 +81,13 @@ impl LintedLimit<'_> {
     }
 }
 
-/// Runs all lints on a file without mistakes. `limits` are in file order.
+/// Runs the lints on priority classes on a file without mistakes, before all others: `find` applies
+/// `expect`.
+pub(super) fn find_of_classes(file: &File, origins: &Origins<'_>, problems: &mut Problems) {
+    priorities::find_lints(file, origins, problems);
+}
+
+/// Runs all other lints on a file without mistakes. `limits` are in file order.
 pub(super) fn find(
     document: &Document,
     file: &File,
@@ -90,7 +97,6 @@ pub(super) fn find(
     problems: &mut Problems,
 ) {
     client::find_lints(client, problems);
-    priorities::find_lints(&file.priorities, problems);
     lists::find_lints(file, problems);
     plans::find_lints(file, problems);
     for limit in &file.limits {

@@ -1,15 +1,64 @@
-//! The priority classes: unique names, one class for everything else.
+//! The priority classes: unique names, one class for everything else, and which of their conditions a
+//! client can satisfy by text that it chooses.
 
 use tollgate_document::{Problems, short};
 
 use super::limit::covers_something;
 use crate::file_format::priorities::Class;
+use crate::identify::{Credential, Identify};
 use crate::lists::{Condition, Conditions};
 use crate::pattern::PathPattern;
-use crate::priority::{ClassConditions, PriorityClass, is_claim};
+use crate::priority::{ClassConditions, PriorityClass};
+use crate::source::KeySource;
+
+/// The places from which credentials and plans are read.
+#[derive(Debug)]
+pub(super) struct Origins<'f> {
+    pub(super) identify: &'f Identify,
+    pub(super) plan_from: Option<&'f KeySource>,
+}
+
+/// Where a condition gets its value from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin<'f> {
+    /// Only from text that clients choose: this header, cookie, query parameter or bearer token.
+    Claimed(&'f Credential),
+    /// From such text, and from verified claims.
+    Mixed,
+    /// Not from such text.
+    Verified,
+}
+
+impl<'f> Origins<'f> {
+    /// Returns the origin of a property.
+    pub(super) fn of(&self, source: &KeySource) -> Origin<'f> {
+        let places = match source {
+            KeySource::User => &self.identify.user,
+            KeySource::ApiKey => &self.identify.api_key,
+            KeySource::Tenant => &self.identify.tenant,
+            _ => return Origin::Verified,
+        };
+        match (places.iter().find(|it| !it.is_verified()), places.iter().any(Credential::is_verified)) {
+            (Some(place), false) => Origin::Claimed(place),
+            (Some(_), true) => Origin::Mixed,
+            (None, _) => Origin::Verified,
+        }
+    }
+
+    /// Whether the class has a condition that a client may satisfy by text that it chooses.
+    fn may_be_claimed(&self, class: &Class) -> bool {
+        let may_be = |source: &KeySource| source.is_claim() || self.of(source) != Origin::Verified;
+        !class.plan.is_empty() && self.plan_from.is_some_and(may_be)
+            || class.properties.iter().filter_map(Condition::source).any(may_be)
+    }
+}
 
 /// Builds the classes, and reports mistakes that involve more than one value.
-pub(super) fn classes(written: &[Class], problems: &mut Problems) -> Vec<PriorityClass> {
+pub(super) fn classes(
+    written: &[Class],
+    origins: &Origins<'_>,
+    problems: &mut Problems,
+) -> Vec<PriorityClass> {
     for (at, class) in written.iter().enumerate() {
         let earlier = &written[..at];
         if let Some(first) = earlier.iter().find(|it| it.name.value == class.name.value) {
@@ -28,24 +77,16 @@ pub(super) fn classes(written: &[Class], problems: &mut Problems) -> Vec<Priorit
                 .help("a class without conditions matches all requests that no other class matches");
         }
         if let Some(trust) = class.trust_headers.filter(|it| it.value)
-            && !class.properties.iter().any(reads_claim)
+            && !origins.may_be_claimed(class)
         {
             problems
                 .error(trust.place, "`trust_headers` has no effect here")
                 .label("no condition of this class reads a header")
-                .help("conditions on headers are `headers: {x-priority: critical}` and `header:NAME`");
+                .help("conditions on headers are `headers: {x-priority: critical}`, `header:NAME`, and credentials and plans that are read from a header");
         }
         covers_something(&class.endpoint, &class.except, problems);
     }
     (0..).zip(written).map(|(rank, class)| compiled(rank, class)).collect()
-}
-
-/// Whether a condition reads text that every client can choose.
-pub(super) fn reads_claim(condition: &Condition) -> bool {
-    match condition {
-        Condition::Value(source, _) | Condition::Present(source) => is_claim(source),
-        Condition::Address(_) | Condition::Endpoint(_) => false,
-    }
 }
 
 fn compiled(rank: u8, class: &Class) -> PriorityClass {

@@ -21,6 +21,8 @@ pub(super) struct KeyLimit {
     /// Copies of the estimates, so that a decision needs no lock. Latencies are in microseconds; zero:
     /// not measured.
     slots: AtomicU32,
+    /// The number of requests in flight that no class exceeds.
+    max: AtomicU32,
     latency: AtomicU64,
     baseline: AtomicU64,
 }
@@ -58,6 +60,7 @@ impl KeyLimit {
             in_force: AtomicU32::new(learned.in_force()),
             used_at: AtomicU64::new(0),
             slots: AtomicU32::new(learned.learned()),
+            max: AtomicU32::new(learned.slots().max),
             learned: Mutex::new(learned),
             latency: AtomicU64::new(0),
             baseline: AtomicU64::new(0),
@@ -76,6 +79,7 @@ impl KeyLimit {
         let slots = Slots {
             learned: self.slots.load(Ordering::Relaxed),
             in_force: self.in_force.load(Ordering::Relaxed),
+            max: self.max.load(Ordering::Relaxed),
         };
         let limit = class_limit(slots, rank, classes);
         // Relaxed: the count is the only value that threads agree on.
@@ -105,6 +109,7 @@ impl KeyLimit {
             |it: Option<Duration>| it.map_or(0, |it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX));
         self.in_force.store(learned.in_force(), Ordering::Relaxed);
         self.slots.store(learned.learned(), Ordering::Relaxed);
+        self.max.store(learned.slots().max, Ordering::Relaxed);
         self.latency.store(micros(learned.latency()), Ordering::Relaxed);
         self.baseline.store(micros(learned.baseline()), Ordering::Relaxed);
     }

@@ -54,7 +54,8 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Located<Queue
         fields.get(word).map(|it| it.whole(&format!("`{word}`"), least..=MAX_PLACES, problems))
     };
     let length = number("length", 1, problems).flatten();
-    let wait = fields.get("wait").map(|it| it.span("`wait`", Span::from_millis(1)..=MAX_WAIT, problems));
+    let wait =
+        fields.get("wait").map(|it| it.span("`queue.wait`", Span::from_millis(1)..=MAX_WAIT, problems));
     let free = number("free", 0, problems);
     // A word that is present and invalid has been reported.
     let (wait, free) =
