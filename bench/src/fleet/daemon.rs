@@ -185,7 +185,7 @@ impl Stage {
         load(200_000)?;
         let (requests, before) = (400_000 * self.seconds, cpu(&server)?);
         let pace = load(requests)?;
-        let cpu_us = per_request(cpu(&server)? - before, requests);
+        let cpu_us = per_request(cpu(&server)?.saturating_sub(before), requests);
         Ok(Speed {
             per_second: pace.per_second,
             cpu_us,
@@ -202,7 +202,7 @@ impl Stage {
         wrk::run(server.address(), 1, &[])?;
         let before = cpu(&server)?;
         let seen = wrk::run(server.address(), seconds, &[])?;
-        let used = cpu(&server)? - before;
+        let used = cpu(&server)?.saturating_sub(before);
         if seen.errors > 0 {
             return Err(io::Error::other(format!("wrk had {} errors", seen.errors)));
         }
