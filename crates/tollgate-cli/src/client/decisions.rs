@@ -44,7 +44,7 @@ fn ask(arguments: &arguments::Decisions, environment: &Environment) -> Result<De
     let mut conditions = format!("since={}", url::segment(since.as_deref().unwrap_or(DEFAULT_SINCE)));
     for (name, value) in [("until", until), ("key", key), ("limit", limit)] {
         if let Some(value) = value {
-            conditions.push_str(&format!("&{name}={}", url::segment(value)));
+            conditions = format!("{conditions}&{name}={}", url::segment(value));
         }
     }
     if *refused {
