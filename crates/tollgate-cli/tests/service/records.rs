@@ -43,6 +43,16 @@ fn metric(tollgate: &Tollgate, name: &str) -> u64 {
     line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
+/// Has requests refused, a few at a time: memory has room for 100 records until they are written.
+fn refuse_many(tollgate: &Tollgate, user: &str, count: u64) {
+    let written = || metric(tollgate, "tollgate_records_written_total");
+    for _ in 0..count / 50 {
+        let before = written();
+        (0..50).for_each(|_| drop(refused(tollgate, "/other", user)));
+        wait_until("the decisions are written", || written() >= before + 50);
+    }
+}
+
 fn run(tollgate: &Tollgate, arguments: &[&str]) -> Output {
     Command::new(BINARY)
         .args(arguments)
@@ -63,10 +73,7 @@ fn a_refusal_is_explained_after_it_left_memory_and_after_a_crash() {
     let mut first = Tollgate::start(BINARY, &policy(&dir));
     let id = refused(&first, "/login", "ann@example.com");
     // Memory has room for 125 refusals, and for the first one of each key: the same key fills it.
-    for _ in 0..300 {
-        refused(&first, "/other", "ann@example.com");
-    }
-    wait_until("the decisions are written", || metric(&first, "tollgate_records_written_total") >= 301);
+    refuse_many(&first, "ann@example.com", 300);
     let (status, explained) = get(first.api, &format!("/v1/decisions/{id}"));
     assert_eq!(status, 200, "{explained}");
     first.program.signal("KILL");
@@ -101,10 +108,7 @@ fn decisions_are_listed_by_time_limit_and_key() {
     let dir = files.path().join("records");
     let tollgate = Tollgate::start(BINARY, &policy(&dir));
     let id = refused(&tollgate, "/login", "ann@example.com");
-    for _ in 0..1_500 {
-        refused(&tollgate, "/other", "bob");
-    }
-    wait_until("the decisions are written", || metric(&tollgate, "tollgate_records_written_total") >= 1_501);
+    refuse_many(&tollgate, "bob", 1_500);
     let listed = |arguments: &[&str]| json(&run(&tollgate, &[&["decisions", "--json"], arguments].concat()));
     let ids = |found: &Value| -> Vec<String> {
         let lines = found["decisions"].as_array().unwrap();

@@ -86,9 +86,13 @@ fn number(name: &str, least: u64, most: u64, description: &str) -> Value {
            "schema": {"type": "integer", "minimum": least, "maximum": most}})
 }
 
+/// The pattern of a point in time: how long ago it was, or a date. More forms are accepted.
+const POINT_IN_TIME: &str = "^([1-9][0-9]{0,2}[smhd]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)$";
+
 /// Describes the paths of past decisions.
 fn past_paths() -> [(&'static str, Value); 2] {
     let text = |name: &str, description: &str| json!({"name": name, "in": "query", "description": description, "schema": {"type": "string"}});
+    let time = |name: &str, description: &str| json!({"name": name, "in": "query", "description": description, "schema": {"type": "string", "pattern": POINT_IN_TIME}});
     let refused = json!({"name": "refused", "in": "query", "description": "Only refusals.", "schema": {"type": "boolean"}});
     [
         (
@@ -106,8 +110,8 @@ fn past_paths() -> [(&'static str, Value); 2] {
                     ),
                     number("most", 1, MAX_DECISIONS, "How many; 100 unless given."),
                     refused,
-                    text("since", "Searches from here: how long ago, such as `2h`, or a date."),
-                    text("until", "Searches up to here: how long ago, or a date."),
+                    time("since", "Searches from here: how long ago, such as `2h`, or a date."),
+                    time("until", "Searches up to here: how long ago, or a date."),
                     text("limit", "Searches for decisions by this limit."),
                     text("key", "Searches for this key or address, as it is shown, or for its tag."),
                     json!({"name": "before", "in": "query", "description": "Continues a search: `earlier` of the last response.",
@@ -123,7 +127,7 @@ fn past_paths() -> [(&'static str, Value); 2] {
                 "The counts of the last hours and days, from the decision log on disk",
                 "History",
                 &[
-                    text("since", "From here: how long ago, such as `7d`, or a date; `24h` unless given."),
+                    time("since", "From here: how long ago, such as `7d`, or a date; `24h` unless given."),
                     number("steps", 1, MAX_HISTORY_STEPS, "How many steps at most; 180 unless given."),
                 ],
                 &["409"],
