@@ -68,7 +68,7 @@ impl<S: Store> Inner<S> {
         let watcher = self.watching()?;
         if let Some(search) = self.search_of(&query, refused, most)? {
             if after.is_some() {
-                return Err(Problem::bad_request(
+                return Err(Problem::conflict(
                     "`after` is for polling, without conditions; the pages of a search continue with `before`",
                 ));
             }

@@ -328,7 +328,7 @@ fn unknown_parameters_are_rejected() {
         ("/v1/decisions?before=1", 400, "`before` must be the `earlier` of a response"),
         ("/v1/decisions?before=1-2", 409, "there is none (`records: {dir: …}`)"),
         ("/v1/decisions?since=soon", 400, "`since` must say how long ago, such as `since=2h`"),
-        ("/v1/decisions?since=1h&after=1", 400, "`after` is for polling"),
+        ("/v1/decisions?since=1h&after=1", 409, "`after` is for polling"),
         ("/v1/history", 409, "it is kept with `records: {dir: …}`"),
         ("/v1/history?steps=361", 400, "from 1 to 360"),
         ("/v1/changes?most=1", 400, "there are none here"),
