@@ -238,12 +238,14 @@ impl ProcessMetrics {
 
     fn write_waiting_room(&self, to: &mut Exposition<'_>) {
         let Some(room) = self.waiting_room.get() else { return };
-        let help = "Requests that currently wait in the queue of a limit.";
+        let help = "Requests that currently wait in the queue of a limit or for a slot.";
         to.one("tollgate_waiting_requests", Gauge, help, room.waiting());
-        let help = "Requests that waited in the queue of a limit.";
+        let help = "Requests that waited in the queue of a limit or for a slot.";
         to.one("tollgate_waiting_held_total", Counter, help, room.held());
-        let help = "Requests that were refused because too many requests waited.";
+        let help = "Requests that were refused because the waiting room was full.";
         to.one("tollgate_waiting_refused_total", Counter, help, room.refused());
+        let help = "Requests that were refused because a more important one took their place in the waiting room.";
+        to.one("tollgate_waiting_displaced_total", Counter, help, room.displaced());
     }
 
     fn write_consumers(&self, to: &mut Exposition<'_>) {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{MemoryStore, Mode, Policy, PriorityClass, SharedLimiter, Store};
 use tollgate_http::{
-    Limit, LimitBody, LimitLayer, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom, throttled_response,
+    HoldTime, Limit, LimitBody, LimitLayer, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom, throttled_response,
 };
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;
@@ -33,6 +33,10 @@ use crate::upstream::{Origin, Protocol, Upstreams};
 
 /// How long a stopping worker waits for a remote store to release slots.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time before the end of a drain at which requests that still wait for a slot are answered: the answers have to be
+/// written before the connections are closed. A tenth of a drain that is shorter than ten seconds.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -134,9 +138,9 @@ impl<S: Store> Gateway<S> {
         &self.waiting_room
     }
 
-    /// Returns the waiting room for surfaces that are drained. A request whose wait ends within the
-    /// time of the drain is served. Any other is answered when draining starts, because it would be
-    /// aborted.
+    /// Returns the waiting room for surfaces that are drained. A request whose turn in a queue comes within the time
+    /// of the drain is served. Any other is answered when draining starts, because it would be aborted. A request that
+    /// waits for a slot may get it at any moment, so it waits as long as the drain permits, and is answered then.
     pub fn waiting_room_until(&self, drain: &Drain) -> WaitingRoom {
         self.until_drained(&self.waiting_room, drain)
     }
@@ -145,18 +149,27 @@ impl<S: Store> Gateway<S> {
     /// [`waiting_room_until`](Self::waiting_room_until).
     pub fn until_drained(&self, room: &WaitingRoom, drain: &Drain) -> WaitingRoom {
         let (drain, patience) = (drain.clone(), self.settings.drain);
-        room.sleeping(move |wait| {
+        room.sleeping(move |time| {
             let mut drain = drain.clone();
             // The wait starts now, and not when the request is polled.
-            let mut sleeping = Box::pin(sleep(wait));
+            let mut sleeping = Box::pin(sleep(time.max()));
             async move {
                 tokio::select! {
                     () = &mut sleeping => return Ok(()),
                     () = drain.started() => {}
                 }
                 let left = sleeping.deadline().saturating_duration_since(Instant::now());
-                if left >= drain.time_left(patience) {
-                    return Err(ShuttingDown);
+                match time {
+                    HoldTime::Exactly(_) if left >= drain.time_left(patience) => return Err(ShuttingDown),
+                    HoldTime::AtMost(_) => {
+                        let answer_time = MAX_ANSWER_TIME.min(patience / 10);
+                        let time_left = drain.time_left(patience).saturating_sub(answer_time);
+                        if left >= time_left {
+                            sleep(time_left).await;
+                            return Err(ShuttingDown);
+                        }
+                    }
+                    HoldTime::Exactly(_) => {}
                 }
                 sleeping.await;
                 Ok(())

@@ -12,7 +12,7 @@ use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use pin_project_lite::pin_project;
-use tollgate::{DecisionId, InFlightGuard, Limiter, NodeShedder, RequestOutcome};
+use tollgate::{DecisionId, HeldDecision, InFlightGuard, Limiter, NodeShedder, RequestOutcome};
 
 use crate::body::LimitBody;
 use crate::deferred::{Detached, NotForwarded, Owing, Unmeasured};
@@ -42,6 +42,8 @@ pub(crate) struct Delayed<S> {
     pub(crate) soft: Option<Soft>,
     /// Its wait in the queues of its limits.
     pub(crate) queued: Option<HeldRequest>,
+    /// Its decision, if a more important request may take its place while it waits. Boxed, because it is large.
+    pub(crate) displaceable: Option<Box<HeldDecision<S>>>,
     /// Counts it as in flight when the inner service is called.
     pub(crate) shedder: Option<NodeShedder>,
     /// Takes its slots when it starts.

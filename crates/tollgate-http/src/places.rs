@@ -1,8 +1,8 @@
 //! A bounded number of places for requests that wait, each with a timer.
 //!
 //! A place takes memory but no thread. The bound keeps a flood of waiting requests from growing
-//! memory. A request that finds no place is the concern of the caller: the tarpit lets it pass
-//! (`tarpit`), the waiting room refuses it (`waiting_room`).
+//! memory. A request that finds no place passes without the delay of the tarpit (`tarpit`). The places of the
+//! waiting room, which refuses such a request, are in `room_places`.
 //!
 //! Invariant: dropping a [`TimedPlace`] at any moment frees its place.
 

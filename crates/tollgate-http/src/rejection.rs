@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | a limit has no room | 429 | `Retry-After` |
 //! | the queue of a limit is full, or the wait in it too long | 429 | `Retry-After`: when there is room |
-//! | the request would have to wait in a queue, but too many requests wait already | 429 | `Retry-After`: its wait |
+//! | the request would have to wait, and the waiting room is full | 429, without a violated policy | `Retry-After`: its wait |
 //! | all slots are taken | 429 | `Retry-After: 1`: a slot may be released at any moment |
 //! | the request costs more than a limit ever holds | 429 | no: the detail says that waiting does not help |
 //! | deny-listed | 403 | no; the entry is not shown |
@@ -33,7 +33,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate::policy::{BlockReason, Dialect, HeaderSettings};
-use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome};
+use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, NotHeld};
 
 use self::accept::Form;
 pub use self::words::promise;
@@ -104,6 +104,9 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
                 })
             }
             _ => {
+                if matches!(decision.not_held(), Some(NotHeld::NoPlace | NotHeld::Displaced)) {
+                    return Some(Self::by_full_room(decision, id, retry_after));
+                }
                 let limiting = decision.limiting();
                 Some(if limiting.is_some_and(|it| it.limit().is_shed()) {
                     Self::by_shedding(decision, id, retry_after)
@@ -114,21 +117,24 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
         }
     }
 
-    /// Returns the refusal of a request that its limits admit with a wait, but that cannot wait: too
-    /// many requests wait already, or the service has no way to hold a request. The caller refunds
-    /// the decision. `retry_after` is the wait: after that time, the request would start immediately.
-    pub fn without_place(decision: &'d Decision<'l>, id: DecisionId, retry_after: RetryAfter) -> Self {
-        let delays = |limit: &LimitOutcome<'_>| limit.is_binding() && !limit.outcome().wait().is_zero();
-        let longest = decision.limits().filter(delays).max_by_key(|limit| limit.outcome().wait());
+    /// Returns the refusal of a request that could have waited, if the waiting room had not been full. It is no quota
+    /// that refuses, so no violated policy is named.
+    pub fn by_full_room(
+        decision: &'d Decision<'l>,
+        id: DecisionId,
+        retry_after: Option<RetryAfter>,
+    ) -> Self {
+        let limiting = decision.limiting();
+        let retry_after = retry_after.unwrap_or(RetryAfter::shortly());
         Self {
             decision,
             id,
-            own_dialects: longest.map_or(&[], |limit| limit.limit().dialects()),
+            own_dialects: limiting.map_or(&[], |limit| limit.limit().dialects()),
             status: StatusCode::TOO_MANY_REQUESTS,
-            kind: QUOTA_EXCEEDED,
-            title: "Quota Exceeded",
-            detail: words::without_place(longest.map(|limit| limit.name()), retry_after),
-            violated: each_once(decision.limits().filter(delays).map(|limit| limit.name())),
+            kind: ABOUT_BLANK,
+            title: "Too Many Requests",
+            detail: words::full_room(limiting.as_ref(), decision.not_held(), retry_after),
+            violated: SmallVec::new(),
             retry_after: Some(retry_after),
         }
     }

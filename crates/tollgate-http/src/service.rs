@@ -29,7 +29,10 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, DecisionId, DetachedPending, Limiter, MemoryStore, NodeShedder, NotHeld, Store};
+use tollgate::{
+    Decision, DecisionId, DetachedPending, HeldDecision, HoldEnd, Limiter, MemoryStore, NodeShedder, NotHeld,
+    SlotWait, Store,
+};
 use tower_service::Service;
 
 use crate::body::LimitBody;
@@ -45,7 +48,7 @@ use crate::soft::{Soft, remove_client_marks};
 use crate::tarpit::Tarpit;
 use crate::throttled::AdmittedRequest;
 use crate::view::HttpRequest;
-use crate::waiting_room::HeldRequest;
+use crate::waiting_room::{HeldRequest, HoldTime, ShuttingDown};
 
 /// A service behind a limiter, created by [`LimitLayer`](crate::LimitLayer).
 ///
@@ -140,10 +143,10 @@ impl<S: Store> Waiting<S> {
         let (mut inner, mut ready) = (inner.clone(), Some(inner));
         let concluded = {
             let view = HttpRequest::new(&parts, client);
-            let hold = |wait| {
+            let hold = |wait: SlotWait| {
                 // Other requests can use the readiness of the inner service in the meantime.
                 ready = None;
-                wiring.waiting_room.enter(wait).map(HeldRequest::wait)
+                wiring.hold_for_slot(wait)
             };
             let conclude = |decision: &Decision<'_>| wiring.conclude(&limiter, decision, &parts);
             pending.finish_waiting(Some(&view), hold, conclude).await
@@ -179,13 +182,22 @@ where
     Inner: Service<Request<B>, Response = Response<R>> + Clone,
     S: Store,
 {
-    let Delayed { mut passing, soft, queued, shedder, start } = delayed;
+    let Delayed { mut passing, soft, queued, displaceable, shedder, start } = delayed;
     let mut inner = ready.clone();
     drop(ready);
-    if let Some(queued) = queued
-        && let Err(shutting_down) = queued.wait().await
-    {
-        return Ok(passing.not_started(shutting_down.response()));
+    if let Some(queued) = queued {
+        match queued.wait().await {
+            Ok(HoldEnd::TimeOver) => {}
+            Ok(HoldEnd::Displaced) => {
+                // The deferred work refunds all charges when it is dropped.
+                return Ok(match displaceable {
+                    Some(decision) => wiring.displace(&decision, &parts).map(LimitBody::refused),
+                    // No request displaces one of the most important class.
+                    None => passing.not_started(ShuttingDown.response()),
+                });
+            }
+            Err(shutting_down) => return Ok(passing.not_started(shutting_down.response())),
+        }
     }
     if let Some(soft) = soft {
         tarpit = soften(wiring.tarpit.as_ref(), soft, &mut parts);
@@ -198,8 +210,9 @@ where
         if let Err(refusal) = Box::pin(wiring.take_slots(start, &parts, &mut passing)).await {
             return Ok(refusal.map(LimitBody::refused));
         }
-        passing.prepare(&mut parts);
     }
+    // Not before: a request that is displaced is described as its caller sent it.
+    passing.prepare(&mut parts);
     poll_fn(|context| inner.poll_ready(context)).await?;
     passing.in_flight = shedder.map(|shedder| shedder.enter());
     LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body))).await
@@ -262,19 +275,31 @@ impl<S: Store> Wiring<S> {
                 }
                 soft => {
                     let shedder = tracked(limiter);
-                    Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: None, shedder, start }))
+                    Conclusion::Delayed(Box::new(Delayed {
+                        passing,
+                        soft,
+                        queued: None,
+                        displaceable: None,
+                        shedder,
+                        start,
+                    }))
                 }
             };
         }
-        let Some(queued) = self.waiting_room.enter(wait) else {
-            let view = HttpRequest::new(parts, self.client(limiter, parts));
-            limiter.refuse_wait(Some(&view), &mut decision.clone(), Duration::ZERO, NotHeld::NoPlace);
+        let rank = decision.rank();
+        let Some(queued) = self.waiting_room.enter(HoldTime::Exactly(wait), rank) else {
+            let (view, mut refused) =
+                (HttpRequest::new(parts, self.client(limiter, parts)), decision.clone());
+            limiter.refuse_wait(Some(&view), &mut refused, Duration::ZERO, NotHeld::NoPlace);
+            let retry_after = RetryAfter::jittered(&refused, settings, &*self.rng);
             // The deferred work refunds all charges when it is dropped.
-            let rejection = Rejection::without_place(decision, id, self.jittered(settings, wait));
+            let rejection = Rejection::by_full_room(&refused, id, retry_after);
             return Conclusion::Refused(self.refuse(&rejection, parts, settings));
         };
-        let shedder = tracked(limiter);
-        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued: Some(queued), shedder, start }))
+        // No request displaces one of the most important class.
+        let displaceable = (rank > 0).then(|| Box::new(limiter.hold_decision(decision, id)));
+        let (queued, shedder) = (Some(queued), tracked(limiter));
+        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued, displaceable, shedder, start }))
     }
 
     /// Calls the inner service, or returns the refusal.
@@ -295,9 +320,6 @@ impl<S: Store> Wiring<S> {
             Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
             Conclusion::Passes(passing) => passing,
             Conclusion::Delayed(mut delayed) => {
-                if delayed.start.is_none() {
-                    delayed.passing.prepare(&mut parts);
-                }
                 let mut tarpit = None;
                 if delayed.queued.is_none() {
                     let soft = delayed.soft.take();
@@ -308,7 +330,8 @@ impl<S: Store> Wiring<S> {
                     return LimitFuture::waiting(Box::pin(held));
                 }
                 let in_flight = delayed.shedder.map(|shedder| shedder.enter());
-                let passing = AdmittedContext { in_flight, ..delayed.passing };
+                let mut passing = AdmittedContext { in_flight, ..delayed.passing };
+                passing.prepare(&mut parts);
                 return LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)));
             }
         };
@@ -330,6 +353,16 @@ impl<S: Store> Wiring<S> {
         })
     }
 
+    /// Refuses a request that has lost its place in the waiting room.
+    fn displace(&self, held: &HeldDecision<S>, parts: &Parts) -> Response<Bytes> {
+        let limiter = held.limiter();
+        let view = HttpRequest::new(parts, self.client(limiter, parts));
+        let (decision, settings) = (held.displace(Some(&view)), limiter.policy().headers());
+        let retry_after = RetryAfter::jittered(&decision, settings, &*self.rng);
+        let rejection = Rejection::by_full_room(&decision, limiter.id_of(&decision), retry_after);
+        self.refuse(&rejection, parts, settings)
+    }
+
     /// Takes the slots of an admitted request, or returns the refusal. The charges of a refused request are
     /// refunded when its context is dropped.
     async fn take_slots(
@@ -339,7 +372,7 @@ impl<S: Store> Wiring<S> {
         passing: &mut AdmittedContext,
     ) -> Result<(), Response<Bytes>> {
         let view = HttpRequest::new(parts, client);
-        let hold = |wait| self.waiting_room.enter(wait).map(HeldRequest::wait);
+        let hold = |wait: SlotWait| self.hold_for_slot(wait);
         let decision = match limiter.take_slots(&view, id, hold).await {
             Ok(decision) => decision,
             Err(shutting_down) => return Err(shutting_down.response()),
@@ -357,6 +390,14 @@ impl<S: Store> Wiring<S> {
 }
 
 impl<S> Wiring<S> {
+    /// Returns the wait of a request for a slot; `None` if it finds no place.
+    fn hold_for_slot(
+        &self,
+        wait: SlotWait,
+    ) -> Option<impl Future<Output = Result<HoldEnd, ShuttingDown>> + use<S>> {
+        self.waiting_room.enter(HoldTime::AtMost(wait.max_wait), wait.rank).map(HeldRequest::wait)
+    }
+
     fn admitted(
         &self,
         limiter: &Limiter<S>,
@@ -369,11 +410,6 @@ impl<S> Wiring<S> {
     fn client(&self, limiter: &Limiter<S>, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.find_peer)(parts);
         client_address(peer, &parts.headers, limiter.policy().client())
-    }
-
-    fn jittered(&self, settings: &HeaderSettings, wait: Duration) -> RetryAfter {
-        let jitter = settings.retry_after_jitter;
-        RetryAfter::with_jitter(wait, jitter, if jitter > 0 { (self.rng)() } else { 0 })
     }
 
     fn refuse(

@@ -9,20 +9,24 @@
 //! `wait` of the queue. It has charged nothing, and its turn comes when a slot is released.
 //!
 //! A request that finds no place is refused, and its charges are refunded: forwarded early, it would
-//! exceed the rate of its limit. A request that is canceled frees its place immediately.
+//! exceed the rate of its limit. A more important request takes the place of a less important one, which is then
+//! refused (`room_places`). A request that is canceled frees its place immediately.
 //!
 //! Not here: a clock. This crate has no runtime; the caller provides the sleep function.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use tollgate::HoldEnd;
 
-use crate::places::{Places, TimedPlace, Timer};
+use crate::places::Timer;
+use crate::room_places::{RoomPlace, RoomPlaces};
 
 /// The body of the answer to a request that the shutdown does not let wait.
 const SHUTTING_DOWN: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":503,"detail":"this server is shutting down, and the request would have to wait for longer than that takes; it was not forwarded and is not counted; try again"}"#;
@@ -43,12 +47,30 @@ const SHUTTING_DOWN: &str = r#"{"type":"https://iana.org/assignments/http-proble
 /// ```
 #[derive(Clone)]
 pub struct WaitingRoom {
-    places: Arc<Places>,
+    places: Arc<RoomPlaces>,
     /// `None`: no request can wait.
     sleep: Option<Sleep>,
 }
 
-type Sleep = Arc<dyn Fn(Duration) -> Timer<Result<(), ShuttingDown>> + Send + Sync>;
+type Sleep = Arc<dyn Fn(HoldTime) -> Timer<Result<(), ShuttingDown>> + Send + Sync>;
+
+/// The time for which a request is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldTime {
+    /// The request may start after this time, and not before: its turn in the queue of a limit.
+    Exactly(Duration),
+    /// The request waits for a slot, which may be free at any moment, for at most this time.
+    AtMost(Duration),
+}
+
+impl HoldTime {
+    /// Returns the longest time for which the request is held.
+    pub const fn max(self) -> Duration {
+        match self {
+            Self::Exactly(time) | Self::AtMost(time) => time,
+        }
+    }
+}
 
 /// The reason why a wait ended early: the server stops before the request may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +84,8 @@ impl WaitingRoom {
         F: Future<Output = ()> + Send + 'static,
     {
         let sleep = Arc::new(sleep);
-        Self::closed(max).sleeping(move |wait| {
-            let sleeping = sleep(wait);
+        Self::closed(max).sleeping(move |time| {
+            let sleeping = sleep(time.max());
             async move {
                 sleeping.await;
                 Ok(())
@@ -73,17 +95,17 @@ impl WaitingRoom {
 
     /// Creates a room that cannot sleep: it refuses every request that would have to wait.
     pub(crate) fn closed(max: usize) -> Self {
-        Self { places: Places::new(max), sleep: None }
+        Self { places: RoomPlaces::new(max), sleep: None }
     }
 
     /// Returns a room that shares the places but sleeps differently, for example a sleep that ends
     /// early when the server stops: the request is then answered with 503 and not forwarded.
     #[must_use]
-    pub fn sleeping<F>(&self, sleep: impl Fn(Duration) -> F + Send + Sync + 'static) -> Self
+    pub fn sleeping<F>(&self, sleep: impl Fn(HoldTime) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), ShuttingDown>> + Send + 'static,
     {
-        let sleep: Sleep = Arc::new(move |wait| Box::pin(sleep(wait)));
+        let sleep: Sleep = Arc::new(move |time| Box::pin(sleep(time)));
         Self { places: Arc::clone(&self.places), sleep: Some(sleep) }
     }
 
@@ -102,15 +124,24 @@ impl WaitingRoom {
         self.places.held()
     }
 
-    /// The number of requests that were refused because no place was free.
+    /// The number of requests that were refused because no place was free, and none was taken by a less important
+    /// request.
     pub fn refused(&self) -> u64 {
         self.places.turned_away()
     }
 
-    /// Takes a place for the given time; `None` if no place is free. The time starts now.
-    pub fn enter(&self, wait: Duration) -> Option<HeldRequest> {
+    /// The number of requests that were refused because a more important one took their place.
+    pub fn displaced(&self) -> u64 {
+        self.places.displaced()
+    }
+
+    /// Takes a place for the given time, which starts now. `rank` is that of the priority class of the request
+    /// ([`Decision::rank`](tollgate::Decision::rank)). `None` if all places are taken by requests that are at least as
+    /// important.
+    pub fn enter(&self, time: HoldTime, rank: u8) -> Option<HeldRequest> {
         let sleep = self.sleep.as_ref()?;
-        self.places.enter(|| sleep(wait)).map(HeldRequest)
+        let place = self.places.enter(rank)?;
+        Some(HeldRequest { timer: sleep(time), place })
     }
 }
 
@@ -122,12 +153,21 @@ impl fmt::Debug for WaitingRoom {
 
 /// The place of a request in a [`WaitingRoom`]. Dropping it frees the place.
 #[must_use = "a place that is dropped is free"]
-pub struct HeldRequest(TimedPlace<Result<(), ShuttingDown>>);
+pub struct HeldRequest {
+    timer: Timer<Result<(), ShuttingDown>>,
+    place: RoomPlace,
+}
 
 impl HeldRequest {
-    /// Waits until the request may start. An error means that it must not start.
-    pub async fn wait(self) -> Result<(), ShuttingDown> {
-        self.0.wait().await
+    /// Waits until the time is over, or until a more important request takes the place. An error means that the
+    /// server stops, and the request must not start.
+    pub async fn wait(self) -> Result<HoldEnd, ShuttingDown> {
+        let Self { mut timer, place } = self;
+        poll_fn(|context| match timer.as_mut().poll(context) {
+            Poll::Ready(end) => Poll::Ready(end.map(|()| HoldEnd::TimeOver)),
+            Poll::Pending => place.poll_displaced(context).map(|()| Ok(HoldEnd::Displaced)),
+        })
+        .await
     }
 }
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use tokio::sync::oneshot;
 use tollgate::{Limiter, ManualClock, MemoryStore, Policy, SharedLimiter, Store, Timestamp};
-use tollgate_http::{LimitBody, LimitLayer, ShuttingDown, WaitingRoom};
+use tollgate_http::{HoldTime, LimitBody, LimitLayer, ShuttingDown, WaitingRoom};
 use tollgate_testkit::poll_once;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -42,12 +42,17 @@ fn store() -> MemoryStore<ManualClock> {
 
 impl<S: Store> Site<S> {
     fn new(store: S, places: usize) -> Self {
-        let limiter = SharedLimiter::from(Limiter::with_store(Policy::parse(POLICY).unwrap(), store));
+        Self::with_policy(POLICY, store, places)
+    }
+
+    fn with_policy(policy: &str, store: S, places: usize) -> Self {
+        let limiter = SharedLimiter::from(Limiter::with_store(Policy::parse(policy).unwrap(), store));
         let ends = Ends::default();
         let sleeps = Arc::clone(&ends);
         let room = WaitingRoom::new(places, |_| async {}).sleeping(move |time| {
             let (end, ended) = oneshot::channel();
-            sleeps.lock().unwrap().push((time, end));
+            assert!(matches!(time, HoldTime::AtMost(_)), "a slot may be free at any moment");
+            sleeps.lock().unwrap().push((time.max(), end));
             async move { ended.await.unwrap() }
         });
         let layer = LimitLayer::spawning(limiter.clone(), pollster::block_on).with_waiting_room(room.clone());
@@ -55,12 +60,16 @@ impl<S: Store> Site<S> {
     }
 
     fn send(&self) -> Pin<Box<dyn Future<Output = Result<Reply, Infallible>>>> {
+        self.send_to("/")
+    }
+
+    fn send_to(&self, path: &str) -> Pin<Box<dyn Future<Output = Result<Reply, Infallible>>>> {
         let calls = Arc::clone(&self.calls);
         let service = service_fn(move |_: Request<()>| {
             calls.fetch_add(1, Ordering::Relaxed);
             async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))) }
         });
-        Box::pin(self.layer.layer(service).oneshot(Request::new(())))
+        Box::pin(self.layer.layer(service).oneshot(Request::get(path).body(()).unwrap()))
     }
 
     /// The units of the day that are left.
@@ -77,6 +86,14 @@ fn now(response: &mut Pin<Box<dyn Future<Output = Result<Reply, Infallible>>>>) 
         Poll::Ready(reply) => Some(reply.unwrap()),
         Poll::Pending => None,
     })
+}
+
+/// The reason of a refusal for lack of a place in the waiting room.
+const FULL_ROOM: &str = "the waiting room of this server is full";
+
+fn body(reply: Reply) -> String {
+    let body = pollster::block_on(reply.into_body().collect()).unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 fn check_line<S: Store>(site: &Site<S>) {
@@ -143,10 +160,42 @@ fn a_full_room_refuses_requests_that_would_have_to_wait() {
     let first = now(&mut site.send()).unwrap();
     let mut second = site.send();
     assert!(now(&mut second).is_none());
-    assert_eq!(now(&mut site.send()).expect("no place").status(), 429);
+    let refused = now(&mut site.send()).expect("no place");
+    assert_eq!(refused.status(), 429);
+    let body = body(refused);
+    assert!(body.contains(FULL_ROOM) && !body.contains("violated-policies"), "{body}");
     assert_eq!((site.room.refused(), site.limiter.load().waiting()), (1, 1));
     drop(first);
     assert_eq!(now(&mut second).unwrap().status(), 200);
+}
+
+#[test]
+fn a_more_important_request_takes_the_place_of_a_less_important_one_that_waits_for_a_slot() {
+    let policy = "
+priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]
+limits:
+  - {name: day, by: global, bucket: 100/day}
+  - {name: db, by: global, slots: 1, queue: {length: 9, wait: 5s}}
+";
+    let site = Site::with_policy(policy, store(), 2);
+    let first = now(&mut site.send()).unwrap();
+    let [mut older, mut newer] = [site.send_to("/bulk"), site.send_to("/bulk")];
+    assert!(now(&mut older).is_none() && now(&mut newer).is_none());
+    let mut critical = site.send_to("/pay");
+    assert!(now(&mut critical).is_none(), "it waits, although the room is full");
+    let displaced = now(&mut newer).expect("it has lost its place");
+    assert_eq!(displaced.status(), 429);
+    assert!(displaced.headers().contains_key("retry-after"));
+    let body = body(displaced);
+    assert!(body.contains(FULL_ROOM) && body.contains("a more important request took the place"), "{body}");
+    assert!(now(&mut older).is_none(), "the request that has waited longer stays");
+    assert_eq!((site.room.waiting(), site.room.displaced(), site.limiter.load().waiting()), (2, 1, 2));
+    assert_eq!(now(&mut site.send_to("/bulk")).expect("no place").status(), 429);
+    assert_eq!((site.room.refused(), site.left()), (1, 99));
+    drop(first);
+    assert_eq!(now(&mut critical).expect("its turn").status(), 200);
+    assert_eq!(now(&mut older).expect("its turn").status(), 200);
+    assert_eq!((site.room.waiting(), site.limiter.load().waiting(), site.left()), (0, 0, 97));
 }
 
 #[test]

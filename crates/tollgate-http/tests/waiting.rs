@@ -41,7 +41,7 @@ impl ManualSleep {
         let sleeps = self.0.clone();
         WaitingRoom::new(max, |_| async {}).sleeping(move |time| {
             let (wake, woken) = oneshot::channel();
-            sleeps.lock().unwrap().push((time, wake));
+            sleeps.lock().unwrap().push((time.max(), wake));
             async move { woken.await.unwrap() }
         })
     }
@@ -107,12 +107,16 @@ impl<S: Store> Site<S> {
     }
 
     fn send(&self) -> PendingResponse {
+        self.send_to("/")
+    }
+
+    fn send_to(&self, path: &str) -> PendingResponse {
         let calls = Arc::clone(&self.calls);
         let service = service_fn(move |_: Request<()>| {
             calls.fetch_add(1, Ordering::Relaxed);
             async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))) }
         });
-        PendingResponse(Box::pin(self.layer.layer(service).oneshot(Request::new(()))))
+        PendingResponse(Box::pin(self.layer.layer(service).oneshot(Request::get(path).body(()).unwrap())))
     }
 
     /// Sends a request that has to wait.
@@ -334,14 +338,52 @@ fn a_request_that_finds_no_place_is_refused_and_charges_nothing() {
             }
             assert!(refused.headers().contains_key("tollgate-decision"));
             let body = json(refused);
-            assert_eq!(body["violated-policies"], serde_json::json!(["queue"]));
-            let detail = body["detail"].as_str().unwrap();
-            assert!(detail.contains("limit `queue` delays this request"), "{detail}");
+            assert_eq!(body["violated-policies"], Value::Null, "no limit refuses");
+            let reason = "the waiting room of this server is full; it would have had to wait in the queue of \
+                          limit `queue`; try again in 1 s";
+            assert_eq!((&body["title"], &body["detail"]), (&"Too Many Requests".into(), &reason.into()));
             assert_eq!(site.left(), before);
         }
         assert_eq!(room.map_or((0, 0, 3), |it| (it.waiting(), it.held(), it.refused())), (0, 0, 3));
         assert_eq!((site.calls(), sleeps.sleeping()), (1, vec![]));
     }
+}
+
+#[test]
+fn a_more_important_request_takes_the_place_of_a_less_important_one_in_a_full_room() {
+    let classes = "priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]";
+    let (sleeps, policy) = (ManualSleep::default(), format!("{classes}\n{POLICY}"));
+    let room = sleeps.room(2);
+    let site = Site::new(&policy).in_room(&room);
+    let _first = site.send().now().unwrap();
+    let before = site.left();
+    let [mut older, mut newer] = ["/bulk", "/bulk"].map(|path| site.send_to(path));
+    assert!(older.now().is_none() && newer.now().is_none());
+    let one_waits = site.left();
+    let mut critical = site.send_to("/pay");
+    assert!(critical.now().is_none(), "it waits, although the room is full");
+    let answer = newer.now().expect("it has lost its place");
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+    assert!(answer.headers().contains_key("tollgate-decision"));
+    let body = json(answer);
+    assert!(body["detail"].as_str().unwrap().contains("a more important request took the place"), "{body}");
+    assert_eq!(site.left(), one_waits, "the displaced request is refunded, and the other charged");
+    assert_eq!((room.waiting(), room.displaced(), room.refused()), (2, 1, 0));
+    for path in ["/bulk", "/bulk"] {
+        assert_eq!(site.send_to(path).now().expect("no place").status(), 429);
+    }
+    assert_eq!((room.displaced(), room.refused()), (1, 2));
+    // Requests of the middle class displace, and are displaced.
+    let mut normal = site.send();
+    assert!(normal.now().is_none());
+    assert_eq!(older.now().expect("it has lost its place").status(), 429);
+    let mut second = site.send_to("/pay");
+    assert!(second.now().is_none());
+    assert_eq!(normal.now().expect("it has lost its place").status(), 429);
+    assert_eq!(site.send_to("/pay").now().expect("both places are critical").status(), 429);
+    assert_eq!((site.calls(), room.waiting(), room.displaced(), room.refused()), (1, 2, 3, 3));
+    drop((critical, second));
+    assert_eq!((room.waiting(), site.left()), (0, before));
 }
 
 #[test]

@@ -58,3 +58,12 @@ async fn a_request_in_line_for_a_slot_holds_at_most_twelve_kibibytes() {
            - {by: global, bucket: 1000000/day}";
     check_bytes(policy, MAX_BYTES_IN_LINE).await;
 }
+
+#[tokio::test]
+async fn a_request_that_may_be_displaced_holds_at_most_four_kibibytes() {
+    let policy = "priorities: [{name: critical, endpoint: /pay}, {name: normal}]
+limits:
+  - {by: global, algorithm: leaky-queue, rate: 1/minute, queue: {length: 100000}}
+  - {by: global, bucket: 1000000/day}";
+    check_bytes(policy, MAX_BYTES_IN_QUEUE).await;
+}

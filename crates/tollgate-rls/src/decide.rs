@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tollgate::{Clock as _, Decision, Input, Limiter, Pending, Store, Timestamp};
 use tollgate_envoy::Domains;
 
-use crate::held::{CallTimeout, Hold};
+use crate::held::{CallTimeout, Hold, NotStarted};
 use crate::json;
 use crate::native::{self, Ahead, Batch, DescriptorPart, Part, Refunds};
 use crate::request::{Descriptor, RateLimitRequest};
@@ -239,6 +239,7 @@ impl<S: Store> Inner<S> {
         let hold = hold.map(|wait| {
             let mut refused = decision.clone();
             refused.refuse_wait(Duration::ZERO);
+            let wait = reporting(limiter, &decision, wait);
             let refusal = self.answer_batch(limiter, request, batch, &refused, &Ahead::new());
             Box::new(HeldResponse { wait, refusal: form.write(&refusal).bytes })
         });
@@ -292,4 +293,21 @@ impl<S: Store> Inner<S> {
         let met = ResolvedDescriptor::Override { leaf: None, rule: Box::new(rule), requests, unit };
         Ok(upstream::status(&met, &outcome))
     }
+}
+
+/// Returns a wait that reports a request that is displaced to the observer, without its descriptors: they are gone by
+/// then.
+fn reporting<S: Store>(limiter: &Limiter<S>, decision: &Decision<'_>, wait: Hold) -> Hold {
+    // No request displaces one of the most important class.
+    if decision.rank() == 0 {
+        return wait;
+    }
+    let held = Box::new(limiter.hold_decision(decision, limiter.id_of(decision)));
+    Box::pin(async move {
+        let end = wait.await;
+        if end == Err(NotStarted::Displaced) {
+            let _reported = held.displace(None);
+        }
+        end
+    })
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
-use tollgate::{Clock as _, Decision, Input, Limiter, Store};
+use tollgate::{Clock as _, Decision, Input, Limiter, NotHeld, Store};
 use tollgate_grpc::GrpcBody;
 use tollgate_grpc::call::{self as grpc, Refusal, read_message};
 use tollgate_http::{
@@ -33,7 +33,7 @@ use tollgate_http::{
 use self::request::{CheckRequest, DescribedRequest};
 use self::response::{CheckResponse, Verdict};
 use crate::counters::Surface;
-use crate::held::{CallTimeout, waiting_for_store};
+use crate::held::{CallTimeout, NotStarted, waiting_for_store};
 use crate::service::Inner;
 
 pub(crate) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -79,10 +79,14 @@ impl<S: Store> Inner<S> {
         let hold = self.held.hold(limiter, (Some(input), &mut decision), timeout, spent).await;
         let answer = respond(limiter, &decision, &request.headers);
         if let Some(hold) = hold
-            && hold.await.is_err()
+            && let Err(reason) = hold.await
         {
-            // The server stops before the request may start.
-            decision.refuse_wait(Duration::ZERO);
+            match reason {
+                NotStarted::ShuttingDown => decision.refuse_wait(Duration::ZERO),
+                NotStarted::Displaced => {
+                    limiter.refuse_wait(Some(&request), &mut decision, Duration::ZERO, NotHeld::Displaced);
+                }
+            }
             return (respond(limiter, &decision, &request.headers).framed(), true);
         }
         (answer.framed(), !decision.is_allowed())

@@ -5,7 +5,8 @@
 //! held no longer than the proxy waits for it (`grpc-timeout`, less a margin) and no longer than
 //! [`RlsSettings::max_wait`](crate::RlsSettings::max_wait), and at most
 //! [`RlsSettings::max_waiting`](crate::RlsSettings::max_waiting) answers are held at once. A request
-//! that does not fit is refused, and its charge is refunded.
+//! that does not fit is refused, and its charge is refunded. If all places are taken, a more important request takes
+//! that of a less important one.
 //!
 //! When the server stops, an answer whose request would start after the end of the drain becomes a
 //! refusal, which is encoded in advance: Envoy lets a request pass that gets no answer.
@@ -19,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
-use tollgate::{Decision, Input, Limiter, NotHeld, Sleeper, Store};
-use tollgate_http::{ShuttingDown, WaitingRoom};
+use tollgate::{Decision, HoldEnd, Input, Limiter, NotHeld, Sleeper, Store};
+use tollgate_http::{HoldTime, ShuttingDown, WaitingRoom};
 use tollgate_telemetry::Exposition;
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 
@@ -31,9 +32,17 @@ use crate::service::RlsSettings;
 const MARGIN_DIVISOR: u32 = 10;
 const MIN_MARGIN: Duration = Duration::from_millis(5);
 
-/// Completes when an answer may be sent. An error means that the server stops before that: the place
-/// has been given back, and the request must not start.
-pub(crate) type Hold = Pin<Box<dyn Future<Output = Result<(), ShuttingDown>> + Send>>;
+/// Completes when an answer may be sent. An error means that the request must not start: the place has been given
+/// back.
+pub(crate) type Hold = Pin<Box<dyn Future<Output = Result<(), NotStarted>> + Send>>;
+
+/// The reason why a request must not start although its limits have admitted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotStarted {
+    ShuttingDown,
+    /// A more important request took its place.
+    Displaced,
+}
 
 /// The answers that are held, and a counter, which publishes no other data.
 pub(crate) struct HeldAnswers {
@@ -62,7 +71,7 @@ impl HeldAnswers {
     }
 
     /// Returns a future that completes when the request may start, or `None` if it starts
-    /// immediately or is refused. If it cannot wait for as long as its limits say, this refunds it
+    /// immediately or is refused. The caller reports a request that is displaced to the observer. If it cannot wait for as long as its limits say, this refunds it
     /// and makes the decision a refusal. `input` is the one that was decided, and `spent` the part of
     /// `timeout` that has passed.
     pub(crate) async fn hold<S: Store>(
@@ -77,12 +86,17 @@ impl HeldAnswers {
         max_wait = max_wait.saturating_sub(spent);
         let mut reason = NotHeld::TooLong;
         if place.wait_time() <= max_wait {
-            if let Some(held) = self.room().enter(place.wait_time()) {
+            if let Some(held) = self.room().enter(HoldTime::Exactly(place.wait_time()), decision.rank()) {
                 return Some(Box::pin(async move {
-                    if let Err(shutting_down) = held.wait().await {
+                    let not_started = match held.wait().await {
+                        Ok(HoldEnd::TimeOver) => None,
+                        Ok(HoldEnd::Displaced) => Some(NotStarted::Displaced),
+                        Err(ShuttingDown) => Some(NotStarted::ShuttingDown),
+                    };
+                    if let Some(reason) = not_started {
                         // Boxed, so that a held answer stays small.
                         let _deferred = Box::pin(place.leave()).await;
-                        return Err(shutting_down);
+                        return Err(reason);
                     }
                     // A proxy does not report the end of a request, so it holds no slots.
                     place.start().forget();
@@ -106,6 +120,7 @@ impl HeldAnswers {
         let mut family = to.family("tollgate_rls_waits_total", Counter, help);
         family.value(&[("result", "held")], self.room.held());
         family.value(&[("result", "refused")], self.refused.load(Ordering::Relaxed));
+        family.value(&[("result", "displaced")], self.room.displaced());
     }
 }
 

@@ -388,7 +388,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// Waits until the response may be sent. If the server stops before, returns a refusal.
+/// Waits until the response may be sent. If the server stops before, or the request loses its place, returns a refusal.
 async fn held(mut answered: EncodedResponse) -> EncodedResponse {
     if let Some(held) = answered.hold.take() {
         let HeldResponse { wait, refusal } = *held;

@@ -299,7 +299,7 @@ impl<S: Store> Inner<S> {
             Route::Auth(path) => {
                 // The box with the decision is dropped before the answer waits.
                 let answer = Box::pin(self.auth(path, parts, caller.peer)).await?;
-                Ok(answer.wait(self).await)
+                answer.wait(self, (path, parts, caller.peer)).await
             }
             _ => Box::pin(self.reply_otherwise(route, role, parts, body, caller)).await,
         }
@@ -320,7 +320,9 @@ impl<S: Store> Inner<S> {
         let headers = &parts.headers;
         match route {
             Route::Check => self.check(&collect(headers, body, MAX_BODY_BYTES).await?).await,
-            Route::Auth(path) => Ok(self.auth(path, parts, caller.peer).await?.wait(self).await),
+            Route::Auth(path) => {
+                self.auth(path, parts, caller.peer).await?.wait(self, (path, parts, caller.peer)).await
+            }
             Route::Batch => self.check_batch(&collect(headers, body, MAX_BATCH_BODY_BYTES).await?).await,
             Route::Named(name, operation) => {
                 self.named(name, operation, &collect(headers, body, MAX_BODY_BYTES).await?, role).await

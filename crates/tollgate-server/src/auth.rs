@@ -23,9 +23,9 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::policy::HeaderSettings;
-use tollgate::{Decision, DecisionId, NotHeld, Store};
+use tollgate::{Decision, DecisionId, HeldDecision, NotHeld, Store};
 use tollgate_http::{
-    Rejection, RetryAfter, TOLLGATE_PRIORITY, TOLLGATE_SOFT, client_address_behind, priority_value,
+    HoldTime, Rejection, RetryAfter, TOLLGATE_PRIORITY, TOLLGATE_SOFT, client_address_behind, priority_value,
     soft_value, write_headers,
 };
 
@@ -62,23 +62,43 @@ impl<S: Store> Inner<S> {
             self.keep(id, &decision);
             return Ok(admitted(&decision, id, settings).into());
         };
-        let wait = place.wait_time();
-        let Some(held) = self.waiting_room.get().and_then(|room| room.enter(wait)) else {
-            let rejection = Rejection::without_place(&decision, id, jittered(wait, settings));
-            let reply = refused(rejection, options, parts, settings);
-            limiter.refuse_wait(Some(&request), &mut decision.clone(), Duration::ZERO, NotHeld::NoPlace);
+        let (wait, rank) = (HoldTime::Exactly(place.wait_time()), decision.rank());
+        let Some(held) = self.waiting_room.get().and_then(|room| room.enter(wait, rank)) else {
+            let mut unheld = decision.clone();
+            limiter.refuse_wait(Some(&request), &mut unheld, Duration::ZERO, NotHeld::NoPlace);
+            let reply = refused(full_room(&unheld, id, settings), options, parts, settings);
             // If the store fails here, the limiter refunds when the store is back.
             let _outage = place.leave().await;
             return Ok(reply.into());
         };
         let reply = admitted(&decision, id, settings);
-        Ok(AuthAnswer { reply, queued: Some(Queued { id, place, held }) })
+        // No request displaces one of the most important class.
+        let displaceable = (rank > 0).then(|| Box::new(limiter.hold_decision(&decision, id)));
+        Ok(AuthAnswer { reply, queued: Some(Queued { id, place, held, displaceable }) })
+    }
+
+    /// Returns the refusal of a request whose answer was held, and that lost its place in the waiting room. The
+    /// arguments are those of [`auth`](Self::auth).
+    fn displaced(
+        held: &HeldDecision<S>,
+        (path, parts, peer): (Option<AuthPath<'_>>, &Parts, IpAddr),
+    ) -> Result<Reply, Problem> {
+        let options = AuthOptions::of(path, parts)?;
+        let named = NamedRequest::of(&parts.headers, options.family)?;
+        let (limiter, settings) = (held.limiter(), held.limiter().policy().headers());
+        let client = client_address_behind(peer, &parts.headers, limiter.policy().client());
+        let request = Original::new(&named, parts, client)?;
+        let decision = held.displace(Some(&request));
+        Ok(refused(full_room(&decision, limiter.id_of(&decision), settings), options, parts, settings))
     }
 }
 
-fn jittered(wait: Duration, settings: &HeaderSettings) -> RetryAfter {
-    let jitter = settings.retry_after_jitter;
-    RetryAfter::with_jitter(wait, jitter, if jitter > 0 { fastrand::u32(..) } else { 0 })
+fn full_room<'d, 'l>(
+    decision: &'d Decision<'l>,
+    id: DecisionId,
+    settings: &HeaderSettings,
+) -> Rejection<'d, 'l> {
+    Rejection::by_full_room(decision, id, RetryAfter::jittered(decision, settings, || fastrand::u32(..)))
 }
 
 fn admitted(decision: &Decision<'_>, id: DecisionId, settings: &HeaderSettings) -> Reply {

@@ -277,16 +277,28 @@ pub(crate) fn without_query(path: &str) -> &str {
     path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end])
 }
 
-/// Returns the reason why an admitted request was refused instead of being held for its wait.
+const NO_PLACE: &str = "the waiting room of this server was full";
+const DISPLACED: &str = "the waiting room of this server was full, and a more important request took its place";
+
+/// Returns the reason why a request was refused instead of being held for its wait.
 pub(crate) const fn not_held(reason: NotHeld) -> &'static str {
     match reason {
-        NotHeld::NoPlace => "it was not held, because as many requests wait here as may be held",
+        NotHeld::NoPlace => NO_PLACE,
+        NotHeld::Displaced => DISPLACED,
         _ => "it was not held, because its caller does not wait for that long",
     }
 }
 
+/// Whether the reason of a record says that the waiting room was full.
+pub(crate) fn is_room_full(reason: Option<&str>) -> bool {
+    reason.is_some_and(|reason| [NO_PLACE, DISPLACED].contains(&reason))
+}
+
 /// Returns the reason of a decision in words; `None` if the numbers of the decision explain it.
 pub fn reason(decision: &Decision<'_>) -> Option<Cow<'static, str>> {
+    if let Some(reason) = decision.not_held() {
+        return Some(not_held(reason).into());
+    }
     match decision.fate() {
         Fate::Uncountable => Some(
             "the store does not answer, and this limit refuses during an outage: try again shortly".into(),

@@ -173,7 +173,8 @@ const FATES: [RecordFate; 6] = [
 ];
 
 /// The reason to refuse a request that was admitted, if there is one.
-const NOT_HELD: [Option<NotHeld>; 3] = [None, Some(NotHeld::NoPlace), Some(NotHeld::TooLong)];
+const NOT_HELD: [Option<NotHeld>; 4] =
+    [None, Some(NotHeld::NoPlace), Some(NotHeld::TooLong), Some(NotHeld::Displaced)];
 
 /// Packs a decision. `limiting` is its limiting limit; `path` is redacted; `show_key` passes the redacted key of a limit
 /// to the function, with the hash of the allowance. `None` if the decision cannot be packed.

@@ -270,7 +270,7 @@ impl Watch for PolicyWatch {
             self.all.top.routed(method_of(subject), &observed.path, refused, weight, event.at);
         }
         if refused {
-            self.record_refusal(&observed, None);
+            self.record_refusal(&observed, decision.not_held());
         } else if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
             self.remember(&observed, decision.limiting(), None, 0);
         }
@@ -288,7 +288,7 @@ impl Watch for PolicyWatch {
             self.look_at(&observed, &it, key_hash);
         }
         if !event.decision.is_allowed() {
-            self.record_refusal(&observed, None);
+            self.record_refusal(&observed, event.decision.not_held());
         }
     }
 

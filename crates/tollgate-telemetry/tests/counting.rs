@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::{
-    Call, Clock as _, Limiter, ManualClock, MemoryStore, NotHeld, Policy, Sleeper, Span, Timestamp,
+    Call, Clock as _, HoldEnd, Limiter, ManualClock, MemoryStore, NotHeld, Policy, Sleeper, Span, Timestamp,
 };
 use tollgate_telemetry::{Counts, LimitCounts, QueueView, WatchSettings, Watcher};
 
@@ -270,12 +270,44 @@ fn a_request_that_is_not_held_is_counted_and_explained_as_refused() {
     assert_eq!((record.allowed, record.wait()), (false, None));
     assert_eq!(
         record.summary(),
-        "Refused by `reports`: 4 of 5 places were left and 1 was asked for, so it would have to wait in the queue, \
-         and it was not held, because as many requests wait here as may be held; it passes in 100 ms."
+        "Refused: the waiting room of this server was full; it would have had to wait in the queue of `reports`; it \
+         passes in 100 ms."
     );
     let lines = record.limits[0].arithmetic(record.counted_at);
     assert!(lines[2].ends_with("there is room, but it would have to wait, and it was not held"), "{lines:?}");
     assert_eq!(watcher.queue("reports", clock().now()).unwrap().waiting, 0);
+}
+
+#[test]
+fn a_request_that_finds_no_place_to_wait_for_a_slot_is_explained_by_the_full_waiting_room() {
+    let (limiter, watcher) = watched(
+        "limits: [{name: db, by: global, slots: 1, queue: {length: 3, wait: 60s}}, {name: day, by: global, bucket: 9/day}]",
+    );
+    let call = ann();
+    let _running = limiter.acquire_now(&call).unwrap();
+    let ends = [(None, ""), (Some(HoldEnd::Displaced), ", and a more important request took its place")];
+    for (end, displaced) in ends {
+        let pending = limiter.try_decide_or_wait(&call, |_| ()).unwrap_err();
+        let hold = |_| end.map(|end| std::future::ready(Ok::<_, Infallible>(end)));
+        let refused = pollster::block_on(pending.finish_waiting(Some(&call), hold)).unwrap();
+        assert_eq!(refused.not_held().is_some(), !refused.is_allowed());
+        let record = watcher.record(limiter.id_of(&refused)).expect("every refusal is recorded");
+        assert_eq!(
+            record.summary(),
+            format!(
+                "Refused: the waiting room of this server was full{displaced}; it would have had to wait for a slot of \
+                 `db`; try again in 1 s."
+            )
+        );
+        assert_eq!(record.reason.as_deref(), tollgate_telemetry::reason(&refused).as_deref());
+    }
+    // A wait that ends in vain is a refusal of the limit.
+    let pending = limiter.try_decide_or_wait(&call, |_| ()).unwrap_err();
+    let hold = |_| Some(std::future::ready(Ok::<_, Infallible>(HoldEnd::TimeOver)));
+    let refused = pollster::block_on(pending.finish_waiting(Some(&call), hold)).unwrap();
+    let record = watcher.record(limiter.id_of(&refused)).unwrap();
+    assert!(record.reason.is_none() && record.summary().starts_with("Refused by `db`"), "{}", record.summary());
+    assert_eq!(watcher.totals(), Counts { allowed: 1, limited: 3, ..Counts::default() });
 }
 
 #[test]
@@ -289,7 +321,7 @@ fn slots_that_are_taken_at_the_start_are_counted_once_and_a_refusal_replaces_the
         let Ok((true, id)) = admitted else { panic!("it starts later") };
         id
     };
-    let hold = |_| None::<std::future::Ready<Result<(), Infallible>>>;
+    let hold = |_| None::<std::future::Ready<Result<HoldEnd, Infallible>>>;
     let first = pollster::block_on(limiter.take_slots(&call, admit(), hold)).unwrap();
     assert!(first.is_allowed());
     let id = admit();
@@ -348,7 +380,7 @@ fn waits_for_slots_and_requests_in_line_are_counted() {
     let wait = || {
         let waiting = limiter.try_decide_or_wait(&call, |_| ()).unwrap_err();
         let mut waiting =
-            Box::pin(waiting.finish_waiting(Some(&call), |_| Some(pending::<Result<(), Infallible>>())));
+            Box::pin(waiting.finish_waiting(Some(&call), |_| Some(pending::<Result<HoldEnd, Infallible>>())));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         waiting
     };

@@ -8,6 +8,7 @@
 //!
 //! Formatting for HTTP is in `tollgate_http`.
 
+mod held;
 mod limit_outcome;
 
 use std::sync::Arc;
@@ -20,10 +21,12 @@ use tollgate_store::Outcomes;
 
 use crate::adaptive::InFlight;
 use crate::id::DecisionId;
+use crate::observer::NotHeld;
 use crate::outage::{FallbackOutcome, LocalDecision, denies};
 use crate::receipt::Receipt;
 use crate::shed::Shed;
 
+pub use held::HeldDecision;
 use limit_outcome::{DEFAULT_RETRY_AFTER, Limits};
 pub use limit_outcome::{LimitOutcome, advised_wait, expected_wait};
 
@@ -59,6 +62,8 @@ pub struct Decision<'l> {
     line_wait: Option<Duration>,
     /// Whether this is about the slots of a request that was admitted before, and starts now.
     pub(crate) is_start: bool,
+    /// The reason to refuse a request that could have waited.
+    pub(crate) not_held: Option<NotHeld>,
 }
 
 /// The reason for a decision.
@@ -103,11 +108,13 @@ impl<'l> Decision<'l> {
             id: None,
             line_wait: None,
             is_start: false,
+            not_held: None,
         }
     }
 
-    /// Returns the rank of the request among those that wait: 0 is the most important.
-    pub(crate) fn rank(&self) -> u8 {
+    /// Returns the rank of the request among those that wait: 0 is the most important. Without priority classes,
+    /// all requests have this rank.
+    pub fn rank(&self) -> u8 {
         self.priority().map_or(0, PriorityClass::rank)
     }
 
@@ -219,6 +226,11 @@ impl<'l> Decision<'l> {
             Fate::Refused => self.limiting().is_some_and(|it| it.limit().is_shed()),
             _ => false,
         }
+    }
+
+    /// Returns why a request was refused that could have waited; `None` if it was admitted, or if limits refused it.
+    pub const fn not_held(&self) -> Option<NotHeld> {
+        self.not_held
     }
 
     /// Returns whether it was made on this node alone, by the limits' `on_outage`, because the

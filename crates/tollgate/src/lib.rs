@@ -69,12 +69,12 @@ mod timer;
 #[cfg(feature = "policy")]
 pub use adaptive::{AdaptiveSummary, AdaptiveView, Exceeded, InFlight, RequestOutcome};
 #[cfg(feature = "policy")]
-pub use decision::{Decision, Fate, LimitOutcome, advised_wait, expected_wait};
+pub use decision::{Decision, Fate, HeldDecision, LimitOutcome, advised_wait, expected_wait};
 pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
 #[cfg(feature = "policy")]
 pub use id::{DecisionId, ParseDecisionIdError};
 #[cfg(feature = "policy")]
-pub use limiter::{DetachedPending, Limiter, Pending};
+pub use limiter::{DetachedPending, HoldEnd, Limiter, Pending, SlotWait};
 #[cfg(feature = "policy")]
 pub use node_shedder::{InFlightGuard, Measurement, NodeShedder, SignalReading, Signals};
 #[cfg(feature = "policy")]

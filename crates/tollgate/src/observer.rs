@@ -62,7 +62,9 @@ pub trait Watch: Send + Sync + 'static {
     fn decided(&self, event: &Event<'_, '_>);
 
     /// Called after a request that [`decided`](Self::decided) reported as admitted was refused, because
-    /// it could not be held for its wait. The decision of the event is the refusal, with the same id.
+    /// it could not be held for its wait. The decision of the event is the refusal, with the same id. A request that
+    /// cannot be held while it waits for a slot was not reported before: [`decided`](Self::decided) gets the refusal,
+    /// and [`Decision::not_held`] the reason.
     fn not_held(&self, event: &Event<'_, '_>, reason: NotHeld) {
         let _ = (event, reason);
     }
@@ -103,12 +105,14 @@ pub trait Watch: Send + Sync + 'static {
     }
 }
 
-/// The reason why an admitted request was not held until its turn in the queue of a limit.
+/// The reason why a request was refused that could have waited, in the queue of a limit or for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotHeld {
-    /// As many requests waited as the surface may hold.
+    /// As many requests waited as the surface may hold, none of them less important.
     NoPlace,
+    /// It waited, and a more important request took its place among those that the surface holds.
+    Displaced,
     /// The caller does not wait for that long.
     TooLong,
 }

@@ -93,6 +93,7 @@ impl<S> Limiter<S> {
             return;
         }
         decision.refuse_wait(max_wait);
+        decision.not_held = Some(reason);
         if let (Some(watched), Some(id)) = (self.watched(), decision.id) {
             watched.not_held(id, input.map(Input::subject), decision, reason);
         }

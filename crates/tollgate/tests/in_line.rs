@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use pollster::block_on;
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, Decision, Event, Fate, Limiter, ManualClock, MemoryStore, Observer, Outcome, Policy,
+    Adjustment, Call, Decision, Event, Fate, HoldEnd, Limiter, ManualClock, MemoryStore, Observer, Outcome, Policy,
     Rule, SharedLimiter, Sleeper, Store, StoreError, Timestamp, Watch,
 };
 
@@ -117,7 +117,7 @@ fn a_request_that_waits_charges_nothing_and_may_be_refused_by_another_limit_afte
     drop(running);
     // `until_ready` would wait for the units; the policy of a server does not.
     drop(task);
-    let hold = |_| Some(pending::<Result<(), Infallible>>());
+    let hold = |_| Some(pending::<Result<HoldEnd, Infallible>>());
     let refused = match limiter.try_decide_or_wait(&bob, Decision::is_allowed) {
         Ok(allowed) => allowed,
         Err(pending) => block_on(pending.finish_waiting(Some(&bob), hold)).unwrap().is_allowed(),
@@ -151,7 +151,7 @@ fn a_full_line_refuses_and_a_request_that_leaves_frees_its_place() {
     let mut tasks: Vec<_> =
         calls[1..].iter().map(|call| Task::waiting(limiter.acquire_when_ready(call))).collect();
     assert_eq!(limiter.waiting(), 3);
-    let hold = |_| Some(pending::<Result<(), Infallible>>());
+    let hold = |_| Some(pending::<Result<HoldEnd, Infallible>>());
     let decide = |call: &Call<'static>| {
         let pending = limiter.try_decide_or_wait(call, Decision::is_allowed).unwrap_err();
         let future = pending.finish_waiting(Some(call), hold);
@@ -421,7 +421,7 @@ fn an_observer_sees_a_request_whose_server_stops_and_no_limit_charges_it() {
     let ann = call("ann");
     let _running = limiter.acquire_now(&ann).unwrap();
     let pending = limiter.try_decide_or_wait(&ann, Decision::is_allowed).unwrap_err();
-    let stops = |_| Some(ready(Err("the server stops")));
+    let stops = |_| Some(ready(Err::<HoldEnd, _>("the server stops")));
     let ended = block_on(pending.finish_waiting(Some(&ann), stops));
     assert_eq!(ended.map(|_| ()), Err("the server stops"));
     assert_eq!((count.load(Ordering::SeqCst), left(&limiter, "ann"), limiter.waiting()), (2, 4, 0));
@@ -443,7 +443,7 @@ limits:
     assert!(task.finish().is_allowed());
     assert_eq!(left(&limiter, "bob"), 4);
     // One that is refused after its wait is counted then.
-    let refuse = |_| Some(ready(Ok::<(), Infallible>(())));
+    let refuse = |_| Some(ready(Ok::<HoldEnd, Infallible>(HoldEnd::TimeOver)));
     let pending = limiter.try_decide_or_wait(&bob, Decision::is_allowed).unwrap_err();
     assert!(!block_on(pending.finish_waiting(Some(&bob), refuse)).unwrap().is_allowed());
     assert_eq!(left(&limiter, "bob"), 3);

@@ -1,4 +1,4 @@
-//! SIGTERM while requests wait in the queues of their limits.
+//! SIGTERM while requests wait in the queues of their limits, or for a slot.
 
 use std::thread;
 use std::time::Duration;
@@ -55,4 +55,39 @@ fn requests_in_a_queue_are_served_if_their_turn_comes_within_the_drain_and_answe
     });
     assert_eq!(answers, [Ok(503), Ok(200), Ok(503), Ok(200)], "{}", tollgate.log());
     assert_eq!(code, Some(0), "the server ends well: {}", tollgate.log());
+}
+
+#[test]
+fn requests_that_wait_for_a_slot_wait_as_long_as_the_drain_permits_and_none_is_lost() {
+    let _alone = alone();
+    let upstream = Upstream::start();
+    let policy = "limits: [{name: db, by: global, slots: 1, queue: {length: 9, wait: 1h}}]\n";
+    let config = format!("{policy}{}", upstream.section("timeouts: {drain: 6s}"));
+    let mut tollgate = Tollgate::start(BINARY, &config);
+    let (gateway, api) = (tollgate.gateway, tollgate.api);
+    let ask = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        move || Client::connect(gateway).unwrap().ask(&request).map(|it| it.status)
+    };
+    let waits = |count: usize| {
+        let line = format!("\ntollgate_waiting_requests {count}\n");
+        while !String::from_utf8(get(api, "/metrics").body).unwrap().contains(&line) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let (answers, code) = thread::scope(|scope| {
+        // The second gets the slot during the drain, and keeps it for longer than the drain lasts.
+        let first = scope.spawn(ask("/wait/1000"));
+        upstream.waiting.recv().unwrap();
+        let second = scope.spawn(ask("/wait/60000"));
+        waits(1);
+        let others = [scope.spawn(ask("/a")), scope.spawn(ask("/b"))];
+        waits(3);
+        tollgate.program.signal("TERM");
+        let code = tollgate.program.wait().code();
+        drop(second);
+        ([first].into_iter().chain(others).map(|it| it.join().unwrap()).collect::<Vec<_>>(), code)
+    });
+    assert_eq!(answers, [Ok(200), Ok(503), Ok(503)], "{}", tollgate.log());
+    assert!(code.is_some(), "the server ends by itself: {}", tollgate.log());
 }

@@ -98,15 +98,60 @@ fn clients_that_leave_by_the_hundred_free_all_places_and_slots() {
 }
 
 #[test]
-fn a_drain_answers_requests_that_would_wait_for_a_slot_beyond_it() {
+fn a_drain_lets_requests_wait_for_a_slot_and_forwards_those_that_get_one() {
     let (upstream, go) = working();
+    // The requests wait for an hour, which is longer than the drain.
     let gateway = Behind::new(&upstream).limited(ONE_SLOT).with("timeouts: {drain: 10m}").serve();
     let (mut first, mut others) = crowd(&gateway, &upstream, 2);
     gateway.drainer.begin();
-    for client in &mut others {
-        assert_eq!(client.answer().status(), 503);
+    go.send(()).unwrap();
+    assert_eq!(first.answer().status(), 200);
+    for (served, client) in (2..).zip(&mut others) {
+        eventually("the next is forwarded", || upstream.seen().len() == served);
+        go.send(()).unwrap();
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.header("connection")), (200, "close"));
     }
+}
+
+#[test]
+fn requests_that_wait_for_a_slot_until_the_end_of_a_drain_are_answered_before_it() {
+    let (upstream, go) = working();
+    let gateway = Behind::new(&upstream).limited(ONE_SLOT).with("timeouts: {drain: 1s}").serve();
+    let (mut first, mut others) = crowd(&gateway, &upstream, 2);
+    gateway.drainer.begin();
+    for client in &mut others {
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.header("retry-after")), (503, "1"));
+        assert!(answer.text().contains("shutting down"));
+    }
+    assert_eq!((gateway.waiting_room.waiting(), upstream.seen().len()), (0, 1));
     go.send(()).unwrap();
     assert_eq!(first.answer().status(), 200);
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_critical_request_waits_for_a_slot_although_bulk_requests_have_filled_the_waiting_room() {
+    let (upstream, go) = working();
+    let policy = "priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]
+limits: [{name: db, by: global, slots: 1, queue: {length: 9, wait: 1h}}]";
+    let gateway = Behind::new(&upstream).limited(policy).with("caps: {waiting: 1}").serve();
+    let (mut first, none) = crowd(&gateway, &upstream, 0);
+    assert!(none.is_empty());
+    let mut bulk = gateway.connect();
+    bulk.send(GET.replace(" / ", " /bulk "));
+    eventually("it waits", || gateway.waiting_room.waiting() == 1);
+    let mut critical = gateway.connect();
+    critical.send(GET.replace(" / ", " /pay "));
+    let displaced = bulk.answer();
+    assert_eq!(displaced.status(), 429);
+    assert!(displaced.text().contains("the waiting room of this server is full"), "{}", displaced.text());
+    let refused = bulk.ask(GET.replace(" / ", " /bulk "));
+    assert_eq!((refused.status(), gateway.waiting_room.refused()), (429, 1));
+    go.send(()).unwrap();
+    assert_eq!(first.answer().status(), 200);
+    go.send(()).unwrap();
+    assert_eq!(critical.answer().status(), 200);
+    assert_eq!((gateway.waiting_room.displaced(), upstream.seen().len()), (1, 2));
 }

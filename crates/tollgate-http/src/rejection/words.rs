@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use tollgate::policy::{Block, BlockReason};
-use tollgate::{LimitOutcome, PriorityClass, Quota, Rate, Span, Verdict, Window};
+use tollgate::{LimitOutcome, NotHeld, PriorityClass, Quota, Rate, Span, Verdict, Window};
 
 use crate::headers::RetryAfter;
 
@@ -35,11 +35,28 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
     words
 }
 
-/// Describes the refusal of a request that cannot wait in the queue of a limit.
-pub(super) fn without_place(limit: Option<&str>, retry_after: RetryAfter) -> String {
+/// Describes the refusal of a request that would have to wait for a limit, and finds no place in the waiting room.
+pub(super) fn full_room(
+    limit: Option<&LimitOutcome<'_>>,
+    reason: Option<NotHeld>,
+    retry_after: RetryAfter,
+) -> String {
+    let mut words = String::with_capacity(INITIAL_BYTES);
+    words.push_str("the waiting room of this server is full");
+    if reason == Some(NotHeld::Displaced) {
+        words.push_str(", and a more important request took the place of this one");
+    }
+    if let Some(limit) = limit {
+        let place = match limit.rule().quota {
+            Quota::Concurrency(_) => "for a slot of",
+            _ => "in the queue of",
+        };
+        words.extend(["; it would have had to wait ", place, " limit `", limit.name(), "`"]);
+    }
     let wait = Span::from_secs(retry_after.seconds()).human();
-    let limit = limit.unwrap_or_default();
-    format!("limit `{limit}` delays this request, and no more requests can wait here; try again in {wait}")
+    // Writing to memory does not fail.
+    let _never = write!(words, "; try again in {wait}");
+    words
 }
 
 /// Describes the refusal of a shedder. The numbers of the shedder are for operators.

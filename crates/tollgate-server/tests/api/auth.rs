@@ -389,8 +389,15 @@ const QUEUE: &str =
 
 /// Sends a request to forward auth, whose answer may have to wait.
 fn waiting(subject: &Subject) -> Pin<Box<impl Future<Output = Response<Full<Bytes>>> + use<>>> {
+    waiting_for(subject, "/")
+}
+
+fn waiting_for(
+    subject: &Subject,
+    path: &str,
+) -> Pin<Box<impl Future<Output = Response<Full<Bytes>>> + use<>>> {
     let (api, request) = (subject.api.clone(), Request::get("/v1/auth/original"));
-    let request = request.header("X-Original-URI", "/").body(Full::<Bytes>::default()).unwrap();
+    let request = request.header("X-Original-URI", path).body(Full::<Bytes>::default()).unwrap();
     Box::pin(async move { api.answer(request, PROXY).await })
 }
 
@@ -404,7 +411,7 @@ fn the_answer_about_a_request_in_a_queue_is_held_until_it_may_start() {
     let (over, slept) = (Arc::new(AtomicU8::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (ends, sleeps) = (Arc::clone(&over), Arc::clone(&slept));
     let room = WaitingRoom::new(2, |_| async {}).sleeping(move |wait| {
-        sleeps.lock().unwrap().push(wait.as_secs());
+        sleeps.lock().unwrap().push(wait.max().as_secs());
         let ends = Arc::clone(&ends);
         std::future::poll_fn(move |_| match ends.load(Ordering::Relaxed) {
             0 => Poll::Pending,
@@ -437,6 +444,28 @@ fn the_answer_about_a_request_in_a_queue_is_held_until_it_may_start() {
     assert!(answer.headers().contains_key("tollgate-decision") && answer.headers()["retry-after"] == "1");
 }
 
+#[test]
+fn a_held_answer_of_a_less_important_request_yields_its_place() {
+    let subject = subject(&format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{QUEUE}"));
+    let room = WaitingRoom::new(1, |_| std::future::pending());
+    drop(subject.api.clone().with_waiting_room(room.clone()));
+    assert_eq!(auth(&subject, "/original", &[("X-Original-URI", "/")]).status, 200);
+    let mut normal = waiting(&subject);
+    assert!(poll(normal.as_mut()).is_pending());
+    let left = api_left(&subject);
+    let mut critical = waiting_for(&subject, "/pay");
+    assert!(poll(critical.as_mut()).is_pending(), "it waits, although the room is full");
+    let Poll::Ready(answer) = poll(normal.as_mut()) else { panic!("it has lost its place") };
+    assert_eq!((answer.status().as_u16(), room.waiting(), room.displaced()), (429, 1, 1));
+    let id = answer.headers()["tollgate-decision"].to_str().unwrap();
+    let explained = subject.get(&format!("/v1/decisions/{id}")).json();
+    let summary = explained["summary"].as_str().unwrap();
+    assert!(summary.contains("a more important request took its place"), "{explained}");
+    assert_eq!(api_left(&subject), left, "the displaced request is refunded, and the other charged");
+    assert_eq!(auth(&subject, "/original", &[("X-Original-URI", "/")]).status, 429);
+    assert_eq!(room.refused(), 1);
+}
+
 /// The remaining places of the only limit.
 fn api_left(subject: &Subject) -> u64 {
     let limiter = subject.limiter.load();
@@ -456,7 +485,8 @@ fn an_answer_that_cannot_be_held_is_a_refusal_that_charges_nothing() {
         for _ in 0..3 {
             let answer = auth(&subject, "/original", &headers);
             assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (429, Some("30")));
-            assert!(answer.problem().contains("limit `queue` delays this request"), "{answer:?}");
+            let reason = "the waiting room of this server is full";
+            assert!(answer.problem().contains(reason), "{answer:?}");
             assert_eq!(api_left(&subject), 2);
         }
         assert_eq!(room.map_or(3, |it| it.refused()), 3);

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tollgate::{
-    Call, Clock as _, Decision, InFlight, Limiter, ManualClock, MemoryStore, OutageSettings, Policy, Receipt,
-    RequestOutcome, Sleeper, Timestamp,
+    Call, Clock as _, Decision, HoldEnd, InFlight, Limiter, ManualClock, MemoryStore, OutageSettings, Policy, Receipt,
+    RequestOutcome, Sleeper, SlotWait, Timestamp,
 };
 
 /// The keys of a store: at most one for each route.
@@ -100,11 +100,11 @@ impl Admission {
             Err(pending) => pending.detach(),
         };
         let (clock, timers) = (self.clock.clone(), Arc::clone(&self.timers));
-        let hold = move |max_wait| {
-            let sleep = VirtualSleep::new(&clock, &timers, max_wait);
+        let hold = move |wait: SlotWait| {
+            let sleep = VirtualSleep::new(&clock, &timers, wait.max_wait);
             Some(async move {
                 sleep.await;
-                Ok::<(), Infallible>(())
+                Ok::<HoldEnd, Infallible>(HoldEnd::TimeOver)
             })
         };
         let wait = async move {

@@ -4,12 +4,14 @@ use tollgate::{Mode, Quota};
 
 use super::numbers::span;
 use super::{held, is_charged, is_not_held, is_overdrawn, is_tally, left, queued};
+use crate::describe::is_room_full;
 use crate::record::{LimitRecord, Record, RecordFate};
 
 /// Returns one sentence with the decision and its reason.
 pub(crate) fn summary(record: &Record) -> String {
     let limiting = record.limiting.and_then(|place| record.limits.get(place));
     let mut text = match (record.fate, limiting) {
+        (RecordFate::Refused, Some(limit)) if is_room_full(record.reason.as_deref()) => room_full(record, limit),
         (RecordFate::Refused, Some(limit)) if is_not_held(limit) => not_held(record, limit),
         (RecordFate::Refused, Some(limit)) => refused(limit),
         (RecordFate::Admitted, Some(limit)) => {
@@ -60,6 +62,17 @@ fn name(limit: &LimitRecord) -> String {
         Some(window) => format!("{}/{window}", limit.name),
         None => limit.name.to_string(),
     }
+}
+
+/// Describes a request that could have waited, if the waiting room of the server had not been full.
+fn room_full(record: &Record, limit: &LimitRecord) -> String {
+    let (reason, name) = (record.reason.as_deref().unwrap_or_default(), name(limit));
+    let (place, wait) = match limit.quota {
+        Quota::Concurrency(_) => ("for a slot", "try again"),
+        _ => ("in the queue", "it passes"),
+    };
+    let wait = limit.outcome.retry_after().map_or_else(String::new, |it| format!("; {wait} in {}", span(it)));
+    format!("Refused: {reason}; it would have had to wait {place} of `{name}`{wait}.")
 }
 
 /// Describes a request that was refused although the queue of the limit had room for it.

@@ -134,6 +134,7 @@ fn a_packed_decision_reads_as_its_description() {
     let policy = "limits: [{by: user, bucket: 1/day}]";
     check(policy, Some(NotHeld::NoPlace), &calls);
     check(policy, Some(NotHeld::TooLong), &calls);
+    check(policy, Some(NotHeld::Displaced), &calls);
 }
 
 #[test]

@@ -23,11 +23,12 @@ mod in_line;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tollgate_core::{Owner, Timestamp};
 use tollgate_policy::{DetachedChecks, Input, Matched, Policy};
 use tollgate_store::{Answer, Outcomes, Store, StoreError};
+
+pub use in_line::{HoldEnd, SlotWait};
 
 use super::candidates::Compensation;
 use super::start::Steps;
@@ -246,11 +247,11 @@ impl<S: Store> Limiter<S> {
         &self,
         input: &I,
         steps: Steps,
-        hold: impl FnOnce(Duration) -> Option<F>,
+        hold: impl FnOnce(SlotWait) -> Option<F>,
     ) -> Result<Decision<'_>, E>
     where
         I: Input + Sync,
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<HoldEnd, E>>,
     {
         let pending = {
             let mut decision = Decision::undecided();
@@ -518,11 +519,11 @@ impl<S: Store> DetachedPending<S> {
     pub async fn finish_waiting<F, E, T>(
         mut self,
         input: Option<&(dyn Input + Sync)>,
-        hold: impl FnOnce(Duration) -> Option<F>,
+        hold: impl FnOnce(SlotWait) -> Option<F>,
         then: impl FnOnce(&Decision<'_>) -> T,
     ) -> Result<T, E>
     where
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<HoldEnd, E>>,
     {
         Ok(then(&self.attach().finish_waiting(input, hold).await?))
     }

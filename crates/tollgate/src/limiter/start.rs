@@ -18,7 +18,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Check, Input, Matched};
 use tollgate_store::Store;
 
-use super::{Limiter, Patience, Pending};
+use super::{HoldEnd, Limiter, Patience, Pending, SlotWait};
 use crate::decision::Decision;
 use crate::id::DecisionId;
 
@@ -134,11 +134,11 @@ impl<S: Store> Limiter<S> {
         &'l self,
         input: &I,
         id: DecisionId,
-        hold: impl FnOnce(Duration) -> Option<F>,
+        hold: impl FnOnce(SlotWait) -> Option<F>,
     ) -> Result<Decision<'l>, E>
     where
         I: Input + Sync,
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<HoldEnd, E>>,
     {
         let pending = {
             let mut decision = Decision::undecided();

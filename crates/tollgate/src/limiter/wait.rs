@@ -13,7 +13,7 @@ use tollgate_core::{Quota, Timestamp};
 use tollgate_policy::Input;
 use tollgate_store::Store;
 
-use super::Limiter;
+use super::{HoldEnd, Limiter};
 use super::start::{Retry, Steps};
 use crate::decision::Decision;
 use crate::permit::Permit;
@@ -143,12 +143,12 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Sleeps until the deadline, if there is one.
-    pub(super) async fn hold_until(&self, deadline: Option<Timestamp>) -> Result<(), Infallible> {
+    pub(super) async fn hold_until(&self, deadline: Option<Timestamp>) -> Result<HoldEnd, Infallible> {
         match self.time_left(deadline) {
             Some(left) => self.sleep(left).await,
             None => std::future::pending().await,
         }
-        Ok(())
+        Ok(HoldEnd::TimeOver)
     }
 
     /// Returns the time until the deadline, if there is one.

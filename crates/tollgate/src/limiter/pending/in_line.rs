@@ -35,7 +35,7 @@ use super::super::{Batch, Limiter, ask_denied};
 use super::{Pending, StoreAnswer, Unfinished};
 use crate::decision::Decision;
 use crate::line::{LineKey, LinePlace, Ticket, Turn};
-use crate::observer::InLine;
+use crate::observer::{InLine, NotHeld};
 use crate::outage::ChargeStatus;
 use crate::timer::SleepFuture;
 
@@ -66,10 +66,29 @@ enum Attempt {
     NoSlot(usize, Duration),
 }
 
+/// The wait of a request for a slot, for the surface that holds the request meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlotWait {
+    /// The longest time for which the request waits.
+    pub max_wait: Duration,
+    /// The rank of its priority class: 0 is the most important.
+    pub rank: u8,
+}
+
+/// How a surface stopped holding a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEnd {
+    /// The time is over.
+    TimeOver,
+    /// A more important request took its place among those that the surface holds.
+    Displaced,
+}
+
 /// The reason why a wait ended.
 enum Event<E> {
     /// The longest wait is over, or the caller stops waiting for another reason.
-    Over(Result<(), E>),
+    Over(Result<HoldEnd, E>),
     Attempt,
     Displaced,
     Freed,
@@ -226,16 +245,25 @@ impl<S: Store> Unfinished<'_, S> {
         self.limiter.refuse_in_line(&mut self.decision, at);
     }
 
+    /// Refuses a request that its caller does not hold, or no longer.
+    fn refuse_unheld(&mut self, at: usize, reason: NotHeld) {
+        self.refuse(at);
+        self.decision.not_held = Some(reason);
+    }
+
     /// Refuses a request whose wait is over. An error means that its caller stops waiting, such as a server
     /// that shuts down: the request is not charged then.
-    fn end<E>(&mut self, at: usize, end: Result<(), E>) -> Result<(), E> {
-        if end.is_ok() {
-            self.refuse(at);
-        } else {
-            self.waiting.started_at = self.limiter.started_at();
-            self.limiter.refuse_uncounted(&mut self.decision, at);
+    fn end<E>(&mut self, at: usize, end: Result<HoldEnd, E>) -> Result<(), E> {
+        match end {
+            Ok(HoldEnd::TimeOver) => self.refuse(at),
+            Ok(HoldEnd::Displaced) => self.refuse_unheld(at, NotHeld::Displaced),
+            Err(error) => {
+                self.waiting.started_at = self.limiter.started_at();
+                self.limiter.refuse_uncounted(&mut self.decision, at);
+                return Err(error);
+            }
         }
-        end
+        Ok(())
     }
 }
 
@@ -243,17 +271,17 @@ impl<'l, S: Store> Pending<'l, S> {
     /// Makes the decision as [`finish`](Self::finish) does, and waits in line for slots of limits with a
     /// `queue`.
     ///
-    /// If the request has to wait, `hold` is called once with the longest wait. It returns a future that
-    /// completes after that time, or `None` if the request cannot wait, which refuses it. If the future
-    /// fails before, the request leaves the line, and this function returns the error; the observer sees a
+    /// If the request has to wait, `hold` is called once. It returns a future that completes after the longest wait, or
+    /// before if the request loses its place, or `None` if there is no place for the request, which refuses it
+    /// ([`Decision::not_held`]). If the future fails, the request leaves the line, and this function returns the error; the observer sees a
     /// refusal. A request that is refused after its wait has charged nothing.
     pub async fn finish_waiting<F, E>(
         self,
         input: Option<&(dyn Input + Sync)>,
-        hold: impl FnOnce(Duration) -> Option<F>,
+        hold: impl FnOnce(SlotWait) -> Option<F>,
     ) -> Result<Decision<'l>, E>
     where
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<HoldEnd, E>>,
     {
         let Self { mut unfinished } = self;
         if !unfinished.waiting.is_patient || unfinished.waiting.answer.is_some() {
@@ -269,9 +297,9 @@ impl<'l, S: Store> Pending<'l, S> {
 
 impl<S: Store> Unfinished<'_, S> {
     /// Attempts and waits until the decision is final.
-    async fn wait_in_line<F, E>(&mut self, hold: impl FnOnce(Duration) -> Option<F>) -> Result<(), E>
+    async fn wait_in_line<F, E>(&mut self, hold: impl FnOnce(SlotWait) -> Option<F>) -> Result<(), E>
     where
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<HoldEnd, E>>,
     {
         let mut lease_end = RETRY_INTERVAL;
         let first = match self.waiting.line.take() {
@@ -289,8 +317,9 @@ impl<S: Store> Unfinished<'_, S> {
         };
         // A request in line is not in flight yet: the length of the line is its bound.
         self.waiting.node_guard = None;
-        let Some(held) = hold(self.max_wait()) else {
-            self.refuse(first);
+        let wait = SlotWait { max_wait: self.max_wait(), rank: self.decision.rank() };
+        let Some(held) = hold(wait) else {
+            self.refuse_unheld(first, NotHeld::NoPlace);
             return Ok(());
         };
         let mut held = pin!(held);
@@ -366,7 +395,7 @@ impl<S: Store> Unfinished<'_, S> {
     async fn await_turn<E>(
         &self,
         place: &LinePlace,
-        mut held: std::pin::Pin<&mut impl Future<Output = Result<(), E>>>,
+        mut held: std::pin::Pin<&mut impl Future<Output = Result<HoldEnd, E>>>,
         lease_end: Duration,
         attempts: u64,
     ) -> Event<E> {
@@ -405,8 +434,8 @@ impl<S: Store> Unfinished<'_, S> {
     /// back a slot of an attempt that is dropped.
     async fn attempt_within<E>(
         &mut self,
-        mut held: std::pin::Pin<&mut impl Future<Output = Result<(), E>>>,
-    ) -> Result<Attempt, Result<(), E>> {
+        mut held: std::pin::Pin<&mut impl Future<Output = Result<HoldEnd, E>>>,
+    ) -> Result<Attempt, Result<HoldEnd, E>> {
         let mut attempt = pin!(self.attempt());
         poll_fn(|context| match attempt.as_mut().poll(context) {
             Poll::Ready(attempt) => Poll::Ready(Ok(attempt)),
