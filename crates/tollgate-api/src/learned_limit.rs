@@ -13,6 +13,10 @@ pub const MAX_LEARNED_LIMITS: usize = 100;
 pub struct LearnedLimit<T: Default = String> {
     /// The limit.
     pub limit: T,
+    /// The mode in force: `enforce`, `shadow` or `off`.
+    pub mode: T,
+    /// The override: `enforce`, `shadow`, `off`, `frozen` (the learned numbers stay as they are), or `policy` if there is none.
+    pub switch: T,
     /// The number of keys.
     pub keys: u64,
     /// The sum of the learned numbers of slots.

@@ -280,7 +280,7 @@ fn each_shedder_has_a_switch_on_its_panel() {
 priorities: [{name: normal}, {name: bulk, headers: {x-priority: bulk}}]
 shed: {node: {inflight: 1000}, fleet: {rate: 2/hour, reserve: {normal: 50%}}}
 gateway: {throttle: {mode: shadow}}
-limits: []
+limits: [{name: upstream, by: global, slots: adaptive}]
 ";
     run("shedders.mjs", policy);
 }

@@ -306,6 +306,7 @@ fn throttle_class<S: Store>(
         let (policy, class) = (limiter.policy(), class_of(limiter.policy(), headers));
         ThrottleClass {
             mode: policy.throttle_mode().unwrap_or(mode),
+            is_frozen: policy.is_throttle_frozen(),
             rank: class.map(PriorityClass::rank),
             classes: policy.priorities().len(),
         }

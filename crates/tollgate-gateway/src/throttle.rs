@@ -8,17 +8,21 @@
 //! it is not counted: callers could otherwise cut the upstream off from all others.
 //!
 //! The arithmetic is in `tollgate_overload`. The policy in force has the mode
-//! ([`Policy::throttle_mode`](tollgate::Policy::throttle_mode)), so that an operator can change it.
+//! ([`Policy::throttle_mode`](tollgate::Policy::throttle_mode)), so that an operator can change it, and says whether the
+//! share is frozen: the counts of that time then stay in force, and the actual ones are kept beside them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http::StatusCode;
 use tokio::time::Instant;
 use tollgate::{Mode, Span, ThrottleShed};
 use tollgate_document::{Node, Problems, Words};
-use tollgate_overload::throttle::{Attempt, AttemptEnd, Throttle, ThrottleSettings, class_leniency};
+use tollgate_overload::throttle::{
+    Attempt, AttemptEnd, Throttle, ThrottleReading, ThrottleSettings, class_leniency,
+};
 
 const WORDS: Words = Words {
     section: "`throttle`",
@@ -76,6 +80,8 @@ const MODES: [(&str, Mode); 3] = [("enforce", Mode::Enforce), ("shadow", Mode::S
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThrottleClass {
     pub(crate) mode: Mode,
+    /// Whether the share of refused requests stays as it is.
+    pub(crate) is_frozen: bool,
     /// The rank of the class; `None` if the policy has no classes.
     pub(crate) rank: Option<u8>,
     /// The number of classes.
@@ -90,10 +96,34 @@ impl ThrottleClass {
 
 /// The throttle of one upstream, shared by all workers.
 pub(crate) struct UpstreamThrottle {
-    throttle: Mutex<Throttle>,
+    state: Mutex<ThrottleState>,
     start: Instant,
     /// The requests that were refused, and those that would have been in shadow mode.
     counts: [AtomicU64; 2],
+}
+
+/// The counts of an upstream.
+struct ThrottleState {
+    throttle: Throttle,
+    /// The counts whose share stays in force, and their time. The throttle goes on counting.
+    frozen: Option<(Throttle, Duration)>,
+}
+
+impl ThrottleState {
+    /// Keeps the present counts, or continues with the actual ones.
+    fn freeze(&mut self, is_frozen: bool, now: Duration) {
+        if is_frozen != self.frozen.is_some() {
+            self.frozen = is_frozen.then(|| (self.throttle.clone(), now));
+        }
+    }
+
+    /// Returns the numbers that are in force.
+    fn read(&mut self, now: Duration, leniency: f64) -> ThrottleReading {
+        match &mut self.frozen {
+            Some((throttle, at)) => throttle.read(*at, leniency),
+            None => self.throttle.read(now, leniency),
+        }
+    }
 }
 
 /// A request at the throttle of its upstream. If it is dropped before its end, its caller has left, and it is
@@ -107,7 +137,7 @@ pub(crate) struct CountedRequest {
 impl UpstreamThrottle {
     pub(crate) fn new(settings: ThrottleSettings) -> Self {
         Self {
-            throttle: Mutex::new(Throttle::new(settings)),
+            state: Mutex::new(ThrottleState { throttle: Throttle::new(settings), frozen: None }),
             start: Instant::now(),
             counts: Default::default(),
         }
@@ -125,10 +155,11 @@ impl UpstreamThrottle {
             return Ok(None);
         }
         let now = self.start.elapsed();
-        let mut throttle = self.lock();
-        let mut attempt = throttle.admit(now, class.leniency(), random);
+        let mut state = self.lock();
+        state.freeze(class.is_frozen, now);
+        let reading = state.read(now, class.leniency());
+        let mut attempt = state.throttle.admit_at_share(now, reading.share, random);
         if attempt.is_none() {
-            let reading = throttle.read(now, class.leniency());
             let [refused, shadowed] = &self.counts;
             if class.mode == Mode::Enforce {
                 refused.fetch_add(1, Ordering::Relaxed);
@@ -138,23 +169,23 @@ impl UpstreamThrottle {
             shadowed.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(attempt) = attempt.as_mut().filter(|_| is_upload) {
-            throttle.count_late(attempt, now);
+            state.throttle.count_late(attempt, now);
         }
-        drop(throttle);
+        drop(state);
         Ok(Some(CountedRequest { throttle: Arc::clone(self), attempt }))
     }
 
     fn end(&self, attempt: Attempt, end: AttemptEnd) {
-        self.lock().end(attempt, end, self.start.elapsed());
+        self.lock().throttle.end(attempt, end, self.start.elapsed());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Throttle> {
+    fn lock(&self) -> MutexGuard<'_, ThrottleState> {
         // Counts that a panic left behind are forgotten with their window.
-        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn share(&self) -> f64 {
-        self.lock().refusal_share(self.start.elapsed(), 1.0)
+        self.lock().read(self.start.elapsed(), 1.0).share
     }
 }
 

@@ -173,6 +173,13 @@ impl AdaptiveLimit {
         self.set_limit(self.limit);
     }
 
+    /// Drops the measurements that are under way and continues with the requests from `next` on. Keeps everything
+    /// learned. For a time in which no requests were recorded.
+    pub fn restart_measurement(&mut self, next: u64) {
+        (self.dip, self.alarm) = (None, None);
+        self.cohort = Cohort::of_window(next, self.limit);
+    }
+
     /// Returns the number of requests that may be in flight now: the learned limit, or less during a
     /// dip.
     pub fn in_force(&self) -> u32 {

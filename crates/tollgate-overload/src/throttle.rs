@@ -121,6 +121,12 @@ impl Throttle {
     /// K, for requests that are more important than others. `random` is between 0 and 1, 1 excluded.
     pub fn admit(&mut self, now: Duration, leniency: f64, random: f64) -> Option<Attempt> {
         let share = self.refusal_share(now, leniency);
+        self.admit_at_share(now, share, random)
+    }
+
+    /// Returns an attempt as [`admit`](Self::admit) does, with another share of refused requests than the counted one.
+    pub fn admit_at_share(&mut self, now: Duration, share: f64, random: f64) -> Option<Attempt> {
+        self.slide(now);
         let part = self.part();
         if random < share {
             part.requests = part.requests.saturating_add(1);

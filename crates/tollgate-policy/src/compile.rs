@@ -100,6 +100,7 @@ pub(crate) fn compile(document: &Document, mut problems: Problems) -> Result<Pol
         headers: file.headers.map(header_settings).unwrap_or_default(),
         node_shed,
         throttle_mode: None,
+        is_throttle_frozen: false,
         key_display: file.privacy.map(privacy::Privacy::into_display).unwrap_or_default(),
         warnings: problems.into_diagnostics(document),
         expected,

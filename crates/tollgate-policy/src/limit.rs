@@ -45,6 +45,8 @@ pub struct Limit {
     /// The index of the live limit, if this is a candidate.
     pub(crate) candidate_of: Option<usize>,
     pub(crate) mode: Mode,
+    /// Whether the learned number of slots stays as it is, by order of an operator.
+    pub(crate) is_frozen: bool,
     /// Shared by all policies that have the limit, so that a new policy costs little for unchanged limits.
     pub(crate) definition: Arc<LimitDefinition>,
 }
@@ -217,7 +219,8 @@ impl Limit {
 
     /// Creates a limit that is no candidate. Its place is set when a policy is built.
     pub(crate) fn new(definition: LimitDefinition, mode: Mode) -> Self {
-        Self { place: usize::MAX, candidate_of: None, mode, definition: Arc::new(definition) }
+        let definition = Arc::new(definition);
+        Self { place: usize::MAX, candidate_of: None, mode, is_frozen: false, definition }
     }
 
     /// Returns the definition for a change. It is copied if another policy shares it.
@@ -347,6 +350,11 @@ impl Limit {
     /// Returns the mode.
     pub const fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Whether the learned number of slots (`slots: adaptive`) stays as it is, by order of an operator.
+    pub const fn is_frozen(&self) -> bool {
+        self.is_frozen
     }
 
     /// Whether refused requests are charged.

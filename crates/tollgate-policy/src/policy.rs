@@ -78,6 +78,8 @@ pub struct Policy {
     pub(crate) node_shed: Option<Box<NodeShedSettings>>,
     /// The mode of the throttle of upstreams.
     pub(crate) throttle_mode: Option<Mode>,
+    /// Whether the throttle of upstreams keeps its share of refused requests.
+    pub(crate) is_throttle_frozen: bool,
     pub(crate) key_display: KeyDisplay,
     pub(crate) max_keys: u64,
     /// The names, in lower case, of headers that limits and lists read.
@@ -124,6 +126,7 @@ impl Default for Policy {
             headers: HeaderSettings::default(),
             node_shed: None,
             throttle_mode: None,
+            is_throttle_frozen: false,
             key_display: KeyDisplay::default(),
             max_keys: 1_000_000,
             read_headers: Vec::new(),
@@ -354,6 +357,18 @@ impl Policy {
         Self { throttle_mode: Some(mode), ..self }
     }
 
+    /// Whether the throttle of upstreams keeps its share of refused requests, by order of an operator.
+    pub const fn is_throttle_frozen(&self) -> bool {
+        self.is_throttle_frozen
+    }
+
+    /// Returns this policy with a throttle of upstreams that keeps its share of refused requests, or follows the
+    /// responses.
+    #[must_use]
+    pub fn with_frozen_throttle(self, is_frozen: bool) -> Self {
+        Self { is_throttle_frozen: is_frozen, ..self }
+    }
+
     /// Returns whether keys are shown, hashed or truncated in logs.
     pub const fn privacy(&self) -> KeyPrivacy {
         self.key_display.privacy
@@ -447,6 +462,18 @@ impl Policy {
         }
         switched.ad_hoc.mode = mode(&switched.ad_hoc);
         switched
+    }
+
+    /// Returns this policy with learned numbers of slots that stay as they are. Limits without one are not changed.
+    #[must_use]
+    pub fn with_frozen(mut self, is_frozen: impl Fn(&Limit) -> bool) -> Self {
+        let is_changed = |limit: &Limit| (limit.adaptive().is_some() && is_frozen(limit)) != limit.is_frozen;
+        if self.limits.iter().any(is_changed) {
+            for limit in Arc::make_mut(&mut self.limits) {
+                limit.is_frozen = limit.adaptive().is_some() && is_frozen(limit);
+            }
+        }
+        self
     }
 
     /// Returns this policy without plans and overrides, so that every key is counted by the limit's

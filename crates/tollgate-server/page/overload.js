@@ -1,6 +1,6 @@
 // The panel about overload: the shedders, learned limits, and queues. Hidden while the policy has none of them.
 
-import { $, foreign, h, pair, refill, say } from "./dom.js";
+import { $, foreign, h, pair, refill, say, visible } from "./dom.js";
 import { count, duration, micros, share } from "./format.js";
 import { bar, table } from "./side.js";
 
@@ -17,12 +17,19 @@ function state(shedder, isShedding) {
   return shedder.mode === "shadow" ? ["note", "would shed"] : ["bad", "shedding"];
 }
 
+/** The button that shows the mode of a shedder and opens its switch. */
+function modeButton(name, shedder, openSwitch) {
+  const mode = shedder.switch === "frozen" ? `${shedder.mode}, frozen` : shedder.mode;
+  const button = h("button", { type: "button", class: "mode", onclick: () => openSwitch(name) }, mode);
+  button.setAttribute("aria-label", `Mode of ${visible(name)}: ${mode}`);
+  return button;
+}
+
 /** The heading of a shedder, with its state and its switch. */
 function heading(title, name, shedder, isShedding, openSwitch) {
   const [kind, text] = state(shedder, isShedding);
-  const button = h("button", { type: "button", class: "mode", onclick: () => openSwitch(name) }, shedder.mode);
-  button.setAttribute("aria-label", `Mode of ${name}: ${shedder.mode}`);
-  return h("h3", null, `${title} `, h("span", { class: `pill ${kind}` }, text), " ", button);
+  const pill = h("span", { class: `pill ${kind}` }, text);
+  return h("h3", null, `${title} `, pill, " ", modeButton(name, shedder, openSwitch));
 }
 
 function fleet(it, openSwitch) {
@@ -87,12 +94,13 @@ function shedder(node, openSwitch) {
   ];
 }
 
-function learned(list) {
+function learned(list, openSwitch) {
   const row = (it) =>
     h(
       "tr",
       null,
       h("th", { scope: "row", class: "wide" }, foreign(it.limit, ""), it.keys > 1 ? ` (${count(it.keys)} keys)` : null),
+      h("td", null, modeButton(it.limit, it, openSwitch)),
       h("td", { class: "number" }, `${count(it.in_flight)} of ${count(it.slots)}`),
       h("td", { class: "number" }, micros(it.latency_us)),
       h("td", { class: "number" }, micros(it.baseline_us)),
@@ -101,7 +109,7 @@ function learned(list) {
     );
   return [
     h("h3", null, "Learned limits"),
-    table(["Limit", "In flight", "Latency", "Without waiting", "Exceeded", ""], list.map(row)),
+    table(["Limit", "Mode", "In flight", "Latency", "Without waiting", "Exceeded", ""], list.map(row)),
   ];
 }
 
@@ -129,7 +137,7 @@ export function showOverload({ shed, adaptive = [], queues: lines = [] }, openSw
     node === null ? null : h("div", null, shedder(node, openSwitch)),
     all === null ? null : h("div", null, fleet(all, openSwitch)),
     upstreams === null ? null : h("div", null, throttle(upstreams, openSwitch)),
-    adaptive.length === 0 ? null : h("div", null, learned(adaptive)),
+    adaptive.length === 0 ? null : h("div", null, learned(adaptive, openSwitch)),
     lines.length === 0 ? null : h("div", null, queues(lines)),
   ]);
 }

@@ -27,6 +27,9 @@ const remember = (name) => {
   }
 };
 
+/** What a frozen shedder keeps. */
+const KEPT = { "shed.node": "its level", "shed.throttle": "the share of requests that it does not send" };
+
 /** Describes the effect of a mode change on requests. `all` is the mode of everything. */
 function consequence(limit, stats, to, all) {
   const name = `\`${visible(limit.name)}\``;
@@ -34,7 +37,9 @@ function consequence(limit, stats, to, all) {
   const weakened = RANK[all] < RANK[goal];
   const lines = [];
   if (to === "frozen")
-    lines.push(`${name} keeps its level, however the load changes, until it is switched again.`);
+    lines.push(
+      `${name} keeps ${KEPT[limit.name] ?? "its learned number of slots"}, however the load changes, until it is switched again or the server restarts.`,
+    );
   else if (limit.isShedder && goal === "off")
     lines.push(`${name} will refuse no request, however large the load is.`);
   else if (goal === limit.mode && !weakened)
@@ -89,19 +94,26 @@ const CHOICES = [
   ["enforce", "Enforce", "refuses what is too much"],
   ["shadow", "Shadow", "counts, and lets everything pass"],
   ["off", "Off", "neither checks nor counts"],
-  ["frozen", "Frozen", "keeps its level as it is now"],
+  ["frozen", "Frozen", "keeps what it has learned as it is now"],
   ["policy", "As the file says", ""],
 ];
 
-/** The shedder of this name as a limit. Of the shedders, only the fleet shedder is one. */
+/** The shedder of this name as a limit. Of the shedders, only the fleet shedder is one: it learns nothing. */
 function shedderOf(overview, name) {
   const found = { "shed.node": overview?.shed?.node, "shed.throttle": overview?.shed?.throttle }[name];
   return found && { ...found, name, switched: found.switch !== "policy", isShedder: true };
 }
 
+/** The limit of this name, with the override if it learns its number of slots. */
+function limitOf(data, name) {
+  const limit = data.limits.find((it) => it.name === name);
+  const learned = data.overview?.adaptive?.find((it) => it.limit === name);
+  return limit && learned ? { ...limit, switch: learned.switch, isLearned: true } : limit;
+}
+
 /** Asks for a mode of one limit, or of everything if `name` is null, and makes the change. */
 export function openSwitch(data, name, done) {
-  const limit = name === null ? null : (data.limits.find((it) => it.name === name) ?? shedderOf(data.overview, name));
+  const limit = name === null ? null : (limitOf(data, name) ?? shedderOf(data.overview, name));
   if (name !== null && !limit) return;
   const admin = data.overview?.role === "admin";
   const now = limit ? limit.mode : data.overview.mode;
@@ -118,7 +130,7 @@ export function openSwitch(data, name, done) {
   const by = h("input", { type: "text", maxlength: "100", autocomplete: "off" });
   by.value = remembered();
   const submit = h("button", { class: "button strong" }, "Switch");
-  const isOffered = (it) => (it === "frozen" ? name === "shed.node" : limit || it !== "policy");
+  const isOffered = (it) => (it === "frozen" ? limit?.isShedder || limit?.isLearned : limit || it !== "policy");
   const radios = CHOICES.filter(([it]) => isOffered(it)).map(([value, label, hint]) => {
     const input = h("input", { type: "radio", name: "mode", value });
     const chosen = limit?.switch === "frozen" ? "frozen" : now;

@@ -5,13 +5,13 @@
 //!
 //! Invariant: labels never contain text from callers.
 
-use tollgate::{BreakerState, Health, Mode, Policy, Store};
+use tollgate::{BreakerState, Health, Limit, Mode, Policy, Store};
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, MAX_NAMED_LIMITS};
 
 use crate::api::Inner;
 use crate::decision_view::mode;
-use crate::mode_overrides::Modes;
+use crate::mode_overrides::{Modes, Switch};
 use crate::reply::{Reply, metrics};
 use crate::shed_view;
 
@@ -74,5 +74,15 @@ fn write_modes(to: &mut Exposition<'_>, policy: &Policy, modes: &Modes) {
     let mut family = to.family("tollgate_limit_switched", Gauge, help);
     for limit in limits() {
         family.value(&[("limit", limit.name())], u8::from(modes.is_switched(limit.name())));
+    }
+    let shedders: Vec<_> = modes.shedders().map(|it| it.name).collect();
+    let learned = limits().filter(|limit| limit.adaptive().is_some()).map(Limit::name);
+    let mut learning = shedders.iter().map(String::as_str).chain(learned).peekable();
+    if learning.peek().is_some() {
+        let help = "Whether an operator froze what a shedder has learned.";
+        let mut family = to.family("tollgate_frozen", Gauge, help);
+        for name in learning {
+            family.value(&[("limit", name)], u8::from(modes.switch_of(name) == Switch::Frozen));
+        }
     }
 }

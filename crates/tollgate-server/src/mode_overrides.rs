@@ -98,8 +98,11 @@ pub enum SwitchError {
     /// `policy` does not apply to everything, which has no mode in the file; `enforce` leaves each
     /// limit unchanged.
     NoPolicyOfEverything,
-    /// `frozen` applies only to the shedder of the node: other limits have no level.
-    NoLevel,
+    /// `frozen` keeps what a shedder has learned, and this limit learns nothing. `is_fleet`: it is the fleet shedder.
+    NothingLearned {
+        /// Whether the limit is the fleet shedder.
+        is_fleet: bool,
+    },
     /// The limit is a candidate of the limit of this name, and never refuses.
     Candidate(String),
 }
@@ -126,10 +129,13 @@ impl<S> ModeOverrides<S> {
         self.put(State { file: Arc::new(policy), ..self.state() });
     }
 
-    /// Applies overrides that an earlier process saved.
+    /// Applies overrides that an earlier process saved, except `frozen`: the value that was kept ended with the process.
     pub fn restore(&self, saved: SavedOverrides) {
         let _turn = self.0.turn.lock();
-        let state = State { saved: Arc::new(saved.bounded()), ..self.found() };
+        let mut saved = saved.bounded();
+        // The value that was to be kept has ended with the process that learned it.
+        saved.limits.retain(|_, switch| *switch != Switch::Frozen);
+        let state = State { saved: Arc::new(saved), ..self.found() };
         // A start without overrides is not a change of the policy.
         if state.saved.switches_nothing() {
             *self.0.state.lock() = state;
@@ -182,14 +188,15 @@ impl<S> ModeOverrides<S> {
             } else {
                 None
             };
-            return Ok(self.switched((mode, mode), why, undone(&before, target, switch)));
+            return Ok(self.switched(switch, (mode, mode), why, undone(&before, target, switch)));
         }
         let change = Change::new(target, from, switch, who);
         saved.note(change.clone());
         let after = State { saved: Arc::new(saved), ..before.clone() };
         self.put(after.clone());
         let why = self.keep(&after, &change);
-        Ok(self.switched((before.of(target), after.of(target)), why, undone(&after, target, switch)))
+        let modes = (before.of(target), after.of(target));
+        Ok(self.switched(switch, modes, why, undone(&after, target, switch)))
     }
 
     /// Saves the state for the next start, if there is a callback. Returns the reason of a failure.
@@ -203,11 +210,12 @@ impl<S> ModeOverrides<S> {
     /// Returns the result of a switch from one mode to another.
     fn switched(
         &self,
+        switch: Switch,
         (before, mode): (Option<Mode>, Option<Mode>),
         not_kept: Option<String>,
         undone: Option<String>,
     ) -> SwitchOutcome {
-        let persisted = self.0.keeper.get().map(|_| not_kept.is_none());
+        let persisted = self.0.keeper.get().map(|_| not_kept.is_none() && switch != Switch::Frozen);
         let not_kept = not_kept
             .map(|why| format!("it is in force, and will be forgotten when this server restarts: {why}"));
         let warnings: Vec<_> = not_kept.into_iter().chain(undone).collect();

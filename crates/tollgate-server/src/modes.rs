@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 use tollgate::Store;
-use tollgate::policy::NODE_SHEDDER;
+use tollgate::policy::{NODE_SHEDDER, THROTTLE};
 use tollgate_api::{
     Changes, LimitSwitch, MAX_NAME_CHARS, MAX_REASON_CHARS, Modes, SwitchRequest, Switched, SwitchedLimit,
 };
@@ -100,9 +100,14 @@ impl<S: Store> Inner<S> {
     fn not_switched(&self, error: &SwitchError, name: &str) -> Problem {
         match error {
             SwitchError::Unknown => unknown(name, self.limiter.load().policy()),
-            SwitchError::NoLevel => {
-                Problem::conflict(format!("`{name}` has no level to freeze; only `{NODE_SHEDDER}` has one"))
-            }
+            SwitchError::NothingLearned { is_fleet: true } => Problem::conflict(format!(
+                "`{name}` cannot be frozen: it compares the requests of the fleet with the numbers of the policy file, and has \
+                 no level that changes; `off` disables it, `shadow` only counts"
+            )),
+            SwitchError::NothingLearned { is_fleet: false } => Problem::conflict(format!(
+                "`{name}` cannot be frozen: its numbers are those of the policy file; only `{NODE_SHEDDER}`, `{THROTTLE}` and \
+                 limits with `slots: adaptive` learn a value that can be kept"
+            )),
             SwitchError::NoPolicyOfEverything => Problem::senseless(
                 "everything has no mode in the policy file: `enforce` leaves each limit with its own mode",
             ),

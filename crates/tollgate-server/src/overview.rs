@@ -164,7 +164,7 @@ impl<S: Store> Inner<S> {
                 .unwrap_or_default(),
             at_zero_for_s: watcher.map(|it| it.at_zero_for().as_micros() / 1_000_000),
             shed: shed_view::shedders(&limiter, &modes, watcher, throttled_upstreams),
-            adaptive: learned_limits(&limiter),
+            adaptive: learned_limits(&limiter, &modes),
             tarpit: Tarpit { waiting: tarpit_waiting, most: tarpit_most },
             queues: queues(&limiter, watcher, now),
             leases: leases(&limiter, self.secret()),

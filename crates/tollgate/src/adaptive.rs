@@ -63,7 +63,7 @@ impl AdaptiveLimits {
                     let old = policy.limit(limit.name()).filter(|old| old.by() == limit.by())?;
                     before.table(old.place())
                 });
-                let table = KeyTable::new(settings(slots), classes, known);
+                let table = KeyTable::new(settings(slots), limit.is_frozen(), classes, known);
                 (limit.place(), Arc::new(table))
             })
             .collect();

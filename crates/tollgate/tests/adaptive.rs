@@ -168,6 +168,47 @@ fn a_reload_keeps_requests_in_flight_and_everything_learned() {
 }
 
 #[test]
+fn a_frozen_limit_keeps_its_number_and_counts_and_learns_again_when_it_is_released() {
+    let clock = clock();
+    let mut limiter = limiter(GLOBAL, &clock);
+    let frozen = |is_frozen: bool| Policy::parse(GLOBAL).unwrap().with_frozen(|_| is_frozen);
+    for round in 0..3 {
+        drop(overload(&limiter, &clock, (40, 500), RequestOutcome::Answered));
+        let learned = limiter.adaptive_views(1)[0].slots;
+        assert!((36..=56).contains(&learned), "round {round}: {learned}");
+        limiter = limiter.with_policy(frozen(true));
+        let view = &limiter.adaptive_views(1)[0];
+        assert_eq!((view.slots, view.in_force), (learned, learned), "no dip of a measurement is kept");
+        // Fewer workers, then failures only.
+        for (workers, outcome) in [(5, RequestOutcome::Answered), (20, RequestOutcome::Failed)] {
+            let busy = overload(&limiter, &clock, (workers, 500), outcome);
+            let view = &limiter.adaptive_views(1)[0];
+            assert_eq!((view.slots, view.in_force), (learned, learned), "round {round}: it is frozen");
+            assert!(busy.len() <= learned as usize, "requests in flight are bounded as before");
+        }
+        assert_eq!(in_flight(&limiter), 0);
+        limiter = limiter.with_policy(frozen(false));
+        let busy = overload(&limiter, &clock, (20, 1_000), RequestOutcome::Answered);
+        let view = &limiter.adaptive_views(1)[0];
+        assert!((17..=28).contains(&view.slots), "round {round}: it learns again: {view:?}");
+        drop(busy);
+    }
+}
+
+#[test]
+fn a_key_that_is_new_while_its_limit_is_frozen_has_the_initial_number() {
+    let clock = clock();
+    let policy = "limits: [{name: upstream, by: user, slots: adaptive}]";
+    let limiter = limiter(policy, &clock);
+    let frozen = limiter.with_policy(Policy::parse(policy).unwrap().with_frozen(|_| true));
+    drop(overload(&frozen, &clock, (5, 500), RequestOutcome::Failed));
+    assert_eq!(frozen.adaptive_views(9)[0].slots, 20);
+    let released = frozen.with_policy(Policy::parse(policy).unwrap());
+    drop(overload(&released, &clock, (5, 500), RequestOutcome::Failed));
+    assert_eq!(released.adaptive_views(9)[0].slots, 3);
+}
+
+#[test]
 fn a_limit_in_shadow_mode_counts_and_never_refuses() {
     let policy = "limits: [{name: upstream, by: global, slots: {adaptive: {max: 3}}, mode: shadow}]";
     let limiter = limiter(policy, &clock());

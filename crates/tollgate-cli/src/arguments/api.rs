@@ -149,7 +149,7 @@ pub(crate) enum Switch {
     Shadow,
     /// Neither counts nor refuses
     Off,
-    /// Keeps the level of the node's shedder: only for `shed.node`
+    /// Keeps what it has learned: for `shed.node`, `shed.throttle` and limits with `slots: adaptive`
     Frozen,
     /// Follows the policy file: removes the override
     Policy,

@@ -1,5 +1,5 @@
 // The switches of the shedders on the panel about overload: each can be put into shadow mode, disabled and returned to
-// the file, and the shedder of the node can be frozen.
+// the file, and those that learn can be frozen.
 
 import assert from "node:assert/strict";
 import { API, end, open, says, send, until } from "./browser.mjs";
@@ -42,16 +42,43 @@ for (const [name, short] of [
   await panel.getByRole("button", { name: `Mode of ${name}: ${before}` }).waitFor();
 }
 
-// Only the shedder of the node has a level, which can be frozen.
+// A learned limit has the same modes.
+const learned = async () => (await (await fetch(`${API}/v1/overview`)).json()).adaptive[0];
+for (const mode of ["shadow", "off", "enforce"]) {
+  await change("upstream", mode[0].toUpperCase() + mode.slice(1), `Switch to ${mode}`);
+  await panel.getByRole("button", { name: `Mode of upstream: ${mode}` }).waitFor();
+  assert.equal((await learned()).mode, mode);
+}
+await change("upstream", "As the file says", "Take the switch back");
+await until("as the file says", async () => (await learned()).switch === "policy");
+
+// The fleet shedder has learned nothing that could be kept.
 await panel.getByRole("button", { name: /^Mode of shed.fleet:/ }).click();
 assert.equal(await box.getByLabel("Frozen").count(), 0);
 await box.getByRole("button", { name: "Cancel" }).click();
 await box.waitFor({ state: "detached" });
-await change("shed.node", "Frozen", "Switch to frozen");
-await says(panel, "frozen");
-assert.equal((await shedders()).node.switch, "frozen");
-await change("shed.node", "As the file says", "Take the switch back");
-await until("not frozen", async () => (await shedders()).node.switch === "policy");
+const refused = await fetch(`${API}/v1/limits/shed.fleet/mode`, { method: "PUT", body: '{"mode":"frozen"}' });
+assert.equal(refused.status, 409);
+assert.match((await refused.json()).detail, /cannot be frozen/);
+
+// The others can be frozen.
+const switchOf = async (name) =>
+  name === "upstream" ? (await learned()).switch : (await shedders())[name.replace("shed.", "")].switch;
+for (const [name, words] of [
+  ["shed.node", "keeps its level"],
+  ["shed.throttle", "keeps the share of requests"],
+  ["upstream", "keeps its learned number of slots"],
+]) {
+  await panel.getByRole("button", { name: new RegExp(`^Mode of ${name}:`) }).click();
+  await box.getByLabel("Frozen", { exact: false }).first().check();
+  await says(box, words);
+  await box.getByRole("button", { name: "Switch to frozen" }).click();
+  await box.waitFor({ state: "detached" });
+  await panel.getByRole("button", { name: new RegExp(`^Mode of ${name}: .*frozen`) }).waitFor();
+  assert.equal(await switchOf(name), "frozen", name);
+  await change(name, "As the file says", "Take the switch back");
+  await until(`${name} is not frozen`, async () => (await switchOf(name)) === "policy");
+}
 
 await visit.close();
 await end();

@@ -69,6 +69,44 @@ fn an_upstream_that_rejects_everything_is_spared_most_requests() {
     assert!(throttled > 150, "{throttled}");
 }
 
+#[test]
+fn a_frozen_throttle_keeps_its_share_while_the_upstream_recovers() {
+    let rejects = Arc::new(AtomicBool::new(true));
+    let is_down = Arc::clone(&rejects);
+    let upstream = Upstream::script(move |turn| {
+        while turn.request().is_some() {
+            turn.wire.send(if is_down.load(Ordering::SeqCst) { REJECTED } else { OK });
+        }
+    });
+    let gateway = Behind::new(&upstream).with("throttle: {window: 10m}").serve();
+    let freeze = |is_frozen| {
+        let policy = gateway.limiter.load().policy().clone().with_frozen_throttle(is_frozen);
+        gateway.limiter.replace(policy);
+    };
+    let (mut client, share) = (gateway.connect(), || (gateway.throttle_counts)()[0].share);
+    // Not all that it can be: the window has 100 accepted requests.
+    rejects.store(false, Ordering::SeqCst);
+    (0..100).for_each(|_| assert_eq!(client.get("/").status(), 200));
+    rejects.store(true, Ordering::SeqCst);
+    while share() < 0.3 {
+        client.get("/");
+    }
+    freeze(true);
+    client.get("/");
+    let frozen = share();
+    assert!((0.3..0.5).contains(&frozen), "{frozen}");
+    for (is_rejecting, count) in [(true, 100), (false, 600)] {
+        rejects.store(is_rejecting, Ordering::SeqCst);
+        let refused = (0..count).filter(|_| client.get("/").find("retry-after").is_some()).count();
+        assert!((share() - frozen).abs() < 1e-9, "{} of {frozen}", share());
+        assert!((count / 8..=count * 5 / 8).contains(&refused), "{refused} of {count} at a share of {frozen}");
+    }
+    // The counts went on: most of them were accepted.
+    freeze(false);
+    client.get("/");
+    assert!(share() < frozen, "{} of {frozen}", share());
+}
+
 /// Sends requests until one is throttled.
 fn throttled(client: &mut crate::support::Wire) -> Option<crate::support::Message> {
     (0..300).map(|_| client.get("/bulk")).find(|it| it.find("retry-after").is_some())

@@ -28,7 +28,8 @@ pub enum Switch {
     Shadow,
     /// The limit is not checked.
     Off,
-    /// The level of the shedder of the node stays as it is. Other limits have no level.
+    /// The shedder keeps what it has learned: the level of the node, a learned number of slots, the share of a throttle.
+    /// Other limits have learned nothing. It ends with the process, as the kept value does.
     Frozen,
     /// No override: the mode of the policy file.
     #[default]
@@ -104,6 +105,10 @@ impl State {
         self.saved.limits.get(name).copied().unwrap_or_default()
     }
 
+    fn is_frozen(&self, name: &str) -> bool {
+        self.switch_of(name) == Switch::Frozen
+    }
+
     /// Returns the mode in force of a limit of the file.
     fn mode_of(&self, limit: &Limit) -> Mode {
         let own = match self.switch_of(limit.name()).mode() {
@@ -136,14 +141,14 @@ impl State {
         let mut policy = if self.saved.switches_nothing() {
             Policy::clone(&self.file)
         } else {
-            self.file.with_modes(|limit| self.mode_of(limit))
+            self.file.with_modes(|limit| self.mode_of(limit)).with_frozen(|limit| self.is_frozen(limit.name()))
         };
         if let Some(mode) = self.shedder_mode(THROTTLE) {
-            policy = policy.with_throttle_mode(mode);
+            policy = policy.with_throttle_mode(mode).with_frozen_throttle(self.is_frozen(THROTTLE));
         }
         match (self.shedder_mode(NODE_SHEDDER), self.file.node_shed()) {
             (Some(mode), Some(file)) => {
-                let is_frozen = self.switch_of(NODE_SHEDDER) == Switch::Frozen;
+                let is_frozen = self.is_frozen(NODE_SHEDDER);
                 policy.with_node_shed(NodeShedSettings { mode, is_frozen, ..file.clone() })
             }
             _ => policy,
@@ -164,16 +169,15 @@ impl State {
 /// Checks whether a limit accepts this override.
 pub(super) fn admit(state: &State, name: &str, switch: Switch) -> Result<(), SwitchError> {
     if state.file_mode(name).is_some() {
-        let has_level = name == NODE_SHEDDER;
-        return if switch == Switch::Frozen && !has_level { Err(SwitchError::NoLevel) } else { Ok(()) };
+        return Ok(());
     }
     let Some(limit) = state.file.limit(name) else {
         // The override of a removed limit may be deleted.
         let waits = switch == Switch::Policy && state.saved.limits.contains_key(name);
         return if waits { Ok(()) } else { Err(SwitchError::Unknown) };
     };
-    if switch == Switch::Frozen {
-        return Err(SwitchError::NoLevel);
+    if switch == Switch::Frozen && limit.adaptive().is_none() {
+        return Err(SwitchError::NothingLearned { is_fleet: limit.is_shed() });
     }
     match limit.candidate_of().and_then(|place| state.file.limits().get(place)) {
         Some(live) if switch == Switch::Enforce => Err(SwitchError::Candidate(live.name().to_owned())),
@@ -183,6 +187,14 @@ pub(super) fn admit(state: &State, name: &str, switch: Switch) -> Result<(), Swi
 
 /// Returns a warning about an effect that an operator may expect of a switch and that it does not have.
 pub(super) fn undone(state: &State, target: Target<'_>, switch: Switch) -> Option<String> {
+    if switch == Switch::Frozen {
+        let weakened = if state.everything() == Mode::Off {
+            "everything is switched off, so it refuses nothing until that is switched back; "
+        } else {
+            ""
+        };
+        return Some(format!("{weakened}it stays frozen until this server restarts, which loses what it has learned"));
+    }
     let (own, all) = (switch.mode()?, state.everything());
     if target == Target::Everything {
         let denied = state.file.deny_entries();

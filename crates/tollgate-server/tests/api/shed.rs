@@ -1,7 +1,7 @@
 //! The shedder of the node: its decisions, its view, its metrics and its switch.
 
 use serde_json::{Value, json};
-use tollgate::{Limiter, Measurement, NodeShedder, SharedLimiter, Span};
+use tollgate::{Call, Limiter, Measurement, NodeShedder, RequestOutcome, SharedLimiter, Span};
 use tollgate_server::{Access, Api, Status};
 
 use crate::support::{Subject, subject, watched};
@@ -173,7 +173,12 @@ limits: []
     assert_eq!(subject.limiter.load().policy().throttle_mode(), Some(tollgate::Mode::Off));
     assert_eq!(switch("shed.throttle", "policy"), 200);
     assert_eq!(subject.limiter.load().policy().throttle_mode(), Some(tollgate::Mode::Enforce));
-    assert_eq!(switch("shed.throttle", "frozen"), 409);
+    assert_eq!((switch("shed.throttle", "frozen"), switch("shed.fleet", "frozen")), (200, 409));
+    assert!(subject.limiter.load().policy().is_throttle_frozen());
+    assert_eq!(subject.get("/v1/overview").json()["shed"]["throttle"]["switch"], "frozen");
+    assert!(subject.get("/metrics").text().contains("tollgate_frozen{limit=\"shed.throttle\"} 1"));
+    assert_eq!(switch("shed.throttle", "policy"), 200);
+    assert!(!subject.limiter.load().policy().is_throttle_frozen());
     assert_eq!(
         subject.get("/v1/mode").json()["shedders"],
         json!([{"name": "shed.throttle", "mode": "enforce", "policy_mode": "enforce", "switch": "policy"}])
@@ -184,11 +189,56 @@ limits: []
 }
 
 #[test]
-fn only_a_shedder_can_be_frozen_and_only_if_the_policy_has_it() {
-    let subject = subject("limits: [{name: api, by: ip, bucket: 1/s}]");
+fn only_a_shedder_that_learns_can_be_frozen_and_only_if_the_policy_has_it() {
+    let policy = "shed: {fleet: {slots: 10}}\nlimits: [{name: api, by: ip, bucket: 1/s}]";
+    let subject = subject(policy);
     let put = |name: &str| subject.put(&format!("/v1/limits/{name}/mode"), r#"{"mode":"frozen"}"#);
-    let answer = put("api");
-    assert_eq!(answer.status, 409, "{}", answer.text());
-    assert!(answer.text().contains("`api` has no level to freeze"), "{}", answer.text());
-    assert_eq!(put("shed.node").status, 404);
+    for (name, reason) in
+        [("api", "its numbers are those of the policy file"), ("shed.fleet", "has no level that changes")]
+    {
+        let answer = put(name);
+        assert_eq!(answer.status, 409, "{}", answer.text());
+        assert!(answer.text().contains(&format!("`{name}` cannot be frozen")), "{}", answer.text());
+        assert!(answer.text().contains(reason), "{}", answer.text());
+    }
+    assert_eq!((put("shed.node").status.as_u16(), put("shed.throttle").status.as_u16()), (404, 404));
+}
+
+/// Admits as many requests as there is room for, and lets all of them fail.
+fn fail(subject: &Subject) {
+    let limiter = subject.limiter.load();
+    let requests: Vec<_> = (0..40).map_while(|_| limiter.acquire_now(&Call::new("GET", "/")).ok()).collect();
+    for request in &requests {
+        request.complete(RequestOutcome::Failed);
+    }
+}
+
+#[test]
+fn a_frozen_learned_limit_keeps_its_number_until_it_is_switched_back() {
+    let subject = subject("limits: [{name: up, by: global, slots: adaptive}]");
+    let put = |mode: &str| {
+        let answer = subject.put("/v1/limits/up/mode", &json!({"mode": mode}).to_string());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    };
+    let slots = || subject.get("/v1/overview").json()["adaptive"][0]["slots"].as_u64().unwrap();
+    fail(&subject);
+    let before = slots();
+    let answer = put("frozen");
+    assert_eq!((&answer["mode"], &answer["persisted"]), (&json!("enforce"), &Value::Null));
+    assert!(answer["warning"].as_str().unwrap().contains("until this server restarts"), "{answer}");
+    for _ in 0..10 {
+        fail(&subject);
+    }
+    assert_eq!(slots(), before, "it is frozen");
+    let shown = subject.get("/v1/overview").json()["adaptive"][0].clone();
+    assert_eq!((&shown["mode"], &shown["switch"]), (&json!("enforce"), &json!("frozen")));
+    assert!(subject.get("/metrics").text().contains("tollgate_frozen{limit=\"up\"} 1"));
+    put("policy");
+    for _ in 0..10 {
+        fail(&subject);
+    }
+    assert!(slots() < before, "it learns again: {}", slots());
+    put("off");
+    assert_eq!(check(&subject)["allowed"], true);
 }

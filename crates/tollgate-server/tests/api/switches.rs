@@ -232,6 +232,29 @@ fn saved_overrides_and_changes_are_restored() {
 }
 
 #[test]
+fn a_freeze_ends_with_the_process_that_has_learned_what_it_keeps() {
+    let policy = "shed: {node: {cpu: 80%}}\nlimits: [{name: up, by: global, slots: adaptive}]";
+    let (subject, board) = with_board(policy);
+    let kept = Arc::new(Mutex::new(String::new()));
+    let keep = Arc::clone(&kept);
+    board.on_change(move |saved, _| {
+        *keep.lock().unwrap() = serde_json::to_string(saved).unwrap();
+        Ok(())
+    });
+    for name in ["up", "shed.node"] {
+        let response = subject.put(&format!("/v1/limits/{name}/mode"), r#"{"mode":"frozen"}"#).json();
+        assert_eq!((&response["mode"], &response["persisted"]), (&json!("enforce"), &json!(false)));
+        assert!(response["warning"].as_str().unwrap().contains("until this server restarts"), "{response}");
+    }
+    assert!(subject.limiter.load().policy().limits()[0].is_frozen());
+    let (restarted, board) = with_board(policy);
+    board.restore(serde_json::from_str(&kept.lock().unwrap()).unwrap());
+    assert!(!restarted.limiter.load().policy().limits()[0].is_frozen());
+    assert!(restarted.limiter.load().policy().node_shed().is_some_and(|it| !it.is_frozen));
+    assert_eq!(restarted.get("/v1/mode").json()["limits"], json!([]));
+}
+
+#[test]
 fn an_override_that_cannot_be_saved_is_in_force_with_a_warning() {
     let (subject, board) = with_board(POLICY);
     let fails = Arc::new(AtomicBool::new(true));

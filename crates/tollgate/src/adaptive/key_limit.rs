@@ -1,6 +1,6 @@
 //! The requests in flight of one key, and its learned number of slots.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub(super) struct KeyLimit {
     /// When the key was used last, in microseconds.
     used_at: AtomicU64,
     learned: Mutex<AdaptiveLimit>,
+    /// Whether requests are counted and teach nothing. Changed under the lock of `learned`.
+    is_frozen: AtomicBool,
     /// Copies of the estimates, so that a decision needs no lock. Latencies are in microseconds; zero:
     /// not measured.
     slots: AtomicU32,
@@ -62,6 +64,7 @@ impl KeyLimit {
             slots: AtomicU32::new(learned.learned()),
             max: AtomicU32::new(learned.slots().max),
             learned: Mutex::new(learned),
+            is_frozen: AtomicBool::new(false),
             latency: AtomicU64::new(0),
             baseline: AtomicU64::new(0),
         }
@@ -98,10 +101,23 @@ impl KeyLimit {
 
     /// Records the measurement of a request. Each admitted request is recorded once.
     pub(super) fn record(&self, sample: Sample, now: Timestamp) {
+        if self.is_frozen.load(Ordering::Relaxed) {
+            return;
+        }
         let mut learned = self.lock();
         let admissions = Admissions { next: self.next.load(Ordering::Relaxed), inflight: self.in_flight() };
         learned.record(sample, admissions, now.since(Timestamp::EPOCH).into());
         self.publish(&learned);
+    }
+
+    /// Keeps what was learned, without the dip of a measurement, or goes on learning from requests that start now.
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        let mut learned = self.lock();
+        if self.is_frozen.swap(is_frozen, Ordering::Relaxed) != is_frozen {
+            // Requests that end while the limit is frozen are not recorded, so no measurement continues.
+            learned.restart_measurement(self.next.load(Ordering::Relaxed));
+            self.publish(&learned);
+        }
     }
 
     fn publish(&self, learned: &AdaptiveLimit) {

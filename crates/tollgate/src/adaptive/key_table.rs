@@ -6,7 +6,7 @@
 //! A key of common length uses about 500 bytes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -41,17 +41,25 @@ struct Keys {
     /// The limit of keys that find no room.
     shared: Arc<KeyLimit>,
     swept_at: Mutex<Timestamp>,
+    /// Whether the keys keep what they have learned.
+    is_frozen: AtomicBool,
 }
 
 impl KeyTable {
     /// Creates a table with the keys of another one, if there is one.
-    pub(super) fn new(settings: AdaptiveSettings, classes: usize, before: Option<&Arc<Self>>) -> Self {
+    pub(super) fn new(
+        settings: AdaptiveSettings,
+        is_frozen: bool,
+        classes: usize,
+        before: Option<&Arc<Self>>,
+    ) -> Self {
         let keys = before.map_or_else(
             || {
                 Arc::new(Keys {
                     map: RwLock::default(),
                     shared: Arc::new(KeyLimit::new(settings)),
                     swept_at: Mutex::new(Timestamp::EPOCH),
+                    is_frozen: AtomicBool::new(false),
                 })
             },
             |it| Arc::clone(&it.keys),
@@ -59,6 +67,7 @@ impl KeyTable {
         if before.is_some_and(|it| it.settings != settings) {
             keys.read().values().chain([&keys.shared]).for_each(|it| it.set_settings(settings));
         }
+        keys.freeze(is_frozen);
         let exceeded = match before.filter(|it| it.exceeded.len() == classes + 1) {
             Some(before) => Arc::clone(&before.exceeded),
             None => (0..=classes).map(|_| AtomicU64::new(0)).collect(),
@@ -138,6 +147,15 @@ impl Keys {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets all keys keep what they have learned, or go on learning.
+    fn freeze(&self, is_frozen: bool) {
+        // Under the lock, so that a key that is added meanwhile sees the new value.
+        let map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_frozen.swap(is_frozen, Ordering::Relaxed) != is_frozen {
+            map.values().chain([&self.shared]).for_each(|it| it.freeze(is_frozen));
+        }
+    }
+
     /// Returns the limit of a key, which is added if there is room.
     #[cold]
     fn insert(&self, key: &Key, settings: AdaptiveSettings, now: Timestamp) -> Arc<KeyLimit> {
@@ -153,7 +171,11 @@ impl Keys {
                 return Arc::clone(&self.shared);
             }
         }
-        let limit = map.entry(key.clone()).or_insert_with(|| Arc::new(KeyLimit::new(settings)));
+        let limit = map.entry(key.clone()).or_insert_with(|| {
+            let limit = KeyLimit::new(settings);
+            limit.freeze(self.is_frozen.load(Ordering::Relaxed));
+            Arc::new(limit)
+        });
         // A sweep between this call and the count of the request must not drop the key.
         limit.touch(now);
         Arc::clone(limit)
