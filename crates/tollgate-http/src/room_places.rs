@@ -196,6 +196,19 @@ mod tests {
         assert_eq!((room.taken(), room.turned_away()), (0, 2));
     }
 
+    #[test]
+    fn a_hundred_thousand_requests_wait_and_are_displaced_and_leave() {
+        const COUNT: usize = 100_000;
+        let room = RoomPlaces::new(COUNT);
+        let bulk: Vec<_> = (0..COUNT).map(|_| room.enter(2).unwrap()).collect();
+        let critical: Vec<_> = (0..COUNT).map(|_| room.enter(0).unwrap()).collect();
+        assert!(room.enter(0).is_none() && bulk.iter().all(is_displaced));
+        drop(bulk);
+        assert_eq!((room.taken(), room.displaced()), (COUNT, COUNT as u64));
+        drop(critical);
+        assert_eq!((room.taken(), room.lock().by_rank.len()), (0, 0));
+    }
+
     /// Random arrivals and departures against a list: the room never has more requests than places, and never turns
     /// a request away or displaces one while a less important one keeps its place.
     #[test]

@@ -66,8 +66,12 @@ impl Call<'_> {
 
 impl Queued {
     fn new(settings: RlsSettings) -> Self {
+        Self::with_policy(POLICY, settings)
+    }
+
+    fn with_policy(policy: &str, settings: RlsSettings) -> Self {
         let store = MemoryStore::with_seed(1_000, ManualClock::at(Timestamp::from_secs(START)), 1);
-        let limiter = Limiter::with_store(Policy::parse(POLICY).unwrap(), store);
+        let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), store);
         let sleeps = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&sleeps);
         let sleeper = Sleeper::new(move |time| {
@@ -212,6 +216,31 @@ fn the_number_of_held_answers_and_their_time_are_bounded() {
     let mut second = service.ask(Some("1H"));
     assert!(second.answer().is_none());
     assert_eq!(service.ask(Some("1H")).code(), "OVER_LIMIT");
+}
+
+#[test]
+fn a_held_answer_of_a_less_important_request_yields_its_place() {
+    let policy = "priorities: [{name: critical, endpoint: /pay}, {name: normal}]
+limits: [{name: all, by: user, algorithm: leaky-queue, rate: 10/second, queue: {length: 9}}]";
+    let service = Queued::with_policy(policy, RlsSettings { max_waiting: 1, ..in_general() });
+    let ask = |path: &str| {
+        let entries = json!([{"key": "path", "value": path}, {"key": "user", "value": "ann"}]);
+        service.call(&json!({"domain": "tollgate", "descriptors": [{"entries": entries}]}), None)
+    };
+    assert_eq!(ask("/").code(), "OK");
+    let mut normal = ask("/");
+    assert!(normal.answer().is_none());
+    assert_eq!(ask("/").code(), "OVER_LIMIT", "within a class, the newcomer is refused");
+    let mut critical = ask("/pay");
+    assert!(critical.answer().is_none(), "it waits, although as many answers are held as may be");
+    assert_eq!(normal.code(), "OVER_LIMIT");
+    assert_eq!(ask("/pay").code(), "OVER_LIMIT");
+    for line in ["{result=\"held\"} 2", "{result=\"refused\"} 2", "{result=\"displaced\"} 1"] {
+        service.expect_metric(&format!("tollgate_rls_waits_total{line}"));
+    }
+    service.end_sleep(1);
+    assert_eq!(critical.code(), "OK");
+    service.expect_metric("tollgate_rls_waiting 0");
 }
 
 #[test]
