@@ -16,6 +16,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 /// this crate and of the gateway state them.
 const MAX_BYTES_IN_QUEUE: usize = 4_096;
 const MAX_BYTES_IN_LINE: usize = 12_288;
+/// In a queue, if a more important request may take its place.
+const MAX_BYTES_DISPLACEABLE: usize = 5_120;
 
 const REQUESTS: usize = 1_000;
 
@@ -60,10 +62,10 @@ async fn a_request_in_line_for_a_slot_holds_at_most_twelve_kibibytes() {
 }
 
 #[tokio::test]
-async fn a_request_that_may_be_displaced_holds_at_most_four_kibibytes() {
+async fn a_request_that_may_be_displaced_holds_at_most_five_kibibytes() {
     let policy = "priorities: [{name: critical, endpoint: /pay}, {name: normal}]
 limits:
   - {by: global, algorithm: leaky-queue, rate: 1/minute, queue: {length: 100000}}
   - {by: global, bucket: 1000000/day}";
-    check_bytes(policy, MAX_BYTES_IN_QUEUE).await;
+    check_bytes(policy, MAX_BYTES_DISPLACEABLE).await;
 }
