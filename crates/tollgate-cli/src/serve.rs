@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use tollgate::{Limit, Mode};
 use tollgate_daemon::configuration::{Inputs, LogFormat, Overlay, literal, shown as path, yaml};
 use tollgate_daemon::io_error::Attempt;
-use tollgate_daemon::{Daemon, Environment, Failure, ListenerAddress, Log, Signals, Startup, raise_fd_limit, turn_off_huge_pages};
+use tollgate_daemon::{Daemon, Environment, Failure, ListenerAddress, Log, Signals, Startup, raise_fd_limit};
 use tollgate_document::redacted;
 
 use crate::arguments::{ConfigFiles, Serve};
@@ -21,8 +21,6 @@ pub(crate) fn run(arguments: &Serve, environment: &Environment) -> Result<ExitCo
 
 /// Starts the service, and serves until it ends.
 pub(crate) fn start(inputs: Inputs, ready_file: Option<&Path>) -> Result<ExitCode, Failure> {
-    // Before memory is touched. Other commands, such as `replay`, keep them.
-    turn_off_huge_pages();
     let startup = Startup::read(inputs)?;
     let log = startup.start_log()?;
     raise_fd_limit();

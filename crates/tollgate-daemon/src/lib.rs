@@ -56,7 +56,7 @@ pub use daemon::Daemon;
 pub use environment::Environment;
 pub use failure::Failure;
 pub use fd_limit::allow_most as raise_fd_limit;
-pub use huge_pages::turn_off as turn_off_huge_pages;
+pub use huge_pages::use_huge_pages;
 pub use logging::Log;
 pub use ratelimit::RatelimitVariables;
 pub use record_log::read_decisions;
