@@ -44,7 +44,8 @@ fn main() -> io::Result<()> {
         let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
         encoder.write_all(body)?;
         fs::write(out.join(name), encoder.finish()?)?;
-        let _never = writeln!(list, "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))),");
+        let _never =
+            writeln!(list, "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))),");
     }
     list.push_str("];\n");
     fs::write(out.join("files.rs"), list)

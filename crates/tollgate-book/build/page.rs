@@ -89,7 +89,8 @@ fn target(link: &str, folder: &str, contents: &Contents) -> Option<String> {
     if link.contains("://") || link.starts_with('#') {
         return Some(link.to_owned());
     }
-    let (path, fragment) = link.split_once('#').map_or((link, String::new()), |(path, it)| (path, format!("#{it}")));
+    let (path, fragment) =
+        link.split_once('#').map_or((link, String::new()), |(path, it)| (path, format!("#{it}")));
     let file = resolved(folder, path);
     contents.pages().any(|page| page == file).then(|| format!("{}{fragment}", name_of(&file)))
 }

@@ -19,5 +19,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// assert!(tollgate_book::gzip("../Cargo.toml").is_none());
 /// ```
 pub fn gzip(name: &str) -> Option<&'static [u8]> {
-    FILES.binary_search_by_key(&name, |(name, _)| name).ok().and_then(|at| FILES.get(at)).map(|(_, body)| *body)
+    FILES
+        .binary_search_by_key(&name, |(name, _)| name)
+        .ok()
+        .and_then(|at| FILES.get(at))
+        .map(|(_, body)| *body)
 }

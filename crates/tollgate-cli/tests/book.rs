@@ -71,9 +71,8 @@ impl Page<'_> {
             return;
         }
         if let Some(test) = block.marked("tested by").next() {
-            let reads_page = fs::read_to_string(root().join(test)).is_ok_and(|test| {
-                self.name.rsplit('/').next().is_some_and(|file| test.contains(file))
-            });
+            let reads_page = fs::read_to_string(root().join(test))
+                .is_ok_and(|test| self.name.rsplit('/').next().is_some_and(|file| test.contains(file)));
             if !reads_page {
                 self.fail(block, &format!("{test} does not test this page"));
             }
@@ -163,7 +162,8 @@ impl Page<'_> {
 
     /// Checks that a Rust block is in the README of a crate that includes it in its documentation.
     fn doc_test(&mut self, block: &Block) {
-        let library = self.name.strip_suffix("README.md").map(|folder| root().join(folder).join("src/lib.rs"));
+        let library =
+            self.name.strip_suffix("README.md").map(|folder| root().join(folder).join("src/lib.rs"));
         let is_included = library
             .and_then(|library| fs::read_to_string(library).ok())
             .is_some_and(|library| library.contains("include_str!(\"../README.md\")"));

@@ -24,7 +24,12 @@ fn documents() -> Vec<PathBuf> {
         let files = entries.map(|entry| entry.unwrap().path());
         files.filter(|file| file.extension().is_some_and(|it| it == "md")).collect()
     };
-    let single = ["README.md", "crates/tollgate-policy/FORMAT.md", "crates/tollgate-server/API.md", "deploy/README.md"];
+    let single = [
+        "README.md",
+        "crates/tollgate-policy/FORMAT.md",
+        "crates/tollgate-server/API.md",
+        "deploy/README.md",
+    ];
     let mut files: Vec<_> = single.iter().map(|file| root().join(file)).collect();
     files.extend(in_each("crates", "README.md"));
     files.extend(in_each("integrations", "README.md"));

@@ -24,8 +24,8 @@ use tollgate_records::RecordLog;
 use tollgate_telemetry::Watcher;
 
 use crate::access::{Access, Caller, Role};
-use crate::book::{self, Book};
 use crate::body::{MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, collect};
+use crate::book::{self, Book};
 use crate::decision_view::ViewContext;
 use crate::fleet::Fleet;
 use crate::gauges::{Gauges, Outages};

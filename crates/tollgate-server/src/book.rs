@@ -26,13 +26,18 @@ pub(crate) fn file(book: Option<Book>, name: &str, request_headers: &HeaderMap) 
     let gzip = match found {
         Some(Some(gzip)) => gzip,
         Some(None) => return Err(Problem::not_found("the book has no such page; /book/ is where it begins")),
-        None => return Err(Problem::not_found("this program was built without the book: see docs/ of its sources")),
+        None => {
+            return Err(Problem::not_found(
+                "this program was built without the book: see docs/ of its sources",
+            ));
+        }
     };
     let is_packed = takes_gzip(request_headers);
     let mut hasher = DefaultHasher::new();
     hasher.write(gzip);
     let tag = format!("\"{:016x}{}\"", hasher.finish(), if is_packed { "-gzip" } else { "" });
-    let body = if is_packed { FileBody::Gzip(Bytes::from_static(gzip)) } else { FileBody::Plain(unpacked(gzip)) };
+    let body =
+        if is_packed { FileBody::Gzip(Bytes::from_static(gzip)) } else { FileBody::Plain(unpacked(gzip)) };
     Ok(file_reply(kind_of(name), &tag, body, request_headers))
 }
 

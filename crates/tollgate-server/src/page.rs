@@ -105,7 +105,12 @@ pub(crate) fn kind_of(name: &str) -> &'static str {
 }
 
 /// Returns a file, or that the client has it.
-pub(crate) fn file_reply(kind: &'static str, tag: &str, body: FileBody, request_headers: &HeaderMap) -> Reply {
+pub(crate) fn file_reply(
+    kind: &'static str,
+    tag: &str,
+    body: FileBody,
+    request_headers: &HeaderMap,
+) -> Reply {
     let mut response = Response::new(Full::default());
     let headers = response.headers_mut();
     headers.extend(COMMON_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));

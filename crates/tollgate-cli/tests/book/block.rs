@@ -31,7 +31,10 @@ impl Block {
 
     /// Returns the keys at the top of a YAML file.
     fn keys(&self) -> impl Iterator<Item = &str> {
-        self.text.lines().filter(|line| !line.starts_with(['#', ' ', '-'])).filter_map(|it| Some(it.split_once(':')?.0))
+        self.text
+            .lines()
+            .filter(|line| !line.starts_with(['#', ' ', '-']))
+            .filter_map(|it| Some(it.split_once(':')?.0))
     }
 
     /// Returns the name of the file that the block is: `# NAME.yaml` in its first line.
@@ -44,7 +47,9 @@ impl Block {
     pub(crate) fn policy(&self, words: &[String]) -> Option<String> {
         let is_yaml = matches!(self.kind.as_str(), "yaml" | "yml");
         let is_test_file = self.file().is_some_and(|file| file.ends_with(".test.yaml"));
-        let is_policy = is_yaml && !is_test_file && self.keys().next().is_some_and(|key| words.iter().any(|it| it == key));
+        let is_policy = is_yaml
+            && !is_test_file
+            && self.keys().next().is_some_and(|key| words.iter().any(|it| it == key));
         let has_limits = self.keys().any(|key| key == "limits");
         is_policy.then(|| format!("{}{}", self.text, if has_limits { "" } else { "limits: []\n" }))
     }

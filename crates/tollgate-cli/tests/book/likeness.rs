@@ -72,7 +72,13 @@ fn has_parts(line: &str, wanted: &str) -> bool {
 
 /// Adds the places where JSON differs from that of a page: members that one of them lacks, and values of other types. With
 /// `same_values`, other values, too. A list is compared by its first element, and not if one is empty.
-pub(crate) fn differences(shown: &Value, printed: &Value, same_values: bool, at: &str, found: &mut Vec<String>) {
+pub(crate) fn differences(
+    shown: &Value,
+    printed: &Value,
+    same_values: bool,
+    at: &str,
+    found: &mut Vec<String>,
+) {
     match (shown, printed) {
         (Value::Object(shown), Value::Object(printed)) => {
             for (name, value) in shown {

@@ -32,7 +32,8 @@ impl Session {
         symlink(BINARY, files.path().join("bin/tollgate")).unwrap();
         // In a terminal, redis-cli numbers the elements of a reply.
         let redis_cli = files.path().join("bin/redis-cli");
-        fs::write(&redis_cli, format!("#!/bin/sh\nPATH={SYSTEM_PATH} exec redis-cli --no-raw \"$@\"\n")).unwrap();
+        fs::write(&redis_cli, format!("#!/bin/sh\nPATH={SYSTEM_PATH} exec redis-cli --no-raw \"$@\"\n"))
+            .unwrap();
         fs::set_permissions(&redis_cli, fs::Permissions::from_mode(0o755)).unwrap();
         for log in ["access.log", "shop.log.gz"] {
             fs::copy(docs.join("samples").join(log), files.path().join(log)).unwrap();
