@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb deb-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -222,6 +222,10 @@ deb: setup ## a Debian package with a hardened systemd unit, in target/deb
 deb-test: setup ## installs, serves, upgrades and purges the package in a chroot
 	@setup/debian debootstrap=debootstrap curl=curl
 	@packaging/deb-test
+
+systemd-test: setup ## boots a Debian with the package in a container: the unit under a running systemd
+	@setup/debian debootstrap=debootstrap systemd-nspawn=systemd-container curl=curl
+	@packaging/systemd-test
 
 image: setup ## a container image from nothing, in target/image
 	@setup/debian buildah=buildah python3=python3
