@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible deb deb-test image image-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -20,12 +20,12 @@ setup:
 # A profile of its own: without link-time optimization the first start is minutes faster.
 run: setup ## starts gateway, API, dashboard and a demo service, and prints what to open and to curl
 	@echo "Building; the first time takes some minutes, the next start a second."
-	@cargo build --profile quick -p tollgate-cli
+	@setup/with-progress cargo build --profile quick -p tollgate-cli
 	@exec $${CARGO_TARGET_DIR:-target}/quick/tollgate serve $(ARGS)
 
 # Real proxies, clients, load generators, Redis and PostgreSQL servers: what the tests talk to.
 setup-test: setup
-	@setup/debian curl=curl nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest openssl=openssl prlimit=util-linux
+	@setup/debian curl=curl jq=jq nginx=nginx haproxy=haproxy caddy=caddy wrk=wrk h2load=nghttp2-client slowhttptest=slowhttptest openssl=openssl prlimit=util-linux
 	@setup/debian redis-server=redis-server redis-cli=redis-tools redis-sentinel=redis-sentinel nft=nftables ip=iproute2
 	@setup/debian initdb=postgresql psql=postgresql-client
 	@setup/debian chromium=chromium
@@ -223,6 +223,10 @@ deb-test: setup ## installs, serves, upgrades and purges the package in a chroot
 	@setup/debian debootstrap=debootstrap curl=curl
 	@packaging/deb-test
 
+systemd-test: setup ## boots a Debian with the package in a container: the unit under a running systemd
+	@setup/debian debootstrap=debootstrap systemd-nspawn=systemd-container curl=curl
+	@packaging/systemd-test
+
 image: setup ## a container image from nothing, in target/image
 	@setup/debian buildah=buildah python3=python3
 	@packaging/image
@@ -231,8 +235,18 @@ image-test: setup ## runs the image as uid 65534 with a read-only root: starts, 
 	@setup/debian curl=curl
 	@packaging/image-test
 
+engine-test: setup ## runs the image in podman, and reads compose.yaml with podman-compose
+	@setup/debian curl=curl podman=podman podman-compose=podman-compose
+	@packaging/engine-test
+	@TOLLGATE=$(CURDIR)/target/image/root/bin/tollgate packaging/compose-test
+
 chart: setup ## renders the Helm chart, checks it and writes deploy/kubernetes
 	@packaging/chart/check --write
+
+footprint: setup ## size, time to the first answer and idle memory of the static binary
+	@setup/debian python3=python3
+	@packaging/static "$(CURDIR)/target/static" >/dev/null
+	@packaging/footprint
 
 docs: setup ## the book as HTML, in target/book (mdBook)
 	@setup/cargo-tool mdbook 0.5.4

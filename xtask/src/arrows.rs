@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
     ("tollgate-api", &[]),
+    ("tollgate-book", &[]),
     ("tollgate-grpc", &[]),
     ("tollgate-rlqs", &["tollgate", "tollgate-api", "tollgate-grpc", "tollgate-telemetry"]),
     (
@@ -96,6 +97,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "tollgate",
             "tollgate-api",
+            "tollgate-book",
             "tollgate-daemon",
             "tollgate-document",
             "tollgate-envoy",

@@ -28,7 +28,7 @@ mod validate;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use tollgate_daemon::{Environment, Failure};
+use tollgate_daemon::{Environment, Failure, use_huge_pages};
 
 use arguments::{Arguments, Command};
 use client::Operation;
@@ -38,6 +38,8 @@ use client::Operation;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Before memory is touched: each first touch may take two megabytes.
+    use_huge_pages(false);
     // Exits with 2 on a mistake, with 0 on `--help`.
     let arguments = Arguments::try_parse_from(ratelimit::command_line(std::env::args_os()));
     let arguments = arguments.unwrap_or_else(|error| arguments::explain(error).exit());
@@ -48,6 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
+    // Commands that work through much memory and end, such as `replay`, are faster with them.
+    use_huge_pages(!matches!(command, Command::Serve(_) | Command::Ratelimit(_)));
     let environment = Environment::read()?;
     match command {
         Command::Init(arguments) => init::run(&arguments),

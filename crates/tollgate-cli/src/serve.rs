@@ -47,6 +47,7 @@ fn work(ready_file: Option<&Path>, startup: Startup, log: &Log) -> Result<(), Fa
         // A leftover file would report readiness too early.
         ready_file.map_or(Ok(()), ReadyFile::clear)?;
         let daemon = startup.start(log).await?;
+        daemon.serve_book(tollgate_book::gzip);
         // Printed before the ready file exists, so that a process that waits for the file finds all
         // messages.
         announce(&daemon, log);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
@@ -10,9 +10,8 @@ use tollgate::Policy;
 use tollgate_document::Document;
 use tollgate_testkit::{ProgramOutput, Scratch};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use super::book::block::blocks;
+use super::book::{policy_words, root};
 
 /// Returns the documents that contain policies.
 fn documents() -> Vec<PathBuf> {
@@ -25,7 +24,13 @@ fn documents() -> Vec<PathBuf> {
         let files = entries.map(|entry| entry.unwrap().path());
         files.filter(|file| file.extension().is_some_and(|it| it == "md")).collect()
     };
-    let mut files = vec![root().join("README.md"), root().join("crates/tollgate-policy/FORMAT.md")];
+    let single = [
+        "README.md",
+        "crates/tollgate-policy/FORMAT.md",
+        "crates/tollgate-server/API.md",
+        "deploy/README.md",
+    ];
+    let mut files: Vec<_> = single.iter().map(|file| root().join(file)).collect();
     files.extend(in_each("crates", "README.md"));
     files.extend(in_each("integrations", "README.md"));
     files.extend(markdown("docs"));
@@ -34,24 +39,11 @@ fn documents() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the YAML blocks of a document, each with its first line.
-fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
-    let mut blocks: Vec<(usize, String)> = Vec::new();
-    let (mut is_yaml, mut inside, mut indent) = (false, false, 0);
-    for (number, line) in (1..).zip(text.lines()) {
-        if let Some(kind) = line.trim_start().strip_prefix("```") {
-            is_yaml = !inside && matches!(kind.trim(), "yaml" | "yml");
-            inside = !inside;
-            if is_yaml {
-                indent = line.len() - line.trim_start().len();
-                blocks.push((number + 1, String::new()));
-            }
-        } else if is_yaml && let Some((_, block)) = blocks.last_mut() {
-            block.push_str(line.get(indent..).unwrap_or_default());
-            block.push('\n');
-        }
-    }
-    blocks
+/// Returns the policies of a document, each with its line. Blocks that are parts of one have a marker.
+fn policies(text: &str) -> Vec<(usize, String)> {
+    let words = policy_words();
+    let whole = blocks(text).into_iter().filter(|it| it.marked("not run").next().is_none());
+    whole.filter_map(|block| Some((block.line + 1, block.policy(&words)?))).collect()
 }
 
 /// The page about lints: the first policy of each section shows its lint
@@ -64,11 +56,9 @@ fn no_policy_in_the_documents_has_a_lint_that_the_documents_recommend_to_fix() {
     let mut names = Vec::new();
     for file in documents().into_iter().filter(|it| !it.ends_with(SHOWS_LINTS)) {
         let name = file.strip_prefix(root()).unwrap().display().to_string().replace('/', "-");
-        for (line, block) in yaml_blocks(&fs::read_to_string(&file).unwrap()) {
-            if block.lines().any(|line| line.starts_with("limits:")) {
-                names.push(format!("{name}-{line}.yaml"));
-                folder.write(names.last().unwrap(), &block);
-            }
+        for (line, policy) in policies(&fs::read_to_string(&file).unwrap()) {
+            names.push(format!("{name}-{line}.yaml"));
+            folder.write(names.last().unwrap(), &policy);
         }
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -111,17 +101,14 @@ fn the_reference_of_the_format_reads_as_a_document() {
 fn every_policy_in_the_documents_is_valid() {
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in documents() {
-        for (line, block) in yaml_blocks(&fs::read_to_string(&file).unwrap()) {
-            if !block.lines().any(|line| line.starts_with("limits:")) {
-                continue;
-            }
+        for (line, policy) in policies(&fs::read_to_string(&file).unwrap()) {
             seen += 1;
-            let policy = Document::parse(&block).and_then(|it| Policy::from_document(&it));
+            let policy = Document::parse(&policy).and_then(|it| Policy::from_document(&it));
             if let Err(mistakes) = policy {
                 wrong.push(format!("{}:{line}\n{}", file.display(), mistakes.render("the block")));
             }
         }
     }
-    assert!(seen >= 4, "only {seen} policies were found");
+    assert!(seen >= 100, "only {seen} policies were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

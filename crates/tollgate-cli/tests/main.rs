@@ -3,6 +3,7 @@
 //! One binary instead of many, because linking each takes seconds.
 
 mod bench;
+mod book;
 mod canned;
 mod client;
 mod client_libraries;
@@ -24,7 +25,6 @@ mod peers;
 mod postgres;
 mod prometheus;
 mod ratelimit;
-mod readme;
 mod redis;
 mod regions;
 mod replay;

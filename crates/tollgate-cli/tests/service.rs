@@ -11,6 +11,7 @@ pub(crate) mod region;
 mod tools;
 mod upstream;
 
+mod book;
 mod crowd;
 mod curl;
 mod description;

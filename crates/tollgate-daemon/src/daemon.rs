@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tollgate::{Clock, Policy, SharedLimiter, SystemClock};
-use tollgate_server::{Api, ModeOverrides, Status};
+use tollgate_server::{Api, Book, ModeOverrides, Status};
 use tollgate_telemetry::Watcher;
 use tollgate_xds::Proposal;
 
@@ -211,6 +211,11 @@ impl Daemon {
             config_server,
             ratelimit,
         })
+    }
+
+    /// Serves the documentation at `/book/` of the API. Only the first call has an effect.
+    pub fn serve_book(&self, book: Book) {
+        let _same = self.api.clone().with_book(book);
     }
 
     /// Returns the bound addresses.

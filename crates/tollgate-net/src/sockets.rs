@@ -3,7 +3,8 @@
 //! With one socket for each worker, the kernel distributes connections over the workers, and no two
 //! workers wake up for one connection (`SO_REUSEPORT`). A second process could also join such
 //! sockets by mistake and would get a share of the connections. The address is therefore first
-//! bound without the option.
+//! bound without the option. That socket does not listen: it is closed, and with it would be the
+//! connections that it had accepted.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -71,17 +72,22 @@ impl Sockets {
 }
 
 fn listen(wanted: SocketAddr, workers: usize) -> io::Result<Sockets> {
-    let alone = socket(wanted, false)?;
-    let address = alone.local_addr()?;
+    let alone = bound(wanted, false)?;
+    let address = alone.local_addr()?.as_socket().unwrap_or(wanted);
+    let listening = |socket: Socket| {
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from(socket))
+    };
     if workers <= 1 {
-        return Ok(Sockets { address, listeners: vec![alone] });
+        return Ok(Sockets { address, listeners: vec![listening(alone)?] });
     }
     drop(alone);
-    let listeners = (0..workers).map(|_| socket(address, true)).collect::<io::Result<_>>()?;
+    let listeners = (0..workers).map(|_| listening(bound(address, true)?)).collect::<io::Result<_>>()?;
     Ok(Sockets { address, listeners })
 }
 
-fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+/// Returns a socket that is bound and does not listen yet.
+fn bound(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
@@ -94,8 +100,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -111,6 +116,14 @@ mod tests {
         }
         drop(one);
         assert_eq!(Sockets::bind(&address, 2).unwrap().into_listeners().len(), 2);
+    }
+
+    #[test]
+    fn no_connection_is_accepted_by_a_socket_that_is_closed_before_it_serves() {
+        let probe = bound("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let address = probe.local_addr().unwrap().as_socket().unwrap();
+        let refused = std::net::TcpStream::connect(address).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

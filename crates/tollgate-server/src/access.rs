@@ -130,7 +130,7 @@ impl Access {
         let Some(tokens) = &self.0 else {
             return if is_auth { Ok(Role::Admin) } else { refuse_foreign_names(parts).map(|()| Role::Admin) };
         };
-        if matches!(route, Some(Route::Index | Route::Page(_))) {
+        if matches!(route, Some(Route::Index | Route::Page(_) | Route::Book(_))) {
             return Ok(Role::Reader);
         }
         let own = headers.get(&TOLLGATE_TOKEN).map(HeaderValue::as_bytes);

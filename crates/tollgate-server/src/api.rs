@@ -25,6 +25,7 @@ use tollgate_telemetry::Watcher;
 
 use crate::access::{Access, Caller, Role};
 use crate::body::{MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, collect};
+use crate::book::{self, Book};
 use crate::decision_view::ViewContext;
 use crate::fleet::Fleet;
 use crate::gauges::{Gauges, Outages};
@@ -65,6 +66,7 @@ Tollgate decides whether requests may pass.
   GET  /healthz, /readyz             alive? ready? and how is the store?
   GET  /metrics                      counts, for Prometheus
   GET  /openapi.json                 all of it, for machines; for people, open / in a browser
+  GET  /book/                        the documentation, in a browser
 
 Try:
 
@@ -105,6 +107,8 @@ pub(crate) struct Inner<S> {
     pub(crate) watcher: OnceLock<Watcher>,
     /// The decision log on disk, if there is one.
     pub(crate) records: OnceLock<RecordLog>,
+    /// The documentation, if the program embeds it.
+    pub(crate) book: OnceLock<Book>,
     /// The key of the hashes of limit keys, if there is no watcher.
     secret: RandomState,
     mode_overrides: OnceLock<ModeOverrides<S>>,
@@ -161,6 +165,7 @@ impl<S: Store> Api<S> {
             status,
             watcher: OnceLock::new(),
             records: OnceLock::new(),
+            book: OnceLock::new(),
             secret: RandomState::new(),
             mode_overrides: OnceLock::new(),
             offload: Offload::default(),
@@ -189,6 +194,13 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn with_records(self, records: RecordLog) -> Self {
         let _first = self.0.records.set(records);
+        self
+    }
+
+    /// Serves this book at `/book/`. Only the first call has an effect.
+    #[must_use]
+    pub fn with_book(self, book: Book) -> Self {
+        let _first = self.0.book.set(book);
         self
     }
 
@@ -340,6 +352,7 @@ impl<S: Store> Inner<S> {
             Route::OpenApi => Ok(json(described())),
             Route::Index => Ok(page::index(headers).unwrap_or_else(|| chosen(text(INDEX)))),
             Route::Page(name) => page::file(name, headers),
+            Route::Book(name) => book::file(self.book.get().copied(), name, headers),
             Route::Overview => self.overview(parts, role),
             Route::Fleet => self.fleet(parts).await,
             Route::Quotas => self.quotas(parts),

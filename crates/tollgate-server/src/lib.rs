@@ -17,6 +17,7 @@ mod access;
 mod api;
 mod auth;
 mod body;
+mod book;
 mod check;
 mod decision_view;
 mod decisions;
@@ -51,6 +52,7 @@ mod throttle;
 
 pub use access::{Access, Caller, Role};
 pub use api::{Api, JsonAnswer};
+pub use book::Book;
 pub use decisions::decision_line;
 pub use gauges::Gauges;
 pub use mode_overrides::{

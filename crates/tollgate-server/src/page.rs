@@ -74,40 +74,63 @@ impl File {
         })
     }
 
-    fn kind(&self) -> &'static str {
-        match self.name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("html") => "text/html; charset=utf-8",
-            Some("css") => "text/css; charset=utf-8",
-            Some("js") => "text/javascript; charset=utf-8",
-            Some("json" | "webmanifest") => "application/json",
-            Some("svg") => "image/svg+xml",
-            Some("png") => "image/png",
-            Some("ico") => "image/x-icon",
-            _ => "application/octet-stream",
-        }
-    }
-
     fn reply(&self, request_headers: &HeaderMap) -> Reply {
         let EncodedFile { tags: [plain, gzipped], gzip } = self.packed();
-        let gzip = gzip.clone().filter(|_| takes_gzip(request_headers));
-        let tag = if gzip.is_some() { gzipped } else { plain };
-        let mut response = Response::new(Full::default());
-        let headers = response.headers_mut();
-        headers.extend(COMMON_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
-        if let Ok(tag) = HeaderValue::from_str(tag) {
-            headers.insert(ETAG, tag);
-        }
-        if is_known(request_headers, tag) {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            return response;
-        }
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind()));
-        if gzip.is_some() {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        *response.body_mut() = Full::new(gzip.unwrap_or(Bytes::from_static(self.body)));
-        response
+        let (tag, body) = match gzip.clone().filter(|_| takes_gzip(request_headers)) {
+            Some(gzip) => (gzipped, FileBody::Gzip(gzip)),
+            None => (plain, FileBody::Plain(Bytes::from_static(self.body))),
+        };
+        file_reply(kind_of(self.name), tag, body, request_headers)
     }
+}
+
+/// The bytes of a file as they are sent.
+pub(crate) enum FileBody {
+    Plain(Bytes),
+    Gzip(Bytes),
+}
+
+/// Returns the content type of a file.
+pub(crate) fn kind_of(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("json" | "webmanifest") => "application/json",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("ico") => "image/x-icon",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Returns a file, or that the client has it.
+pub(crate) fn file_reply(
+    kind: &'static str,
+    tag: &str,
+    body: FileBody,
+    request_headers: &HeaderMap,
+) -> Reply {
+    let mut response = Response::new(Full::default());
+    let headers = response.headers_mut();
+    headers.extend(COMMON_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        headers.insert(ETAG, tag);
+    }
+    if is_known(request_headers, tag) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        return response;
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let body = match body {
+        FileBody::Plain(body) => body,
+        FileBody::Gzip(body) => {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            body
+        }
+    };
+    *response.body_mut() = Full::new(body);
+    response
 }
 
 /// Compresses at the highest level, since this runs once.
@@ -119,7 +142,7 @@ fn packed(body: &[u8]) -> Option<Bytes> {
 }
 
 /// Whether the client accepts gzip.
-fn takes_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     names(headers, &ACCEPT_ENCODING, "gzip")
 }
 

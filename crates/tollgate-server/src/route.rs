@@ -41,6 +41,8 @@ pub(crate) enum Route<'p> {
     Auth(Option<AuthPath<'p>>),
     /// `/page/{name}`
     Page(&'p str),
+    /// `/book/{name}`, `/book/`
+    Book(&'p str),
     /// `/v1/overview`
     Overview,
     /// `/v1/fleet`
@@ -146,6 +148,9 @@ impl<'p> Route<'p> {
         if let Some(name) = path.strip_prefix("/page/").filter(one) {
             return Some(Self::Page(name));
         }
+        if let Some(name) = path.strip_prefix("/book/").filter(|name| !name.contains('/')) {
+            return Some(Self::Book(name));
+        }
         if let Some(id) = path.strip_prefix("/v1/decisions/").filter(one) {
             return Some(Self::Decision(id));
         }
@@ -168,6 +173,7 @@ impl<'p> Route<'p> {
             Self::Named(_, Operation::Peek)
             | Self::Index
             | Self::Page(_)
+            | Self::Book(_)
             | Self::Health
             | Self::Alive
             | Self::Ready

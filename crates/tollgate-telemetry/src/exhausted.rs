@@ -22,7 +22,7 @@
 //! Invariant: memory is fixed. `tests/bounded.rs` checks this.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tollgate::{RuleId, Span, Timestamp};
 
@@ -94,7 +94,8 @@ impl Episode {
 /// The table of exhausted keys.
 pub(crate) struct ExhaustedKeys {
     after: Span,
-    sets: Box<[Set]>,
+    /// Allocated for the first exhausted key, because a service without one does not need the megabyte.
+    sets: OnceLock<Box<[Set]>>,
 }
 
 /// The keys of one set. The cache line that every request reads is separate from the others.
@@ -129,15 +130,26 @@ impl Set {
 impl ExhaustedKeys {
     /// Creates a table in which a key becomes an alert after `after`.
     pub(crate) fn new(after: Span) -> Self {
+        Self { after, sets: OnceLock::new() }
+    }
+
+    /// Returns the sets, none before the first exhausted key.
+    #[inline]
+    fn sets(&self) -> &[Set] {
+        self.sets.get().map_or(&[], |sets| sets)
+    }
+
+    /// Returns the sets, and allocates them.
+    fn new_sets(&self) -> &[Set] {
         let set = |_| Set { key_hashes: Default::default(), keys: Mutex::default() };
-        Self { after, sets: (0..SETS).map(set).collect() }
+        self.sets.get_or_init(|| (0..SETS).map(set).collect())
     }
 
     /// Returns the set of a key. Zero marks a free way, so a hash of zero is replaced.
-    fn set(&self, key_hash: u64) -> (u64, Option<&Set>) {
+    fn set(sets: &[Set], key_hash: u64) -> (u64, Option<&Set>) {
         // The upper nine bits, because other tables use the lower ones.
         let place = usize::try_from(key_hash >> 55).unwrap_or(0);
-        (key_hash.max(1), self.sets.get(place))
+        (key_hash.max(1), sets.get(place))
     }
 
     /// Records that a key has nothing left. `refused` is the wait of a refusal, `None` for an admitted
@@ -150,7 +162,7 @@ impl ExhaustedKeys {
         at: Timestamp,
         name: impl FnOnce() -> KeyName,
     ) {
-        let (key_hash, Some(set)) = self.set(key_hash) else { return };
+        let (key_hash, Some(set)) = Self::set(self.new_sets(), key_hash) else { return };
         let until = at + refused.unwrap_or(Span::ZERO);
         // Before the lock, because rendering a key takes longer than the rest.
         let new = (!set.holds(key_hash)).then(name);
@@ -182,7 +194,7 @@ impl ExhaustedKeys {
     /// Records that a key has something left.
     #[inline]
     pub(crate) fn left(&self, key_hash: u64) {
-        if let (key_hash, Some(set)) = self.set(key_hash)
+        if let (key_hash, Some(set)) = Self::set(self.sets(), key_hash)
             && set.holds(key_hash)
         {
             Self::forget(set, key_hash);
@@ -204,7 +216,7 @@ impl ExhaustedKeys {
 
     /// Removes all keys.
     pub(crate) fn clear(&self) {
-        for set in &self.sets {
+        for set in self.sets() {
             let mut keys = set.lock();
             (0..WAYS).for_each(|way| drop(set.put(&mut keys, way, None)));
         }
@@ -212,12 +224,12 @@ impl ExhaustedKeys {
 
     /// Whether the table has no keys.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sets.iter().all(Set::is_empty)
+        self.sets().iter().all(Set::is_empty)
     }
 
     /// Removes the keys of rules for which `is_kept` returns false.
     pub(crate) fn keep(&self, is_kept: impl Fn(RuleId) -> bool) {
-        for set in self.sets.iter().filter(|set| !set.is_empty()) {
+        for set in self.sets().iter().filter(|set| !set.is_empty()) {
             let mut keys = set.lock();
             for way in 0..WAYS {
                 if keys.get(way).is_some_and(|it| it.as_ref().is_some_and(|it| !is_kept(it.rule))) {
@@ -230,7 +242,7 @@ impl ExhaustedKeys {
     /// Returns the keys that have been exhausted for long enough, the longest first.
     pub(crate) fn alerts(&self, now: Timestamp) -> Vec<ExhaustedKey> {
         let mut alerts = Vec::new();
-        for set in &self.sets {
+        for set in self.sets() {
             if set.is_empty() {
                 continue;
             }
@@ -340,7 +352,7 @@ mod tests {
             }
         }
         assert_eq!(zero.alerts(at(300)).len(), 20);
-        let held = zero.sets.iter().map(|set| set.lock().iter().flatten().count()).sum::<usize>();
+        let held = zero.sets().iter().map(|set| set.lock().iter().flatten().count()).sum::<usize>();
         assert_eq!(held, SETS * WAYS);
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Asker<'a> {
 
 /// The recent callers of the most recently used allowances.
 pub(crate) struct Spenders {
+    /// The sets of a stripe are allocated when it is first spent from: together they take four megabytes, which a
+    /// service without traffic does not need.
     stripes: Box<[Mutex<Box<[Set]>>]>,
     hasher: foldhash::fast::RandomState,
 }
@@ -104,10 +106,16 @@ impl Allowance {
     }
 }
 
+/// Returns the sets of one stripe.
+#[cold]
+fn new_sets() -> Box<[Set]> {
+    vec![Set::default(); SETS].into_boxed_slice()
+}
+
 impl Spenders {
     pub(crate) fn new() -> Self {
-        let stripe = |_| Mutex::new(vec![Set::default(); SETS].into_boxed_slice());
-        Self { stripes: (0..STRIPES).map(stripe).collect(), hasher: foldhash::fast::RandomState::default() }
+        let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
+        Self { stripes, hasher: foldhash::fast::RandomState::default() }
     }
 
     /// Returns the index of the lock and of the set behind it.
@@ -140,6 +148,9 @@ impl Spenders {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
+        if sets.is_empty() {
+            *sets = new_sets();
+        }
         let Some(set) = sets.get_mut(set) else { return };
         let allowance = match set.iter().position(|it| it.key_hash == key_hash) {
             Some(known) => set.get_mut(known),
@@ -187,7 +198,7 @@ impl Spenders {
     /// Removes all callers.
     pub(crate) fn clear(&self) {
         for stripe in &self.stripes {
-            stripe.lock().unwrap_or_else(PoisonError::into_inner).fill(Set::default());
+            *stripe.lock().unwrap_or_else(PoisonError::into_inner) = Box::default();
         }
     }
 

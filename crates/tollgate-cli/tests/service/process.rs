@@ -43,6 +43,8 @@ pub(crate) struct Memory {
     pub(crate) resident: u64,
     /// The maximum resident memory.
     pub(crate) peak: u64,
+    /// The resident memory without the pages of files, such as the code.
+    pub(crate) anonymous: u64,
 }
 
 pub(crate) fn memory(process: u32) -> Memory {
@@ -51,7 +53,7 @@ pub(crate) fn memory(process: u32) -> Memory {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap() / 1024
     };
-    Memory { resident: field("VmRSS"), peak: field("VmHWM") }
+    Memory { resident: field("VmRSS"), peak: field("VmHWM"), anonymous: field("RssAnon") }
 }
 
 /// Raises the limit of open files of this process.

@@ -10,6 +10,7 @@ use tollgate_testkit::{ProgramOutput, Scratch, Tollgate};
 
 use super::BINARY;
 use super::client::get;
+use super::process::memory;
 
 /// Runs `tollgate serve`, which is expected to exit.
 fn serve(settings: &[&str], more: &[&str]) -> ProgramOutput {
@@ -169,4 +170,14 @@ fn an_unwritable_ready_file_is_reported_with_the_reason() {
         fs::read_dir(files.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["file", "folder", "full"], "nothing is left behind");
+}
+
+#[test]
+fn an_idle_service_takes_a_few_megabytes() {
+    let service = Tollgate::start(BINARY, super::ROOMY);
+    assert_eq!(get(service.gateway, "/").status, 200);
+    let used = memory(service.program.id());
+    // Each core has a worker with a stack and a heap of its own.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    assert!(used.anonymous <= 8 + cores, "{used:?}; 32 MiB and more are huge pages that are mostly empty");
 }

@@ -17,6 +17,8 @@ pub(super) fn paths() -> Map<String, Value> {
                     "schema": {"type": "string", "pattern": "^[0-9A-Fa-f]{16}$"}});
     let file = json!({"name": "name", "in": "path", "required": true, "description": "A file of the dashboard.",
                       "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]+$"}});
+    let book = json!({"name": "name", "in": "path", "required": true, "description": "A file of the book, such as `guide.html`.",
+                      "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]+$"}});
     let of_switch = ["400", "401", "403", "404", "408", "413", "415", "422", "503"];
     let mut of_everything = look("modes", "The modes and overrides of limits", "Modes", &[], &[]);
     of_everything["put"] = operation(
@@ -36,7 +38,8 @@ pub(super) fn paths() -> Map<String, Value> {
     );
     let of_explain = ["400", "401", "403", "408", "409", "413", "415", "422", "503"];
     [
-        ("/page/{name}", page(&file)),
+        ("/page/{name}", page("page", "A file of the page", &file)),
+        ("/book/{name}", page("book", "A page of the documentation, if the program embeds it", &book)),
         ("/v1/overview", look("overview", "The health of the server", "Overview", &[], &[])),
         ("/v1/fleet", look("fleet", "The nodes that share the store, with the sums over all of them", "Fleet", &[], &[])),
         ("/v1/quotas", look("quotas", "The limits that are divided over proxies, and what each proxy has", "Quotas", &[], &[])),
@@ -147,8 +150,8 @@ fn look(id: &str, summary: &str, response: &str, parameters: &[Value], problems:
     resource
 }
 
-/// Describes a file of the dashboard, which needs no token and contains no data.
-fn page(parameter: &Value) -> Value {
+/// Describes a file of the dashboard or of the book, which needs no token and contains no data.
+fn page(id: &str, summary: &str, parameter: &Value) -> Value {
     let kinds = [
         "text/html",
         "text/css",
@@ -160,7 +163,7 @@ fn page(parameter: &Value) -> Value {
         "application/octet-stream",
     ];
     let content = kinds.iter().map(|kind| ((*kind).to_owned(), json!({}))).collect();
-    let mut resource = without_token(read("page", "A file of the page", &content, |with_content| {
+    let mut resource = without_token(read(id, summary, &content, |with_content| {
         json!({
             "200": with_content("The file."), "304": {"description": "Not modified, by `If-None-Match`."},
             "403": reference("403"), "404": reference("404"),

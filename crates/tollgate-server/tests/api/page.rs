@@ -81,3 +81,12 @@ fn only_files_of_the_page_are_served() {
         get(path, &[]).problem();
     }
 }
+
+#[test]
+fn a_program_without_the_book_says_so() {
+    for path in ["/book/", "/book/guide.html"] {
+        let answer = get(path, &[]);
+        assert_eq!(answer.status, 404);
+        assert!(answer.text().contains("built without the book"), "{path}: {}", answer.text());
+    }
+}
