@@ -15,13 +15,14 @@ fn main() -> ExitCode {
     // The name of a defect shows the report that it causes.
     let defect =
         std::env::args().find_map(|name| Defect::ALL.into_iter().find(|it| format!("{it:?}") == name));
-    let (mut failed, mut decisions, mut degraded, mut leased, mut faults) = (0, 0, 0, 0, 0);
+    let (mut failed, mut decisions, mut degraded, mut leased, mut borrowed, mut faults) = (0, 0, 0, 0, 0, 0);
     for seed in first..first + seeds {
         match simulate_faults_once(seed, defect) {
             Ok(run) => {
                 decisions += run.decisions;
                 degraded += run.degraded;
                 leased += run.spent_from_leases;
+                borrowed += run.borrowed;
                 faults += run.faults;
             }
             Err(broken) => {
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     }
     println!(
         "{seeds} seeds, {failed} failed; {decisions} decisions, {degraded} without the store, \
-         {leased} units from leases, {faults} faults"
+         {leased} units from leases, {borrowed} borrowed, {faults} faults"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

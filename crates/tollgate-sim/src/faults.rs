@@ -13,6 +13,9 @@
 //! 6. **recovery**: two seconds after the last fault, no decision is made without the store, and no node owes it usage.
 //! 7. **tables never grow**, and a seed has one trace.
 //!
+//! A quarter of the seeds has regions, with shards of their own: the bound is that of all regions together, each share is
+//! counted by the store of its region, and a region that is cut off from the others is served by its own store.
+//!
 //! A failure is reported with its seed, the smallest set of its faults that still fails, and the last events
 //! ([`FaultReport`]). [`Defect`]s are deliberate: they show that the invariants detect something.
 //!
@@ -27,6 +30,7 @@ mod link;
 mod node;
 mod oracle;
 mod plan;
+mod regions;
 mod report;
 mod shard;
 mod store;

@@ -28,11 +28,15 @@ pub enum Defect {
     LeaseEndOnWallClock,
     /// The end of a lease is not checked when it is spent.
     LeaseEndIgnored,
+    /// A region lends units to another region and keeps them: it does not charge them to its share.
+    LentTwice,
+    /// A node does not use the store of its region while the region is cut off from the others.
+    CutRegionGivesUp,
 }
 
 impl Defect {
     /// All defects.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::ShareForOneNode,
         Self::LateChargeKept,
         Self::PartKept,
@@ -45,5 +49,7 @@ impl Defect {
         Self::LateReturnsAccepted,
         Self::LeaseEndOnWallClock,
         Self::LeaseEndIgnored,
+        Self::LentTwice,
+        Self::CutRegionGivesUp,
     ];
 }

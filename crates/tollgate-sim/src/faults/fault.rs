@@ -67,9 +67,13 @@ pub(super) enum FaultKind {
     Grant { node: usize, user: u64, limit: usize, units: u64 },
     /// An operator resets a user.
     Reset { node: usize, user: u64, limit: usize },
+    /// A region and the others do not reach each other.
+    RegionCut { region: usize, is_held: bool },
+    /// Messages between a region and the others take up to this long.
+    RegionSlow { region: usize, max_delay: TrueTime },
 }
 
-type Draw = fn(&Plan, &mut Rng) -> Option<FaultKind>;
+pub(super) type Draw = fn(&Plan, &mut Rng) -> Option<FaultKind>;
 
 impl FaultKind {
     /// Draws one fault of each kind, if the fleet can have it.
@@ -91,14 +95,16 @@ impl FaultKind {
             let (node, shard) = link(plan, rng);
             Some(Self::AnswersLost { node, shard, per_mille: rng.u64(10..500) })
         },
-        |plan, rng| Some(Self::Crash { shard: rng.usize(..plan.shards) }),
-        |plan, rng| Some(Self::Failover { shard: rng.usize(..plan.shards), lag: rng.u64(0..800_000) }),
-        |plan, rng| Some(Self::StorePaused { shard: rng.usize(..plan.shards) }),
+        |plan, rng| Some(Self::Crash { shard: rng.usize(..plan.all_shards()) }),
+        |plan, rng| Some(Self::Failover { shard: rng.usize(..plan.all_shards()), lag: rng.u64(0..800_000) }),
+        |plan, rng| Some(Self::StorePaused { shard: rng.usize(..plan.all_shards()) }),
         |plan, rng| {
             let by = [3_600_000_000, -3_600_000_000, 700_000, -700_000, 20_000, -20_000][rng.usize(..6)];
-            Some(Self::StoreStep { shard: rng.usize(..plan.shards), by })
+            Some(Self::StoreStep { shard: rng.usize(..plan.all_shards()), by })
         },
-        |plan, rng| Some(Self::StoreDrift { shard: rng.usize(..plan.shards), ppm: rng.i64(-1_000..=1_000) }),
+        |plan, rng| {
+            Some(Self::StoreDrift { shard: rng.usize(..plan.all_shards()), ppm: rng.i64(-1_000..=1_000) })
+        },
         |plan, rng| Some(Self::NodeCrash { node: rng.usize(..plan.nodes) }),
         |plan, rng| Some(Self::NodePaused { node: rng.usize(..plan.nodes) }),
         |plan, rng| Some(Self::NodeFrozen { node: rng.usize(..plan.nodes) }),
@@ -125,10 +131,47 @@ impl FaultKind {
             Some(Self::Reset { node, user, limit })
         },
     ];
+
+    /// Draws one fault of each kind that only a fleet with regions has.
+    pub(super) const REGION_DRAWS: [Draw; 2] = [
+        |plan, rng| Some(Self::RegionCut { region: rng.usize(..plan.regions.count()), is_held: rng.bool() }),
+        |plan, rng| {
+            let region = rng.usize(..plan.regions.count());
+            Some(Self::RegionSlow { region, max_delay: rng.u64(10_000..2_000_000) })
+        },
+    ];
+
+    /// Returns whether the fault may keep a node from the store of its own region.
+    pub(super) fn parts_from_own_store(&self, node: usize, plan: &Plan) -> bool {
+        match *self {
+            Self::Cut { node: it, shard, .. }
+            | Self::Flapping { node: it, shard, .. }
+            | Self::Slow { node: it, shard, .. }
+            | Self::AnswersLost { node: it, shard, .. } => it == node && !plan.is_far(node, shard),
+            Self::Crash { shard } | Self::Failover { shard, .. } | Self::StorePaused { shard } => {
+                !plan.is_far(node, shard)
+            }
+            Self::NodeCrash { node: it }
+            | Self::NodePaused { node: it }
+            | Self::NodeFrozen { node: it }
+            | Self::SlowReturns { node: it, .. }
+            | Self::Drain { node: it } => it == node,
+            Self::StoreStep { .. }
+            | Self::StoreDrift { .. }
+            | Self::NodeRate { .. }
+            | Self::NodeWallStep { .. }
+            | Self::WrongNodes { .. }
+            | Self::Reload { .. }
+            | Self::Grant { .. }
+            | Self::Reset { .. }
+            | Self::RegionCut { .. }
+            | Self::RegionSlow { .. } => false,
+        }
+    }
 }
 
 fn link(plan: &Plan, rng: &mut Rng) -> (usize, usize) {
-    (rng.usize(..plan.nodes), rng.usize(..plan.shards))
+    (rng.usize(..plan.nodes), rng.usize(..plan.all_shards()))
 }
 
 fn key(plan: &Plan, rng: &mut Rng) -> (usize, u64, usize) {

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use tollgate::store::{Answer, Check, Outcomes, Repeatable};
 use tollgate::{Adjustment, Clock, ManualClock, Outcome, Rule, Store, StoreError, Timestamp};
-use tollgate_lease::Leased;
+use tollgate_lease::{FarStore, Leased};
 
 use super::clock::SimClock;
 use super::defect::Defect;
@@ -58,8 +58,10 @@ impl NodeStore {
         store: &SimStore,
         clock: &SimClock,
         (defect, seed): (Option<Defect>, u64),
+        far: Vec<FarStore<SimStore>>,
     ) -> Self {
         let leased = Leased::with_clock(store.clone(), LeaseClock::new(clock, defect), seed);
+        let leased = leased.with_far_stores(far);
         Self { node, wire: Arc::clone(store.wire()), leased: Arc::new(leased) }
     }
 
@@ -80,6 +82,11 @@ impl NodeStore {
             })
             .await;
         }
+    }
+
+    /// Makes the calls to other regions until dropped.
+    pub(super) async fn tend_far(self) {
+        self.leased.tend_far().await;
     }
 
     /// Returns all leases.

@@ -28,6 +28,8 @@ pub(super) enum Transit {
 /// The link between a node and a shard.
 #[derive(Default)]
 pub(super) struct Link {
+    /// The time that a message takes at least.
+    distance: TrueTime,
     /// The cuts in force: which ways, and whether messages are held.
     cuts: Vec<(usize, Ways, bool)>,
     slow: Vec<(usize, TrueTime)>,
@@ -36,6 +38,10 @@ pub(super) struct Link {
 }
 
 impl Link {
+    pub(super) fn new(distance: TrueTime) -> Self {
+        Self { distance, ..Self::default() }
+    }
+
     pub(super) fn cut(&mut self, fault: usize, ways: Ways, is_held: bool) {
         self.cuts.push((fault, ways, is_held));
     }
@@ -69,7 +75,7 @@ impl Link {
 
     /// Takes a message.
     pub(super) fn carry(&mut self, direction: Direction, call: CallId, rng: &mut Rng) -> Transit {
-        let mut delay = rng.u64(DELAY_US);
+        let mut delay = self.distance + rng.u64(DELAY_US);
         for (_, max_delay) in &self.slow {
             delay += rng.u64(..*max_delay);
         }

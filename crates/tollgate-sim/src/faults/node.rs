@@ -45,16 +45,15 @@ impl Node {
     pub(super) fn start(
         store: &NodeStore,
         clock: &SimClock,
-        policies: &[String],
+        mut policies: impl Iterator<Item = String>,
         settings: &OutageSettings,
         seed: u64,
     ) -> Result<Limiter<NodeStore>, PolicyError> {
-        let mut policies = policies.iter();
-        let first = Policy::parse(policies.next().map_or("", String::as_str))?;
+        let first = Policy::parse(&policies.next().unwrap_or_default())?;
         let limiter = Limiter::with_store(first, store.clone());
         let mut limiter = limiter.with_seeded_outage_on(settings, clock.shown(), seed);
         for text in policies {
-            limiter = limiter.with_policy(Policy::parse(text)?);
+            limiter = limiter.with_policy(Policy::parse(&text)?);
         }
         Ok(limiter)
     }

@@ -25,7 +25,7 @@ mod stretch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate::RuleId;
+use tollgate::{Rule, RuleId};
 
 use self::account::{Bounds, Charged, StoreAccount};
 use self::leases::{LocalSpend, UndoneCharges};
@@ -55,8 +55,10 @@ type AccountId = (usize, Vec<u8>);
 
 /// The accounts of one key.
 struct Account {
+    /// The shard of the key, among those of a region.
     shard: usize,
-    store: StoreAccount,
+    /// The usage in the store of each region.
+    stores: Vec<StoreAccount>,
     nodes: Vec<NodeAccount>,
     /// All admissions, and those that the store or a lease answered.
     stretch: Stretch,
@@ -80,6 +82,8 @@ impl Account {
 /// The charge of a request that the store executed.
 struct Charge {
     account: AccountId,
+    /// The shard, among those of all regions.
+    shard: usize,
     amount: Charged,
     at: TrueTime,
     status: ChargeState,
@@ -147,7 +151,12 @@ struct NodeRecord {
 pub(super) struct Oracle {
     plan: Plan,
     bounds: Vec<Bounds>,
-    rules: HashMap<RuleId, usize>,
+    /// The bounds of the share of each region, for each limit.
+    shares: Vec<Vec<Bounds>>,
+    /// The limit of each rule, and the region whose share it is.
+    rules: HashMap<RuleId, (usize, usize)>,
+    /// How long units of a limit may be held under each policy, for each limit, in microseconds; 0: not at all.
+    ttls: Vec<Vec<TrueTime>>,
     /// The policies that have each rule, and the policy in force.
     versions: HashMap<RuleId, BTreeSet<usize>>,
     policy: usize,
@@ -168,6 +177,7 @@ pub(super) struct Oracle {
     pub(super) degraded: u64,
     pub(super) refused: u64,
     pub(super) spent_from_leases: u64,
+    pub(super) borrowed: u64,
 }
 
 /// The local time of a node at a report.
@@ -188,10 +198,11 @@ pub(super) const fn decision_id(request: RequestId) -> u64 {
 
 impl Oracle {
     pub(super) fn new(plan: &Plan) -> Self {
-        let node = |_| NodeRecord {
+        let nodes = |node| plan.regions.nodes_in(plan.regions.of_node(node), plan.nodes);
+        let node = |node| NodeRecord {
             starts: 0,
-            min_nodes: plan.nodes,
-            max_nodes: plan.nodes,
+            min_nodes: nodes(node),
+            max_nodes: nodes(node),
             first_failure: None,
             last_answer: None,
             lost_entries: 0,
@@ -201,7 +212,12 @@ impl Oracle {
         Self {
             plan: plan.clone(),
             bounds: plan.policies[0].iter().map(|limit| Bounds::of(limit.counting)).collect(),
+            shares: plan.policies[0]
+                .iter()
+                .map(|limit| shares(limit, plan).map(Bounds::of).collect())
+                .collect(),
             rules: HashMap::new(),
+            ttls: plan.policies.iter().map(|limits| vec![0; limits.len()]).collect(),
             versions: HashMap::new(),
             policy: 0,
             keys: HashMap::new(),
@@ -218,13 +234,22 @@ impl Oracle {
             degraded: 0,
             refused: 0,
             spent_from_leases: 0,
+            borrowed: 0,
         }
     }
 
-    /// Learns a rule of a limit under one of the policies.
-    pub(super) fn learn_rule(&mut self, rule: RuleId, limit: usize, policy: usize) {
-        self.rules.insert(rule, limit);
-        self.versions.entry(rule).or_default().insert(policy);
+    /// Learns a rule of a limit in a region under one of the policies.
+    pub(super) fn learn_rule(&mut self, rule: &Rule, (limit, region): (usize, usize), policy: usize) {
+        self.rules.insert(rule.id, (limit, region));
+        self.versions.entry(rule.id).or_default().insert(policy);
+        // Leases of the near store and borrowed units are held for the same time.
+        let borrowed = || rule.far.as_ref()?.iter().find_map(|it| it.rule.lease);
+        self.ttls[policy][limit] = rule.lease.or_else(borrowed).map_or(0, |it| it.as_micros());
+    }
+
+    /// Returns the bounds of the share of a node's region.
+    fn share_of(&self, limit: usize, node: usize) -> Bounds {
+        self.shares[limit][self.plan.regions.of_node(node)]
     }
 
     /// Returns whether a rule is that of an earlier policy. Requests that began before the reload are charged under it,
@@ -259,26 +284,35 @@ impl Oracle {
         let (plan, bounds) = (&self.plan, self.bounds[limit]);
         let shard = super::store::shard_of(key, plan.shards);
         let reloads = self.reloads;
-        let account = self.accounts.entry((limit, key.to_vec())).or_insert_with(|| {
+        let store = |region: usize| {
             let mut store = StoreAccount::new();
+            let shard = region * plan.shards + shard;
             let steps = plan.has(|it| matches!(it, FaultKind::StoreStep { shard: it, .. } if *it == shard));
             let drifts = plan.has(|it| matches!(it, FaultKind::StoreDrift { shard: it, .. } if *it == shard));
             store.is_window_known = !steps && !drifts;
             store.is_high_known = !steps && reloads == 0;
             store.is_exact = !steps && !drifts && reloads == 0;
             store.max_drift_ppm = if drifts { 1_000 } else { 0 };
-            Account {
-                shard,
-                store,
-                nodes: (0..plan.nodes).map(|_| NodeAccount::default()).collect(),
-                stretch: Stretch::default(),
-                answered: Stretch::default(),
-                undone: UndoneCharges::default(),
-                lots: (0..plan.nodes).map(|_| LotBook::default()).collect(),
-                given_back_at: None,
-            }
+            store
+        };
+        let account = self.accounts.entry((limit, key.to_vec())).or_insert_with(|| Account {
+            shard,
+            stores: (0..plan.regions.count()).map(store).collect(),
+            nodes: (0..plan.nodes).map(|_| NodeAccount::default()).collect(),
+            stretch: Stretch::default(),
+            answered: Stretch::default(),
+            undone: UndoneCharges::default(),
+            lots: (0..plan.nodes).map(|_| LotBook::default()).collect(),
+            given_back_at: None,
         });
         (bounds, account)
+    }
+
+    /// Returns the account of a rule and a key, with the number of its limit, its region and the bounds of its share.
+    fn account_of(&mut self, rule: RuleId, key: &[u8]) -> Option<(usize, usize, Bounds, &mut Account)> {
+        let &(limit, region) = self.rules.get(&rule)?;
+        let bounds = self.shares[limit][region];
+        Some((limit, region, bounds, self.account(limit, key).1))
     }
 
     /// Records the start of a request.
@@ -321,4 +355,9 @@ impl Oracle {
             },
         );
     }
+}
+
+/// Returns the shares of all regions in a limit.
+fn shares(limit: &LimitPlan, plan: &Plan) -> impl Iterator<Item = Counting> {
+    (0..plan.regions.count()).map(move |region| plan.regions.share(limit.counting, region))
 }

@@ -10,7 +10,8 @@ use fastrand::Rng;
 use tollgate::OutageSettings;
 
 use super::clock::TrueTime;
-use super::fault::{Fault, FaultKind};
+use super::fault::{Draw, Fault, FaultKind};
+use super::regions::Regions;
 
 const SECOND: TrueTime = 1_000_000;
 
@@ -56,6 +57,8 @@ pub(super) struct LimitPlan {
     pub(super) on_outage: OnOutage,
     /// How long a node may hold units, in milliseconds; 0: every request is decided by the store.
     pub(super) lease_ms: u64,
+    /// Whether regions share it.
+    pub(super) is_split: bool,
 }
 
 impl LimitPlan {
@@ -85,6 +88,9 @@ impl fmt::Display for LimitPlan {
         if self.lease_ms > 0 {
             write!(f, ", lease: {}ms", self.lease_ms)?;
         }
+        if self.is_split {
+            f.write_str(", scope: global")?;
+        }
         write!(f, ", on_outage: {on_outage}}}")
     }
 }
@@ -94,7 +100,9 @@ impl fmt::Display for LimitPlan {
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) nodes: usize,
+    /// The shards of each region.
     pub(super) shards: usize,
+    pub(super) regions: Regions,
     pub(super) users: u64,
     /// The limits of each policy that is in force, one after the other. All have the same names.
     pub(super) policies: Vec<Vec<LimitPlan>>,
@@ -148,12 +156,18 @@ impl Plan {
         let mut rng = Rng::with_seed(seed);
         let (nodes, shards) = (rng.usize(1..=4), if rng.bool() { 1 } else { rng.usize(2..=3) });
         let mut policy = draw_limits(&mut rng);
+        // Drawn apart, so that the other seeds do not depend on regions.
+        let mut region_rng = Rng::with_seed(seed ^ 0x4e_6102);
+        let regions = Regions::draw(&mut region_rng);
+        if regions.are_several() {
+            split(&mut policy, &regions, &mut region_rng);
+        }
         // Drawn apart, so that the other half of the seeds does not depend on leases.
         let mut lease_rng = Rng::with_seed(seed ^ 0x1e_a5e5);
         let is_leased = lease_rng.u8(..5) > 1;
         if is_leased {
             for limit in &mut policy {
-                make_hot(limit, &mut lease_rng);
+                make_hot(limit, &regions, &mut lease_rng);
             }
         }
         let deadline = 50_000;
@@ -179,18 +193,20 @@ impl Plan {
             Counting::Window { limit, .. } => Some(limit),
             Counting::Slots { .. } => None,
         });
-        let capacity = capacity.min().unwrap_or(1);
+        let capacity = (capacity.min().unwrap_or(1) * regions.max_share() / 100).max(1);
+        let has_trials = is_leased || regions.are_several();
         let mut plan = Self {
             seed,
-            nodes,
+            nodes: nodes.max(regions.count()),
             shards,
+            regions,
             users: rng.u64(1..=6),
             policies: vec![policy],
             outage,
             deadline,
             deny_cache: [0, SECOND, SECOND][rng.usize(..3)],
             traffic,
-            lease_trials: is_leased.then(|| LeaseTrials {
+            lease_trials: has_trials.then(|| LeaseTrials {
                 gap: lease_rng.u64(100_000..2_000_000),
                 max_requests: lease_rng.u64(20..200),
                 max_spacing: [0, 500, 4_000][lease_rng.usize(..3)],
@@ -204,13 +220,18 @@ impl Plan {
             drain_at: DRAIN_AT,
             end: END,
         };
-        plan.draw_faults(&mut rng, &mut lease_rng);
+        plan.draw_faults_of(&FaultKind::DRAWS, 22, &mut rng);
+        if plan.regions.are_several() {
+            plan.draw_faults_of(&FaultKind::REGION_DRAWS, 60, &mut region_rng);
+        }
+        plan.draw_policies(&mut rng, &mut lease_rng);
         plan
     }
 
-    fn draw_faults(&mut self, rng: &mut Rng, lease_rng: &mut Rng) {
-        for draw in FaultKind::DRAWS {
-            if rng.u8(..100) >= 22 {
+    /// Draws faults of each of these kinds with a probability in percent.
+    fn draw_faults_of(&mut self, draws: &[Draw], percent: u8, rng: &mut Rng) {
+        for draw in draws {
+            if rng.u8(..100) >= percent {
                 continue;
             }
             for _ in 0..rng.usize(1..=3) {
@@ -222,6 +243,10 @@ impl Plan {
                 }
             }
         }
+    }
+
+    /// Orders the faults, and draws the policies that come into force with them.
+    fn draw_policies(&mut self, rng: &mut Rng, lease_rng: &mut Rng) {
         self.faults.sort_by_key(|fault| fault.from);
         // Policies come into force in the order of their numbers.
         let mut number = 0;
@@ -234,6 +259,7 @@ impl Plan {
         for _ in 0..number {
             let before = self.policies[self.policies.len() - 1].clone();
             let mut limits: Vec<_> = before.iter().map(|limit| with_other_numbers(limit, rng)).collect();
+            limits.iter_mut().for_each(|limit| self.regions.fit(limit));
             if self.lease_trials.is_some() {
                 // Half of the changes are only to the leases, which the states of a limit survive.
                 if lease_rng.bool() {
@@ -258,10 +284,26 @@ impl Plan {
         numbers(one).eq(numbers(other))
     }
 
-    /// Returns the text of a policy.
-    pub(super) fn policy_text(&self, number: usize) -> String {
+    /// Returns the number of shards of all regions.
+    pub(super) fn all_shards(&self) -> usize {
+        self.shards * self.regions.count()
+    }
+
+    /// Returns the region of a shard.
+    pub(super) const fn region_of_shard(&self, shard: usize) -> usize {
+        shard / self.shards
+    }
+
+    /// Returns whether a shard is in another region than a node.
+    pub(super) fn is_far(&self, node: usize, shard: usize) -> bool {
+        self.regions.of_node(node) != self.region_of_shard(shard)
+    }
+
+    /// Returns the text of a policy in a region.
+    pub(super) fn policy_text(&self, number: usize, region: usize) -> String {
         use fmt::Write as _;
-        let mut text = String::from("limits:\n");
+        let mut text = self.regions.text(region);
+        text.push_str("limits:\n");
         for limit in &self.policies[number] {
             let _never = writeln!(text, "  - {limit}");
         }
@@ -282,6 +324,7 @@ fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
             counting,
             on_outage: on_outage(rng),
             lease_ms: 0,
+            is_split: false,
         });
     }
     if rng.u8(..3) > 0 {
@@ -292,6 +335,7 @@ fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
             counting,
             on_outage: on_outage(rng),
             lease_ms: 0,
+            is_split: false,
         });
     }
     if rng.u8(..3) == 0 {
@@ -302,6 +346,7 @@ fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
             counting,
             on_outage: on_outage(rng),
             lease_ms: 0,
+            is_split: false,
         });
     }
     if rng.u8(..4) == 0 || limits.is_empty() {
@@ -312,13 +357,36 @@ fn draw_limits(rng: &mut Rng) -> Vec<LimitPlan> {
             counting,
             on_outage: on_outage(rng),
             lease_ms: 0,
+            is_split: false,
         });
     }
     limits
 }
 
+/// Splits the limits between regions. Slots cannot be split.
+fn split(limits: &mut Vec<LimitPlan>, regions: &Regions, rng: &mut Rng) {
+    limits.retain(|limit| !matches!(limit.counting, Counting::Slots { .. }));
+    if limits.is_empty() {
+        limits.push(LimitPlan {
+            name: "user",
+            is_global: false,
+            counting: draw_bucket(rng, 10..60),
+            on_outage: OnOutage::Local,
+            lease_ms: 0,
+            is_split: true,
+        });
+    }
+    for limit in limits {
+        // Units are borrowed for a fortieth of the time to fill, which has to be longer than two round trips.
+        if let Counting::Bucket { burst, .. } = &mut limit.counting {
+            *burst *= [1, 4, 10][rng.usize(..3)];
+        }
+        regions.fit(limit);
+    }
+}
+
 /// Makes a limit large enough to be leased, and draws its lease.
-fn make_hot(limit: &mut LimitPlan, rng: &mut Rng) {
+fn make_hot(limit: &mut LimitPlan, regions: &Regions, rng: &mut Rng) {
     limit.counting = match limit.counting {
         Counting::Bucket { count, .. } => {
             let count = count * rng.u64(3..=10);
@@ -327,6 +395,7 @@ fn make_hot(limit: &mut LimitPlan, rng: &mut Rng) {
         Counting::Window { limit, period } => Counting::Window { limit: limit * rng.u64(3..=10), period },
         slots @ Counting::Slots { .. } => slots,
     };
+    regions.fit(limit);
     draw_lease(limit, rng);
 }
 

@@ -38,9 +38,10 @@ impl fmt::Display for FaultReport {
         let Self { seed, violation, plan, all_faults, events } = self;
         writeln!(f, "seed {seed}: invariant \"{}\" does not hold: {}", violation.invariant, violation.text)?;
         writeln!(f, "{} nodes, {} shards, {} users, {:?}", plan.nodes, plan.shards, plan.users, plan.outage)?;
+        writeln!(f, "{:?}", plan.regions)?;
         writeln!(f, "deny cache {} µs, {:?}", plan.deny_cache, plan.traffic)?;
         for number in 0..plan.policies.len() {
-            write!(f, "{}", plan.policy_text(number))?;
+            write!(f, "{}", plan.policy_text(number, 0))?;
         }
         writeln!(f, "{} of {all_faults} faults are needed:", plan.faults.len())?;
         for fault in &plan.faults {

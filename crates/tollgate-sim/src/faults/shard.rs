@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId};
+use tollgate::store::{ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, Check};
 use tollgate::{Adjustment, Amount, ManualClock, MemoryStore, Span, Timestamp};
 
 use super::clock::{SimClock, TrueTime};
@@ -35,6 +35,7 @@ pub(super) struct Shard {
 pub(super) struct JournalEntry {
     pub(super) at: TrueTime,
     shown: u64,
+    is_far: bool,
     pub(super) body: Body,
     pub(super) reply: Reply,
 }
@@ -56,17 +57,18 @@ impl Shard {
         }
     }
 
-    /// Executes a call. Returns the reply, and whether it had an effect: a repeated adjustment has none.
-    pub(super) fn execute(&mut self, now: TrueTime, body: &Body) -> (Reply, bool) {
+    /// Executes a call of this region or of another. Returns the reply, and whether it had an effect: a repeated
+    /// adjustment has none.
+    pub(super) fn execute(&mut self, now: TrueTime, body: &Body, is_far: bool) -> (Reply, bool) {
         let shown = self.clock.sync(now);
-        let (reply, is_effective) = self.apply(shown, body);
+        let (reply, is_effective) = self.apply(shown, body, is_far);
         if let Some(journal) = &mut self.journal {
-            journal.push(JournalEntry { at: now, shown, body: body.clone(), reply: reply.clone() });
+            journal.push(JournalEntry { at: now, shown, is_far, body: body.clone(), reply: reply.clone() });
         }
         (reply, is_effective)
     }
 
-    fn apply(&mut self, shown: u64, body: &Body) -> (Reply, bool) {
+    fn apply(&mut self, shown: u64, body: &Body, is_far: bool) -> (Reply, bool) {
         match body {
             Body::Decide(checks) => {
                 let mut checks: Vec<_> = checks.iter().map(OwnedCheck::check).collect();
@@ -77,7 +79,11 @@ impl Shard {
                         }
                     }
                 }
-                (Reply::Decided(self.store.decide_at(&checks, Timestamp::from_micros(shown))), true)
+                let answer = self.store.decide_at(&checks, Timestamp::from_micros(shown));
+                if is_far && self.defect == Some(Defect::LentTwice) {
+                    self.uncharge(&checks, &answer);
+                }
+                (Reply::Decided(answer), true)
             }
             Body::Change { rule, key, adjustment, id } => {
                 let is_repeated = id.is_some_and(|id| self.is_repeated(id, shown));
@@ -92,6 +98,17 @@ impl Shard {
                     other => other,
                 };
                 (Reply::Changed(self.store.adjust_now(rule, key, adjustment)), !is_repeated)
+            }
+        }
+    }
+
+    /// Takes leases back that were granted a moment ago.
+    fn uncharge(&self, checks: &[Check<'_>], answer: &Answer) {
+        for (check, outcome) in checks.iter().zip(&answer.outcomes).filter(|_| answer.admitted) {
+            if let (Amount::Lease(request), Ok(units @ 1..)) = (check.amount, u32::try_from(outcome.units()))
+            {
+                let back = Adjustment::ReturnLease { units, taken_at: answer.at, ttl: request.ttl };
+                self.store.adjust_now(check.rule, check.key, back);
             }
         }
     }
@@ -130,7 +147,7 @@ impl Shard {
         self.applied.clear();
         for entry in journal.iter().flatten() {
             self.clock.shown().set(Timestamp::from_micros(entry.shown));
-            self.apply(entry.shown, &entry.body);
+            self.apply(entry.shown, &entry.body, entry.is_far);
         }
         self.journal = journal;
     }
@@ -142,7 +159,7 @@ impl Shard {
             let check = owned.check();
             // More than the capacity is never admitted, so the pair charges nothing.
             let never = Amount::Exactly(check.rule.quota.capacity() + 1);
-            let pair = [check, tollgate::store::Check { amount: never, binding: true, ..check }];
+            let pair = [check, Check { amount: never, binding: true, ..check }];
             !self.store.decide_at(&pair, shown).outcomes[0].is_admitted()
         })
     }

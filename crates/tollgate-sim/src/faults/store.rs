@@ -36,6 +36,8 @@ pub(super) struct SimStore(Arc<Client>);
 /// The part of a store that its tasks share.
 struct Client {
     node: usize,
+    /// The shards of one region: the first one, and their number.
+    first_shard: usize,
     shards: usize,
     deadline: TrueTime,
     wire: Arc<Wire>,
@@ -49,6 +51,7 @@ struct Client {
 
 /// The settings of a store.
 pub(super) struct StoreSettings {
+    pub(super) first_shard: usize,
     pub(super) shards: usize,
     pub(super) deadline: TrueTime,
     pub(super) deny_cache: TrueTime,
@@ -61,6 +64,7 @@ impl SimStore {
         let lasting = if settings.defect == Some(Defect::DenyCacheOutlivesWait) { 5_000_000 } else { 0 };
         Self(Arc::new(Client {
             node,
+            first_shard: settings.first_shard,
             shards: settings.shards,
             deadline: settings.deadline,
             wire: Arc::clone(wire),
@@ -98,7 +102,7 @@ impl SimStore {
     }
 }
 
-/// Returns the shard of a key.
+/// Returns the shard of a key, among those of a region.
 pub(super) fn shard_of(key: &[u8], shards: usize) -> usize {
     let mut hasher = DefaultHasher::new();
     hasher.write(key);
@@ -135,7 +139,12 @@ impl Client {
 
     fn change(&self, origin: Origin, (rule, key): (&Rule, &[u8]), adjustment: Adjustment) -> ReplyReceiver {
         let body = Body::Change { rule: rule.clone(), key: key.to_vec(), adjustment, id: None };
-        self.send(shard_of(key, self.shards), origin, body)
+        self.send(self.shard(key), origin, body)
+    }
+
+    /// Returns the shard of a key.
+    fn shard(&self, key: &[u8]) -> usize {
+        self.first_shard + shard_of(key, self.shards)
     }
 
     /// Undoes the charges of a call, one check after the other.
@@ -221,7 +230,7 @@ impl Client {
         };
         let mut parts: Vec<Part> = Vec::new();
         for (at, check) in checks.iter().enumerate() {
-            let shard = shard_of(check.key, self.shards);
+            let shard = self.shard(check.key);
             if !parts.iter().any(|part| part.shard == shard) {
                 parts.push(Part { shard, places: Vec::new(), checks: Vec::new() });
             }
@@ -239,7 +248,7 @@ impl Client {
             answer.await?
         } else {
             let checks = checks.iter().map(OwnedCheck::of).collect();
-            match self.send(shard_of(first.key, self.shards), origin, Body::Decide(checks)).await? {
+            match self.send(self.shard(first.key), origin, Body::Decide(checks)).await? {
                 Reply::Decided(answer) => answer,
                 Reply::Changed(_) => return Err(Failure::Failed),
             }
@@ -273,7 +282,7 @@ impl Client {
             outcome.limit = rule.quota.capacity();
             Ok(Reply::Changed(outcome))
         } else {
-            self.send(shard_of(key, self.shards), origin, body).await
+            self.send(self.shard(key), origin, body).await
         };
         if origin == Origin::Reconcile {
             let failure = reply.as_ref().err().copied();
@@ -354,7 +363,7 @@ impl Store for SimStore {
     /// Resets an unused key. Each probe uses another shard.
     async fn probe(&self) -> Result<(), StoreError> {
         let Ok(quota) = Bucket::new(Rate::per_minute(1)) else { return Ok(()) };
-        let shard = self.0.next_probe.fetch_add(1, Ordering::Relaxed) % self.0.shards;
+        let shard = self.0.first_shard + self.0.next_probe.fetch_add(1, Ordering::Relaxed) % self.0.shards;
         let body = Body::Change {
             rule: Rule::new("probe", quota),
             key: b"probe".to_vec(),

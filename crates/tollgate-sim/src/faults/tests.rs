@@ -6,14 +6,19 @@ use super::*;
 const SEEDS: u64 = 200;
 
 fn check(seeds: std::ops::Range<u64>) {
-    let (mut degraded, mut refused) = (0, 0);
+    let (mut degraded, mut refused, mut borrowed) = (0, 0, 0);
     for seed in seeds {
         match simulate_faults(seed, None) {
-            Ok(run) => (degraded, refused) = (degraded + run.degraded, refused + run.refused),
+            Ok(run) => {
+                degraded += run.degraded;
+                refused += run.refused;
+                borrowed += run.borrowed;
+            }
             Err(report) => panic!("{report}"),
         }
     }
     assert!(degraded > 0 && refused > 0, "the faults and the limits had no effect");
+    assert!(borrowed > 1_000, "regions borrowed only {borrowed} units");
 }
 
 #[test]

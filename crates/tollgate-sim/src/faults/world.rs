@@ -18,7 +18,7 @@ use std::task::Context;
 
 use fastrand::Rng;
 use tollgate::{Policy, Receipt, Store as _};
-use tollgate_lease::LeaseCounters;
+use tollgate_lease::{FarStore, LeaseCounters};
 
 use self::event::{Event, LeaseTrialStep};
 use super::clock::{SimClock, TrueTime};
@@ -29,6 +29,7 @@ use super::link::Link;
 use super::node::{Node, Report};
 use super::oracle::{Checked, NodeMoment, Oracle, Violation, violation};
 use super::plan::Plan;
+use super::regions;
 use super::shard::Shard;
 use super::store::{SimStore, StoreSettings};
 use super::trace::Trace;
@@ -59,7 +60,8 @@ struct Call {
     origin: Origin,
     body: Body,
     reply: Option<Sender<Result<Reply, Failure>>>,
-    /// The reading of the node's clock at the deadline.
+    /// The readings of the node's clock when it was sent, and at the deadline.
+    sent_at: u64,
     due: u64,
     answer: Option<Reply>,
     is_late: bool,
@@ -97,6 +99,8 @@ pub struct RunSummary {
     pub degraded: u64,
     /// Units that requests spent from leases.
     pub spent_from_leases: u64,
+    /// Units that regions borrowed from each other.
+    pub borrowed: u64,
     /// Faults that were injected.
     pub faults: usize,
 }
@@ -120,8 +124,8 @@ pub(super) struct World {
     nodes: Vec<Node>,
     shards: Vec<Shard>,
     links: Vec<Vec<Link>>,
-    /// The policies in force so far, as text.
-    policies: Vec<String>,
+    /// The policies in force so far, by their number.
+    policies: Vec<usize>,
     open: BTreeMap<RequestId, OpenRequest>,
     next_request: RequestId,
     oracle: Oracle,
@@ -149,6 +153,7 @@ impl World {
                 refused: world.oracle.refused,
                 degraded: world.oracle.degraded,
                 spent_from_leases: world.oracle.spent_from_leases,
+                borrowed: world.oracle.borrowed,
                 faults: plan.faults.len(),
             }),
             Err(violation) => Err(Broken { violation, events: world.trace.into_lines() }),
@@ -159,7 +164,7 @@ impl World {
         use super::fault::FaultKind;
         let has_replica = plan.has(|it| matches!(it, FaultKind::Failover { .. }));
         let shards =
-            (0..plan.shards as u64).map(|number| Shard::new(plan.seed ^ number, has_replica, defect));
+            (0..plan.all_shards() as u64).map(|number| Shard::new(plan.seed ^ number, has_replica, defect));
         let mut world = Self {
             defect,
             now: 0,
@@ -176,8 +181,8 @@ impl World {
             next_call: 0,
             nodes: Vec::new(),
             shards: shards.collect(),
-            links: (0..plan.nodes).map(|_| (0..plan.shards).map(|_| Link::default()).collect()).collect(),
-            policies: vec![plan.policy_text(0)],
+            links: (0..plan.nodes).map(|node| links(plan, node)).collect(),
+            policies: vec![0],
             open: BTreeMap::new(),
             next_request: 0,
             oracle: Oracle::new(plan),
@@ -185,7 +190,9 @@ impl World {
             plan: plan.clone(),
         };
         for policy in 0..plan.policies.len() {
-            world.learn(&plan.policy_text(policy), policy)?;
+            for region in 0..plan.regions.count() {
+                world.learn(policy, region)?;
+            }
         }
         for node in 0..plan.nodes {
             let node = world.create_node(node, SimClock::new(0), 0)?;
@@ -205,13 +212,13 @@ impl World {
         Ok(world)
     }
 
-    /// Tells the oracle about the rules and keys of a policy.
-    fn learn(&mut self, text: &str, version: usize) -> Result<(), Violation> {
-        let policy =
-            Policy::parse(text).map_err(|it| Violation { invariant: "plan", text: it.to_string() })?;
+    /// Tells the oracle about the rules and keys of a policy in a region.
+    fn learn(&mut self, version: usize, region: usize) -> Result<(), Violation> {
+        let policy = Policy::parse(&self.plan.policy_text(version, region))
+            .map_err(|it| Violation { invariant: "plan", text: it.to_string() })?;
         for (number, limit) in policy.limits().iter().enumerate() {
             for rule in limit.rules() {
-                self.oracle.learn_rule(rule.id, number, version);
+                self.oracle.learn_rule(rule, (number, region), version);
             }
             for user in 0..self.plan.users {
                 let name = user_name(user);
@@ -225,18 +232,25 @@ impl World {
     }
 
     fn create_node(&mut self, number: usize, clock: SimClock, starts: u64) -> Result<Node, Violation> {
-        let settings = StoreSettings {
-            shards: self.plan.shards,
-            deadline: self.plan.deadline,
-            deny_cache: self.plan.deny_cache,
-            nodes: self.plan.nodes,
+        let (plan, here) = (&self.plan, self.plan.regions.of_node(number));
+        let settings = |region: usize| StoreSettings {
+            first_shard: region * plan.shards,
+            shards: plan.shards,
+            deadline: if region == here { plan.deadline } else { regions::FAR_DEADLINE },
+            // Refusals of other regions are not cached.
+            deny_cache: if region == here { plan.deny_cache } else { 0 },
+            nodes: plan.regions.nodes_in(here, plan.nodes),
             defect: self.defect,
         };
-        let store = SimStore::new(number, &settings, &self.wire, clock.shown());
-        let seed = self.plan.seed ^ (number as u64) << 32 ^ starts << 48;
+        let store = |region| SimStore::new(number, &settings(region), &self.wire, clock.shown());
+        let others = (0..plan.regions.count()).filter(|&region| region != here);
+        let far = others.map(|region| FarStore::new(&regions::name(region), store(region))).collect();
+        let store = store(here);
+        let seed = plan.seed ^ (number as u64) << 32 ^ starts << 48;
         // States of the local share must not be older than the clock of a node that is set later.
-        let leases = NodeStore::new(number, &store, &clock, (self.defect, seed));
-        let limiter = Node::start(&leases, &clock, &self.policies, &self.plan.outage, seed)
+        let leases = NodeStore::new(number, &store, &clock, (self.defect, seed), far);
+        let policies = self.policies.iter().map(|&policy| plan.policy_text(policy, here));
+        let limiter = Node::start(&leases, &clock, policies, &plan.outage, seed)
             .map_err(|it| Violation { invariant: "plan", text: it.to_string() })?;
         clock.sync(self.now);
         Ok(Node {
@@ -260,6 +274,10 @@ impl World {
     fn begin_background_work(&mut self, node: usize) {
         let tending = self.nodes[node].leases.clone().tend();
         self.spawn(node, Origin::Tend, Box::pin(tending));
+        if self.plan.regions.are_several() {
+            let borrowing = self.nodes[node].leases.clone().tend_far();
+            self.spawn(node, Origin::Tend, Box::pin(borrowing));
+        }
 
         let starts = self.nodes[node].starts;
         for (is_probe, interval) in [(false, RECONCILE_INTERVAL), (true, PROBE_INTERVAL)] {
@@ -472,9 +490,10 @@ impl World {
             Report::Recalled { request, checks } => {
                 self.trace
                     .note(self.now, format_args!("node {node}: request {request} refused by the deny cache"));
-                let shards = self.plan.shards;
+                let (shards, region) = (self.plan.shards, self.plan.regions.of_node(node));
                 let refuses = checks.iter().any(|check| {
-                    let shard = &mut self.shards[super::store::shard_of(&check.key, shards)];
+                    let shard = region * shards + super::store::shard_of(&check.key, shards);
+                    let shard = &mut self.shards[shard];
                     shard.refuses(self.now, std::slice::from_ref(check))
                 });
                 self.oracle.recalled(request, &checks, refuses, self.now)
@@ -565,6 +584,12 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Returns the links of a node to all shards.
+fn links(plan: &Plan, node: usize) -> Vec<Link> {
+    let distance = |shard| if plan.is_far(node, shard) { plan.regions.distance } else { 0 };
+    (0..plan.all_shards()).map(|shard| Link::new(distance(shard))).collect()
 }
 
 /// Returns the name of a user.

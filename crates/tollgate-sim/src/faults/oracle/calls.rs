@@ -1,7 +1,7 @@
 //! The calls that the shards executed, and the requests that they belong to.
 
 use tollgate::store::AdjustmentId;
-use tollgate::{Adjustment, Amount, Rule, Verdict};
+use tollgate::{Adjustment, Amount, Rule, RuleId, Verdict};
 
 use super::super::clock::TrueTime;
 use super::super::wire::{Body, Origin, OwnedCheck, Reply, RequestId};
@@ -12,8 +12,8 @@ impl Oracle {
     /// Records a call that a shard executed.
     pub(in super::super) fn executed(
         &mut self,
-        now: TrueTime,
-        shown: u64,
+        (now, shown): (TrueTime, u64),
+        shard: usize,
         origin: Origin,
         body: &Body,
         (reply, is_effective): (&Reply, bool),
@@ -22,11 +22,17 @@ impl Oracle {
         match (body, reply) {
             (Body::Decide(checks), Reply::Decided(answer)) => {
                 for (check, outcome) in checks.iter().zip(&answer.outcomes) {
+                    self.check_region(check.rule.id, shard)?;
                     if let Amount::Lease(request) = check.amount {
                         let units = if answer.admitted { outcome.units() } else { 0 };
                         self.executed_lease(check, units, request.ttl.as_micros(), moment)?;
                     } else {
-                        self.executed_check(origin, check, (answer.admitted, outcome.verdict), moment)?;
+                        self.executed_check(
+                            origin,
+                            (check, shard),
+                            (answer.admitted, outcome.verdict),
+                            moment,
+                        )?;
                     }
                 }
                 Ok(())
@@ -37,6 +43,7 @@ impl Oracle {
                 {
                     record.undos[1] += 1;
                 }
+                self.check_region(rule.id, shard)?;
                 if is_effective {
                     self.executed_change(origin, (rule, key), *adjustment, *id, moment)?;
                 }
@@ -46,50 +53,68 @@ impl Oracle {
         }
     }
 
+    /// Checks that the share of a region is counted by the store of that region.
+    fn check_region(&self, rule: RuleId, shard: usize) -> Checked {
+        match self.rules.get(&rule) {
+            Some(&(limit, region)) if region != self.plan.region_of_shard(shard) => {
+                let name = self.limits()[limit].name;
+                violation(
+                    "conservation",
+                    format!("limit {name}: shard {shard} counts the share of region {region}"),
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn executed_check(
         &mut self,
         origin: Origin,
-        check: &OwnedCheck,
+        (check, shard): (&OwnedCheck, usize),
         (admitted, verdict): (bool, Verdict),
         moment: Moment,
     ) -> Checked {
-        let Some(&limit) = self.rules.get(&check.rule.id) else { return Ok(()) };
+        let is_replaced = self.is_replaced(check.rule.id);
         let charged = match check.amount {
             Amount::Exactly(units) | Amount::UpTo(units) => Charged::Units(units),
             Amount::Slot(owner) => Charged::Slot(owner.0),
             Amount::Lease(_) => return Ok(()),
         };
-        let (name, is_replaced) = (self.limits()[limit].name, self.is_replaced(check.rule.id));
-        let (bounds, account) = self.account(limit, &check.key);
+        let Some((limit, region, bounds, account)) = self.account_of(check.rule.id, &check.key) else {
+            return Ok(());
+        };
+        let store = &mut account.stores[region];
         if admitted {
-            if !is_replaced && let Err(text) = account.store.admit(bounds, charged, moment) {
-                return violation("bound", format!("limit {name}: {text}"));
+            if !is_replaced && let Err(text) = store.admit(bounds, charged, moment) {
+                return violation("bound", format!("limit {}: {text}", self.limits()[limit].name));
             }
             if let Origin::Request(request) = origin
                 && let Some(record) = self.requests.get_mut(&request)
             {
                 let account = (limit, check.key.clone());
                 let status = ChargeState::Applied;
-                let charge = Charge { account, amount: charged, at: moment.now, status, is_counted: false };
+                let (amount, at) = (charged, moment.now);
+                let charge = Charge { account, shard, amount, at, status, is_counted: false };
                 record.charges.push(charge);
             }
         } else if let Verdict::Refused { .. } = verdict
-            && let Err(text) = account.store.refuse(bounds, charged, moment)
+            && let Err(text) = store.refuse(bounds, charged, moment)
         {
+            let name = self.limits()[limit].name;
             return violation("no refusal with room", format!("limit {name} refused {charged:?}: {text}"));
         }
         Ok(())
     }
 
     fn executed_lease(&mut self, check: &OwnedCheck, units: u64, ttl: u64, moment: Moment) -> Checked {
-        let Some(&limit) = self.rules.get(&check.rule.id) else { return Ok(()) };
         if self.is_replaced(check.rule.id) {
             return Ok(());
         }
-        let name = self.limits()[limit].name;
-        let (bounds, account) = self.account(limit, &check.key);
-        match account.store.lease(bounds, units, ttl, moment) {
-            Err(text) => violation("bound", format!("limit {name}: {text}")),
+        let Some((limit, region, bounds, account)) = self.account_of(check.rule.id, &check.key) else {
+            return Ok(());
+        };
+        match account.stores[region].lease(bounds, units, ttl, moment) {
+            Err(text) => violation("bound", format!("limit {}: {text}", self.limits()[limit].name)),
             Ok(()) => Ok(()),
         }
     }
@@ -102,10 +127,11 @@ impl Oracle {
         id: Option<AdjustmentId>,
         moment: Moment,
     ) -> Checked {
-        let Some(&limit) = self.rules.get(&rule.id) else { return Ok(()) };
+        let Some(&(limit, region)) = self.rules.get(&rule.id) else { return Ok(()) };
         let (name, max_refill) = (self.limits()[limit].name, self.refill_in_lease(limit));
-        let (bounds, account) = self.account(limit, key);
-        let returned = account.store.change(bounds, adjustment, moment);
+        let bounds = self.shares[limit][region];
+        let (_, account) = self.account(limit, key);
+        let returned = account.stores[region].change(bounds, adjustment, moment);
         if returned > 0 || matches!(adjustment, Adjustment::Release { .. } | Adjustment::ReturnLease { .. }) {
             account.given_back_at = Some(moment.now);
             account.stretch.credit(moment.now, returned as f64);

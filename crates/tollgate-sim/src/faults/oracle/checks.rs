@@ -15,8 +15,9 @@ impl Oracle {
         }
         self.check_requests()?;
         for ((limit, _), account) in &mut self.accounts {
-            let (bounds, name) = (self.bounds[*limit], self.plan.policies[0][*limit].name);
+            let name = self.plan.policies[0][*limit].name;
             for (node, (local, is_idle)) in idle.iter().enumerate() {
+                let bounds = self.shares[*limit][self.plan.regions.of_node(node)];
                 let missing = account.nodes[node].missing(bounds, *local);
                 if missing > 0.0 && *is_idle && self.reloads == 0 {
                     let text = format!(
@@ -108,19 +109,22 @@ impl Oracle {
         for ((limit, _), account) in &mut self.accounts {
             let bounds = self.bounds[*limit];
             let Counting::Bucket { count, .. } = bounds.counting else { continue };
-            let shares =
-                self.nodes.iter().map(|it| Share { percent: self.plan.outage.share, nodes: it.min_nodes });
+            let shares = self.nodes.iter().enumerate().map(|(node, it)| {
+                let bounds = self.shares[*limit][self.plan.regions.of_node(node)];
+                (Share { percent: self.plan.outage.share, nodes: it.min_nodes }, bounds)
+            });
             let (mut burst, mut rate) = (bounds.capacity() as f64, count as f64 / 1e6);
             let name = self.plan.policies[0][*limit].name;
             // Nothing is added for leases, for shares or for clocks of nodes: only the store's clock may run fast.
-            let drift = 1.0 + account.store.max_drift_ppm as f64 / 1e6;
+            let drift = account.stores.iter().map(|it| it.max_drift_ppm).max().unwrap_or(0);
+            let drift = 1.0 + drift as f64 / 1e6;
             if let Err((at, level)) = account.answered.check(burst, rate * drift) {
                 let text = format!(
                     "limit {name}: the store and leases admitted {level:.3} units until {at} µs, {burst} are allowed"
                 );
                 return violation("bound", text);
             }
-            for share in shares {
+            for (share, bounds) in shares {
                 burst += share.capacity(bounds) as f64;
                 rate += share.rate(bounds);
             }

@@ -58,7 +58,7 @@ impl Oracle {
             || (self.plan.has(|it| matches!(it, FaultKind::NodeRate { .. }))
                 && self.plan.has(|it| matches!(it, FaultKind::StoreDrift { .. })));
         for check in checks {
-            if let Some(&limit) = self.rules.get(&check.rule.id) {
+            if let Some(&(limit, _)) = self.rules.get(&check.rule.id) {
                 is_excused |= self.account(limit, &check.key).1.given_back_at.is_some_and(is_recent);
             }
         }
@@ -118,6 +118,14 @@ impl Oracle {
                 format!("request {request} was decided without the store, which is back"),
             );
         }
+        if is_degraded && self.has_own_store(moment) {
+            return violation(
+                "degraded and in time",
+                format!(
+                    "request {request} was decided without the store, which no fault keeps from the node"
+                ),
+            );
+        }
         if is_allowed && !is_degraded {
             return self.spend(request, moment);
         }
@@ -126,6 +134,16 @@ impl Oracle {
             return self.granted(request, (user, cost), failure, moment, is_kept);
         }
         Ok(())
+    }
+
+    /// Returns whether a node has the store of its region: no fault has kept it from the node for two seconds, and the
+    /// store has answered since. Faults between regions do not count: a region that is cut off has its share.
+    fn has_own_store(&self, NodeMoment { node, now, .. }: NodeMoment) -> bool {
+        let faults = self.plan.faults.iter().filter(|it| it.from <= now);
+        let ended =
+            faults.filter(|it| it.kind.parts_from_own_store(node, &self.plan)).map(|it| it.until).max();
+        let last_answer = self.nodes[node].last_answer;
+        ended.is_none_or(|at| at + 2_000_000 <= now && last_answer.is_some_and(|answer| answer >= at))
     }
 
     /// Checks a request that a node admitted without the store.
@@ -160,7 +178,8 @@ impl Oracle {
                 OnOutage::Local => true,
             };
             let Some(key) = self.keys.get(&(limit, user)).cloned() else { continue };
-            let (bounds, account) = self.account(limit, &key);
+            let bounds = self.share_of(limit, node);
+            let (_, account) = self.account(limit, &key);
             let granted = match counting {
                 _ if !is_counted || is_replaced => Ok(()),
                 Counting::Slots { .. } => account.nodes[node].grant_slot(bounds, share, request, local),
@@ -190,8 +209,8 @@ impl Oracle {
         }
         for limit in 0..self.bounds.len() {
             let Some(key) = self.keys.get(&(limit, user)).cloned() else { continue };
-            let (bounds, account) = self.account(limit, &key);
-            let account = &mut account.nodes[node];
+            let bounds = self.share_of(limit, node);
+            let account = &mut self.account(limit, &key).1.nodes[node];
             account.correct(bounds, cost.saturating_sub(before), before.saturating_sub(cost), local);
             account.return_units(before.saturating_sub(cost));
         }
@@ -231,14 +250,16 @@ impl Oracle {
         id: Option<AdjustmentId>,
         moment: NodeMoment,
     ) -> Checked {
-        let (Some(&limit), Some(AdjustmentId(id))) = (self.rules.get(&rule.id), id) else { return Ok(()) };
+        let (Some(&(limit, _)), Some(AdjustmentId(id))) = (self.rules.get(&rule.id), id) else {
+            return Ok(());
+        };
         let Adjustment::Charge { units, .. } = adjustment else { return Ok(()) };
         if !self.is_ledger(adjustment, id) {
             return Ok(());
         }
         self.replays.insert(id);
-        let name = self.limits()[limit].name;
-        let (bounds, account) = self.account(limit, key);
+        let (name, bounds) = (self.limits()[limit].name, self.share_of(limit, moment.node));
+        let (_, account) = self.account(limit, key);
         match account.nodes[moment.node].take(bounds, units, id, moment.local) {
             Ok(()) => Ok(()),
             Err(text) => violation("conservation", format!("limit {name}, node {}: {text}", moment.node)),
@@ -254,7 +275,9 @@ impl Oracle {
         moment: NodeMoment,
     ) -> Checked {
         self.observe_call(failure.is_none(), moment);
-        let (Some(&limit), Some(AdjustmentId(id))) = (self.rules.get(&rule.id), id) else { return Ok(()) };
+        let (Some(&(limit, _)), Some(AdjustmentId(id))) = (self.rules.get(&rule.id), id) else {
+            return Ok(());
+        };
         match failure {
             None if !self.executed.contains_key(&id) && self.store_crashes == 0 => {
                 let name = self.limits()[limit].name;
@@ -264,7 +287,8 @@ impl Oracle {
                 );
             }
             Some(Failure::Refused | Failure::TimedOut) => {
-                let (bounds, account) = self.account(limit, key);
+                let bounds = self.share_of(limit, moment.node);
+                let (_, account) = self.account(limit, key);
                 account.nodes[moment.node].put_back(bounds, id, moment.local);
             }
             None | Some(Failure::Failed) => self.account(limit, key).1.nodes[moment.node].conclude(id),

@@ -4,7 +4,7 @@ use tollgate::store::ADJUSTMENT_ID_LIFETIME;
 use tollgate::{Adjustment, Amount};
 
 use super::super::clock::TrueTime;
-use super::super::plan::{Counting, Plan};
+use super::super::plan::Counting;
 use super::super::shard::JournalEntry;
 use super::super::wire::{Body, Reply, RequestId};
 use super::account::Charged;
@@ -23,7 +23,8 @@ impl Oracle {
         for ((limit, _), account) in &mut self.accounts {
             account.nodes[node] = NodeAccount::default();
             account.lots[node] = LotBook::default();
-            account.stretch.credit(now, share.capacity(self.bounds[*limit]) as f64);
+            let bounds = self.shares[*limit][self.plan.regions.of_node(node)];
+            account.stretch.credit(now, share.capacity(bounds) as f64);
         }
     }
 
@@ -38,14 +39,13 @@ impl Oracle {
     pub(in super::super) fn store_emptied(&mut self, shard: usize, now: TrueTime) {
         self.store_crashes += 1;
         self.executed.clear();
-        for ((limit, _), account) in self.accounts.iter_mut().filter(|(_, it)| it.shard == shard) {
-            account.store.forget_all();
+        let (region, place) = self.place(shard);
+        for ((limit, _), account) in self.accounts.iter_mut().filter(|(_, it)| it.shard == place) {
+            account.stores[region].forget_all();
             account.given_back_at = Some(now);
-            account.credit(now, self.bounds[*limit].capacity() as f64);
+            account.credit(now, self.shares[*limit][region].capacity() as f64);
         }
-        self.forget_charges(|charge, plan| {
-            super::super::store::shard_of(&charge.account.1, plan.shards) == shard
-        });
+        self.forget_charges(|charge| charge.shard == shard);
     }
 
     /// Records that a shard lost these calls.
@@ -63,46 +63,49 @@ impl Oracle {
                 continue;
             };
             for (check, outcome) in checks.iter().zip(&answer.outcomes).filter(|_| answer.admitted) {
-                let Some(&limit) = self.rules.get(&check.rule.id) else { continue };
-                let (bounds, account) = self.account(limit, &check.key);
-                match check.amount {
-                    Amount::Exactly(units) | Amount::UpTo(units) => {
-                        account.store.forget(bounds, Charged::Units(units));
-                        account.credit(now, units as f64);
-                    }
-                    Amount::Slot(owner) => account.store.forget(bounds, Charged::Slot(owner.0)),
-                    Amount::Lease(_) => {
-                        account.store.forget(bounds, Charged::Units(outcome.units()));
-                        account.credit(now, outcome.units() as f64);
-                    }
+                let Some((_, region, bounds, account)) = self.account_of(check.rule.id, &check.key) else {
+                    continue;
+                };
+                let amount = match check.amount {
+                    Amount::Exactly(units) | Amount::UpTo(units) => Charged::Units(units),
+                    Amount::Slot(owner) => Charged::Slot(owner.0),
+                    Amount::Lease(_) => Charged::Units(outcome.units()),
+                };
+                account.stores[region].forget(bounds, amount);
+                if let Charged::Units(units) = amount {
+                    account.credit(now, units as f64);
                 }
             }
         }
         for entry in forgotten {
             let Body::Change { rule, key, adjustment, .. } = &entry.body else { continue };
-            let Some(&limit) = self.rules.get(&rule.id) else { continue };
-            let (bounds, account) = self.account(limit, key);
+            let Some((_, region, bounds, account)) = self.account_of(rule.id, key) else { continue };
+            let store = &mut account.stores[region];
             match adjustment {
                 // Usage from a ledger was charged, and is forgotten as well.
-                Adjustment::Charge { units, .. } => account.store.forget(bounds, Charged::Units(*units)),
+                Adjustment::Charge { units, .. } => store.forget(bounds, Charged::Units(*units)),
                 // The lease ends as if it had not been renewed.
-                Adjustment::Renew { owner } => account.store.forget(bounds, Charged::Slot(owner.0)),
+                Adjustment::Renew { owner } => store.forget(bounds, Charged::Slot(owner.0)),
                 _ => {}
             }
         }
-        for account in self.accounts.values_mut().filter(|it| it.shard == shard) {
-            account.store.is_high_known = false;
-            account.store.is_exact = false;
+        let (region, place) = self.place(shard);
+        for account in self.accounts.values_mut().filter(|it| it.shard == place) {
+            account.stores[region].is_high_known = false;
+            account.stores[region].is_exact = false;
             account.given_back_at = Some(now);
         }
-        self.forget_charges(|charge, plan| {
-            charge.at > heard && super::super::store::shard_of(&charge.account.1, plan.shards) == shard
-        });
+        self.forget_charges(|charge| charge.at > heard && charge.shard == shard);
     }
 
-    fn forget_charges(&mut self, is_meant: impl Fn(&Charge, &Plan) -> bool) {
+    /// Returns the region of a shard, and its place among the shards there.
+    const fn place(&self, shard: usize) -> (usize, usize) {
+        (self.plan.region_of_shard(shard), shard % self.plan.shards)
+    }
+
+    fn forget_charges(&mut self, is_meant: impl Fn(&Charge) -> bool) {
         for record in self.requests.values_mut() {
-            for charge in record.charges.iter_mut().filter(|charge| is_meant(charge, &self.plan)) {
+            for charge in record.charges.iter_mut().filter(|charge| is_meant(charge)) {
                 charge.status = ChargeState::Forgotten;
             }
         }
@@ -116,9 +119,10 @@ impl Oracle {
             self.store_crashes += 1;
             self.executed.clear();
         }
-        for ((limit, _), account) in self.accounts.iter_mut().filter(|(_, it)| it.shard == shard) {
-            let bounds = self.bounds[*limit];
-            account.store.gain(bounds, forward);
+        let (region, place) = self.place(shard);
+        for ((limit, _), account) in self.accounts.iter_mut().filter(|(_, it)| it.shard == place) {
+            let bounds = self.shares[*limit][region];
+            account.stores[region].gain(bounds, forward);
             account.given_back_at = Some(now);
             let Counting::Bucket { count, .. } = bounds.counting else { continue };
             account.credit(now, (forward as f64 / 1e6 * count as f64).min(bounds.capacity() as f64));
@@ -137,14 +141,22 @@ impl Oracle {
         for (bounds, limit) in self.bounds.iter_mut().zip(&self.plan.policies[policy]) {
             *bounds = bounds.or(limit.counting);
         }
+        for (bounds, limit) in self.shares.iter_mut().zip(&self.plan.policies[policy]) {
+            for (bounds, share) in bounds.iter_mut().zip(super::shares(limit, &self.plan)) {
+                *bounds = bounds.or(share);
+            }
+        }
         for ((limit, _), account) in &mut self.accounts {
-            let bounds = self.bounds[*limit];
-            account.store.is_high_known = false;
-            account.store.is_exact = false;
-            account.store.allow(bounds, most);
+            let shares = &self.shares[*limit];
             account.credit(now, most as f64);
-            account.store.cut(bounds);
-            for (node, record) in account.nodes.iter_mut().zip(&self.nodes) {
+            for (store, bounds) in account.stores.iter_mut().zip(shares) {
+                store.is_high_known = false;
+                store.is_exact = false;
+                store.allow(*bounds, most);
+                store.cut(*bounds);
+            }
+            for (number, (node, record)) in account.nodes.iter_mut().zip(&self.nodes).enumerate() {
+                let bounds = shares[self.plan.regions.of_node(number)];
                 node.blur(bounds, Share { percent: self.plan.outage.share, nodes: record.max_nodes });
             }
         }

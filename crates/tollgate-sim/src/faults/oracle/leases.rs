@@ -46,7 +46,7 @@ impl UndoneCharges {
 impl Oracle {
     /// Returns the units that a bucket gains during the longest lease.
     pub(super) fn refill_in_lease(&self, limit: usize) -> f64 {
-        let leases = self.plan.policies.iter().map(|limits| limits[limit].lease());
+        let leases = self.ttls.iter().map(|ttls| ttls[limit]);
         let Counting::Bucket { count, .. } = self.bounds[limit].counting else { return 0.0 };
         leases.max().unwrap_or(0) as f64 * count as f64 / 1e6
     }
@@ -61,7 +61,7 @@ impl Oracle {
             }
             (Origin::Request(request), Body::Decide(checks)) => {
                 let limits: Vec<_> =
-                    checks.iter().map(|check| self.rules.get(&check.rule.id).copied()).collect();
+                    checks.iter().map(|check| self.rules.get(&check.rule.id).map(|it| it.0)).collect();
                 let Some(record) = self.requests.get_mut(&request) else { return };
                 if record.sent.is_none_or(|(now, _)| now != moment.now) {
                     record.sent = Some((moment.now, moment.local));
@@ -78,7 +78,7 @@ impl Oracle {
             (Origin::UndoLease, _) => {}
             // The units are out of their lot from here on.
             (_, Body::Change { rule, key, adjustment: Adjustment::ReturnLease { units, .. }, .. }) => {
-                let Some(&limit) = self.rules.get(&rule.id) else { return };
+                let Some(&(limit, _)) = self.rules.get(&rule.id) else { return };
                 let missing =
                     self.account(limit, key).1.lots[moment.node].take((*units).into(), moment.local);
                 self.over_returned = self.over_returned.max(missing);
@@ -96,8 +96,9 @@ impl Oracle {
         NodeMoment { node, local, .. }: NodeMoment,
     ) {
         let (Body::Decide(checks), Reply::Decided(answer)) = (body, reply) else { return };
+        let here = self.plan.regions.of_node(node);
         for (check, outcome) in checks.iter().zip(&answer.outcomes) {
-            let Some(&limit) = self.rules.get(&check.rule.id) else { continue };
+            let Some(&(limit, region)) = self.rules.get(&check.rule.id) else { continue };
             let Amount::Lease(request) = check.amount else {
                 if !outcome.is_admitted() {
                     self.account(limit, &check.key).1.lots[node].note_short(local);
@@ -106,9 +107,10 @@ impl Oracle {
             };
             let units = if answer.admitted { outcome.units() } else { 0 };
             self.leases[node].leased += units;
+            self.borrowed += if region == here { 0 } else { units };
             let lots = &mut self.account(limit, &check.key).1.lots[node];
             lots.add(units, sent_at + request.ttl.as_micros(), local);
-            if units < request.units.into() && outcome.remaining == 0 {
+            if units < request.units.into() && outcome.remaining == 0 && region == here {
                 lots.note_short(local);
             }
         }
@@ -150,16 +152,14 @@ impl Oracle {
 
     /// Returns the longest lease of a limit under the policies so far, in microseconds.
     fn max_lease(&self, limit: usize) -> TrueTime {
-        let policies = &self.plan.policies[..=self.policy];
-        policies.iter().map(|limits| limits[limit].lease()).max().unwrap_or(0)
+        self.ttls[..=self.policy].iter().map(|ttls| ttls[limit]).max().unwrap_or(0)
     }
 
     /// Checks that each unit of an admitted request was charged for it, or comes from a lease of its node.
     pub(super) fn spend(&mut self, request: RequestId, moment: NodeMoment) -> Checked {
         let Some(record) = self.requests.get(&request) else { return Ok(()) };
         let (user, cost, sent) = (record.user, record.cost, record.sent);
-        let may_be_leased: Vec<_> =
-            self.plan.policies[record.policy].iter().map(|limit| limit.lease_ms > 0).collect();
+        let may_be_leased: Vec<_> = self.ttls[record.policy].iter().map(|ttl| *ttl > 0).collect();
         let missing: Vec<u64> = (0..self.bounds.len())
             .map(|limit| {
                 let charges = record
@@ -242,7 +242,7 @@ impl Oracle {
     /// uncovered.
     pub(super) fn leases_changed(&mut self, before: usize, now: TrueTime) {
         for ((limit, _), account) in &mut self.accounts {
-            let [old, new] = [before, self.policy].map(|policy| self.plan.policies[policy][*limit].lease());
+            let [old, new] = [before, self.policy].map(|policy| self.ttls[policy][*limit]);
             if let (Counting::Bucket { count, .. }, true) = (self.bounds[*limit].counting, new > 0) {
                 account.credit(now, old.saturating_sub(new) as f64 * count as f64 / 1e6);
             }
@@ -255,7 +255,7 @@ impl Oracle {
             let bounds = self.bounds[*limit];
             let Counting::Window { period, .. } = bounds.counting else { continue };
             // The windows of a clock that was set are not those of true time.
-            if !account.store.is_window_known {
+            if !account.stores.iter().all(|store| store.is_window_known) {
                 continue;
             }
             if let Err((window, units)) = account.answered.check_windows(period, bounds.capacity() as f64) {

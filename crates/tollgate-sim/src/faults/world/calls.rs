@@ -2,8 +2,10 @@
 
 use super::super::clock::TrueTime;
 use super::super::defect::Defect;
+use super::super::fault::FaultKind;
 use super::super::link::{Direction, Transit};
 use super::super::oracle::Checked;
+use super::super::regions::FAR_DEADLINE;
 use super::super::wire::{Body, CallId, Failure, Origin, Reply};
 use super::{Call, Event, World};
 use crate::executor::Sender;
@@ -27,7 +29,9 @@ impl World {
         self.next_call += 1;
         let (call, starts) = (self.next_call, self.nodes[node].starts);
         let clock = &self.nodes[node].clock;
-        let due = clock.read(self.now) + self.plan.deadline;
+        let sent_at = clock.read(self.now);
+        let is_far = self.plan.is_far(node, shard);
+        let due = sent_at + if is_far { FAR_DEADLINE } else { self.plan.deadline };
         let deadline = clock.true_time_of(due, self.now);
         self.trace.note(
             self.now,
@@ -48,6 +52,7 @@ impl World {
             origin,
             body,
             reply,
+            sent_at,
             due,
             answer: None,
             is_late: false,
@@ -58,8 +63,12 @@ impl World {
             self.schedule(deadline, Event::Deadline(call));
         }
         let is_silent = self.defect == Some(Defect::SilentAfterOutage) && self.now > self.plan.calm_from;
+        let gives_up = self.defect == Some(Defect::CutRegionGivesUp) && !is_far && self.is_region_cut(node);
         match self.links[node][shard].carry(Direction::ToStore, call, &mut self.link_rng) {
             _ if is_silent => {}
+            _ if gives_up => {
+                self.schedule(self.now + REFUSAL_DELAY, Event::Break(call, Failure::Refused));
+            }
             Transit::After(delay) if self.shards[shard].is_up => {
                 self.schedule(self.now + delay + late, Event::Arrive(call));
             }
@@ -69,6 +78,15 @@ impl World {
             }
             Transit::Held | Transit::Lost | Transit::Broken(_) => {}
         }
+    }
+
+    /// Returns whether the region of a node is cut off.
+    fn is_region_cut(&self, node: usize) -> bool {
+        let here = self.plan.regions.of_node(node);
+        self.plan.faults.iter().any(|fault| {
+            let is_cut = matches!(fault.kind, FaultKind::RegionCut { region, .. } if region == here);
+            is_cut && (fault.from..fault.until).contains(&self.now)
+        })
     }
 
     /// A call arrives at its shard.
@@ -84,14 +102,15 @@ impl World {
             shard.waiting.push(id);
             return Ok(());
         }
-        let (reply, is_effective) = shard.execute(self.now, &call.body);
+        let is_far = self.plan.is_far(call.node, call.shard);
+        let (reply, is_effective) = shard.execute(self.now, &call.body, is_far);
         let shown = shard.clock.read(self.now);
         call.is_executed = true;
         let (origin, body) = (call.origin, call.body.clone());
         let (node, number) = (call.node, call.shard);
         call.answer = Some(reply.clone());
         self.trace.note(self.now, format_args!("shard {number} executes call {id}: {}", result(&reply)));
-        self.oracle.executed(self.now, shown, origin, &body, (&reply, is_effective))?;
+        self.oracle.executed((self.now, shown), number, origin, &body, (&reply, is_effective))?;
         match self.links[node][number].carry(Direction::ToNode, id, &mut self.link_rng) {
             Transit::After(delay) => self.schedule(self.now + delay, Event::Return(id)),
             Transit::Broken(delay) => {
@@ -126,8 +145,7 @@ impl World {
         if let Some(reply) = call.reply.take() {
             let moment = self.moment(call.node);
             if reply.send(Ok(answer.clone())) {
-                let sent_at = call.due - self.plan.deadline;
-                self.oracle.delivered(&call.body, &answer, sent_at, moment);
+                self.oracle.delivered(&call.body, &answer, call.sent_at, moment);
             }
             return;
         }

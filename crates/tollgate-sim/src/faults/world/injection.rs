@@ -57,6 +57,16 @@ impl World {
             FaultKind::Reload { policy } => return self.reload(policy),
             FaultKind::Grant { node, user, limit, units } => self.operate(node, user, limit, Some(units)),
             FaultKind::Reset { node, user, limit } => self.operate(node, user, limit, None),
+            FaultKind::RegionCut { region, is_held } => {
+                for (node, shard) in self.links_between(region) {
+                    self.links[node][shard].cut(number, Ways::Both, is_held);
+                }
+            }
+            FaultKind::RegionSlow { region, max_delay } => {
+                for (node, shard) in self.links_between(region) {
+                    self.links[node][shard].slow_down(number, max_delay);
+                }
+            }
         }
         Ok(())
     }
@@ -110,7 +120,17 @@ impl World {
                 self.stop_node(node);
                 return self.start_node(node);
             }
-            FaultKind::WrongNodes { node, .. } => self.nodes[node].store.set_nodes(self.plan.nodes),
+            FaultKind::WrongNodes { node, .. } => {
+                let regions = &self.plan.regions;
+                let nodes = regions.nodes_in(regions.of_node(node), self.plan.nodes);
+                self.nodes[node].store.set_nodes(nodes);
+            }
+            FaultKind::RegionCut { region, .. } | FaultKind::RegionSlow { region, .. } => {
+                for (node, shard) in self.links_between(region) {
+                    let held = self.links[node][shard].mend(number);
+                    self.release_held(held);
+                }
+            }
             FaultKind::StoreStep { .. }
             | FaultKind::NodeWallStep { .. }
             | FaultKind::Reload { .. }
@@ -118,6 +138,17 @@ impl World {
             | FaultKind::Reset { .. } => {}
         }
         Ok(())
+    }
+
+    /// Returns the links between a region and the others.
+    fn links_between(&self, region: usize) -> Vec<(usize, usize)> {
+        let plan = &self.plan;
+        let pairs = (0..plan.nodes).flat_map(|node| (0..plan.all_shards()).map(move |shard| (node, shard)));
+        let is_meant = |&(node, shard): &(usize, usize)| {
+            plan.is_far(node, shard)
+                && (plan.regions.of_node(node) == region || plan.region_of_shard(shard) == region)
+        };
+        pairs.filter(is_meant).collect()
     }
 
     /// Cuts or mends a flapping link.
@@ -185,13 +216,13 @@ impl World {
     }
 
     fn reload(&mut self, policy: usize) -> Checked {
-        let text = self.plan.policy_text(policy);
         for node in 0..self.nodes.len() {
+            let text = self.plan.policy_text(policy, self.plan.regions.of_node(node));
             let parsed = tollgate::Policy::parse(&text);
             let parsed = parsed.map_err(|it| Violation { invariant: "plan", text: it.to_string() })?;
             self.nodes[node].limiter = self.nodes[node].limiter.with_policy(parsed);
         }
-        self.policies.push(text);
+        self.policies.push(policy);
         // Requests that have begun are decided by the policy of that time.
         let in_flight = self.open.iter().filter(|(_, open)| open.task.is_some());
         let in_flight: Vec<_> = in_flight.map(|(request, _)| *request).collect();
