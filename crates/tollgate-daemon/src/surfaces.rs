@@ -237,7 +237,7 @@ impl Surfaces {
     }
 }
 
-async fn serve_api(
+pub(crate) async fn serve_api(
     (api, http1): (Api<AnyStore>, Http1Server),
     listener: TcpListener,
     tls: Option<Tls>,

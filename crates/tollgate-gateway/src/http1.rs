@@ -26,7 +26,8 @@ use tokio::time::Instant;
 use tollgate::{Policy, SharedLimiter, Store};
 use tollgate_http::{RawAdmission, RawRequest, client_address, conclude_raw};
 use tollgate_net::http1::{
-    ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestBody, RequestHead, Verdict, write_date,
+    ChunkedDecoder, ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestBody, RequestHead, Verdict,
+    write_date,
 };
 
 pub(crate) use self::pool::RawPool;
@@ -74,8 +75,11 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
         let Http1Shared { limiter, worker, override_headers, .. } = &*self.shared;
         let limiter = limiter.load();
         let policy = limiter.policy();
-        let is_too_large =
-            |most| matches!(request.body, RequestBody::Length(length) if length > most);
+        // hyper refuses the request before the upstream sees a part of it.
+        let is_too_large = |most| match request.body {
+            RequestBody::Length(length) => length > most,
+            RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
+        };
         if policy.outlives_decisions()
             || worker.body.is_some_and(is_too_large)
             || !request::prepare(request, override_headers)

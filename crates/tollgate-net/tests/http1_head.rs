@@ -37,7 +37,9 @@ fn native(bytes: &[u8]) -> Option<(ReadRequest, Vec<u8>)> {
             (body.clone(), body)
         }
         RequestBody::Length(_) => return None,
-        RequestBody::Chunked => (b"GET / HTTP".to_vec(), b"A;x=y\r\nGET / HTTP\r\n0\r\nx: y\r\n\r\n".to_vec()),
+        RequestBody::Chunked => {
+            (b"GET / HTTP".to_vec(), b"A;x=y\r\nGET / HTTP\r\n0\r\nx: y\r\n\r\n".to_vec())
+        }
     };
     let mut headers: Vec<_> =
         head.headers.iter().map(|it| (it.name.to_ascii_lowercase(), it.value.to_vec())).collect();

@@ -96,11 +96,16 @@ impl<S: Store> Inner<S> {
 
     /// Decides and appends the decision, or returns the check if the store has to be waited for. An error charges
     /// nothing.
-    pub(crate) fn try_check(&self, body: &[u8], out: &mut Vec<u8>) -> Result<Option<WaitingCheck<S>>, Problem> {
+    pub(crate) fn try_check(
+        &self,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<WaitingCheck<S>>, Problem> {
         let request: CheckRequest<'_> = read(body, FIELDS)?;
         let call = call(&request)?;
         let limiter = self.limiter.load();
-        let pending = match limiter.try_decide(&call, |decision| self.write_decision(&limiter, decision, out)) {
+        let pending = match limiter.try_decide(&call, |decision| self.write_decision(&limiter, decision, out))
+        {
             Ok(()) => return Ok(None),
             Err(pending) => pending.detach(),
         };

@@ -122,9 +122,11 @@ impl<S: Store> Api<S> {
                 serde_json::to_writer(out, &throttled).ok()?;
                 Some(BufferedReply::Json)
             }
-            Err(waiting) => Some(BufferedReply::Waits(Box::pin(async move {
-                not_kept(json_of(&waiting.finish().await))
-            }))),
+            Err(waiting) => {
+                Some(BufferedReply::Waits(Box::pin(
+                    async move { not_kept(json_of(&waiting.finish().await)) },
+                )))
+            }
         }
     }
 }

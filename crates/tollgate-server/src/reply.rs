@@ -65,8 +65,11 @@ mod tests {
     #[test]
     fn the_prepared_lines_are_those_of_a_reply() {
         let reply = not_kept(json("{}"));
-        let lines: Vec<_> =
-            reply.headers().iter().map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap())).collect();
+        let lines: Vec<_> = reply
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap()))
+            .collect();
         assert_eq!(lines.concat().as_bytes(), JSON_HEADER_LINES);
     }
 }

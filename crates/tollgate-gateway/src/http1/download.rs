@@ -4,7 +4,8 @@ use http::HeaderName;
 use smallvec::SmallVec;
 use tollgate_http::RawAdmission;
 use tollgate_net::http1::{
-    Buffer, ChunkedDecoder, LAST_CHUNK, ResponseBody, ResponseHead, ResponseHeadError, header_space, write_chunk,
+    Buffer, ChunkedDecoder, LAST_CHUNK, ResponseBody, ResponseHead, ResponseHeadError, header_space,
+    write_chunk,
 };
 
 use super::write_connection_lines;

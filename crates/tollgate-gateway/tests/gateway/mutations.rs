@@ -59,10 +59,40 @@ const SEEDS: [&str; 9] = [
 ];
 
 const INSERTS: [&str; 34] = [
-    "\r", "\n", "\r\n", "\r\n\r\n", "\0", " ", "\t", ":", ";", ",", "?", "#", "%", "/", "\\", "\u{b}", "\u{7f}", "\u{e9}",
-    "0", "1", "f", "-", "+", "_", "chunked", "content-length: 3\r\n", "Content-Length: 40\r\n",
-    "transfer-encoding: chunked\r\n", "Transfer-Encoding : chunked\r\n", "host: b\r\n", "connection: close\r\n",
-    "connection: via, x\r\n", "HTTP/1.0", "GET /in HTTP/1.1\r\nhost: a\r\n\r\n",
+    "\r",
+    "\n",
+    "\r\n",
+    "\r\n\r\n",
+    "\0",
+    " ",
+    "\t",
+    ":",
+    ";",
+    ",",
+    "?",
+    "#",
+    "%",
+    "/",
+    "\\",
+    "\u{b}",
+    "\u{7f}",
+    "\u{e9}",
+    "0",
+    "1",
+    "f",
+    "-",
+    "+",
+    "_",
+    "chunked",
+    "content-length: 3\r\n",
+    "Content-Length: 40\r\n",
+    "transfer-encoding: chunked\r\n",
+    "Transfer-Encoding : chunked\r\n",
+    "host: b\r\n",
+    "connection: close\r\n",
+    "connection: via, x\r\n",
+    "HTTP/1.0",
+    "GET /in HTTP/1.1\r\nhost: a\r\n\r\n",
 ];
 
 fn mutated(rng: &mut Rng, out: &mut Vec<u8>) {
@@ -76,7 +106,8 @@ fn mutated(rng: &mut Rng, out: &mut Vec<u8>) {
             4 => bytes[at] ^= 0x20,
             _ => {
                 // A line twice.
-                let line: Vec<u8> = bytes[at..].iter().copied().take_while(|it| *it != b'\n').chain([b'\n']).collect();
+                let line: Vec<u8> =
+                    bytes[at..].iter().copied().take_while(|it| *it != b'\n').chain([b'\n']).collect();
                 drop(bytes.splice(at..at, line));
             }
         }
@@ -155,7 +186,8 @@ fn checked(head: &[u8]) -> Result<Framing, String> {
     if head.iter().filter(|it| **it == b'\r').count() != head.iter().filter(|it| **it == b'\n').count() {
         return Err("a line without both ends".into());
     }
-    let start = std::str::from_utf8(lines.next().unwrap_or_default()).map_err(|_| "the start is not ASCII")?;
+    let start =
+        std::str::from_utf8(lines.next().unwrap_or_default()).map_err(|_| "the start is not ASCII")?;
     let [method, target, "HTTP/1.1"] = start.split(' ').collect::<Vec<_>>()[..] else {
         return Err("the start line".into());
     };
@@ -188,7 +220,9 @@ fn checked(head: &[u8]) -> Result<Framing, String> {
                     return Err("a second length or encoding".into());
                 }
             }
-            "keep-alive" | "proxy-connection" | "upgrade" | "expect" => return Err(format!("{name} was forwarded")),
+            "keep-alive" | "proxy-connection" | "upgrade" | "expect" => {
+                return Err(format!("{name} was forwarded"));
+            }
             _ => {}
         }
     }
@@ -216,7 +250,8 @@ async fn chunked(stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
         }
         let text = std::str::from_utf8(&line[..line.len() - 2]).map_err(|_| "a size")?;
         let is_size = !text.is_empty() && text.bytes().all(|it| it.is_ascii_hexdigit());
-        let size = u64::from_str_radix(text, 16).ok().filter(|_| is_size).ok_or_else(|| shown("a size", &line))?;
+        let size =
+            u64::from_str_radix(text, 16).ok().filter(|_| is_size).ok_or_else(|| shown("a size", &line))?;
         if size > 0 && !skip(stream, size).await {
             return Ok(false);
         }
@@ -305,7 +340,12 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
         (answers.into_inner(), early_kib.into_inner())
     });
     let wrong = std::mem::take(&mut *recorder.wrong.lock().unwrap());
-    assert!(wrong.is_empty(), "seed {seed}: {} wrong requests, such as {:?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    assert!(
+        wrong.is_empty(),
+        "seed {seed}: {} wrong requests, such as {:?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(5)]
+    );
     let (charged, seen) = (before - gateway.left(), recorder.requests.load(Ordering::Relaxed));
     let (whole, late_kib) = (recorder.whole.load(Ordering::Relaxed), resident_kib());
     println!(
@@ -327,7 +367,11 @@ async fn futures_join(futures: Vec<impl Future<Output = ()>>) {
                 *future = None;
             }
         }
-        if futures.iter().all(Option::is_none) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        if futures.iter().all(Option::is_none) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
     })
     .await;
 }

@@ -25,7 +25,8 @@ fn pipeline() -> (String, Vec<(String, &'static str)>) {
             for (place, (method, rest)) in [first, second].into_iter().enumerate() {
                 let start = format!("{method} /{one}/{other}/{place} HTTP/1.1");
                 bytes += &format!("{start}\r\nhost: a\r\n{rest}");
-                expected.push((start, if rest.contains("abc") || rest.contains("bc\r\n0") { "abc" } else { "" }));
+                expected
+                    .push((start, if rest.contains("abc") || rest.contains("bc\r\n0") { "abc" } else { "" }));
             }
         }
     }
@@ -119,7 +120,13 @@ fn a_chunked_upload_in_pieces_of_one_byte_arrives_as_it_is() {
 #[test]
 fn a_malformed_chunk_ends_the_connection_and_the_upload() {
     let inner = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
-    for bad in ["5 \r\nhello\r\n", "5\r\nhello!\r\n", "00000000000000005\r\nhello\r\n", "0\r\nno name\r\n\r\n", "0\r\n\n"] {
+    for bad in [
+        "5 \r\nhello\r\n",
+        "5\r\nhello!\r\n",
+        "00000000000000005\r\nhello\r\n",
+        "0\r\nno name\r\n\r\n",
+        "0\r\n\n",
+    ] {
         let upstream = Upstream::ok();
         let gateway = Behind::new(&upstream).with("http1: native").serve();
         let mut client = gateway.connect();
@@ -177,7 +184,10 @@ fn an_upstream_that_answers_early_does_not_get_the_next_request_as_body() {
 
 #[test]
 fn lengths_of_empty_responses_do_not_reach_the_client() {
-    for answer in ["HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", "HTTP/1.1 204 x\r\ntransfer-encoding: chunked\r\n\r\n"] {
+    for answer in [
+        "HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n",
+        "HTTP/1.1 204 x\r\ntransfer-encoding: chunked\r\n\r\n",
+    ] {
         let upstream = Upstream::always(answer);
         let gateway = Behind::new(&upstream).with("http1: native").serve();
         let mut client = gateway.connect();

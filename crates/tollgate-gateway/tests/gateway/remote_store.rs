@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tokio::sync::oneshot;
-use tollgate::store::{Adjustment, Answer, Check, Outcome, Rule, StoreError};
-use tollgate::{Limiter, MemoryStore, Policy, SharedLimiter, Store};
+use tollgate::store::{Answer, Check};
+use tollgate::{Adjustment, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Store, StoreError};
 use tollgate_gateway::Gateway;
 use tollgate_net::{Drain, Sockets};
 
 use crate::support::{ONCE, Upstream, Wire, eventually, settings};
 
 /// A store that answers every batch later, or never.
-#[derive(Default)]
 struct RemoteStore {
     inner: MemoryStore,
     is_silent: bool,
@@ -59,7 +58,7 @@ impl RemoteGateway {
     fn serve(upstream: &Upstream, policy: &str, is_silent: bool) -> Self {
         let section = format!("upstream: [\"http://{}\"], http1: {}", upstream.address, crate::HTTP1);
         let settings = settings(&section).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let store = RemoteStore { is_silent, ..RemoteStore::default() };
+        let store = RemoteStore { inner: MemoryStore::new(1_000), is_silent, waiting: Arc::default() };
         let waiting = Arc::clone(&store.waiting);
         let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), store);
         let gateway = Gateway::new(settings, SharedLimiter::from(limiter), None).unwrap();

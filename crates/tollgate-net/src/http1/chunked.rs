@@ -134,7 +134,9 @@ impl ChunkedDecoder {
             (State::Trailer, b'\r') => State::TrailerEnd,
             (State::TrailerEnd, b'\n') => State::TrailerStart,
             (State::Extension, b' '..=b'~' | b'\t' | 0x80..) => self.ignore(State::Extension)?,
-            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => self.ignore(State::TrailerName)?,
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
+                self.ignore(State::TrailerName)?
+            }
             (State::TrailerName, b':') => State::Trailer,
             (State::Trailer, b' '..=b'~' | b'\t' | 0x80..) => self.ignore(State::Trailer)?,
             _ => return Err(ChunkError::Malformed),
@@ -150,6 +152,17 @@ impl ChunkedDecoder {
         decoder.is_done().then_some(used)
     }
 
+    /// Returns the number of bytes of data at the start of a body, up to its end or to the first mistake.
+    pub fn data_length_of(bytes: &[u8]) -> u64 {
+        let (mut decoder, mut used, mut length) = (Self::new(), 0, 0);
+        while used < bytes.len() && !decoder.is_done() {
+            let Ok((count, data)) = decoder.decode(&bytes[used..]) else { break };
+            used += count;
+            length += data.len() as u64;
+        }
+        length
+    }
+
     fn ignore(&mut self, state: State) -> Result<State, ChunkError> {
         self.ignored += 1;
         if self.ignored > MAX_IGNORED_BYTES { Err(ChunkError::TooLong) } else { Ok(state) }
@@ -158,7 +171,8 @@ impl ChunkedDecoder {
 
 /// Whether a byte may be in the name of a header (RFC 9110, 5.6.2).
 const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 #[cfg(test)]
@@ -233,6 +247,7 @@ mod tests {
             body.extend_from_slice(LAST_CHUNK);
             assert_eq!(ChunkedDecoder::length_of(&body), Some(body.len()));
             assert_eq!(ChunkedDecoder::length_of(&body[..body.len() - 1]), None);
+            assert_eq!(ChunkedDecoder::data_length_of(&body), size as u64 + 3);
             assert_eq!(decoded(&body, 1_000), Ok(([&*data, b"end"].concat(), body.len(), true)), "{size}");
         }
     }

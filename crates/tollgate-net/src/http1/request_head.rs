@@ -58,6 +58,8 @@ pub struct RequestHead<'h, 'b> {
     pub host: &'b str,
     /// The head as received, with the empty line at its end.
     pub bytes: &'b [u8],
+    /// The bytes that have arrived after the head.
+    pub ahead: &'b [u8],
     /// All headers in order. A surface replaces headers that it removes by `httparse::EMPTY_HEADER`.
     pub headers: &'h mut [Header<'b>],
     /// The end of the body.
@@ -88,14 +90,14 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             Ok(Status::Partial) => return ParsedRequest::Partial,
             Err(_) => return ParsedRequest::Unusual,
         };
-        match Self::of(request, &bytes[..length]) {
+        match Self::of(request, bytes.split_at(length)) {
             Some(head) => ParsedRequest::Complete(head, length),
             None => ParsedRequest::Unusual,
         }
     }
 
     /// Returns `None` if the head is outside of the subset.
-    fn of(request: httparse::Request<'h, 'b>, bytes: &'b [u8]) -> Option<Self> {
+    fn of(request: httparse::Request<'h, 'b>, (bytes, ahead): (&'b [u8], &'b [u8])) -> Option<Self> {
         let httparse::Request { method, path: target, version, headers } = request;
         let (method, target) = (method?, target?);
         if version? != 1 || !is_common(method) || !has_only_crlf(bytes) {
@@ -140,6 +142,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             query,
             host: host?,
             bytes,
+            ahead,
             headers,
             body: body.unwrap_or(RequestBody::Length(0)),
             whole_body: None,

@@ -117,6 +117,7 @@ pub(crate) async fn serve<F: Http1Surface>(
                 Step::HandOver => return hand_over(wire, input),
                 Step::Close => return close(wire, caps).await,
                 Step::Forward(admitted, body, is_last) => {
+                    late_part = HEAD;
                     let running = conn_timer.begin();
                     let mut client = Http1Client {
                         wire: &mut wire,
@@ -173,7 +174,7 @@ fn answer<F: Http1Surface>(
             ParsedRequest::Partial if bytes.len() < caps.header_bytes => break Step::Read,
             _ => break Step::HandOver,
         };
-        let (body, rest) = (head.body, &bytes[length..]);
+        let (body, rest) = (head.body, head.ahead);
         let body_length = body.complete_length(rest);
         head.is_last |= is_draining;
         head.is_last_if_answered = head.is_last || body_length.is_none();
