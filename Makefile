@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -91,6 +91,12 @@ TARGETS ?=
 fuzz: setup ## feeds random input to every parser that reads from outside (FUZZ_SECONDS=60 for each)
 	@setup/debian c++=g++
 	@.ci/fuzz $(FUZZ_SECONDS) $(TARGETS)
+
+# Mutated requests, and the seed of their generator.
+REQUESTS ?= 1000000
+SEED ?= 20261117
+fuzz-gateway: setup ## sends mutated requests through the gateway to an upstream that checks every byte (REQUESTS=1000000 SEED=20261117)
+	TOLLGATE_MUTATIONS=$(REQUESTS) TOLLGATE_MUTATION_SEED=$(SEED) cargo test -p tollgate-gateway --test gateway mutations -- --nocapture
 
 # Seeds of the fault simulator, and the first of them.
 SEEDS ?= 10000

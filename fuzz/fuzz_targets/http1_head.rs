@@ -6,7 +6,9 @@
 
 use http::{HeaderName, HeaderValue, Method, Uri};
 use libfuzzer_sys::fuzz_target;
-use tollgate_net::http1::{ChunkedDecoder, MAX_HEADERS, ParsedRequest, RequestHead, ResponseHead, header_space};
+use tollgate_net::http1::{
+    ChunkedDecoder, MAX_HEADERS, ParsedRequest, RequestBody, RequestHead, ResponseHead, header_space,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     check_request(bytes);
@@ -27,20 +29,27 @@ fn check_request(bytes: &[u8]) {
     let target = head.query.map_or_else(|| head.path.to_owned(), |query| format!("{}?{query}", head.path));
     let uri: Uri = target.parse().expect("a target that hyper accepts");
     assert_eq!((uri.path(), uri.query(), uri.authority()), (head.path, head.query, None));
-    let (mut hosts, mut lengths) = (0, Vec::new());
+    let (mut hosts, mut lengths, mut encodings) = (0, Vec::new(), 0);
     for header in head.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes()).expect("a name");
         let value = HeaderValue::from_bytes(header.value).expect("a value");
         match name.as_str() {
             "host" => hosts += 1,
             "content-length" => lengths.push(value.to_str().ok().and_then(|it| it.parse::<u64>().ok())),
-            "transfer-encoding" | "upgrade" | "expect" | "te" | "trailer" => panic!("{name} is not for this parser"),
+            "transfer-encoding" => {
+                assert!(value.as_bytes().eq_ignore_ascii_case(b"chunked"));
+                encodings += 1;
+            }
+            "upgrade" | "expect" | "te" | "trailer" => panic!("{name} is not for this parser"),
             _ => {}
         }
     }
     assert_eq!(hosts, 1);
-    assert!(lengths.len() <= 1);
-    assert_eq!(lengths.first().copied().unwrap_or(Some(0)), Some(head.body_length));
+    assert!(lengths.len() + encodings <= 1);
+    match head.body {
+        RequestBody::Length(length) => assert_eq!(lengths.first().copied().unwrap_or(Some(0)), Some(length)),
+        RequestBody::Chunked => assert_eq!(encodings, 1),
+    }
 }
 
 /// Decodes a chunked body that arrives in pieces: the data, and whether it is complete; `None` on an error.

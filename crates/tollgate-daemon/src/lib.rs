@@ -24,6 +24,7 @@ mod environment;
 mod failure;
 mod fd_limit;
 mod fleet;
+mod http1_api;
 mod http_sender;
 mod huge_pages;
 pub mod io_error;

@@ -21,7 +21,7 @@ use hyper::{Request, Version};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tollgate::SharedLimiter;
-use tollgate_gateway::{Demo, Gateway, Target};
+use tollgate_gateway::{Demo, Gateway, Http1Server, Target};
 use tollgate_http::{Tarpit, WaitingRoom};
 use tollgate_net::{BindError, Connection, Drain, Drainer, HttpServer, Sockets, Tls};
 use tollgate_outbound::Outbound;
@@ -31,6 +31,7 @@ use crate::addresses::{Addresses, ListenerAddress};
 use crate::certificates::{CertificateWatch, Certificates};
 use crate::configuration::{Configuration, Listen, Settings, Tokens};
 use crate::failure::Failure;
+use crate::http1_api::Http1Api;
 use crate::io_error::{Attempt, reason};
 use crate::load::EventLoops;
 use crate::outbound_metrics::OutboundServices;
@@ -123,13 +124,14 @@ impl Surfaces {
             let [for_gateway, for_api, for_rls, for_resp] = sockets.each_mut().map(Iterator::next);
             let (gateway, api, protocols) = (Arc::clone(&gateway), api.clone(), protocols.clone());
             let (tls, drain, running) = (tls.clone(), drain.clone(), running.clone());
+            let http1 = settings.forwarding.http1;
             let event_loop = event_loops.clone().measure(number);
             start_thread(&format!("worker-{number}"), async move {
                 // Ends with the runtime of this thread.
                 tokio::spawn(event_loop);
                 let ended = tokio::join!(
                     if_any(for_gateway, |listener| gateway.serve(listener, drain.clone())),
-                    if_any(for_api, |listener| serve_api(api, listener, tls.api, drain.clone())),
+                    if_any(for_api, |listener| serve_api((api, http1), listener, tls.api, drain.clone())),
                     if_any(for_rls, |listener| protocols.serve_rls(listener, tls.rls, drain.clone())),
                     if_any(for_resp, |listener| protocols.serve_resp(listener, tls.resp, drain.clone())),
                 );
@@ -235,16 +237,19 @@ impl Surfaces {
     }
 }
 
-async fn serve_api(
-    api: Api<AnyStore>,
+pub(crate) async fn serve_api(
+    (api, http1): (Api<AnyStore>, Http1Server),
     listener: TcpListener,
     tls: Option<Tls>,
     drain: Drain,
 ) -> io::Result<()> {
+    let hot = api.clone();
+    let make_http1 = move |connection: &Connection| match http1 {
+        Http1Server::Native => Some(Http1Api { api: hot.clone(), caller: caller(connection) }),
+        Http1Server::Hyper => None,
+    };
     let make = move |connection: &Connection| {
-        let (certified, certificate) = (connection.certified, connection.certificate.clone());
-        let caller = Caller { peer: connection.peer.ip(), certified, certificate };
-        let api = api.clone();
+        let (api, caller) = (api.clone(), caller(connection));
         service_fn(move |request: Request<Incoming>| {
             let (api, caller) = (api.clone(), caller.clone());
             async move {
@@ -264,7 +269,13 @@ async fn serve_api(
             }
         })
     };
-    HttpServer { tls, small_answers: true, ..HttpServer::default() }.serve(listener, make, drain).await
+    let server = HttpServer { tls, small_answers: true, ..HttpServer::default() };
+    server.serve_http1(listener, (make, make_http1), drain).await
+}
+
+fn caller(connection: &Connection) -> Caller {
+    let (certified, certificate) = (connection.certified, connection.certificate.clone());
+    Caller { peer: connection.peer.ip(), certified, certificate }
 }
 
 /// Awaits a future for as long as a body may take.

@@ -220,7 +220,7 @@ impl<S: Store> Gateway<S> {
         Ok(())
     }
 
-    /// Returns the state of the HTTP/1.1 path without hyper, if it can serve these upstreams on this store.
+    /// Returns the state of the HTTP/1.1 path without hyper, if it can serve these upstreams.
     fn http1(
         &self,
         worker: &Arc<Worker>,
@@ -229,7 +229,6 @@ impl<S: Store> Gateway<S> {
         let settings = &self.settings;
         let is_served = settings.http1 == Http1Server::Native
             && settings.throttle.is_none()
-            && self.limiter.load().never_waits()
             && self.upstreams.origins().all(|origin| origin.protocol == Protocol::Plain);
         is_served.then(|| {
             Arc::new(Http1Shared {

@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! Http1Gateway::decide ─┬─ refused: the response is written from prepared pieces
-//!                       └─ admitted: the head for the upstream is written ─► forward: one task owns both connections
+//!                       ├─ admitted: the head for the upstream is written ─► forward: one task owns both connections
+//!                       └─ the store has to be asked: the head is copied ─► waiting: the same task awaits the decision
 //! ```
 //!
-//! Only policies without limits that outlive their decisions, stores that never wait and upstreams without TLS and
-//! HTTP/2 are served here. Everything else is left to the tower layer and `forward`, on hyper.
+//! Only policies without limits that outlive their decisions and upstreams without TLS and HTTP/2 are served here.
+//! Everything else is left to the tower layer and `forward`, on hyper.
 //!
 //! Invariant: an upstream and a client see the same as through hyper, except for the order of headers.
 //! `tests/gateway/parity.rs` checks this.
@@ -17,18 +18,21 @@ mod exchange;
 mod pool;
 mod pump;
 mod request;
+mod waiting;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate::{SharedLimiter, Store};
+use tollgate::{Policy, SharedLimiter, Store};
 use tollgate_http::{RawAdmission, RawRequest, client_address, conclude_raw};
 use tollgate_net::http1::{
-    ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestHead, Verdict, write_date,
+    ChunkedDecoder, ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestBody, RequestHead, Verdict,
+    write_date,
 };
 
 pub(crate) use self::pool::RawPool;
-use self::request::HeadLines;
+pub use self::request::HeadLines;
+use self::waiting::WaitingRequest;
 use crate::forward::Worker;
 use crate::head::Caller;
 use crate::override_headers::OverrideHeaders;
@@ -47,6 +51,13 @@ pub(crate) struct Http1Gateway<S> {
     pub(crate) caller: Caller,
 }
 
+/// A request that was not refused.
+pub(crate) enum OpenRequest<S> {
+    Admitted(ForwardedRequest),
+    /// The decision waits for the store.
+    Waiting(Box<WaitingRequest<S>>),
+}
+
 /// A request that is to be forwarded.
 pub(crate) struct ForwardedRequest {
     /// The head for the upstream.
@@ -58,28 +69,26 @@ pub(crate) struct ForwardedRequest {
 }
 
 impl<S: Store> Http1Surface for Http1Gateway<S> {
-    type Admitted = ForwardedRequest;
+    type Admitted = OpenRequest<S>;
 
-    fn decide(&self, request: &mut RequestHead<'_, '_>, out: &mut Vec<u8>) -> Verdict<ForwardedRequest> {
+    fn decide(&self, request: &mut RequestHead<'_, '_>, out: &mut Vec<u8>) -> Verdict<OpenRequest<S>> {
         let Http1Shared { limiter, worker, override_headers, .. } = &*self.shared;
         let limiter = limiter.load();
         let policy = limiter.policy();
+        // hyper refuses the request before the upstream sees a part of it.
+        let is_too_large = |most| match request.body {
+            RequestBody::Length(length) => length > most,
+            RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
+        };
         if policy.outlives_decisions()
-            || worker.body.is_some_and(|most| request.body_length > most)
+            || worker.body.is_some_and(is_too_large)
             || !request::prepare(request, override_headers)
         {
             return Verdict::HandOver;
         }
         let (is_head, is_last) = (request.method == "HEAD", request.is_last_if_answered);
         let lines = HeadLines(request.headers);
-        let view = RawRequest {
-            method: request.method,
-            path: request.path,
-            query: request.query,
-            host: request.host,
-            client: client_address(Some(self.caller.address), &lines, policy.client()),
-            headers: &lines,
-        };
+        let view = self.view(request, &lines, policy);
         let concluded = limiter.try_admit(&view, |decision| {
             let write_lines = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
             conclude_raw(&limiter, decision, (&lines, is_head), || fastrand::u32(..), (out, write_lines))
@@ -87,22 +96,65 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
         let admission = match concluded {
             Ok(Some(admission)) => admission,
             Ok(None) => return Verdict::Answered,
-            // The store never waits, and no limit of the policy has a queue.
-            Err(_pending) => return Verdict::HandOver,
+            Err(pending) => {
+                let waiting = WaitingRequest::new(pending.detach(), Arc::clone(&limiter), request);
+                return Verdict::Admitted(OpenRequest::Waiting(Box::new(waiting)));
+            }
         };
-        let mut head = OutputBuffer::take();
-        request::write(&mut head, request, &self.caller, worker.forwarding, (policy, &admission));
-        Verdict::Admitted(ForwardedRequest {
-            head,
-            admission,
-            is_head,
-            is_idempotent: matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),
-            started_at: Instant::now(),
-        })
+        Verdict::Admitted(OpenRequest::Admitted(self.forwarded(request, policy, admission)))
     }
 
-    async fn forward(&self, admitted: ForwardedRequest, client: &mut Http1Client<'_>) -> ExchangeEnd {
+    async fn forward(&self, request: OpenRequest<S>, client: &mut Http1Client<'_>) -> ExchangeEnd {
+        let admitted = match request {
+            OpenRequest::Admitted(admitted) => admitted,
+            // Boxed: most requests do not wait, and the state is large.
+            OpenRequest::Waiting(waiting) => match Box::pin(waiting.finish(self, client)).await {
+                Ok(admitted) => admitted,
+                Err(end) => return end,
+            },
+        };
         exchange::forward(&self.shared.worker, &self.shared.pool, admitted, client).await
+    }
+}
+
+impl<S> Http1Gateway<S> {
+    /// Returns the request as a policy reads it.
+    fn view<'a, 'h, 'b>(
+        &self,
+        request: &RequestHead<'_, 'b>,
+        lines: &'a HeadLines<'h, 'b>,
+        policy: &Policy,
+    ) -> RawRequest<'a, HeadLines<'h, 'b>>
+    where
+        'b: 'a,
+    {
+        RawRequest {
+            method: request.method,
+            path: request.path,
+            query: request.query,
+            host: request.host,
+            client: client_address(Some(self.caller.address), lines, policy.client()),
+            headers: lines,
+        }
+    }
+
+    /// Writes the head of an admitted request for its upstream.
+    fn forwarded(
+        &self,
+        request: &RequestHead<'_, '_>,
+        policy: &Policy,
+        admission: RawAdmission,
+    ) -> ForwardedRequest {
+        let mut head = OutputBuffer::take();
+        let forwarding = self.shared.worker.forwarding;
+        request::write(&mut head, request, &self.caller, forwarding, (policy, &admission));
+        ForwardedRequest {
+            head,
+            admission,
+            is_head: request.method == "HEAD",
+            is_idempotent: matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),
+            started_at: Instant::now(),
+        }
     }
 }
 

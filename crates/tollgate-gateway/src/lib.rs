@@ -31,6 +31,7 @@ mod upstream;
 
 pub use demo::Demo;
 pub use gateway::{Gateway, StartError};
+pub use http1::HeadLines;
 pub use override_headers::OverrideHeaders;
 pub use settings::{Forwarding, GatewaySettings, Http1Server, Target};
 pub use throttle::{ThrottleConfig, ThrottleCounts};

@@ -24,12 +24,12 @@ mod serve;
 mod watch;
 
 pub use buffer::{Buffer, OutputBuffer};
-pub use chunked::{ChunkError, ChunkedDecoder};
+pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk};
 pub use client::{ClientBody, Http1Client};
 pub use date::write_date;
-pub use request_head::{ParsedRequest, RequestHead};
+pub use request_head::{ParsedRequest, RequestBody, RequestHead};
 pub use response_head::{MAX_RESPONSE_HEADERS, ResponseBody, ResponseHead, ResponseHeadError};
-pub(crate) use serve::{Http1End, send_request_timeout, serve};
+pub(crate) use serve::{HEAD, Http1End, send_request_timeout, serve};
 
 /// The maximum number of headers of a request or a response that is served here.
 pub const MAX_HEADERS: usize = 100;
@@ -47,7 +47,7 @@ pub const fn header_space<'b>() -> HeaderSpace<'b> {
 pub enum Verdict<A> {
     /// The response is in the output.
     Answered,
-    /// The request is forwarded.
+    /// The response follows ([`Http1Surface::forward`]).
     Admitted(A),
     /// hyper serves the request. Nothing was decided.
     HandOver,
@@ -66,13 +66,19 @@ pub enum ExchangeEnd {
 
 /// A surface that serves plain requests of one connection without hyper.
 pub trait Http1Surface: Send + Sync + 'static {
-    /// A request that is forwarded.
+    /// A request whose response is not known yet: it is forwarded, or its decision waits for the store.
     type Admitted: Send;
+
+    /// Whether [`decide`](Self::decide) needs the whole body of this request. It is then called when the body has
+    /// arrived, if head and body fit into a buffer. Otherwise hyper serves the request.
+    fn needs_body(&self, _request: &RequestHead<'_, '_>) -> bool {
+        false
+    }
 
     /// Decides a request: appends the response to `out`, or returns the admitted request.
     fn decide(&self, request: &mut RequestHead<'_, '_>, out: &mut Vec<u8>) -> Verdict<Self::Admitted>;
 
-    /// Forwards an admitted request and sends its response.
+    /// Sends the response to an admitted request.
     fn forward(
         &self,
         admitted: Self::Admitted,

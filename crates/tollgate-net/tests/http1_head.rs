@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tollgate_net::http1::{MAX_HEADERS, ParsedRequest, RequestHead, header_space};
+use tollgate_net::http1::{MAX_HEADERS, ParsedRequest, RequestBody, RequestHead, header_space};
 
 /// A request as a parser reads it.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,14 +31,20 @@ fn native(bytes: &[u8]) -> Option<(ReadRequest, Vec<u8>)> {
     let ParsedRequest::Complete(head, length) = RequestHead::parse(bytes, &mut space, MAX_HEADERS) else {
         return None;
     };
-    let body = vec![b'G'; usize::try_from(head.body_length.min(64)).unwrap()];
-    if head.body_length > 64 {
-        return None;
-    }
+    let (body, framed) = match head.body {
+        RequestBody::Length(length @ ..=64) => {
+            let body = vec![b'G'; usize::try_from(length).unwrap()];
+            (body.clone(), body)
+        }
+        RequestBody::Length(_) => return None,
+        RequestBody::Chunked => {
+            (b"GET / HTTP".to_vec(), b"A;x=y\r\nGET / HTTP\r\n0\r\nx: y\r\n\r\n".to_vec())
+        }
+    };
     let mut headers: Vec<_> =
         head.headers.iter().map(|it| (it.name.to_ascii_lowercase(), it.value.to_vec())).collect();
     headers.sort();
-    let sent = [&bytes[..length], &body].concat();
+    let sent = [&bytes[..length], &framed].concat();
     let (method, path, query) =
         (head.method.to_owned(), head.path.to_owned(), head.query.map(ToOwned::to_owned));
     Some((ReadRequest { method, path, query, headers, body }, sent))
@@ -93,11 +99,12 @@ impl Rng {
     }
 }
 
-const SEEDS: [&[u8]; 5] = [
+const SEEDS: [&[u8]; 6] = [
     b"GET / HTTP/1.1\r\nhost: a\r\n\r\n",
     b"POST /a/b?c=d HTTP/1.1\r\nHost: example.com:80\r\nContent-Length: 5\r\nX-A: b, c\r\n\r\n",
     b"PUT /x HTTP/1.1\r\nhost: [::1]\r\nconnection: keep-alive\r\ncontent-length: 12\r\naccept: */*\r\n\r\n",
     b"DELETE /%2e/;a=b HTTP/1.1\r\nHOST: a\r\ncookie: a=1; b=2\r\nConnection: Close\r\nx: \xe9\t.\r\n\r\n",
+    b"POST /up HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\nx: y\r\n\r\n",
     b"OPTIONS /~!$&'()*+,;=:@ HTTP/1.1\r\nhost:a\r\nexpect:\r\ntransfer-encoding: chunked\r\n\r\n",
 ];
 

@@ -22,6 +22,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use serde::{Deserialize, Serialize};
+use tollgate_http::HeaderLines;
 
 use crate::body::is_json;
 use crate::problem::Problem;
@@ -134,7 +135,8 @@ impl Access {
             return Ok(Role::Reader);
         }
         let own = headers.get(&TOLLGATE_TOKEN).map(HeaderValue::as_bytes);
-        let bearer = if is_auth { None } else { headers.get(AUTHORIZATION).and_then(bearer) };
+        let authorization = headers.get(AUTHORIZATION).filter(|_| !is_auth);
+        let bearer = authorization.map(HeaderValue::as_bytes).and_then(bearer_token);
         let role = if caller.certified { Some(Role::Admin) } else { tokens.role_of([own, bearer]) };
         let needed = route.map_or(Role::Reader, |route| route.needs(&parts.method));
         match role {
@@ -152,6 +154,18 @@ impl Access {
                 "send the token of this server as `Authorization: Bearer ...` or `Tollgate-Token: ...`",
             )),
         }
+    }
+
+    /// Whether a program with these headers certainly has the admin role. A request of a browser never has: `false` is
+    /// not a refusal, and [`check`](Self::check) decides.
+    pub(crate) fn is_admin_program(&self, host: &str, headers: &impl HeaderLines, caller: &Caller) -> bool {
+        if headers.first_line("origin").is_some() || headers.first_line("sec-fetch-site").is_some() {
+            return false;
+        }
+        let Some(tokens) = &self.0 else { return is_own_name(host) };
+        let own = headers.first_line("tollgate-token");
+        let bearer = headers.first_line("authorization").and_then(bearer_token);
+        caller.certified || tokens.role_of([own, bearer]) == Some(Role::Admin)
     }
 
     /// Whether the caller may read details that are not public.
@@ -190,8 +204,8 @@ impl std::fmt::Debug for Access {
     }
 }
 
-fn bearer(header: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = header.as_bytes().split_at_checked(7)?;
+fn bearer_token(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 

@@ -122,7 +122,7 @@ pub(crate) struct Inner<S> {
     pub(crate) waiting_room: OnceLock<WaitingRoom>,
     system: Uptime,
     clock: OnceLock<Uptime>,
-    access: Access,
+    pub(crate) access: Access,
     /// Writers of further lines for `/metrics`.
     metrics: Mutex<Vec<Metrics>>,
     /// The other nodes that share the store, if there can be any.

@@ -4,8 +4,9 @@
 //! the others. A batch with an invalid request is rejected as a whole, before anything is charged.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use tollgate::{Call, Limiter, Store};
+use tollgate::{Call, DetachedPending, Limiter, Store};
 use tollgate_api::{BatchRequest, MAX_BATCH_REQUESTS, MAX_METHOD_BYTES};
 
 use crate::api::Inner;
@@ -77,14 +78,51 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
+/// A check whose decision waits for the store.
+pub(crate) struct WaitingCheck<S> {
+    limiter: Arc<Limiter<S>>,
+    pending: DetachedPending<S>,
+}
+
 impl<S: Store> Inner<S> {
     pub(crate) async fn check(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let mut out = Vec::with_capacity(512);
+        if let Some(waiting) = self.try_check(body, &mut out)? {
+            // Boxed, so that the futures of other routes do not carry its size.
+            Box::pin(self.finish_check(waiting, body, &mut out)).await?;
+        }
+        Ok(json(out))
+    }
+
+    /// Decides and appends the decision, or returns the check if the store has to be waited for. An error charges
+    /// nothing.
+    pub(crate) fn try_check(
+        &self,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<WaitingCheck<S>>, Problem> {
         let request: CheckRequest<'_> = read(body, FIELDS)?;
         let call = call(&request)?;
         let limiter = self.limiter.load();
-        let mut out = Vec::with_capacity(512);
-        self.decide(&limiter, &call, &mut out).await;
-        Ok(json(out))
+        let pending = match limiter.try_decide(&call, |decision| self.write_decision(&limiter, decision, out))
+        {
+            Ok(()) => return Ok(None),
+            Err(pending) => pending.detach(),
+        };
+        Ok(Some(WaitingCheck { limiter, pending }))
+    }
+
+    /// Appends the decision about a check. The body is the same.
+    pub(crate) async fn finish_check(
+        &self,
+        WaitingCheck { limiter, pending }: WaitingCheck<S>,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Problem> {
+        let request: CheckRequest<'_> = read(body, FIELDS)?;
+        let call = call(&request)?;
+        pending.finish(Some(&call), |decision| self.write_decision(&limiter, decision, out)).await;
+        Ok(())
     }
 
     pub(crate) async fn check_batch(&self, body: &[u8]) -> Result<Reply, Problem> {

@@ -41,6 +41,7 @@ mod page;
 mod policy_view;
 mod problem;
 mod query;
+mod raw;
 mod receipts;
 mod reply;
 mod route;
@@ -60,6 +61,8 @@ pub use mode_overrides::{
     Target,
 };
 pub use openapi::openapi;
+pub use raw::{BufferedReply, BufferedRequest, BufferedRoute, ReplyFuture};
 pub use receipts::MAX_RECEIPTS;
+pub use reply::JSON_HEADER_LINES;
 pub use status::Status;
 pub use tollgate_api::{DecisionLine, MAX_CHANGES, ThrottledUpstream};

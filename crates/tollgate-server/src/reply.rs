@@ -13,6 +13,10 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     with_type("application/json", body)
 }
 
+/// The header lines of [`json`] after [`not_kept`], for responses that are written without a header map.
+pub const JSON_HEADER_LINES: &[u8] =
+    b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n";
+
 /// Returns a value as JSON.
 pub(crate) fn json_of(value: &impl Serialize) -> Reply {
     // Serializing to memory does not fail.
@@ -52,4 +56,20 @@ pub(crate) fn without_body(mut response: Reply) -> Reply {
     let length = http_body::Body::size_hint(response.body()).exact().unwrap_or(0);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     response.map(|_| Full::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prepared_lines_are_those_of_a_reply() {
+        let reply = not_kept(json("{}"));
+        let lines: Vec<_> = reply
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}\r\n", value.to_str().unwrap()))
+            .collect();
+        assert_eq!(lines.concat().as_bytes(), JSON_HEADER_LINES);
+    }
 }

@@ -15,7 +15,7 @@ use http::HeaderMap;
 use http_body::Body;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
-use tollgate::{Rule, Store};
+use tollgate::{DetachedPending, Rule, Store};
 use tollgate_api::Throttled;
 
 use crate::api::Inner;
@@ -48,15 +48,38 @@ impl<S: Store> Inner<S> {
     }
 
     async fn throttle_body(&self, body: &[u8]) -> Result<Reply, Problem> {
+        let throttled = match self.try_throttle(body)? {
+            Ok(throttled) => throttled,
+            // Boxed, so that the futures of other routes do not carry its size.
+            Err(waiting) => Box::pin(waiting.finish()).await,
+        };
+        Ok(json_of(&throttled))
+    }
+
+    /// Answers a throttle call, or returns it if the store has to be waited for. An error charges nothing.
+    pub(crate) fn try_throttle(&self, body: &[u8]) -> Result<Result<Throttled, WaitingThrottle<S>>, Problem> {
         let request: ThrottleRequest<'_> = read(body, FIELDS)?;
         let (rule, quantity) = rule(&request)?;
         let (limiter, key) = (self.limiter.load(), Key::named(request.key.as_str().as_bytes()));
-        let throttled = match limiter.try_throttle(&rule, key, quantity) {
-            Ok(throttled) => throttled,
-            // Boxed, so that the futures of other routes do not carry its size.
-            Err(pending) => ThrottleReply::of(&Box::pin(pending.finish(None)).await, &rule, quantity),
+        let pending = match limiter.try_throttle(&rule, key, quantity) {
+            Ok(throttled) => return Ok(Ok(view(&throttled))),
+            Err(pending) => pending.detach(),
         };
-        Ok(json_of(&view(&throttled)))
+        Ok(Err(WaitingThrottle { pending, rule, quantity }))
+    }
+}
+
+/// A throttle call whose decision waits for the store.
+pub(crate) struct WaitingThrottle<S> {
+    pending: DetachedPending<S>,
+    rule: Arc<Rule>,
+    quantity: u64,
+}
+
+impl<S: Store> WaitingThrottle<S> {
+    pub(crate) async fn finish(self) -> Throttled {
+        let Self { pending, rule, quantity } = self;
+        view(&pending.finish(None, |decision| ThrottleReply::of(decision, &rule, quantity)).await)
     }
 }
 

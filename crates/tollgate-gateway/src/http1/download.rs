@@ -4,7 +4,8 @@ use http::HeaderName;
 use smallvec::SmallVec;
 use tollgate_http::RawAdmission;
 use tollgate_net::http1::{
-    Buffer, ChunkedDecoder, ResponseBody, ResponseHead, ResponseHeadError, header_space,
+    Buffer, ChunkedDecoder, LAST_CHUNK, ResponseBody, ResponseHead, ResponseHeadError, header_space,
+    write_chunk,
 };
 
 use super::write_connection_lines;
@@ -94,7 +95,7 @@ impl Download {
                     input.consume(used);
                 }
                 if decoder.is_done() {
-                    out.extend_from_slice(b"0\r\n\r\n");
+                    out.extend_from_slice(LAST_CHUNK);
                     *self = Self::Done;
                 }
             }
@@ -111,26 +112,11 @@ impl Download {
     pub(super) fn end(&mut self, out: &mut Vec<u8>) -> bool {
         let is_complete = matches!(self, Self::UntilClose);
         if is_complete {
-            out.extend_from_slice(b"0\r\n\r\n");
+            out.extend_from_slice(LAST_CHUNK);
             *self = Self::Done;
         }
         is_complete
     }
-}
-
-/// Appends a chunk. An empty one would end the body.
-fn write_chunk(out: &mut Vec<u8>, data: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    if data.is_empty() {
-        return;
-    }
-    let significant = (usize::BITS - data.len().leading_zeros()).div_ceil(4);
-    for digit in (0..significant).rev() {
-        out.push(DIGITS[(data.len() >> (4 * digit)) & 0xf]);
-    }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(data);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the head of a response for the client.
@@ -142,6 +128,8 @@ fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, admission: &RawAdm
     out.extend_from_slice(b"\r\n");
     let nominated = nominated(head);
     let is_framed_anew = matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose);
+    // A 204 has no length (RFC 9110, 8.6): some clients would wait for the body.
+    let drops_length = is_framed_anew || head.status == 204;
     let (mut has_length, mut has_date) = (false, false);
     for header in head.headers {
         let start = out.len();
@@ -149,7 +137,7 @@ fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, admission: &RawAdm
         out[start..].make_ascii_lowercase();
         let name = std::str::from_utf8(&out[start..]).unwrap_or_default();
         let is_removed = match name {
-            "content-length" => is_framed_anew || std::mem::replace(&mut has_length, true),
+            "content-length" => drops_length || std::mem::replace(&mut has_length, true),
             "date" => {
                 has_date = true;
                 false

@@ -8,7 +8,7 @@ use tollgate_net::http1::{ExchangeEnd, Http1Client, OutputBuffer};
 
 use super::download::ResponseContext;
 use super::pool::{RawConnection, RawPool};
-use super::pump::{Failure, Pump, poll_write_all};
+use super::pump::{Failure, Pump};
 use super::{ForwardedRequest, write_connection_lines};
 use crate::forward::{MAX_RETRIES, Worker};
 use crate::problem::Problem;
@@ -38,7 +38,7 @@ async fn exchange(
     request: &ForwardedRequest,
     client: &mut Http1Client<'_>,
 ) -> Result<bool, Failure> {
-    let has_body = client.body_left() > 0;
+    let has_body = client.has_body_left();
     let (mut retries, mut tried) = (0, SmallVec::<[usize; 4]>::new());
     loop {
         let chosen = worker.upstreams.choose(&tried);
@@ -108,14 +108,24 @@ async fn answer(
     request: &ForwardedRequest,
     client: &mut Http1Client<'_>,
 ) -> ExchangeEnd {
-    let is_last = client.is_last() || client.body_left() > 0;
+    let is_last = client.is_last() || client.has_body_left();
     let mut out = OutputBuffer::take();
     problem.write(&mut out, request.is_head, |out| {
         request.admission.write_headers(out);
         write_connection_lines(out, is_last);
     });
+    send(worker, client, &out, is_last).await
+}
+
+/// Sends a whole response of the gateway itself.
+pub(super) async fn send(
+    worker: &Worker,
+    client: &mut Http1Client<'_>,
+    response: &[u8],
+    is_last: bool,
+) -> ExchangeEnd {
     let mut written = 0;
-    let writing = poll_fn(|cx| poll_write_all(client, &out, &mut written, cx));
+    let writing = poll_fn(|cx| client.poll_write_all(cx, response, &mut written));
     match timeout(worker.still, writing).await {
         Ok(Ok(())) if is_last => ExchangeEnd::Close,
         Ok(Ok(())) => ExchangeEnd::Complete,

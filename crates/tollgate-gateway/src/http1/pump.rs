@@ -4,7 +4,6 @@
 //! At most one buffer is held in each direction: nothing is read from the upstream before the client has taken the bytes
 //! before, and the same for the body of the request.
 
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -30,6 +29,31 @@ pub(super) enum Failure {
     Aborted,
 }
 
+/// A piece of the body of the request that is to be written.
+enum UploadPiece {
+    Bytes(Buffer),
+    /// Chunks, and the number of their bytes that were written.
+    Chunks(OutputBuffer, usize),
+}
+
+impl UploadPiece {
+    fn unsent(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.unread(),
+            Self::Chunks(chunks, written) => &chunks[*written..],
+        }
+    }
+
+    /// Marks the first bytes as written. Returns whether all are.
+    fn consume(&mut self, count: usize) -> bool {
+        match self {
+            Self::Bytes(bytes) => bytes.consume(count),
+            Self::Chunks(_, written) => *written += count,
+        }
+        self.unsent().is_empty()
+    }
+}
+
 /// The end of a complete exchange.
 pub(super) struct ExchangeReport {
     /// Whether the connection to the upstream can be used again.
@@ -52,7 +76,7 @@ pub(super) struct Pump<'p, 'c> {
     head: &'p [u8],
     written: usize,
     /// Bytes of the request body that are to be written.
-    body: Option<Buffer>,
+    body: Option<UploadPiece>,
     /// Whether the upstream accepts no more bytes.
     is_upload_over: bool,
     input: Option<Buffer>,
@@ -160,7 +184,7 @@ impl<'p, 'c> Pump<'p, 'c> {
     }
 
     fn report(&self) -> ExchangeReport {
-        let has_body_left = self.client.body_left() > 0 || self.body.is_some();
+        let has_body_left = self.client.has_body_left() || self.body.is_some();
         let is_uploaded = self.written == self.head.len() && !has_body_left && !self.is_upload_over;
         ExchangeReport {
             is_reusable: self.response.is_reusable && is_uploaded && self.input.is_none(),
@@ -187,11 +211,10 @@ impl<'p, 'c> Pump<'p, 'c> {
             };
         }
         if let Some(body) = &mut self.body {
-            return match stream.poll_write(cx, body.unread()) {
+            return match stream.poll_write(cx, body.unsent()) {
                 Poll::Pending => Ok(false),
                 Poll::Ready(Ok(count @ 1..)) => {
-                    body.consume(count);
-                    if body.is_empty() {
+                    if body.consume(count) {
                         self.body = None;
                     }
                     self.progress.has_uploaded = true;
@@ -200,21 +223,32 @@ impl<'p, 'c> Pump<'p, 'c> {
                 Poll::Ready(_) => Ok(self.end_upload()),
             };
         }
-        if self.client.body_left() == 0 {
+        if !self.client.has_body_left() {
             return Ok(false);
         }
-        match self.client.poll_body(cx) {
-            Poll::Pending => Ok(false),
-            Poll::Ready(ClientBody::Bytes(body)) => {
-                self.body = Some(body);
-                self.progress.has_uploaded = true;
-                Ok(true)
+        let problem = match self.client.poll_body(self.worker.body, cx) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(ClientBody::Bytes(bytes)) => return Ok(self.start_piece(UploadPiece::Bytes(bytes))),
+            Poll::Ready(ClientBody::Chunks(chunks)) => {
+                return Ok(self.start_piece(UploadPiece::Chunks(chunks, 0)));
             }
-            Poll::Ready(ClientBody::Left) if matches!(self.download, Download::Head) => {
-                Err(Failure::Problem(Problem::BodyBroken))
+            Poll::Ready(ClientBody::TooLarge) => Problem::BodyTooLarge,
+            Poll::Ready(ClientBody::Malformed(error)) => {
+                tracing::debug!(%error, "the body of a request is malformed");
+                Problem::BodyBroken
             }
-            Poll::Ready(ClientBody::Left) => Err(Failure::Aborted),
-        }
+            Poll::Ready(ClientBody::Left) => Problem::BodyBroken,
+        };
+        Err(match self.download {
+            Download::Head => Failure::Problem(problem),
+            _ => Failure::Aborted,
+        })
+    }
+
+    fn start_piece(&mut self, piece: UploadPiece) -> bool {
+        self.body = Some(piece);
+        self.progress.has_uploaded = true;
+        true
     }
 
     /// Stops sending: the upstream has closed its side. Its response may tell why.
@@ -260,8 +294,8 @@ impl<'p, 'c> Pump<'p, 'c> {
                 self.progress.has_downloaded = true;
                 self.take_input(&mut input, count)
             }
-            Poll::Ready(Ok(0)) => self.end_download("the connection was closed"),
-            Poll::Ready(Err(error)) => self.end_download(&error.to_string()),
+            Poll::Ready(Ok(0)) => self.end_download(),
+            Poll::Ready(Err(error)) => Err(self.broken(error.to_string())),
         };
         if !input.is_empty() {
             self.input = Some(input);
@@ -295,11 +329,21 @@ impl<'p, 'c> Pump<'p, 'c> {
     }
 
     /// Ends the response: the upstream has closed the connection.
-    fn end_download(&mut self, why: &str) -> Result<bool, Failure> {
-        if matches!(self.download, Download::Head) {
-            return Err(Failure::Broken { why: why.to_owned(), is_silent: !self.has_input });
+    fn end_download(&mut self) -> Result<bool, Failure> {
+        if self.download.end(&mut self.out) {
+            Ok(true)
+        } else {
+            Err(self.broken("the connection was closed".to_owned()))
         }
-        if self.download.end(&mut self.out) { Ok(true) } else { Err(Failure::Aborted) }
+    }
+
+    /// Returns the failure of a broken connection. A response that ends with its connection is incomplete as well: a
+    /// reset is not an end.
+    fn broken(&self, why: String) -> Failure {
+        match self.download {
+            Download::Head => Failure::Broken { why, is_silent: !self.has_input },
+            _ => Failure::Aborted,
+        }
     }
 
     /// Waits for the timeout that is in force.
@@ -323,7 +367,7 @@ impl<'p, 'c> Pump<'p, 'c> {
     /// Returns the time at which the exchange fails if nothing moves, and how it fails.
     fn due(&self) -> (Instant, Failure) {
         let Worker { answer, still, .. } = *self.worker;
-        let awaits_client = self.client.body_left() > 0 && self.body.is_none() && !self.is_upload_over;
+        let awaits_client = self.client.has_body_left() && self.body.is_none() && !self.is_upload_over;
         let (due, failure) = if !matches!(self.download, Download::Head) {
             (self.progress.download_at + still, Failure::Aborted)
         } else if awaits_client {
@@ -336,20 +380,4 @@ impl<'p, 'c> Pump<'p, 'c> {
             _ => (due, failure),
         }
     }
-}
-
-/// Writes a whole response of the gateway itself.
-pub(super) fn poll_write_all(
-    client: &mut Http1Client<'_>,
-    bytes: &[u8],
-    written: &mut usize,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    while *written < bytes.len() {
-        match ready!(client.poll_write(cx, &bytes[*written..]))? {
-            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            count => *written += count,
-        }
-    }
-    client.poll_flush(cx)
 }

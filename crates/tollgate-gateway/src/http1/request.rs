@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate::Policy;
 use tollgate::policy::path;
 use tollgate_http::{HeaderLines, RawAdmission};
-use tollgate_net::http1::RequestHead;
+use tollgate_net::http1::{RequestBody, RequestHead};
 
 use crate::head::{self, Caller};
 use crate::override_headers::OverrideHeaders;
@@ -18,7 +18,8 @@ use crate::settings::Forwarding;
 const MAX_REMOVED_NAME_BYTES: usize = 32;
 
 /// The header lines of a head in a buffer.
-pub(super) struct HeadLines<'h, 'b>(pub(super) &'h [Header<'b>]);
+#[derive(Clone, Copy, Debug)]
+pub struct HeadLines<'h, 'b>(pub &'h [Header<'b>]);
 
 impl HeaderLines for HeadLines<'_, '_> {
     fn lines<'h>(&'h self, name: &str) -> impl DoubleEndedIterator<Item = &'h [u8]> {
@@ -99,6 +100,9 @@ pub(super) fn write(
         out.extend_from_slice(b"\r\n");
     }
     write_forwarding(out, request, caller, forwarding, &claims);
+    if request.body == RequestBody::Chunked {
+        write_line(out, "transfer-encoding", b"chunked");
+    }
     for (name, value) in [("tollgate-priority", &admission.priority), ("tollgate-soft", &admission.soft)] {
         if let Some(value) = value {
             write_line(out, name, value.as_bytes());

@@ -152,7 +152,7 @@ where
         let Some(parts) = connection.into_parts() else { return Err(end) };
         (wire, service) = (parts.io.into_inner(), parts.service);
         if let End::Late(_) = end {
-            let _ = timeout(caps.head, http1::send_request_timeout(wire)).await;
+            let _ = timeout(caps.head, http1::send_request_timeout(wire, http1::HEAD)).await;
             return Err(end);
         }
         may_rest = parts.read_buf.is_empty();

@@ -1,9 +1,31 @@
-//! Decodes chunked bodies (RFC 9112, 7.1).
+//! Chunked bodies (RFC 9112, 7.1).
 //!
-//! Extensions and trailers are read and dropped. Lines end in CRLF only, and sizes have no sign, space or prefix.
+//! Extensions and trailers are read and dropped. Lines end in CRLF only, and sizes have no sign, space or prefix, and at
+//! most 16 digits. Bodies are never passed on as received: their data is written in new chunks.
 
 /// The maximum number of bytes of all extensions and trailers of a body.
 const MAX_IGNORED_BYTES: usize = 16 * 1024;
+
+/// The maximum number of digits of a size, with leading zeros.
+const MAX_SIZE_DIGITS: u8 = 16;
+
+/// The end of a chunked body without trailers.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Appends a chunk. Nothing is appended for empty data, because an empty chunk would end the body.
+pub fn write_chunk(out: &mut Vec<u8>, data: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    if data.is_empty() {
+        return;
+    }
+    let significant = (usize::BITS - data.len().leading_zeros()).div_ceil(4);
+    for digit in (0..significant).rev() {
+        out.push(DIGITS[(data.len() >> (4 * digit)) & 0xf]);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
 
 /// The reason why a body cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +44,8 @@ pub struct ChunkedDecoder {
     state: State,
     /// The bytes that are left of the chunk.
     left: u64,
+    /// The number of digits of the size so far.
+    digits: u8,
     /// The number of bytes of extensions and trailers so far.
     ignored: usize,
 }
@@ -38,6 +62,7 @@ enum State {
     DataLf,
     /// At the start of a line of the trailers.
     TrailerStart,
+    TrailerName,
     Trailer,
     TrailerEnd,
     /// After the carriage return of the last, empty line.
@@ -54,7 +79,7 @@ impl Default for ChunkedDecoder {
 impl ChunkedDecoder {
     /// Creates the decoder of a body.
     pub const fn new() -> Self {
-        Self { state: State::SizeStart, left: 0, ignored: 0 }
+        Self { state: State::SizeStart, left: 0, digits: 0, ignored: 0 }
     }
 
     /// Whether the body is complete.
@@ -88,14 +113,20 @@ impl ChunkedDecoder {
         Ok(match (self.state, byte) {
             (State::SizeStart | State::Size, _) if digit.is_some() => {
                 let digit = u64::from(digit.unwrap_or_default());
-                let shifted = self.left.checked_mul(16).ok_or(ChunkError::Malformed)?;
-                self.left = shifted | digit;
+                self.digits += 1;
+                if self.digits > MAX_SIZE_DIGITS {
+                    return Err(ChunkError::Malformed);
+                }
+                // At most 16 digits fit.
+                self.left = (self.left << 4) | digit;
                 State::Size
             }
             (State::Size | State::Extension, b'\r') => State::SizeEnd,
             (State::Size, b';') => State::Extension,
-            (State::SizeEnd, b'\n') if self.left == 0 => State::TrailerStart,
-            (State::SizeEnd, b'\n') => State::Data,
+            (State::SizeEnd, b'\n') => {
+                self.digits = 0;
+                if self.left == 0 { State::TrailerStart } else { State::Data }
+            }
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => State::SizeStart,
             (State::TrailerStart, b'\r') => State::LastLf,
@@ -103,17 +134,45 @@ impl ChunkedDecoder {
             (State::Trailer, b'\r') => State::TrailerEnd,
             (State::TrailerEnd, b'\n') => State::TrailerStart,
             (State::Extension, b' '..=b'~' | b'\t' | 0x80..) => self.ignore(State::Extension)?,
-            (State::TrailerStart | State::Trailer, b' '..=b'~' | b'\t' | 0x80..) => {
-                self.ignore(State::Trailer)?
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
+                self.ignore(State::TrailerName)?
             }
+            (State::TrailerName, b':') => State::Trailer,
+            (State::Trailer, b' '..=b'~' | b'\t' | 0x80..) => self.ignore(State::Trailer)?,
             _ => return Err(ChunkError::Malformed),
         })
+    }
+
+    /// Returns the length of a complete body at the start of `bytes`; `None` if it is incomplete or malformed.
+    pub fn length_of(bytes: &[u8]) -> Option<usize> {
+        let (mut decoder, mut used) = (Self::new(), 0);
+        while used < bytes.len() && !decoder.is_done() {
+            used += decoder.decode(&bytes[used..]).ok()?.0;
+        }
+        decoder.is_done().then_some(used)
+    }
+
+    /// Returns the number of bytes of data at the start of a body, up to its end or to the first mistake.
+    pub fn data_length_of(bytes: &[u8]) -> u64 {
+        let (mut decoder, mut used, mut length) = (Self::new(), 0, 0);
+        while used < bytes.len() && !decoder.is_done() {
+            let Ok((count, data)) = decoder.decode(&bytes[used..]) else { break };
+            used += count;
+            length += data.len() as u64;
+        }
+        length
     }
 
     fn ignore(&mut self, state: State) -> Result<State, ChunkError> {
         self.ignored += 1;
         if self.ignored > MAX_IGNORED_BYTES { Err(ChunkError::TooLong) } else { Ok(state) }
     }
+}
+
+/// Whether a byte may be in the name of a header (RFC 9110, 5.6.2).
+const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 #[cfg(test)]
@@ -161,8 +220,14 @@ mod tests {
             "5\r\nhello\n",
             "5;\x01\r\n",
             "fffffffffffffffff\r\n",
+            "00000000000000005\r\nhello\r\n",
             "0\r\nx\ny\r\n\r\n",
             "0\r\n\n",
+            "0\r\nbad trailer\r\n\r\n",
+            "0\r\nx\r\n\r\n",
+            "0\r\n x: y\r\n\r\n",
+            "0\r\n: y\r\n\r\n",
+            "0\r\nx: y\r\n z\r\n\r\n",
             "0\r\n\rx",
         ] {
             assert_eq!(decoded(body.as_bytes(), 1024), Err(ChunkError::Malformed), "{body:?}");
@@ -170,5 +235,20 @@ mod tests {
         let long = format!("5;{}", "x".repeat(MAX_IGNORED_BYTES + 1));
         assert_eq!(decoded(long.as_bytes(), 1024), Err(ChunkError::TooLong));
         assert_eq!(decoded(b"ffffffffffffffff\r\n", 1024).map(|it| it.2), Ok(false));
+    }
+
+    #[test]
+    fn written_chunks_are_decoded_to_the_same_data() {
+        for size in [1, 9, 10, 15, 16, 17, 255, 256, 4_096, 70_000] {
+            let (data, mut body) = (vec![b'x'; size], Vec::new());
+            write_chunk(&mut body, &data);
+            write_chunk(&mut body, b"");
+            write_chunk(&mut body, b"end");
+            body.extend_from_slice(LAST_CHUNK);
+            assert_eq!(ChunkedDecoder::length_of(&body), Some(body.len()));
+            assert_eq!(ChunkedDecoder::length_of(&body[..body.len() - 1]), None);
+            assert_eq!(ChunkedDecoder::data_length_of(&body), size as u64 + 3);
+            assert_eq!(decoded(&body, 1_000), Ok(([&*data, b"end"].concat(), body.len(), true)), "{size}");
+        }
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Everything else is [`ParsedRequest::Unusual`], not an error: hyper reads it and answers. In particular: HTTP/1.0,
 //! methods beyond the common ones, targets other than a path of URI characters, bare line feeds, folded lines, `Host`
-//! other than once, lengths other than one canonical number, transfer encodings, `Connection` options other than
-//! `close` and `keep-alive`, and headers that change the connection or the body (`Upgrade`, `Expect`, `TE`, `Trailer`).
+//! other than once, lengths other than one canonical number, transfer encodings other than one `chunked` without a
+//! length, `Connection` options other than `close` and `keep-alive`, and headers that change the connection or the body
+//! (`Upgrade`, `Expect`, `TE`, `Trailer`).
 
 use httparse::{Header, Status};
 
+use super::chunked::ChunkedDecoder;
 use super::{HeaderSpace, MAX_HEADERS};
 
 /// The maximum number of digits of a length. With more digits, the sum could overflow.
@@ -23,6 +25,26 @@ pub enum ParsedRequest<'h, 'b> {
     Unusual,
 }
 
+/// The end of the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBody {
+    /// The body has this number of bytes; zero without `Content-Length`.
+    Length(u64),
+    /// The body is chunked.
+    Chunked,
+}
+
+impl RequestBody {
+    /// Returns the number of bytes of the body on the wire, if all of it is at the start of `bytes`. A malformed
+    /// body is never complete.
+    pub(super) fn complete_length(self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            Self::Length(length) => usize::try_from(length).ok().filter(|length| *length <= bytes.len()),
+            Self::Chunked => ChunkedDecoder::length_of(bytes),
+        }
+    }
+}
+
 /// The head of a request.
 #[derive(Debug)]
 pub struct RequestHead<'h, 'b> {
@@ -34,10 +56,16 @@ pub struct RequestHead<'h, 'b> {
     pub query: Option<&'b str>,
     /// The value of the only `Host` header.
     pub host: &'b str,
+    /// The head as received, with the empty line at its end.
+    pub bytes: &'b [u8],
+    /// The bytes that have arrived after the head.
+    pub ahead: &'b [u8],
     /// All headers in order. A surface replaces headers that it removes by `httparse::EMPTY_HEADER`.
     pub headers: &'h mut [Header<'b>],
-    /// The length of the body; zero if the head has no `Content-Length`.
-    pub body_length: u64,
+    /// The end of the body.
+    pub body: RequestBody,
+    /// The body, if all of it has arrived and it has a length.
+    pub whole_body: Option<&'b [u8]>,
     /// Whether the connection ends after the response.
     pub is_last: bool,
     /// Whether the connection ends after a response that is sent before the body was read.
@@ -62,14 +90,14 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             Ok(Status::Partial) => return ParsedRequest::Partial,
             Err(_) => return ParsedRequest::Unusual,
         };
-        match Self::of(request, &bytes[..length]) {
+        match Self::of(request, bytes.split_at(length)) {
             Some(head) => ParsedRequest::Complete(head, length),
             None => ParsedRequest::Unusual,
         }
     }
 
     /// Returns `None` if the head is outside of the subset.
-    fn of(request: httparse::Request<'h, 'b>, bytes: &'b [u8]) -> Option<Self> {
+    fn of(request: httparse::Request<'h, 'b>, (bytes, ahead): (&'b [u8], &'b [u8])) -> Option<Self> {
         let httparse::Request { method, path: target, version, headers } = request;
         let (method, target) = (method?, target?);
         if version? != 1 || !is_common(method) || !has_only_crlf(bytes) {
@@ -82,7 +110,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        let (mut host, mut body_length, mut is_last) = (None, None, false);
+        let (mut host, mut body, mut is_last) = (None, None, false);
         for header in headers.iter() {
             match Framing::of(header.name) {
                 Framing::None => {}
@@ -93,7 +121,14 @@ impl<'h, 'b> RequestHead<'h, 'b> {
                     }
                 }
                 Framing::Length => {
-                    if body_length.replace(length(header.value)?).is_some() {
+                    if body.replace(RequestBody::Length(length(header.value)?)).is_some() {
+                        return None;
+                    }
+                }
+                Framing::Encoding => {
+                    // Beside a length, two parsers may find different ends.
+                    let is_chunked = header.value.eq_ignore_ascii_case(b"chunked");
+                    if !is_chunked || body.replace(RequestBody::Chunked).is_some() {
                         return None;
                     }
                 }
@@ -106,8 +141,11 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             path,
             query,
             host: host?,
+            bytes,
+            ahead,
             headers,
-            body_length: body_length.unwrap_or(0),
+            body: body.unwrap_or(RequestBody::Length(0)),
+            whole_body: None,
             is_last,
             is_last_if_answered: is_last,
         })
@@ -120,6 +158,7 @@ enum Framing {
     None,
     Host,
     Length,
+    Encoding,
     Connection,
     /// The header changes the connection or the body in a way that is left to hyper.
     Unusual,
@@ -136,7 +175,7 @@ impl Framing {
             10 if is("connection") => Self::Connection,
             14 if is("content-length") => Self::Length,
             14 if is("http2-settings") => Self::Unusual,
-            17 if is("transfer-encoding") => Self::Unusual,
+            17 if is("transfer-encoding") => Self::Encoding,
             _ => Self::None,
         }
     }
@@ -209,8 +248,8 @@ mod tests {
         let found = match RequestHead::parse(head.as_bytes(), &mut space, MAX_HEADERS) {
             ParsedRequest::Complete(head, length) => {
                 format!(
-                    "{} {} {:?} {} {} {} {length}",
-                    head.method, head.path, head.query, head.host, head.body_length, head.is_last
+                    "{} {} {:?} {} {:?} {} {length}",
+                    head.method, head.path, head.query, head.host, head.body, head.is_last
                 )
             }
             ParsedRequest::Partial => "partial".to_owned(),
@@ -221,14 +260,18 @@ mod tests {
 
     #[test]
     fn plain_requests_are_served_here() {
-        check("GET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET / None a 0 false 27");
+        check("GET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET / None a Length(0) false 27");
         check(
             "GET /a?b=%20?c HTTP/1.1\r\nHost: a:80\r\nConnection: Keep-Alive\r\n\r\nrest",
-            "GET /a Some(\"b=%20?c\") a:80 0 false 63",
+            "GET /a Some(\"b=%20?c\") a:80 Length(0) false 63",
         );
         check(
             "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 12\r\nconnection: Close\r\n\r\n",
-            "POST / None a 12 true 67",
+            "POST / None a Length(12) true 67",
+        );
+        check(
+            "POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: Chunked\r\n\r\n",
+            "POST / None a Chunked false 56",
         );
         check("GET / HTTP/1.1\r\nhost: a\r\n", "partial");
         check("GE", "partial");
@@ -244,7 +287,18 @@ mod tests {
             "content-length: 1, 1",
             "content-length: ",
             "content-length: 9999999999999999999",
-            "transfer-encoding: chunked",
+            "transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+            "transfer-encoding: chunked\r\ncontent-length: 5",
+            "content-length: 5\r\ntransfer-encoding: chunked",
+            "content-length: 0\r\ntransfer-encoding: chunked",
+            "transfer-encoding: gzip, chunked",
+            "transfer-encoding: chunked, chunked",
+            "transfer-encoding: chunked;q=1",
+            "transfer-encoding: \"chunked\"",
+            "transfer-encoding: xchunked",
+            "transfer-encoding: identity",
+            "transfer-encoding:",
+            "transfer-encoding:\x0bchunked",
             "connection: upgrade",
             "connection: close, x-private",
             "connection:",

@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
-use super::buffer::{Buffer, OutputBuffer};
-use super::client::Http1Client;
-use super::request_head::{ParsedRequest, RequestHead};
+use super::buffer::{BUFFER_BYTES, Buffer, OutputBuffer};
+use super::client::{BodyRest, Http1Client};
+use super::request_head::{ParsedRequest, RequestBody, RequestHead};
 use super::watch::{Interrupt, Watch};
 use super::{ExchangeEnd, Http1Surface, Verdict, header_space};
 use crate::caps::Caps;
@@ -23,6 +23,9 @@ use crate::wire::Wire;
 
 /// The number of bytes of responses to pipelined requests that are written together.
 const MAX_BATCHED_BYTES: usize = 32 * 1024;
+
+/// The part of a request that a 408 names.
+pub(crate) const HEAD: &str = "head of the request";
 
 /// How the loop ended.
 pub(crate) enum Http1End {
@@ -37,10 +40,12 @@ pub(crate) enum Http1End {
 enum Step<A> {
     /// The rest of a head is missing.
     Read,
+    /// The rest of a body is missing that the surface needs for its decision.
+    ReadBody,
     /// There are more requests in the buffer.
     Again,
-    /// A request is forwarded; the body has this length.
-    Forward(A, u64, bool),
+    /// The response to a request with this body follows; `true`: it is the last one.
+    Forward(A, RequestBody, bool),
     HandOver,
     /// The connection ends after the responses so far.
     Close,
@@ -66,6 +71,7 @@ pub(crate) async fn serve<F: Http1Surface>(
         is_closing: false,
     };
     let mut input: Option<Buffer> = None;
+    let mut late_part = HEAD;
     loop {
         let read = poll_fn(|cx| match poll_read(&mut wire, &mut input, cx) {
             Poll::Ready(read) => Poll::Ready(Ok(read)),
@@ -76,15 +82,12 @@ pub(crate) async fn serve<F: Http1Surface>(
             Ok(Ok(false)) => return Http1End::Closed,
             Ok(Err(error)) => return Http1End::Failed(error),
             Err(Interrupt::Late(ClientTimeout::Head)) => {
-                let _ = timeout(caps.head, send_request_timeout(wire)).await;
+                let _ = timeout(caps.head, send_request_timeout(wire, late_part)).await;
                 return Http1End::Late(ClientTimeout::Head);
             }
             // A request has started to arrive.
             Err(Interrupt::Closing) if input.is_some() => return hand_over(wire, input),
-            Err(Interrupt::Closing | Interrupt::Late(ClientTimeout::Idle)) => {
-                let _ = wire.shutdown().await;
-                return Http1End::Closed;
-            }
+            Err(Interrupt::Closing | Interrupt::Late(ClientTimeout::Idle)) => return close(wire, caps).await,
             Err(Interrupt::Late(late)) => return Http1End::Late(late),
         }
         loop {
@@ -99,21 +102,28 @@ pub(crate) async fn serve<F: Http1Surface>(
                 }
             }
             match step {
-                Step::Read if input.as_ref().is_some_and(Buffer::is_full) => return hand_over(wire, input),
-                Step::Read => break,
+                Step::Read | Step::ReadBody if input.as_ref().is_some_and(Buffer::is_full) => {
+                    return hand_over(wire, input);
+                }
+                Step::Read => {
+                    late_part = HEAD;
+                    break;
+                }
+                Step::ReadBody => {
+                    late_part = "body";
+                    break;
+                }
                 Step::Again => {}
                 Step::HandOver => return hand_over(wire, input),
-                Step::Close => {
-                    let _ = wire.shutdown().await;
-                    return Http1End::Closed;
-                }
-                Step::Forward(admitted, body_left, is_last) => {
+                Step::Close => return close(wire, caps).await,
+                Step::Forward(admitted, body, is_last) => {
+                    late_part = HEAD;
                     let running = conn_timer.begin();
                     let mut client = Http1Client {
                         wire: &mut wire,
                         conn_timer,
                         input: &mut input,
-                        body_left,
+                        body: BodyRest::of(body),
                         is_last,
                         running,
                     };
@@ -122,10 +132,7 @@ pub(crate) async fn serve<F: Http1Surface>(
                     drop(client);
                     match end {
                         ExchangeEnd::Complete => {}
-                        ExchangeEnd::Close => {
-                            let _ = wire.shutdown().await;
-                            return Http1End::Closed;
-                        }
+                        ExchangeEnd::Close => return close(wire, caps).await,
                         ExchangeEnd::Abort => return Http1End::Closed,
                     }
                     if input.is_none() {
@@ -167,10 +174,19 @@ fn answer<F: Http1Surface>(
             ParsedRequest::Partial if bytes.len() < caps.header_bytes => break Step::Read,
             _ => break Step::HandOver,
         };
-        let body = head.body_length;
-        let has_body = (bytes.len() - length) as u64 >= body;
+        let (body, rest) = (head.body, head.ahead);
+        let body_length = body.complete_length(rest);
         head.is_last |= is_draining;
-        head.is_last_if_answered = head.is_last || !has_body;
+        head.is_last_if_answered = head.is_last || body_length.is_none();
+        if let RequestBody::Length(wanted) = body
+            && surface.needs_body(&head)
+        {
+            match body_length {
+                Some(body_length) => head.whole_body = Some(&rest[..body_length]),
+                None if wanted <= (BUFFER_BYTES - length) as u64 => break Step::ReadBody,
+                None => break Step::HandOver,
+            }
+        }
         let (is_last, is_last_if_answered) = (head.is_last, head.is_last_if_answered);
         match surface.decide(&mut head, out) {
             Verdict::Admitted(admitted) => {
@@ -179,8 +195,8 @@ fn answer<F: Http1Surface>(
             }
             Verdict::HandOver => break Step::HandOver,
             Verdict::Answered if is_last_if_answered => break Step::Close,
-            // The rest of the body is in the buffer, so its length fits.
-            Verdict::Answered => buffer.consume(length + usize::try_from(body).unwrap_or(usize::MAX)),
+            // The connection ends if the body is not complete.
+            Verdict::Answered => buffer.consume(length + body_length.unwrap_or(0)),
         }
         if out.len() >= MAX_BATCHED_BYTES {
             break Step::Again;
@@ -221,6 +237,13 @@ async fn write<F: Future<Output = ()>>(
     .inspect(|_| out.clear())
 }
 
+/// Closes the connection after its last response. The time is bounded: a TLS session cannot say goodbye to a client that
+/// reads nothing.
+async fn close(mut wire: Wire, caps: &Caps) -> Http1End {
+    let _ = timeout(caps.stalled, wire.shutdown()).await;
+    Http1End::Closed
+}
+
 /// Puts unread bytes back, so that hyper reads them.
 fn hand_over(mut wire: Wire, input: Option<Buffer>) -> Http1End {
     if let Some(input) = input {
@@ -229,13 +252,15 @@ fn hand_over(mut wire: Wire, input: Option<Buffer>) -> Http1End {
     Http1End::HandOver(wire)
 }
 
-/// Sends a 408: the head never became a request.
-pub(crate) async fn send_request_timeout(mut wire: Wire) {
-    const TIMEOUT_BODY: &str = r#"{"title":"Request Timeout","status":408,"detail":"the head of the request did not arrive in time; send it at once"}"#;
+/// Sends a 408: a part of the request, its head or its body, did not arrive.
+pub(crate) async fn send_request_timeout(mut wire: Wire, part: &str) {
+    let body = format!(
+        r#"{{"title":"Request Timeout","status":408,"detail":"the {part} did not arrive in time; send it at once"}}"#
+    );
     let answer = format!(
         "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\
-         content-length: {}\r\n\r\n{TIMEOUT_BODY}",
-        TIMEOUT_BODY.len(),
+         content-length: {}\r\n\r\n{body}",
+        body.len(),
     );
     if wire.write_all(answer.as_bytes()).await.is_ok() {
         let _ = wire.shutdown().await;

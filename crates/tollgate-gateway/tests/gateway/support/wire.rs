@@ -44,6 +44,11 @@ impl Wire {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
+    /// Makes the end of the connection a reset.
+    pub(crate) fn reset_on_close(&self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+
     /// Reads once. `false`: the other end has closed.
     #[track_caller]
     fn read_more(&mut self) -> bool {

@@ -1,0 +1,377 @@
+//! Mutated requests through the gateway to an upstream that checks every byte.
+//!
+//! The upstream has a parser of its own, stricter than the standard. Everything that it receives must be a request
+//! that the gateway wrote: valid, with one clear end, and with the headers that the gateway adds. Bytes of a client that
+//! pass as a request of their own have none of these.
+//!
+//! `make fuzz-gateway` sends a million of them. The number is in `TOLLGATE_MUTATIONS`, the seed in
+//! `TOLLGATE_MUTATION_SEED`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::support::{Behind, ServedGateway, TEST_TIMEOUT};
+
+/// The requests of a run without `TOLLGATE_MUTATIONS`.
+const DEFAULT_REQUESTS: u64 = 4_000;
+
+/// The requests of one connection, and the connections at a time.
+const REQUESTS_PER_CONNECTION: u64 = 4;
+const CONNECTIONS: u64 = 64;
+
+/// How long a connection may be quiet before the client closes its side. It decides only how much of the input is read.
+const QUIET: Duration = Duration::from_millis(40);
+
+/// The maximum growth of the process after a tenth of the requests.
+const MAX_GROWTH_KIB: u64 = 48 * 1024;
+
+/// A limit that counts all requests and refuses none.
+const COUNTED: &str = "limits: [{name: all, by: global, bucket: \"1/hour, burst 1000000000\"}]";
+
+/// A seeded generator (splitmix64).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+}
+
+const SEEDS: [&str; 9] = [
+    "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+    "POST /a?b=c HTTP/1.1\r\nHost: a.test:80\r\nContent-Length: 33\r\n\r\nGET /in HTTP/1.1\r\nhost: a\r\nx: y\r\n\r\n",
+    "POST /b HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: chunked\r\n\r\n21\r\nGET /in HTTP/1.1\r\nhost: a\r\nx: y\r\n\r\n\r\n0\r\n\r\n",
+    "PUT /c HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n1\r\nd\r\n0\r\nx-t: y\r\n\r\n",
+    "HEAD /d HTTP/1.1\r\nhost: [::1]:80\r\nconnection: keep-alive\r\naccept: */*\r\n\r\n",
+    "DELETE /e/../f HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncookie: a=1\r\n\r\n",
+    "POST /g HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\nabc",
+    "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n",
+    "GET http://a/h HTTP/1.1\r\nhost: a\r\nte: trailers\r\n\r\n",
+];
+
+const INSERTS: [&str; 34] = [
+    "\r",
+    "\n",
+    "\r\n",
+    "\r\n\r\n",
+    "\0",
+    " ",
+    "\t",
+    ":",
+    ";",
+    ",",
+    "?",
+    "#",
+    "%",
+    "/",
+    "\\",
+    "\u{b}",
+    "\u{7f}",
+    "\u{e9}",
+    "0",
+    "1",
+    "f",
+    "-",
+    "+",
+    "_",
+    "chunked",
+    "content-length: 3\r\n",
+    "Content-Length: 40\r\n",
+    "transfer-encoding: chunked\r\n",
+    "Transfer-Encoding : chunked\r\n",
+    "host: b\r\n",
+    "connection: close\r\n",
+    "connection: via, x\r\n",
+    "HTTP/1.0",
+    "GET /in HTTP/1.1\r\nhost: a\r\n\r\n",
+];
+
+fn mutated(rng: &mut Rng, out: &mut Vec<u8>) {
+    let mut bytes = SEEDS[rng.below(SEEDS.len())].as_bytes().to_vec();
+    for _ in 0..rng.below(4) {
+        let at = rng.below(bytes.len());
+        match rng.below(6) {
+            0 => bytes[at] = u8::try_from(rng.below(256)).unwrap(),
+            1 => drop(bytes.remove(at)),
+            2 | 3 => drop(bytes.splice(at..at, INSERTS[rng.below(INSERTS.len())].bytes())),
+            4 => bytes[at] ^= 0x20,
+            _ => {
+                // A line twice.
+                let line: Vec<u8> =
+                    bytes[at..].iter().copied().take_while(|it| *it != b'\n').chain([b'\n']).collect();
+                drop(bytes.splice(at..at, line));
+            }
+        }
+        if bytes.is_empty() {
+            bytes.push(b'G');
+        }
+    }
+    out.extend(bytes);
+}
+
+/// The findings of the upstream.
+#[derive(Default)]
+struct Recorder {
+    requests: AtomicU64,
+    whole: AtomicU64,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Recorder {
+    /// Serves one connection of the gateway until it ends or something is wrong.
+    async fn serve(&self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        loop {
+            match self.read(&mut stream).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(wrong) => {
+                    self.wrong.lock().unwrap().push(wrong);
+                    return;
+                }
+            }
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads a request. `false`: the connection ended, between requests or within a body.
+    async fn read(&self, stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else {
+                return if head.is_empty() { Ok(false) } else { Err(shown("a head without an end", &head)) };
+            };
+            head.push(byte);
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let framing = checked(&head).map_err(|wrong| shown(&wrong, &head))?;
+        let is_whole = match framing {
+            Framing::Length(length) => skip(stream, length).await,
+            Framing::Chunked => chunked(stream).await.map_err(|wrong| shown(&wrong, &head))?,
+        };
+        self.whole.fetch_add(u64::from(is_whole), Ordering::Relaxed);
+        Ok(is_whole)
+    }
+}
+
+fn shown(wrong: &str, bytes: &[u8]) -> String {
+    format!("{wrong}: {:?}", String::from_utf8_lossy(bytes))
+}
+
+enum Framing {
+    Length(u64),
+    Chunked,
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it))
+}
+
+/// Checks a head, which must be one that the gateway wrote.
+fn checked(head: &[u8]) -> Result<Framing, String> {
+    let head = &head[..head.len() - 4];
+    let mut lines = head.split(|it| *it == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    if head.iter().filter(|it| **it == b'\r').count() != head.iter().filter(|it| **it == b'\n').count() {
+        return Err("a line without both ends".into());
+    }
+    let start =
+        std::str::from_utf8(lines.next().unwrap_or_default()).map_err(|_| "the start is not ASCII")?;
+    let [method, target, "HTTP/1.1"] = start.split(' ').collect::<Vec<_>>()[..] else {
+        return Err("the start line".into());
+    };
+    let is_path = target.starts_with('/') || (target == "*" && method == "OPTIONS");
+    if !is_token(method) || !is_path || !target.bytes().all(|it| it > b' ' && it != 0x7f) {
+        return Err("the method or the target".into());
+    }
+    let (mut hosts, mut vias, mut clients, mut framing) = (0, 0, 0, None);
+    for line in lines {
+        let colon = line.iter().position(|it| *it == b':').ok_or("a line without a colon")?;
+        let name = std::str::from_utf8(&line[..colon]).map_err(|_| "a name is not ASCII")?;
+        let value = line[colon + 1..].trim_ascii();
+        if !is_token(name) || value.iter().any(|it| (*it < b' ' && *it != b'\t') || *it == 0x7f) {
+            return Err(format!("the header {name:?}"));
+        }
+        let text = String::from_utf8_lossy(value).into_owned();
+        match &*name.to_ascii_lowercase() {
+            "host" => hosts += 1,
+            "via" => vias += u32::from(text.ends_with("tollgate")),
+            "x-forwarded-for" => clients += u32::from(text == "127.0.0.1"),
+            "content-length" => {
+                let length = text.parse::<u64>().map_err(|_| "a length")?;
+                let is_canonical = text == length.to_string();
+                if !is_canonical || framing.replace(Framing::Length(length)).is_some() {
+                    return Err("a second length or encoding".into());
+                }
+            }
+            "transfer-encoding" => {
+                if text != "chunked" || framing.replace(Framing::Chunked).is_some() {
+                    return Err("a second length or encoding".into());
+                }
+            }
+            "keep-alive" | "proxy-connection" | "upgrade" | "expect" => {
+                return Err(format!("{name} was forwarded"));
+            }
+            _ => {}
+        }
+    }
+    if (hosts, vias, clients) != (1, 1, 1) {
+        return Err(format!("not written by the gateway: {hosts} hosts, {vias} via, {clients} clients"));
+    }
+    Ok(framing.unwrap_or(Framing::Length(0)))
+}
+
+/// Reads a number of bytes. `false`: the connection ended before.
+async fn skip(stream: &mut BufReader<TcpStream>, length: u64) -> bool {
+    let mut body = stream.take(length);
+    matches!(tokio::io::copy(&mut body, &mut tokio::io::sink()).await, Ok(read) if read == length)
+}
+
+/// Reads a chunked body. `false`: the connection ended within it.
+async fn chunked(stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
+    loop {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => line.push(byte),
+                Err(_) => return Ok(false),
+            }
+        }
+        let text = std::str::from_utf8(&line[..line.len() - 2]).map_err(|_| "a size")?;
+        let is_size = !text.is_empty() && text.bytes().all(|it| it.is_ascii_hexdigit());
+        let size =
+            u64::from_str_radix(text, 16).ok().filter(|_| is_size).ok_or_else(|| shown("a size", &line))?;
+        if size > 0 && !skip(stream, size).await {
+            return Ok(false);
+        }
+        let mut end = [0; 2];
+        match stream.read_exact(&mut end).await {
+            Ok(_) if end == *b"\r\n" => {}
+            Ok(_) => return Err(shown("the end of a chunk", &end)),
+            Err(_) => return Ok(false),
+        }
+        if size == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+/// Sends requests on one connection and reads to its end. Returns the number of responses.
+async fn talk(gateway: &ServedGateway, bytes: &[u8]) -> u64 {
+    let Ok(mut stream) = TcpStream::connect(gateway.address).await else { return 0 };
+    let _ = stream.write_all(bytes).await;
+    let (mut said, mut is_open) = (Vec::new(), true);
+    loop {
+        let mut some = [0; 4096];
+        let patience = if is_open { QUIET } else { TEST_TIMEOUT };
+        match timeout(patience, stream.read(&mut some)).await {
+            Ok(Ok(0) | Err(_)) => break,
+            Ok(Ok(count)) => said.extend_from_slice(&some[..count]),
+            Err(_) if is_open => {
+                is_open = false;
+                let _ = stream.shutdown().await;
+            }
+            Err(_) => panic!("a connection hangs after {:?}", String::from_utf8_lossy(bytes)),
+        }
+    }
+    said.windows(9).filter(|it| it == b"HTTP/1.1 ").count() as u64
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |it| it.parse().unwrap_or_else(|_| panic!("{variable}: {it}")))
+}
+
+#[test]
+fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
+    let (requests, seed) =
+        (number("TOLLGATE_MUTATIONS", DEFAULT_REQUESTS), number("TOLLGATE_MUTATION_SEED", 20_261_117));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let recorder = Arc::new(Recorder::default());
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let gateway = Behind::all(&[origin]).limited(COUNTED).serve();
+    let before = gateway.left();
+    let (answers, early_kib) = runtime.block_on(async {
+        let upstream = Arc::clone(&recorder);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let upstream = Arc::clone(&upstream);
+                tokio::spawn(async move { upstream.serve(stream).await });
+            }
+        });
+        let (next, answers, early_kib) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let client = |number: u64| {
+            let (next, answers, early_kib, gateway) = (&next, &answers, &early_kib, &gateway);
+            async move {
+                let mut rng = Rng(seed.wrapping_mul(1_000_003).wrapping_add(number));
+                loop {
+                    let sent = next.fetch_add(REQUESTS_PER_CONNECTION, Ordering::Relaxed);
+                    if sent >= requests {
+                        return;
+                    }
+                    if sent >= requests / 10 && early_kib.load(Ordering::Relaxed) == 0 {
+                        early_kib.store(resident_kib(), Ordering::Relaxed);
+                    }
+                    let mut bytes = Vec::new();
+                    (0..REQUESTS_PER_CONNECTION).for_each(|_| mutated(&mut rng, &mut bytes));
+                    answers.fetch_add(talk(gateway, &bytes).await, Ordering::Relaxed);
+                }
+            }
+        };
+        let clients: Vec<_> = (0..CONNECTIONS).map(client).collect();
+        futures_join(clients).await;
+        (answers.into_inner(), early_kib.into_inner())
+    });
+    let wrong = std::mem::take(&mut *recorder.wrong.lock().unwrap());
+    assert!(
+        wrong.is_empty(),
+        "seed {seed}: {} wrong requests, such as {:?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(5)]
+    );
+    let (charged, seen) = (before - gateway.left(), recorder.requests.load(Ordering::Relaxed));
+    let (whole, late_kib) = (recorder.whole.load(Ordering::Relaxed), resident_kib());
+    println!(
+        "{requests} mutated requests, {answers} responses, {charged} decided, {seen} forwarded, {whole} complete; \
+         {early_kib} KiB after a tenth, {late_kib} KiB at the end"
+    );
+    assert!(seen <= charged, "{seen} requests were forwarded, and {charged} were decided");
+    assert!(whole > requests / 10, "only {whole} of {requests} requests were forwarded");
+    assert!(late_kib < early_kib + MAX_GROWTH_KIB, "{early_kib} KiB became {late_kib} KiB");
+    assert_eq!(gateway.get("/").status(), 200);
+}
+
+/// Awaits all futures on this task.
+async fn futures_join(futures: Vec<impl Future<Output = ()>>) {
+    let mut futures: Vec<_> = futures.into_iter().map(|it| Some(Box::pin(it))).collect();
+    std::future::poll_fn(|cx| {
+        for future in &mut futures {
+            if future.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready()) {
+                *future = None;
+            }
+        }
+        if futures.iter().all(Option::is_none) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}

@@ -1,0 +1,146 @@
+//! Stores that have to be waited for: the task of the connection awaits the decision.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tokio::sync::oneshot;
+use tollgate::store::{Answer, Check};
+use tollgate::{Adjustment, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Store, StoreError};
+use tollgate_gateway::Gateway;
+use tollgate_net::{Drain, Sockets};
+
+use crate::support::{ONCE, Upstream, Wire, eventually, settings};
+
+/// A store that answers every batch later, or never.
+struct RemoteStore {
+    inner: MemoryStore,
+    is_silent: bool,
+    /// The calls that wait for an answer.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts a call until it is dropped.
+struct CallGuard(Arc<AtomicUsize>);
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Store for RemoteStore {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _guard = CallGuard(Arc::clone(&self.waiting));
+        tokio::task::yield_now().await;
+        if self.is_silent {
+            std::future::pending::<()>().await;
+        }
+        self.inner.decide(checks).await
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        self.inner.adjust(rule, key, adjustment).await
+    }
+}
+
+/// A gateway on a remote store.
+struct RemoteGateway {
+    address: SocketAddr,
+    waiting: Arc<AtomicUsize>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl RemoteGateway {
+    fn serve(upstream: &Upstream, policy: &str, is_silent: bool) -> Self {
+        let section = format!("upstream: [\"http://{}\"], http1: {}", upstream.address, crate::HTTP1);
+        let settings = settings(&section).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let store = RemoteStore { inner: MemoryStore::new(1_000), is_silent, waiting: Arc::default() };
+        let waiting = Arc::clone(&store.waiting);
+        let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), store);
+        let gateway = Gateway::new(settings, SharedLimiter::from(limiter), None).unwrap();
+        let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
+        let address = sockets.address();
+        let listener = sockets.into_listeners().pop().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let (_drainer, drain) = Drain::new();
+            runtime.block_on(async {
+                tokio::select! {
+                    served = gateway.serve(listener, drain) => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { address, waiting, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn connect(&self) -> Wire {
+        Wire::to(self.address)
+    }
+}
+
+impl Drop for RemoteGateway {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(thread::panicking() || ended.is_ok(), "the gateway panicked");
+        }
+    }
+}
+
+#[test]
+fn a_limit_holds_on_a_store_that_has_to_be_waited_for() {
+    let upstream = Upstream::ok();
+    let policy = "limits: [{name: three, by: global, bucket: 3/hour, soft: 50%}]";
+    let gateway = RemoteGateway::serve(&upstream, policy, false);
+    let mut client = gateway.connect();
+    let body = "POST /up HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+    let chunks = "POST /up HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let admitted = client.ask(body);
+    assert_eq!((admitted.status(), admitted.header("ratelimit-remaining")), (200, "2"));
+    assert_eq!(client.ask(chunks).status(), 200);
+    // All at once: one is admitted, and the bodies of the others are skipped.
+    client.send([chunks, body, chunks, body, "GET /last HTTP/1.1\r\nhost: a\r\n\r\n"].concat());
+    let statuses: Vec<_> = (0..5).map(|_| client.answer().status()).collect();
+    assert_eq!(statuses, [200, 429, 429, 429, 429]);
+    let refused = client.ask("HEAD / HTTP/1.1\r\nhost: a\r\naccept: text/plain\r\nconnection: close\r\n\r\n");
+    assert_eq!((refused.status(), refused.header("connection")), (429, "close"));
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    assert!(seen.iter().all(|it| it.text() == "hello" && it.is_whole), "{seen:?}");
+    assert!(seen[2].find("tollgate-soft").is_some(), "the decision adds to the request: {:?}", seen[2]);
+}
+
+#[test]
+fn a_refused_body_that_has_not_arrived_ends_the_connection() {
+    let upstream = Upstream::ok();
+    let gateway = RemoteGateway::serve(&upstream, ONCE, false);
+    assert_eq!(gateway.connect().get("/").status(), 200);
+    let inner = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    for framing in ["content-length: 36", "transfer-encoding: chunked"] {
+        let mut client = gateway.connect();
+        let refused = client.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n"));
+        assert_eq!(refused.status(), 429, "{framing}");
+        client.send(inner);
+        client.assert_closed();
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_call_to_the_store() {
+    let upstream = Upstream::ok();
+    let gateway = RemoteGateway::serve(&upstream, "limits: [{name: a, by: global, bucket: 9/hour}]", true);
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("the store is asked", || gateway.waiting.load(Ordering::SeqCst) == 1);
+    drop(client);
+    eventually("the call is dropped", || gateway.waiting.load(Ordering::SeqCst) == 0);
+    assert!(upstream.seen().is_empty());
+}
