@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::words::{MODES, SWITCHES};
+
 /// The maximum number of limits in `adaptive` of an overview.
 pub const MAX_LEARNED_LIMITS: usize = 100;
 
@@ -13,9 +15,11 @@ pub const MAX_LEARNED_LIMITS: usize = 100;
 pub struct LearnedLimit<T: Default = String> {
     /// The limit.
     pub limit: T,
-    /// The mode in force: `enforce`, `shadow` or `off`.
+    /// The mode in force.
+    #[schemars(extend("enum" = MODES))]
     pub mode: T,
-    /// The override: `enforce`, `shadow`, `off`, `frozen` (the learned numbers stay as they are), or `policy` if there is none.
+    /// The override; `policy` if there is none. With `frozen`, the learned numbers stay as they are.
+    #[schemars(extend("enum" = SWITCHES))]
     pub switch: T,
     /// The number of keys.
     pub keys: u64,

@@ -53,15 +53,17 @@ impl RoomState {
         number
     }
 
-    fn remove(&mut self, rank: u8, number: u64) {
-        let Some(class) = self.by_rank.get_mut(&rank) else { return };
-        // A request that was displaced is not there any more.
-        if class.remove(&number).is_some() {
+    /// Removes a request, and returns its waker. A request that was displaced is not there any more.
+    fn remove(&mut self, rank: u8, number: u64) -> Option<Waker> {
+        let class = self.by_rank.get_mut(&rank)?;
+        let waker = class.remove(&number);
+        if waker.is_some() {
             self.len -= 1;
         }
         if class.is_empty() {
             self.by_rank.remove(&rank);
         }
+        waker.flatten()
     }
 }
 
@@ -144,17 +146,22 @@ impl RoomPlace {
         let mut state = self.places.lock();
         let known = state.by_rank.get_mut(&self.rank).and_then(|class| class.get_mut(&self.number));
         let Some(known) = known else { return Poll::Ready(()) };
-        match known {
-            Some(known) => known.clone_from(context.waker()),
-            unknown => *unknown = Some(context.waker().clone()),
+        let mut former = None;
+        if !known.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            former = known.replace(context.waker().clone());
         }
+        // A waker is dropped after the lock is released: it runs code of the runtime.
+        drop(state);
+        drop(former);
         Poll::Pending
     }
 }
 
 impl Drop for RoomPlace {
     fn drop(&mut self) {
-        self.places.lock().remove(self.rank, self.number);
+        let waker = self.places.lock().remove(self.rank, self.number);
+        // After the lock is released, as above.
+        drop(waker);
     }
 }
 
