@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("tollgate-client", &["tollgate"]),
     ("tollgate-telemetry", &["tollgate"]),
-    ("tollgate-records", &["tollgate", "tollgate-telemetry"]),
+    ("tollgate-records", &["tollgate", "tollgate-core", "tollgate-telemetry"]),
     ("tollgate-http", &["tollgate"]),
     ("tollgate-net", &[]),
     ("tollgate-api", &[]),

@@ -69,7 +69,7 @@ pub use request::{
 };
 pub use schema::{add_request, add_response, schemas};
 pub use shed::{
-    ExplainedShed, FleetClass, FleetShedder, LoadSignal, NodeShedder, ShedClass, Shedders, ThrottleShedder,
-    ThrottledUpstream,
+    ExplainedShed, FleetClass, FleetShedder, LoadSignal, NodeShedder, ShedClass, ShedderModes, Shedders,
+    ThrottleShedder, ThrottledUpstream,
 };
 pub use stats::{Agreement, HotRoute, LimitSeries, LimitStats, LimitTotals, Stats, Top, TopKey};

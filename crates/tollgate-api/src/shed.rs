@@ -18,20 +18,30 @@ pub struct Shedders<T: Default = String> {
     pub throttle: Option<ThrottleShedder<T>>,
 }
 
-/// The fleet shedder: an amount that all nodes share.
+/// The mode of a shedder, and where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[schemars(rename = "FleetShedder")]
-pub struct FleetShedder<T: Default = String> {
+#[schemars(rename = "ShedderModes")]
+pub struct ShedderModes<T: Default = String> {
     /// The mode in force.
     #[schemars(extend("enum" = MODES))]
     pub mode: T,
-    /// The mode in the policy file.
+    /// The mode in the policy file or the configuration.
     #[schemars(extend("enum" = MODES))]
     pub policy_mode: T,
     /// The override; `policy` if there is none.
     #[schemars(extend("enum" = SWITCHES))]
     pub switch: T,
+}
+
+/// The fleet shedder: an amount that all nodes share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "FleetShedder")]
+pub struct FleetShedder<T: Default = String> {
+    /// The modes.
+    #[serde(flatten)]
+    pub modes: ShedderModes<T>,
     /// The amount: a number of concurrent requests, or the capacity of the rate.
     pub amount: u64,
     /// Whether the amount is a number of concurrent requests.
@@ -60,15 +70,9 @@ pub struct FleetClass<T: Default = String> {
 #[serde(default)]
 #[schemars(rename = "ThrottleShedder")]
 pub struct ThrottleShedder<T: Default = String> {
-    /// The mode in force.
-    #[schemars(extend("enum" = MODES))]
-    pub mode: T,
-    /// The mode in the configuration.
-    #[schemars(extend("enum" = MODES))]
-    pub policy_mode: T,
-    /// The override; `policy` if there is none.
-    #[schemars(extend("enum" = SWITCHES))]
-    pub switch: T,
+    /// The modes.
+    #[serde(flatten)]
+    pub modes: ShedderModes<T>,
     /// The upstreams.
     pub upstreams: Vec<ThrottledUpstream<T>>,
 }
@@ -93,15 +97,9 @@ pub struct ThrottledUpstream<T: Default = String> {
 #[serde(default)]
 #[schemars(rename = "NodeShedder")]
 pub struct NodeShedder<T: Default = String> {
-    /// The mode in force.
-    #[schemars(extend("enum" = MODES))]
-    pub mode: T,
-    /// The mode in the policy file.
-    #[schemars(extend("enum" = MODES))]
-    pub policy_mode: T,
-    /// The override; `policy` if there is none.
-    #[schemars(extend("enum" = SWITCHES))]
-    pub switch: T,
+    /// The modes.
+    #[serde(flatten)]
+    pub modes: ShedderModes<T>,
     /// The number of classes that are shed, in percent of a class: 135 is the last class and 35 % of the
     /// class before it.
     pub level_percent: u64,

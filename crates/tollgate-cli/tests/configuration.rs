@@ -265,7 +265,7 @@ error: `listen.gateway` is `host:port` or `off`, not `:8080`
         (
             ["--store", "http://ann:hunter2@localhost"],
             r"
-error: this is not a URL of Redis: `http://` is not spoken by Redis
+error: this is not a URL of Redis: `http://` is not a scheme of Redis
   --> on the command line
    |
    | --store http://ann:***@localhost

@@ -16,6 +16,7 @@ use crate::algorithm::{
 };
 use crate::quota::State;
 use crate::time::Timestamp;
+use crate::varint::{ReadError, Reader, put};
 
 /// The encoding version, which increases when the meaning of the bytes changes. Readers refuse
 /// unknown versions.
@@ -110,7 +111,8 @@ impl State {
             5 => Self::SlidingParts(rest.parts()?),
             _ => return Err(DecodeError::Unknown(first)),
         };
-        if rest.0.is_empty() { Ok(state) } else { Err(DecodeError::Damaged) }
+        rest.end()?;
+        Ok(state)
     }
 }
 
@@ -118,15 +120,11 @@ const fn header(algorithm: u8) -> u8 {
     VERSION << 4 | algorithm
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
+impl From<ReadError> for DecodeError {
+    fn from(_: ReadError) -> Self {
+        Self::Damaged
     }
-    out.push((number & 0x7f) as u8);
 }
-
-struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Checks the version, and returns the first byte with a reader of the rest.
@@ -135,28 +133,7 @@ impl<'a> Reader<'a> {
         if first >> 4 == VERSION { Ok((first, Self(rest))) } else { Err(DecodeError::Unknown(first)) }
     }
 
-    fn number(&mut self) -> Result<u64, DecodeError> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.0.split_first().ok_or(DecodeError::Damaged)?;
-            self.0 = rest;
-            let part = u64::from(byte & 0x7f);
-            if part << shift >> shift != part {
-                return Err(DecodeError::Damaged);
-            }
-            number |= part << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(DecodeError::Damaged)
-    }
-
-    fn small(&mut self) -> Result<u32, DecodeError> {
-        u32::try_from(self.number()?).map_err(|_| DecodeError::Damaged)
-    }
-
-    fn time(&mut self) -> Result<Timestamp, DecodeError> {
+    fn time(&mut self) -> Result<Timestamp, ReadError> {
         self.number().map(Timestamp::from_micros)
     }
 
@@ -165,7 +142,7 @@ impl<'a> Reader<'a> {
         while !self.0.is_empty() {
             let step = self.number()?;
             last = last.checked_add(step).ok_or(DecodeError::Damaged)?;
-            let count = self.small()?;
+            let count: u32 = self.small()?;
             if count == 0 || (step == 0 && !entries.is_empty()) {
                 return Err(DecodeError::Damaged);
             }
@@ -187,17 +164,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a step as its distance to another step.
-    fn back(&mut self, from: u16) -> Result<u16, DecodeError> {
-        let by = u16::try_from(self.number()?).map_err(|_| DecodeError::Damaged)?;
-        from.checked_add(by).ok_or(DecodeError::Damaged)
+    fn back(&mut self, from: u16) -> Result<u16, ReadError> {
+        from.checked_add(self.small()?).ok_or(ReadError)
     }
 
     fn leases(&mut self) -> Result<Leases, DecodeError> {
         let mut held: Vec<Lease> = Vec::new();
         while !self.0.is_empty() {
-            let (owner, rest) = self.0.split_first_chunk::<16>().ok_or(DecodeError::Damaged)?;
-            self.0 = rest;
-            let lease = Lease { owner: Owner(u128::from_le_bytes(*owner)), expires: self.time()? };
+            let lease = Lease { owner: Owner(self.wide()?), expires: self.time()? };
             if held.last().is_some_and(|before| before.expires > lease.expires) {
                 return Err(DecodeError::Damaged);
             }

@@ -4,6 +4,7 @@
 //!
 //! - [`algorithm`]: one module per algorithm, and the rules that all of them keep.
 //! - [`Outcome`]: the answer of one limit about one key.
+//! - [`varint`]: the LEB128 numbers of states and quotas as bytes.
 //! - `vectors/*.json` in the source: the test vectors that every store and script must pass.
 //!
 //! The crate is `no_std` and needs `alloc`. Features:
@@ -33,6 +34,7 @@ mod rate;
 mod rule;
 mod share;
 mod time;
+pub mod varint;
 #[cfg(feature = "vectors")]
 pub mod vectors;
 

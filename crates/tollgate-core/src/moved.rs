@@ -1,7 +1,7 @@
 //! States on another clock: a key whose state moves to another node.
 //!
-//! Each node counts on its own clock, so the times of a state are converted: what happened at `from`
-//! of one clock happened at `to` of the other. A unit is never counted for a shorter time than on the
+//! Each node counts on its own clock, so the times of a state are converted: `from` on one clock is the
+//! same instant as `to` on the other. A unit is never counted for a shorter time than on the
 //! first clock. Only the sliding window of two counters has no exact conversion, because its windows
 //! begin at round times of its clock.
 

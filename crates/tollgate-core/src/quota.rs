@@ -258,6 +258,12 @@ impl Quota {
         Verdict::admitted(u64::from(is_renewed || self.keeps_place(state, adjustment, now)))
     }
 
+    /// Returns whether an admission of this amount takes a slot or a place in a queue, which the caller has to
+    /// release.
+    pub const fn takes_place(&self, amount: Amount) -> bool {
+        matches!(amount, Amount::Slot(_)) || matches!(self, Self::Bucket(it) if it.queue().is_some())
+    }
+
     /// Returns whether a refund left a place of a queue as it is. See [`Algorithm::keeps_place`].
     pub fn keeps_place(&self, state: &State, adjustment: Adjustment, now: Timestamp) -> bool {
         match (self, state) {

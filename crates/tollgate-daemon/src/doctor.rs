@@ -22,7 +22,7 @@ use crate::startup::Startup;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it should be.
+    /// The check passed.
     Ok,
     /// Worth knowing; it depends on the set-up whether it matters.
     Note,

@@ -254,7 +254,7 @@ async fn reconcile(limiter: SharedLimiter<AnyStore>) {
         if is_back && health.ledger_keys > 0 {
             sleep(part(MAX_RECONCILE_DELAY, &rng, !round)).await;
         }
-        // Also if nothing is owed: it renews the slots that requests hold.
+        // Also without outstanding charges: it renews the slots that requests hold.
         let charged = limiter.load().reconcile().await;
         if charged > 0 {
             tracing::info!(keys = charged, "charged the store with what was admitted without it");

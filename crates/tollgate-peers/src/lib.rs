@@ -36,6 +36,8 @@ mod wire;
 
 pub use membership::HereError;
 pub use node::Served;
-pub use settings::{Address, DEFAULT_PORT, MAX_MEMBERS, PEER_USER, PeerSettings, SettingsError};
+pub use settings::{
+    Address, DEFAULT_PORT, MAX_MEMBERS, PEER_USER, PeerSettings, SettingsError, parse_address,
+};
 pub use store::{PeerCounters, PeerStore};
 pub use wire::VERSION;

@@ -3,8 +3,10 @@
 //! Not here: reading files (the password and the TLS settings are passed as values).
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
+
+use tollgate_store::server_url::AddressList;
+pub use tollgate_store::server_url::{Address, SettingsError};
 
 /// The port of an address without one: that of the Redis protocol in `tollgate serve`.
 pub const DEFAULT_PORT: u16 = 7379;
@@ -35,7 +37,8 @@ const URL_SHAPE: &str = "such as tollgate://10.0.0.1:7379,10.0.0.2:7379, or one 
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// The nodes, or the one name under which all of them are found.
+    /// The nodes, or the one name under which all of them are found. Two nodes agree about the owner of a
+    /// key if they have the same list, so the text of an address identifies a member.
     pub members: Vec<Address>,
     /// Whether TLS is spoken.
     pub tls: bool,
@@ -47,28 +50,6 @@ pub struct PeerSettings {
     pub deadline: Duration,
     /// The percentage of a limit with which a key begins whose usage was lost with its node.
     pub lost_share: u8,
-}
-
-/// The address of a node. Two nodes agree about the owner of a key if they have the same list, so
-/// the text of an address identifies a member.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Address {
-    /// The name or IP address of the host, without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-}
-
-/// Error returned for addresses that are not a list of peers.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{wrong}")]
-pub struct SettingsError {
-    /// The index of the URL.
-    pub index: usize,
-    /// The mistake.
-    pub wrong: String,
-    /// The correction.
-    pub help: &'static str,
 }
 
 impl PeerSettings {
@@ -83,7 +64,7 @@ impl PeerSettings {
             lost_share: DEFAULT_LOST_SHARE,
         };
         for (index, url) in urls.iter().enumerate() {
-            let error = |(wrong, help): (String, _)| SettingsError { index, wrong, help };
+            let error = |(wrong, expected): (String, &str)| SettingsError::new(index, wrong, expected);
             let tls = settings.take(url).map_err(error)?;
             if index > 0 && tls != settings.tls {
                 let wrong = "TLS for one node and not for another is not supported".to_owned();
@@ -111,7 +92,7 @@ impl PeerSettings {
             return Err(("a URL of peers ends after its addresses".to_owned(), URL_SHAPE));
         }
         for host in hosts.split(',') {
-            let address = Address::parse(host).ok_or_else(|| (not_an_address(host), URL_SHAPE))?;
+            let address = parse_address(host).ok_or_else(|| (not_an_address(host), URL_SHAPE))?;
             if self.members.contains(&address) {
                 let wrong = format!("the list names {address} twice");
                 return Err((wrong, "each node is in the list once, under the same address on all nodes"));
@@ -138,62 +119,16 @@ fn not_an_address(text: &str) -> String {
     if text.is_empty() { "an address is missing".to_owned() } else { format!("`{text}` is not an address") }
 }
 
-impl Address {
-    /// Parses `host`, `host:port`, `[ip]` or `[ip]:port`. Host names are in lower case.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (host, port) = rest.split_once(']')?;
-                let ip: std::net::Ipv6Addr = host.parse().ok()?;
-                (ip.to_string(), if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
-            }
-            None => match text.split_once(':') {
-                Some((host, port)) => (host.to_ascii_lowercase(), Some(port)),
-                None => (text.to_ascii_lowercase(), None),
-            },
-        };
-        let digits = |text: &&str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-        let port = match port {
-            None => DEFAULT_PORT,
-            Some(port) => Some(port).filter(digits)?.parse().ok().filter(|it| *it > 0)?,
-        };
-        let address = Self { host, port };
-        (address.ip().is_some() || address.has_name()).then_some(address)
-    }
-
-    /// Returns the address of an IP address and a port.
-    pub fn of(ip: IpAddr, port: u16) -> Self {
-        Self { host: ip.to_canonical().to_string(), port }
-    }
-
-    /// Returns the IP address, if the host is one.
-    pub fn ip(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
-    }
-
-    fn has_name(&self) -> bool {
-        // Only digits and dots: an invalid IP address.
-        let is_numeric = self.host.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-        let is_allowed = |it: u8| it.is_ascii_alphanumeric() || b"-._".contains(&it);
-        !is_numeric && (1..=253).contains(&self.host.len()) && self.host.bytes().all(is_allowed)
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
+/// Parses the address of a node: `host`, `host:port`, `[ip]` or `[ip]:port`.
+pub fn parse_address(text: &str) -> Option<Address> {
+    Address::parse(text, DEFAULT_PORT).ok()
 }
 
 /// Shows the addresses, without the password.
 impl fmt::Display for PeerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.tls { "tollgates://" } else { "tollgate://" })?;
-        for (index, member) in self.members.iter().enumerate() {
-            write!(f, "{}{member}", if index == 0 { "" } else { "," })?;
-        }
-        Ok(())
+        let scheme = if self.tls { "tollgates" } else { "tollgate" };
+        write!(f, "{scheme}://{}", AddressList(&self.members))
     }
 }
 

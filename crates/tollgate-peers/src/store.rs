@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
-use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule, RuleId, Timestamp};
+use tollgate_core::{Adjustment, Outcome, Rule, RuleId, Timestamp};
 use tollgate_store::{
     AdjustmentId, Answer, Check, Clock, MemoryStore, Outcomes, Repeatable, Store, StoreError, SystemClock,
 };
@@ -247,7 +247,7 @@ impl<C: Clock> PeerStore<C> {
                 }
                 Ok(node.decide(checks).map_err(moved)?.answer)
             }
-            Some(index) if is_one && !takes_place(checks) => {
+            Some(index) if is_one && !checks.iter().any(Check::takes_place) => {
                 Ok(decide_there(node, Arc::clone(&table.peers[index]), checks).await?.answer)
             }
             _ => reserve(node, table, checks).await,
@@ -307,14 +307,6 @@ impl<C: Clock> Store for PeerStore<C> {
     fn nodes(&self) -> usize {
         self.0.table.load().members.max(1)
     }
-}
-
-/// Whether a caller that cancels would leave a slot or a place in a queue behind.
-fn takes_place(checks: &[Check<'_>]) -> bool {
-    checks.iter().any(|check| {
-        matches!(check.amount, Amount::Slot(_))
-            || matches!(&check.rule.quota, Quota::Bucket(it) if it.queue().is_some())
-    })
 }
 
 fn unknown() -> StoreError {

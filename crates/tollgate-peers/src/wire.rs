@@ -9,18 +9,17 @@
 
 mod holdings;
 mod quota;
-mod reader;
 mod values;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+pub(crate) use tollgate_core::varint::ReadError as WireError;
+use tollgate_core::varint::{Reader, put, put_bytes};
 use tollgate_core::{Adjustment, Outcome, Rule, State, Timestamp};
 use tollgate_store::parts::OwnedCheck;
 use tollgate_store::{AdjustmentId, Answer, Check, Outcomes};
 
-pub(crate) use self::reader::WireError;
-use self::reader::{Reader, put, put_bytes};
 use self::values::Wire;
 use crate::ownership::{Holding, Process};
 

@@ -32,7 +32,7 @@ pub(crate) enum Lookup<'r> {
 pub(crate) enum Readers {
     /// All servers.
     All,
-    /// Some servers; others find another value, or none.
+    /// The value is found by some servers; others find another value or no value.
     Some,
 }
 

@@ -140,7 +140,7 @@ impl Policy {
     /// Adds the checks of one limit for a known key, as [`match_request`](Self::match_request)
     /// does for a request. Without `cost`, a cost that depends on the request counts as
     /// one. A shedder treats the call as one of the least important class, because the name of a
-    /// limit tells nothing about a request.
+    /// limit does not identify a class.
     pub fn match_limit<'p>(
         &'p self,
         limit: &'p Limit,

@@ -167,9 +167,9 @@ impl<'r, R: Request + ?Sized> Properties<'r> for View<'r, R> {
 
 /// An input without the values that its client chooses freely: headers, cookies and query parameters,
 /// and credentials that are read from them.
-pub(crate) struct Unclaimed<'v, V>(pub(crate) &'v V);
+pub(crate) struct TrustedProperties<'v, V>(pub(crate) &'v V);
 
-impl<'r, V: Properties<'r>> Properties<'r> for Unclaimed<'_, V> {
+impl<'r, V: Properties<'r>> Properties<'r> for TrustedProperties<'_, V> {
     fn client(&self) -> Option<IpAddr> {
         self.0.client()
     }

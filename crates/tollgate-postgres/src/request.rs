@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot::{self, Receiver, Sender};
-use tollgate_core::{Adjustment, Amount, Outcome, Quota, Rule};
+use tollgate_core::{Adjustment, Amount, Outcome, Rule};
 use tollgate_store::{AdjustmentId, Answer, Check};
 
 use crate::failure::Failure;
@@ -37,8 +37,7 @@ impl OwnedCheck {
 
     /// Returns whether a caller that leaves holds a charge that only it could release.
     fn takes_place(&self) -> bool {
-        matches!(self.amount, Amount::Slot(_))
-            || matches!(&self.rule.quota, Quota::Bucket(it) if it.queue().is_some())
+        self.rule.quota.takes_place(self.amount)
     }
 }
 

@@ -11,10 +11,8 @@ mod url;
 use std::fmt;
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-
-/// The characters that RFC 3986 does not list as unreserved.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub use tollgate_store::server_url::{Address, SettingsError};
+use tollgate_store::server_url::{AddressList, encode};
 
 /// The settings of a [`PostgresStore`](crate::PostgresStore): how to reach PostgreSQL, and how to
 /// use it.
@@ -49,34 +47,11 @@ pub struct PostgresSettings {
     pub synchronous_commit: bool,
 }
 
-/// The address of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// The name or IP address of the host, without brackets, or the folder of a Unix socket.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-}
-
 /// The TLS settings of a connection. The certificate and the host name are always verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// The CA certificates (PEM) to trust instead of the public ones.
     pub ca: Option<Vec<u8>>,
-}
-
-/// The reason why settings are invalid. It never contains a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// A text is not a URL of PostgreSQL.
-    #[error("{wrong}; {expected}")]
-    Url {
-        /// The mistake.
-        wrong: String,
-        /// The expected format.
-        expected: String,
-    },
 }
 
 /// The default number of connections for decisions. PostgreSQL has a process for each connection,
@@ -109,20 +84,16 @@ impl PostgresSettings {
     /// - `connections`: the maximum number of connections for decisions, 1 to 64.
     /// - `synchronous_commit`: `on`, or `off` (default).
     pub fn parse(url: &str) -> Result<Self, SettingsError> {
-        url::parse(url).map_err(|(wrong, expected)| SettingsError::Url { wrong, expected })
+        url::parse(url).map_err(|wrong| SettingsError::new(0, wrong, url::URL_SHAPE))
     }
 }
 
 /// Formats the URL, with `***` for a password.
 impl fmt::Display for PostgresSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let encoded = |text| utf8_percent_encode(text, RESERVED);
-        write!(f, "postgres://{}", encoded(&self.username))?;
+        write!(f, "postgres://{}", encode(&self.username))?;
         f.write_str(if self.password.is_some() { ":***@" } else { "@" })?;
-        for (index, address) in self.hosts.iter().enumerate() {
-            write!(f, "{}{address}", if index > 0 { "," } else { "" })?;
-        }
-        write!(f, "/{}", encoded(&self.database))?;
+        write!(f, "{}/{}", AddressList(&self.hosts), encode(&self.database))?;
         f.write_str(if self.tls.is_some() { "?sslmode=verify-full" } else { "" })
     }
 }
@@ -137,19 +108,6 @@ impl fmt::Debug for PostgresSettings {
             .field("connections", &self.connections)
             .field("synchronous_commit", &self.synchronous_commit)
             .finish_non_exhaustive()
-    }
-}
-
-/// Formats `host:port`, with brackets around an IPv6 address.
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.starts_with('/') {
-            write!(f, "{}:{}", utf8_percent_encode(&self.host, RESERVED), self.port)
-        } else if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
     }
 }
 
@@ -212,7 +170,7 @@ mod tests {
         check("", Err("there is no URL"));
         check("localhost:5432", Err("begins with `postgres://`"));
         check("ann:hunter2@localhost:5432", Err("begins with `postgres://`"));
-        check("mysql://h", Err("`mysql://` is not spoken by PostgreSQL"));
+        check("mysql://h", Err("`mysql://` is not a scheme of PostgreSQL"));
         check("hunter/2://h", Err("begins with `postgres://`"));
         check("postgres://h/d", Err("it names no user"));
         check("postgres://:hunter2@h/d", Err("it names no user"));
@@ -225,7 +183,9 @@ mod tests {
         check("postgres://ann@::1", Err("write an IPv6 address in brackets"));
         check("postgres://ann@[::1", Err("write an IPv6 address in brackets"));
         check("postgres://ann@[h]:1", Err("write an IPv6 address in brackets"));
-        check("postgres://ann@a b", Err("the host has a character"));
+        check("postgres://ann@a b", Err("`a b` is not a host"));
+        check("postgres://ann@10.0.0", Err("`10.0.0` is not a host"));
+        check("postgres://ann@%2frun:0", Err("a port is a number"));
         check("postgres://ann@h/a/b", Err("more than a database"));
         check("postgres://ann:hunt#er@h", Err("`#` is written `%23`"));
         check("postgres://ann:hunter/2@h", Err("`/` in a user or a password is written `%2F`"));

@@ -23,10 +23,10 @@ use std::sync::Arc;
 use tollgate::{
     DecisionId, Level, Mode, NodeShed, Outcome, Quota, SignalReading, Signals, Span, Timestamp, Verdict,
 };
+use tollgate_core::varint::{ReadError, Reader, put, put_bytes};
 use tollgate_telemetry::{LimitRecord, Record, RecordFate, ShadowBlock, TraceParent};
 
 use crate::frame::{self, Kind};
-use crate::varint::{Damaged, Reader, put, put_bytes};
 
 /// The maximum number of definitions that a writer remembers. More are written again.
 const MAX_DEFINITIONS: usize = 8_192;
@@ -154,11 +154,11 @@ fn put_definition(out: &mut Vec<u8>, limit: &LimitRecord) {
 }
 
 /// Decodes a definition.
-pub(crate) fn definition(payload: &[u8]) -> Result<LimitDefinition, Damaged> {
+pub(crate) fn definition(payload: &[u8]) -> Result<LimitDefinition, ReadError> {
     let mut reader = Reader(payload);
     let marks = reader.number()?;
     let has = |mark: u64| marks & mark != 0;
-    let mode = *MODES.get(reader.small::<usize>()?).ok_or(Damaged)?;
+    let mode = *MODES.get(reader.small::<usize>()?).ok_or(ReadError)?;
     let name = reader.text()?.into();
     let quota = quota(reader.bytes()?)?;
     let window = if has(definition_mark::WINDOW) { Some(reader.text()?.into()) } else { None };
@@ -177,8 +177,8 @@ pub(crate) fn definition(payload: &[u8]) -> Result<LimitDefinition, Damaged> {
     })
 }
 
-fn quota(bytes: &[u8]) -> Result<Quota, Damaged> {
-    Quota::decode(bytes).map_err(|_| Damaged)
+fn quota(bytes: &[u8]) -> Result<Quota, ReadError> {
+    Quota::decode(bytes).map_err(|_| ReadError)
 }
 
 fn put_record(out: &mut Vec<u8>, record: &Record, offset: u64, definitions: &[u64]) {
@@ -297,7 +297,7 @@ pub(crate) struct RecordHead {
 
 impl RecordHead {
     /// Decodes the first part of a record.
-    pub(crate) fn of(payload: &[u8]) -> Result<Self, Damaged> {
+    pub(crate) fn of(payload: &[u8]) -> Result<Self, ReadError> {
         let mut reader = Reader(payload);
         Ok(Self { id: reader.fixed()?, at: Timestamp::from_micros(reader.fixed()?) })
     }
@@ -308,11 +308,11 @@ pub(crate) fn record(
     payload: &[u8],
     offset: u64,
     mut define: impl FnMut(u64) -> Option<LimitDefinition>,
-) -> Result<Record, Damaged> {
+) -> Result<Record, ReadError> {
     let mut reader = Reader(payload);
     let id = DecisionId(reader.fixed()?);
     let at = Timestamp::from_micros(reader.fixed()?);
-    let fate = *FATES.get(usize::from(reader.byte()?)).ok_or(Damaged)?;
+    let fate = *FATES.get(usize::from(reader.byte()?)).ok_or(ReadError)?;
     let marks = reader.number()?;
     let has = |mark: u64| marks & mark != 0;
     let seq = reader.number()?;
@@ -320,7 +320,7 @@ pub(crate) fn record(
     let policy_version = reader.number()?;
     let counted_at = if has(mark::COUNTED_AT) { Timestamp::from_micros(reader.fixed()?) } else { at };
     let (method, path) = (reader.text()?.into(), reader.text()?.into());
-    let mut optional = |mark: u64| -> Result<Option<Box<str>>, Damaged> {
+    let mut optional = |mark: u64| -> Result<Option<Box<str>>, ReadError> {
         if has(mark) { Ok(Some(reader.text()?.into())) } else { Ok(None) }
     };
     let reason = optional(mark::REASON)?;
@@ -332,7 +332,7 @@ pub(crate) fn record(
     let mut limits = Vec::new();
     for _ in 0..reader.number()? {
         let distance = reader.number()?;
-        let definition = offset.checked_sub(distance).and_then(&mut define).ok_or(Damaged)?;
+        let definition = offset.checked_sub(distance).and_then(&mut define).ok_or(ReadError)?;
         limits.push(read_limit(&mut reader, definition)?);
     }
     let mut shadowed = Vec::new();
@@ -379,7 +379,7 @@ pub(crate) fn record(
     })
 }
 
-fn read_limit(reader: &mut Reader<'_>, definition: LimitDefinition) -> Result<LimitRecord, Damaged> {
+fn read_limit(reader: &mut Reader<'_>, definition: LimitDefinition) -> Result<LimitRecord, ReadError> {
     let key = reader.text()?.into();
     let tag = reader.fixed()?;
     let cost = reader.number()?;
@@ -393,7 +393,7 @@ fn read_limit(reader: &mut Reader<'_>, definition: LimitDefinition) -> Result<Li
             wait: Span::from_micros(reader.number()?),
             leased: leased == 3,
         },
-        _ => return Err(Damaged),
+        _ => return Err(ReadError),
     };
     let LimitDefinition { name, window, quota, whole, granted_by, mode, .. } = definition;
     Ok(LimitRecord {
@@ -414,10 +414,10 @@ fn read_limit(reader: &mut Reader<'_>, definition: LimitDefinition) -> Result<Li
     })
 }
 
-fn read_shed(reader: &mut Reader<'_>) -> Result<NodeShed, Damaged> {
+fn read_shed(reader: &mut Reader<'_>) -> Result<NodeShed, ReadError> {
     let level = Level::from_thousandths(reader.small()?);
     let share = reader.small()?;
-    let mut signal = || -> Result<Option<SignalReading>, Damaged> {
+    let mut signal = || -> Result<Option<SignalReading>, ReadError> {
         if reader.byte()? == 0 {
             return Ok(None);
         }

@@ -40,7 +40,6 @@ mod query;
 mod segment;
 mod settings;
 mod status;
-mod varint;
 mod writer;
 
 pub use error::RecordLogError;

@@ -11,6 +11,9 @@ mod url;
 use std::fmt;
 use std::time::Duration;
 
+pub use tollgate_store::server_url::{Address, SettingsError};
+use tollgate_store::server_url::{AddressList, encode};
+
 use url::{Kind, Url};
 
 /// The settings of a [`RedisStore`](crate::RedisStore): how to reach Redis, and how to use it.
@@ -64,15 +67,6 @@ pub enum Topology {
     Cluster(Vec<Address>),
 }
 
-/// The address of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
-    /// The name or IP address of the host, without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-}
-
 /// The TLS settings of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
@@ -96,22 +90,6 @@ impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientCertificate").finish_non_exhaustive()
     }
-}
-
-/// The reason why settings are invalid. It never contains a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// A text is not a Redis URL.
-    #[error("{wrong}; {expected}")]
-    Url {
-        /// The index of the URL, from 0.
-        index: usize,
-        /// The mistake.
-        wrong: String,
-        /// The expected format.
-        expected: String,
-    },
 }
 
 impl RedisSettings {
@@ -139,7 +117,7 @@ impl RedisSettings {
     /// The scheme `rediss` uses TLS; `valkey` and `valkeys` are aliases. Special characters in a
     /// user or a password are percent-encoded.
     pub fn parse(urls: &[&str]) -> Result<Self, SettingsError> {
-        let failed = |index, (wrong, expected)| SettingsError::Url { index, wrong, expected };
+        let failed = |index, (wrong, expected): (String, String)| SettingsError::new(index, wrong, expected);
         let mut read = Vec::new();
         for (index, text) in urls.iter().enumerate() {
             read.push(Url::parse(text).map_err(|why| failed(index, why))?);
@@ -192,7 +170,7 @@ impl fmt::Display for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme())?;
         if self.username.is_some() || self.password.is_some() {
-            write!(f, "{}", url::encoded(self.username.as_deref().unwrap_or_default()))?;
+            write!(f, "{}", encode(self.username.as_deref().unwrap_or_default()))?;
             f.write_str(if self.password.is_some() { ":***@" } else { "@" })?;
         }
         let addresses = match &self.topology {
@@ -200,11 +178,9 @@ impl fmt::Display for RedisSettings {
             Topology::Sentinel { sentinels, .. } => sentinels,
             Topology::Cluster(nodes) => nodes,
         };
-        for (index, address) in addresses.iter().enumerate() {
-            write!(f, "{}{address}", if index > 0 { "," } else { "" })?;
-        }
+        write!(f, "{}", AddressList(addresses))?;
         if let Topology::Sentinel { primary, .. } = &self.topology {
-            write!(f, "/{}", url::encoded(primary))?;
+            write!(f, "/{}", encode(primary))?;
         }
         if self.database != 0 {
             write!(f, "/{}", self.database)?;
@@ -236,17 +212,6 @@ impl fmt::Debug for Topology {
                 .field("username", username)
                 .finish_non_exhaustive(),
             Self::Cluster(nodes) => f.debug_tuple("Cluster").field(nodes).finish(),
-        }
-    }
-}
-
-/// Formats `host:port`, with brackets around an IPv6 address.
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
         }
     }
 }
@@ -324,7 +289,7 @@ mod tests {
         check(&[""], Err("there is no URL"));
         check(&["localhost:6379"], Err("did you mean `redis://localhost:6379`?"));
         check(&["ann:hunter2@localhost:6379"], Err("begins with `redis://`"));
-        check(&["http://h"], Err("`http://` is not spoken by Redis"));
+        check(&["http://h"], Err("`http://` is not a scheme of Redis"));
         check(&["redis+tls://:hunter2@h"], Err("did you mean `rediss://`?"));
         check(&["redis+cluster://h"], Err("did you mean `redis-cluster://`?"));
         check(&["redis+sentinel://h"], Err("did you mean `redis-sentinel://`?"));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use tokio::time::timeout;
-use tollgate_core::{Adjustment, Amount, Bucket, Outcome, Quota, Rate, Rule, Timestamp};
+use tollgate_core::{Adjustment, Bucket, Outcome, Rate, Rule, Timestamp};
 use tollgate_store::version_registry::{Registration, Registry, RegistryFuture, StoreGate};
 use tollgate_store::{
     AdjustmentId, Answer, Check, Clock as _, NodeBoard, Outcomes, Repeatable, Store, StoreError,
@@ -197,11 +197,8 @@ impl Store for RedisStore {
             return Ok(Answer { admitted: true, at: self.shared.redis_now(), outcomes: Outcomes::new() });
         };
         let queue = self.queue(first.key);
-        // A caller that cancels while its slot or its place is being acquired could not give it back.
-        let takes_place = checks.iter().any(|check| {
-            matches!(check.amount, Amount::Slot(_))
-                || matches!(&check.rule.quota, Quota::Bucket(it) if it.queue().is_some())
-        });
+        // A caller that cancels while its slot or its place is being acquired could not release it.
+        let takes_place = checks.iter().any(Check::takes_place);
         let in_parts = |(at, check): (usize, &Check<'_>)| {
             self.queue(check.key) != queue || checks[..at].iter().any(|other| clash(check, other))
         };

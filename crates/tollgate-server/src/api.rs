@@ -275,7 +275,7 @@ impl<S: Store> Api<S> {
         not_kept(Problem::too_slow().into_response())
     }
 
-    /// Answers a request of this caller. An IP address is a caller about which nothing else is known.
+    /// Answers a request of this caller. An IP address converts to a caller of which only the address is known.
     pub async fn answer<B>(&self, request: Request<B>, caller: impl Into<Caller>) -> Response<Full<Bytes>>
     where
         B: Body,

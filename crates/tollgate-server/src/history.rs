@@ -26,7 +26,7 @@ impl<S: Store> Inner<S> {
                 "there is no history of hours and days: it is kept with `records: {dir: …}` in the policy file",
             ));
         };
-        // A longer stretch has nothing more.
+        // Records are not kept for longer.
         let since = since.max(now.before(records.settings().keep)).min(now);
         let history = records.history(since..=now, usize::try_from(steps).unwrap_or(1));
         let of = |count: fn(&MinuteCounts) -> u64| history.steps.iter().map(count).collect();

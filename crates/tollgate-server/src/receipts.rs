@@ -29,7 +29,7 @@ pub(crate) struct Receipts(Mutex<ReceiptTable>);
 
 #[derive(Default)]
 struct ReceiptTable {
-    by_id: HashMap<DecisionId, Entry, BuildHasherDefault<ById>>,
+    by_id: HashMap<DecisionId, Entry, BuildHasherDefault<IdHasher>>,
     /// The ids of decisions without slots, the oldest first.
     order: VecDeque<DecisionId>,
     /// The ids of decisions with slots, the oldest first.
@@ -57,9 +57,9 @@ impl ReceiptTable {
 
 /// Ids are generated here and are uniformly distributed, so callers cannot cause collisions.
 #[derive(Default)]
-struct ById(u64);
+struct IdHasher(u64);
 
-impl Hasher for ById {
+impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
@@ -80,7 +80,7 @@ struct Entry {
     /// When the request has waited in the queues of its limits, by the clock of this node. The epoch
     /// if it did not wait.
     starts_at: Timestamp,
-    /// Whether the caller left before that, and gives its places back.
+    /// Whether the caller left before that, and releases its places.
     leaves: bool,
     /// The final cost, once it is known.
     settled: Option<u64>,

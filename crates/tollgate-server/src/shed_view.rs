@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use tollgate::policy::{NODE_SHEDDER, THROTTLE};
-use tollgate::{Limiter, NodeShed, Quota, Signals};
+use tollgate::{Limiter, Mode, NodeShed, Quota, Signals};
 use tollgate_api::{
-    ExplainedShed, FleetClass, FleetShedder, LoadSignal, NodeShedder, ShedClass, Shedders, ThrottleShedder,
-    ThrottledUpstream,
+    ExplainedShed, FleetClass, FleetShedder, LoadSignal, NodeShedder, ShedClass, ShedderModes, Shedders,
+    ThrottleShedder, ThrottledUpstream,
 };
 use tollgate_telemetry::MetricKind::{Counter, Gauge};
 use tollgate_telemetry::{Exposition, Watcher};
@@ -39,11 +39,8 @@ fn fleet<S>(limiter: &Limiter<S>, modes: &Modes, watcher: Option<&Watcher>) -> O
         max: rule.quota.capacity(),
     };
     let counts = watcher.and_then(|it| it.limit_window(limit.name())).map(|it| it.counts).unwrap_or_default();
-    let (policy_mode, switch) = words_of(limit.name(), modes);
     Some(FleetShedder {
-        mode: mode(limit.mode()).to_owned(),
-        policy_mode,
-        switch,
+        modes: modes_of(limit.name(), limit.mode(), modes),
         amount: quota.capacity(),
         counts_slots: matches!(quota, Quota::Concurrency(_)),
         shed: counts.limited,
@@ -58,14 +55,14 @@ fn throttle<S>(
     upstreams: Vec<ThrottledUpstream>,
 ) -> Option<ThrottleShedder> {
     let in_force = limiter.policy().throttle_mode()?;
-    let (policy_mode, switch) = words_of(THROTTLE, modes);
-    Some(ThrottleShedder { mode: mode(in_force).to_owned(), policy_mode, switch, upstreams })
+    Some(ThrottleShedder { modes: modes_of(THROTTLE, in_force, modes), upstreams })
 }
 
-/// Returns the mode of a shedder in the policy file, and its override, as words of the API.
-fn words_of(name: &str, modes: &Modes) -> (String, String) {
-    let policy_mode = modes.policy_mode(name).map(mode).unwrap_or_default();
-    (policy_mode.to_owned(), modes.switch_of(name).word().to_owned())
+/// Returns the mode in force of a shedder, that of the policy file and the override, as words of the API.
+fn modes_of(name: &str, in_force: Mode, modes: &Modes) -> ShedderModes {
+    let policy_mode = modes.policy_mode(name).map(mode).unwrap_or_default().to_owned();
+    let switch = modes.switch_of(name).word().to_owned();
+    ShedderModes { mode: mode(in_force).to_owned(), policy_mode, switch }
 }
 
 fn node<S>(limiter: &Limiter<S>, modes: &Modes) -> Option<NodeShedder> {
@@ -79,11 +76,8 @@ fn node<S>(limiter: &Limiter<S>, modes: &Modes) -> Option<NodeShedder> {
         let share_percent = u64::from(level.share(rank, count) / 10);
         ShedClass { name: name.map(str::to_owned), share_percent, shed, shadow_shed }
     };
-    let (policy_mode, switch) = words_of(NODE_SHEDDER, modes);
     Some(NodeShedder {
-        mode: mode(settings.mode).to_owned(),
-        policy_mode,
-        switch,
+        modes: modes_of(NODE_SHEDDER, settings.mode, modes),
         level_percent: u64::from(level.thousandths() / 10),
         max_level_percent: u64::from(count.saturating_sub(settings.kept_classes)) * 100,
         in_flight: shedder.in_flight(),

@@ -1,8 +1,7 @@
 //! Reads access logs in several formats and yields their requests in the order of their times.
 //!
 //! [`Log::open`] takes [`Input`]s (a name and a reader each) and [`ReadOptions`], and implements [`Requests`].
-//! [`OrderedRequests`] implements it for requests in memory, for tests. The command line opens files and pipes and
-//! draws the progress bar: `tollgate-cli`, `replay/input.rs`.
+//! The command line opens files and pipes and draws the progress bar: `tollgate-cli`, `replay/input.rs`.
 //!
 //! A line passes `source` (plain, gzip or zstd), `lines` (split, with a bounded length), `detect` (format),
 //! `combined`, `json` or `csv` (fields) and `batch` (packing), on one thread per input. `sorter` (ordering) and
@@ -87,32 +86,5 @@ pub trait Requests {
     /// Returns the first skipped line, so that messages can show an example.
     fn first_skipped(&self) -> Option<&SkippedLine> {
         None
-    }
-}
-
-/// Requests in memory that are already in order.
-#[derive(Debug)]
-pub struct OrderedRequests {
-    entries: std::vec::IntoIter<Entry>,
-    given: u64,
-}
-
-impl OrderedRequests {
-    /// Creates a source from requests that are in the order of their times.
-    pub fn new(entries: Vec<Entry>) -> Self {
-        Self { entries: entries.into_iter(), given: 0 }
-    }
-}
-
-impl Requests for OrderedRequests {
-    fn next(&mut self, entry: &mut Entry) -> io::Result<bool> {
-        let Some(next) = self.entries.next() else { return Ok(false) };
-        *entry = next;
-        self.given += 1;
-        Ok(true)
-    }
-
-    fn tally(&self) -> Tally {
-        Tally { lines: self.given, ..Tally::default() }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`MemoryStore`]: the store in this process, lock-free for known keys and bounded in memory.
 //! - [`parts`]: batches whose keys are in several places.
 //! - `conformance` (a feature): the suite that every store passes, in memory or over a network.
+//! - `server_url` (a feature): users, passwords and addresses in the URLs of stores in other processes.
 //! - [`Clock`]: the source of time.
 //! - [`undo_check`]: the change that undoes a charge. [`CallFailure`]: why a store in another process gave no answer.
 //! - [`NodeBoard`]: records, questions and answers of nodes on a shared store. [`VersionRegistry`]: the rules that they use.
@@ -20,6 +21,8 @@ pub mod conformance;
 pub mod memory;
 pub mod node_board;
 pub mod parts;
+#[cfg(feature = "server-url")]
+pub mod server_url;
 mod store;
 mod undo;
 pub mod version_registry;

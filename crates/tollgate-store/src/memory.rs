@@ -355,7 +355,7 @@ impl<C: Clock> MemoryStore<C> {
         if rule.before.is_none() {
             return self.act_after(rule, key, hash, act, now, &NoPriorUsage);
         }
-        // Else another request could find the present state charged and the predecessor's not
+        // Otherwise another request could find the present state charged and the predecessor's not
         // yet, and lower the present one to it.
         let lock_index = self.hasher.place(RuleId(0), key) as usize % CHANGE_LOCKS;
         let _changing = lock(&self.changing[lock_index]);

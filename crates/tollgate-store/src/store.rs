@@ -38,6 +38,12 @@ impl<'a> Check<'a> {
     pub fn new(rule: &'a Rule, key: &'a [u8], cost: u64) -> Self {
         Self { rule, key, amount: Amount::Exactly(cost), binding: true, count_denied: false }
     }
+
+    /// Returns whether an admission takes a slot or a place in a queue. A caller that leaves without the
+    /// answer could not release it.
+    pub fn takes_place(&self) -> bool {
+        self.rule.quota.takes_place(self.amount)
+    }
 }
 
 /// Outcomes, one per check. Up to four are stored inline.

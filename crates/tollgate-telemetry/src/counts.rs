@@ -113,12 +113,12 @@ pub(crate) struct Counters {
 
 #[derive(Default)]
 struct Names {
-    known: HashMap<Arc<str>, Known>,
+    known: HashMap<Arc<str>, KnownLimit>,
     /// The number of policies that have come into force.
     policies: u64,
 }
 
-struct Known {
+struct KnownLimit {
     counter: Arc<LimitCounter>,
     /// The number of the last policy that had this name.
     last: u64,
@@ -269,7 +269,7 @@ impl Names {
         }
         (self.known.len() < MAX_NAMED_LIMITS).then(|| {
             let counter = Arc::new(LimitCounter::new(name));
-            let known = Known { counter: Arc::clone(&counter), last: self.policies };
+            let known = KnownLimit { counter: Arc::clone(&counter), last: self.policies };
             self.known.insert(Arc::clone(&counter.name), known);
             counter
         })

@@ -19,15 +19,15 @@ pub(crate) struct RecordedPolicy {
 
 /// The policies that packed records refer to.
 #[derive(Default)]
-pub(crate) struct Policies(RwLock<Numbered>);
+pub(crate) struct Policies(RwLock<RecordedPolicies>);
 
 #[derive(Default)]
-pub(crate) struct Numbered {
+pub(crate) struct RecordedPolicies {
     last: u32,
     policies: Vec<Arc<RecordedPolicy>>,
 }
 
-impl Numbered {
+impl RecordedPolicies {
     /// Returns the policy with this number.
     pub(crate) fn get(&self, number: u32) -> Option<&RecordedPolicy> {
         self.policies.iter().find(|it| it.number == number).map(|it| &**it)
@@ -46,13 +46,14 @@ impl Policies {
     }
 
     /// Locks the policies: none is removed meanwhile.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Numbered> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, RecordedPolicies> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the policies that decide no more. No record will refer to them that does not yet.
+    /// Returns the policies that are no longer in force. No new record will refer to them.
     pub(crate) fn replaced(&self) -> Vec<Arc<RecordedPolicy>> {
-        // Most calls find no such policy. This test may be wrong, and the one below is not.
+        // Most calls find no such policy. This check without the write lock may be outdated; the check below
+        // decides.
         if self.read().policies.iter().all(|it| Arc::strong_count(it) > 1) {
             return Vec::new();
         }

@@ -15,7 +15,7 @@ use tollgate::{DecisionId, Policy};
 
 use crate::describe::Describer;
 use crate::packed_record::unpack;
-use crate::policies::{Numbered, Policies, RecordedPolicy};
+use crate::policies::{Policies, RecordedPolicies, RecordedPolicy};
 use crate::record::{Record, RecordHead};
 use crate::ring::{Content, RetentionCounts, Ring, RingCursor, StoredContent, StoredRecord};
 
@@ -124,7 +124,7 @@ impl RecordStore {
 }
 
 /// Builds a record from its stored form. `None` only if the policy is not known, which `retire` prevents.
-fn build(stored: StoredRecord, policies: &Numbered, secret: &RandomState) -> Option<Arc<Record>> {
+fn build(stored: StoredRecord, policies: &RecordedPolicies, secret: &RandomState) -> Option<Arc<Record>> {
     match stored.content {
         StoredContent::Built(record) => Some(record),
         StoredContent::Packed(number, bytes) => {

@@ -1,8 +1,8 @@
 //! Alerts about overload: a priority class other than the least important one is shed.
 //!
-//! Shedding the least important class is what it is there for. When the next class is shed, too, the
-//! service loses requests that matter. The alert starts with the first such request and ends a minute
-//! after the last one.
+//! Shedding the least important class is expected. When the next class is shed, too, the service loses
+//! requests that matter. The alert starts with the first such request and ends a minute after the last
+//! one.
 //!
 //! Invariant: the number of episodes is bounded.
 

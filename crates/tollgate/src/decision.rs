@@ -316,7 +316,7 @@ impl<'l> Decision<'l> {
     ///
     /// For a refusal, it is the limit with the longest wait to advise
     /// ([`LimitOutcome::advised_wait`]): a lease that ends late does not outrank a limit with a
-    /// longer actual wait. Limits of `shed` come last: a caller beyond its own quota is told so, even
+    /// longer actual wait. Limits of `shed` come last: a caller beyond its own quota learns it, even
     /// during an overload. Otherwise it is the limit with the least remaining, since it refuses first.
     /// Limits in shadow mode are ignored.
     pub fn limiting(&self) -> Option<LimitOutcome<'_>> {
@@ -368,7 +368,7 @@ impl<'l> Decision<'l> {
     /// room when the rest of it has passed.
     ///
     /// This changes only the decision. The caller takes the [place](crate::Limiter::queue_place) of
-    /// the request before, and gives it back.
+    /// the request before, and releases it.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -75,7 +75,7 @@ impl<S: Store> Limiter<S> {
         self.immediate_permit(self.decide(input).await)
     }
 
-    /// Refuses a request that would have to wait, and gives its place back.
+    /// Refuses a request that would have to wait, and releases its place.
     fn immediate_permit<'l>(&self, mut decision: Decision<'l>) -> Result<Permit<S>, Box<Decision<'l>>> {
         if let Some(place) = self.queue_place(&decision) {
             drop(place);

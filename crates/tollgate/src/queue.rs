@@ -1,8 +1,8 @@
-//! A place in a queue, as a guard that gives it back.
+//! A place in a queue, as a guard that releases it.
 //!
 //! A limit with a queue admits a request that has to wait ([`Decision::wait`]). The decision is made
 //! and charged: the place is taken, and the start of the request does not change any more. A caller
-//! that leaves before gives the place back by dropping its [`QueuePlace`]: the whole charge of the
+//! that leaves before releases the place by dropping its [`QueuePlace`]: the whole charge of the
 //! request is refunded, and slots are released. The requests that wait keep their times. Slots that the
 //! request has taken are renewed while it waits, so that a wait longer than their `ttl` does not lose them.
 //!
@@ -28,7 +28,7 @@ use crate::receipt::Receipt;
 use crate::renewals::SlotRenewal;
 use crate::timer::Sleeper;
 
-/// The place of an admitted request in the queues of its limits. It is given back when it is dropped
+/// The place of an admitted request in the queues of its limits. It is released when it is dropped
 /// before the request has started.
 ///
 /// ```
@@ -48,7 +48,7 @@ use crate::timer::Sleeper;
 /// assert!(limiter.check(&call).is_allowed());
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
-#[must_use = "a place that is dropped is given back"]
+#[must_use = "a place that is dropped is refunded"]
 pub struct QueuePlace<S: Store = MemoryStore> {
     limiter: Limiter<S>,
     /// `None` once the request has started or has left.
@@ -66,8 +66,8 @@ impl<S: Store> Limiter<S> {
         if decision.wait().is_zero() { None } else { self.charged_place(decision) }
     }
 
-    /// Returns the charge of a decision as a place that is given back, also without a wait. `None` if nothing was
-    /// charged.
+    /// Returns the charge of a decision as a place that is refunded on drop, even if the request did not wait.
+    /// `None` if nothing was charged.
     pub(crate) fn charged_place(&self, decision: &Decision<'_>) -> Option<QueuePlace<S>> {
         let wait = decision.wait();
         let (receipt, in_flight) = (decision.receipt()?, decision.in_flight().cloned());
@@ -81,7 +81,7 @@ impl<S> Limiter<S> {
     /// [`Decision::refuse_wait`] does, and reports that to the observer, which knows the request as
     /// admitted. `input` is the one that was decided.
     ///
-    /// The caller takes the [place](Self::queue_place) of the request before, and gives it back.
+    /// The caller takes the [place](Self::queue_place) of the request before, and releases it.
     pub fn refuse_wait(
         &self,
         input: Option<&dyn Input>,
@@ -107,7 +107,7 @@ impl<S: Store> QueuePlace<S> {
     }
 
     /// Waits until the request may start, on a thread of this process. A future that is dropped
-    /// before gives the place back.
+    /// before releases the place.
     pub async fn wait(self) -> Permit<S> {
         self.wait_with(&Sleeper::default()).await
     }

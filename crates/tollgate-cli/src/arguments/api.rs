@@ -11,12 +11,9 @@ const API_HELP: &str = "\
 The API of a running Tollgate, http:// or https://; also TOLLGATE_API. The token, if it wants one, is \
 TOLLGATE_TOKEN [default: http://127.0.0.1:7070]";
 
-/// The server to call.
-#[derive(Debug, Args)]
-pub(crate) struct Api {
-    /// Prints the response as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+/// The URL of a server, and the certificates for it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerArguments {
     /// The API of a running Tollgate.
     #[arg(id = "api", long, value_name = "URL", help = API_HELP, help_heading = "Server")]
     pub(crate) url: Option<String>,
@@ -26,6 +23,16 @@ pub(crate) struct Api {
     /// The client certificate, in PEM; also `TOLLGATE_CERT`
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) cert: Option<PathBuf>,
+}
+
+/// The server to call.
+#[derive(Debug, Args)]
+pub(crate) struct Api {
+    /// Prints the response as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
     /// The key of that certificate, in PEM; also `TOLLGATE_KEY`
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) key: Option<PathBuf>,
@@ -279,20 +286,13 @@ pub(crate) struct Decisions {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) most: u64,
     /// Reads this folder of `records` instead of asking a server
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "ca", "cert", "cert_key"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["api", "ca", "cert", "cert_key"])]
     pub(crate) dir: Option<PathBuf>,
     /// Prints the response as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The API of a running Tollgate.
-    #[arg(id = "url", long = "api", value_name = "URL", help = API_HELP, help_heading = "Server")]
-    pub(crate) url: Option<String>,
-    /// The CA of the server's certificate, in PEM; also `TOLLGATE_CA` [default: the public authorities]
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
-    pub(crate) ca: Option<PathBuf>,
-    /// The client certificate, in PEM; also `TOLLGATE_CERT`
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
-    pub(crate) cert: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
     /// The key of that certificate, in PEM; also `TOLLGATE_KEY`
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) cert_key: Option<PathBuf>,

@@ -51,55 +51,9 @@ adaptive-classes (the same with `priorities`: critical 10 %, normal 30 %, bulk 6
 The engine of the server decides, in virtual time. Redis has its own clock and is not used: `--store shared` is the memory store,
 which decides the same; latency to Redis is not included.";
 
-/// The arguments that have no meaning with `--overload`.
-const OF_ALGORITHMS: [&str; 13] = [
-    "traffic",
-    "rates",
-    "algorithm",
-    "burst",
-    "clients",
-    "by",
-    "no_jitter",
-    "ignore_retry_after",
-    "attempts",
-    "nodes",
-    "store",
-    "routing",
-    "logs",
-];
-
-/// The arguments that have no meaning with `--fleet`.
-const NOT_OF_A_FLEET: [&str; 11] = [
-    "traffic",
-    "overload",
-    "algorithm",
-    "clients",
-    "by",
-    "no_jitter",
-    "ignore_retry_after",
-    "attempts",
-    "store",
-    "routing",
-    "logs",
-];
-
-/// The arguments that have no meaning with `--callers`.
-const NOT_OF_CALLERS: [&str; 14] = [
-    "traffic",
-    "overload",
-    "fleet",
-    "algorithm",
-    "by",
-    "no_jitter",
-    "ignore_retry_after",
-    "attempts",
-    "nodes",
-    "store",
-    "routing",
-    "logs",
-    "svg",
-    "chart",
-];
+/// The arguments that only a comparison of algorithms has.
+const OF_ALGORITHMS: [&str; 9] =
+    ["traffic", "algorithm", "by", "no_jitter", "ignore_retry_after", "attempts", "store", "routing", "logs"];
 
 /// Compares algorithms, protections against overload, ways to share a limit, or manners of clients
 #[derive(Debug, Args)]
@@ -109,7 +63,8 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "SHAPE", conflicts_with = "logs")]
     pub(crate) traffic: Option<String>,
     /// Compares protections of a service in this overload, listed below, instead of algorithms
-    #[arg(long, value_name = "SHAPE", help_heading = "Overload", conflicts_with_all = OF_ALGORITHMS)]
+    #[arg(long, value_name = "SHAPE", help_heading = "Overload", conflicts_with_all = OF_ALGORITHMS,
+        conflicts_with_all = ["rates", "burst", "clients", "nodes"])]
     pub(crate) overload: Option<String>,
     /// The protections, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", help_heading = "Overload", requires = "overload")]
@@ -122,7 +77,7 @@ pub(crate) struct Simulate {
     pub(crate) service_time: Option<String>,
     /// Compares the ways in which nodes can share a limit, with traffic of this shape
     #[arg(long, value_name = "SHAPE", num_args = 0..=1, default_missing_value = "poisson", help_heading = "Fleet",
-        conflicts_with_all = NOT_OF_A_FLEET)]
+        conflicts_with_all = OF_ALGORITHMS, conflicts_with_all = ["overload", "clients"])]
     pub(crate) fleet: Option<String>,
     /// The modes, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", help_heading = "Fleet", requires = "fleet")]
@@ -135,7 +90,7 @@ pub(crate) struct Simulate {
     pub(crate) round_trip: Option<String>,
     /// Compares clients that share a limit of a service, by their manners, separated by commas [default: all]
     #[arg(long, value_name = "MANNERS", num_args = 0..=1, default_missing_value = "all", help_heading = "Callers",
-        conflicts_with_all = NOT_OF_CALLERS)]
+        conflicts_with_all = OF_ALGORITHMS, conflicts_with_all = ["overload", "fleet", "nodes", "svg", "chart"])]
     pub(crate) callers: Option<String>,
     /// The rate to try, as in a policy; may be given several times [default: 10/minute]
     #[arg(long = "rate", value_name = "RATE")]

@@ -35,11 +35,9 @@ pub(crate) fn decisions(
 
 /// Asks a server, page by page, until there are enough decisions.
 fn ask(arguments: &arguments::Decisions, environment: &Environment) -> Result<Decisions, Failure> {
-    let arguments::Decisions {
-        since, until, key, limit, refused, most, json, url, ca, cert, cert_key, ..
-    } = arguments;
-    let api =
-        Api { json: *json, url: url.clone(), ca: ca.clone(), cert: cert.clone(), key: cert_key.clone() };
+    let arguments::Decisions { since, until, key, limit, refused, most, json, server, cert_key, .. } =
+        arguments;
+    let api = Api { json: *json, server: server.clone(), key: cert_key.clone() };
     let server = Server::of(&api, environment)?;
     let mut conditions = format!("since={}", url::segment(since.as_deref().unwrap_or(DEFAULT_SINCE)));
     for (name, value) in [("until", until), ("key", key), ("limit", limit)] {

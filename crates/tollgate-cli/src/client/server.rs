@@ -74,7 +74,7 @@ pub(crate) struct Server {
 impl Server {
     /// Configures the server without connecting to it.
     pub(crate) fn of(api: &arguments::Api, environment: &Environment) -> Result<Self, Failure> {
-        let url = api.url.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
+        let url = api.server.url.as_deref().or_else(|| environment.get("API")).unwrap_or(DEFAULT_API);
         let url = url::parse(url)?;
         // Trimmed like a token file, so that a trailing line break does not count.
         let token = environment.get("TOKEN").map(str::trim).filter(|token| !token.is_empty());
@@ -83,7 +83,7 @@ impl Server {
         }
         let tls = if url.is_secure() {
             Some(Tls::read(api, environment)?)
-        } else if api.ca.is_some() || api.cert.is_some() || api.key.is_some() {
+        } else if api.server.ca.is_some() || api.server.cert.is_some() || api.key.is_some() {
             return Err(Failure::with_help(
                 format_args!("{url} is asked without TLS, so --ca, --cert and --key mean nothing"),
                 "name it with https://",

@@ -24,7 +24,8 @@ impl Tls {
         let file = |typed: &Option<PathBuf>, variable: &str| {
             typed.clone().or_else(|| environment.get(variable).map(PathBuf::from))
         };
-        let (ca, cert, key) = (file(&api.ca, "CA"), file(&api.cert, "CERT"), file(&api.key, "KEY"));
+        let (ca, cert, key) =
+            (file(&api.server.ca, "CA"), file(&api.server.cert, "CERT"), file(&api.key, "KEY"));
         let mut config = trusting(ca.as_deref())?;
         match (cert, key) {
             (None, None) => {}

@@ -146,7 +146,7 @@ impl FixedWindow {
         FixedWindowState { end, ..state }
     }
 
-    /// How far a charge may bring the count.
+    /// Returns the largest count that a charge may leave.
     pub const fn max_count(&self, overdraft: Overdraft) -> u64 {
         match overdraft {
             _ if self.tally => MAX_TALLY_UNITS,

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::{DecodeError, Reader, header, put};
+use super::{DecodeError, header};
 use crate::algorithm::{
     Algorithm as _, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Queue, SlidingLog,
     SlidingParts, SlidingWindow, Window,
@@ -14,6 +14,7 @@ use crate::algorithm::{
 use crate::quota::Quota;
 use crate::rate::{QuotaError, Rate};
 use crate::time::Span;
+use crate::varint::{ReadError, Reader, put};
 
 /// The marks of an optional part of a bucket.
 const SHARED: u64 = 1;
@@ -102,7 +103,8 @@ impl Quota {
             }
             _ => return Err(DecodeError::Unknown(first)),
         };
-        if rest.0.is_empty() { Ok(quota) } else { Err(DecodeError::Damaged) }
+        rest.end()?;
+        Ok(quota)
     }
 }
 
@@ -131,19 +133,11 @@ fn put_window(out: &mut Vec<u8>, window: &Window) {
 }
 
 impl Reader<'_> {
-    fn flag(&mut self) -> Result<bool, DecodeError> {
-        match self.number()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(DecodeError::Damaged),
-        }
-    }
-
-    fn span(&mut self) -> Result<Span, DecodeError> {
+    fn span(&mut self) -> Result<Span, ReadError> {
         self.number().map(Span::from_micros)
     }
 
-    fn rate(&mut self) -> Result<Rate, DecodeError> {
+    fn rate(&mut self) -> Result<Rate, ReadError> {
         Ok(Rate::new(self.number()?, self.span()?))
     }
 

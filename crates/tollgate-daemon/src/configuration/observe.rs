@@ -260,10 +260,10 @@ impl Receiver {
         let endpoint = Endpoint::read(node, &format!("`{word}`"), problems)?;
         if let Some(ca) = ca.filter(|_| !endpoint.is_secure()) {
             problems
-                .error(ca.place, "`ca` is for TLS, and this is spoken without")
+                .error(ca.place, "`ca` is for TLS, and this URL does not use TLS")
                 .label("nothing to check")
                 .related(node.place, "no TLS here")
-                .help("TLS is spoken with `https://`; without it, leave `ca` out");
+                .help("TLS is used with `https://`; without it, leave `ca` out");
         }
         Some(Self { endpoint, ca: path })
     }
@@ -378,7 +378,7 @@ mod tests {
             ),
             (
                 "traces: {endpoint: \"http://h\", ca: f}",
-                "`ca` is for TLS, and this is spoken without | nothing to check",
+                "`ca` is for TLS, and this URL does not use TLS | nothing to check",
             ),
             ("alerts: {for: 5m}", "unknown word `for` in `alerts` | did you mean `at_zero_for`?"),
             ("alerts: {at_zero_for: 10ms}", "`at_zero_for` is between 1s and 1d | `10ms` is not"),

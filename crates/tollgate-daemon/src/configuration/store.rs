@@ -19,13 +19,12 @@ use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Kind, Node, Problems, Words, nearest};
-use tollgate_redis::{RedisSettings, SettingsError};
+use tollgate_redis::RedisSettings;
 
 pub(crate) use self::peers::PeersSection;
 use self::postgres::{PostgresSection, is_postgres};
-use self::server::{ServerSection, UrlFacts, refuse_words};
+use self::server::{ServerSection, UrlFacts, read_prefix, refuse_words, report_url};
 pub(super) use self::values::or_off;
-use self::values::prefix;
 use super::LoadPhase;
 use crate::failure::Failure;
 use crate::store::RemoteSettings;
@@ -168,9 +167,7 @@ impl StoreSettings {
             Self::Redis(section) => section,
         };
         let mut settings = section.settings.clone();
-        if let Some(password) = section.server.password("the password of Redis", reading)? {
-            settings.password = Some(password);
-        }
+        section.server.load_password(&mut settings.password, "the password of Redis", reading)?;
         if let Some(tls) = &mut settings.tls {
             tls.ca = section.server.ca(reading)?;
             tls.client = section.server.client(reading)?;
@@ -180,21 +177,23 @@ impl StoreSettings {
 
     /// Returns the address and the deadline for messages; `None` for memory.
     pub(crate) fn shown(&self) -> Option<String> {
-        let section = match self {
+        // A placeholder, so that the message says that there is a password without showing it.
+        let placeholder = |server: &ServerSection| server.has_password_file().then(String::new);
+        let (url, deadline) = match self {
             Self::Memory => return None,
-            Self::Postgres(section) => {
-                let settings = section.shown();
-                return Some(format!("{settings}, {} ms", settings.deadline.as_millis()));
+            Self::Redis(section) => {
+                let mut settings = section.settings.clone();
+                settings.password = placeholder(&section.server).or(settings.password);
+                (settings.to_string(), settings.deadline)
             }
-            Self::Peers(section) => return Some(section.shown()),
-            Self::Redis(section) => section,
+            Self::Postgres(section) => {
+                let mut settings = section.settings.clone();
+                settings.password = placeholder(&section.server).or(settings.password);
+                (settings.to_string(), settings.deadline)
+            }
+            Self::Peers(section) => (section.settings.to_string(), section.settings.deadline),
         };
-        let mut settings = section.settings.clone();
-        if section.server.password_file.is_some() {
-            // A placeholder, so that the message says that there is a password without showing it.
-            settings.password = Some(String::new());
-        }
-        Some(format!("{settings}, {} ms", settings.deadline.as_millis()))
+        Some(format!("{url}, {} ms", deadline.as_millis()))
     }
 
     /// Returns the behavior during an outage. The memory store has none.
@@ -238,9 +237,7 @@ impl RedisSection {
             let range = Span::from_millis(1)..=MAX_DENY_CACHE;
             self.settings.deny_cache = or_off(node, "`deny_cache`", range, problems).unwrap_or_default();
         }
-        if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
-            self.settings.prefix = prefix;
-        }
+        read_prefix(fields, &mut self.settings.prefix, problems);
     }
 
     /// Checks that the values are consistent.
@@ -289,22 +286,12 @@ fn redis(node: &Node, problems: &mut Problems) -> Option<RedisSettings> {
         Ok(settings) if settings.database > MAX_DATABASE => {
             problems
                 .error(node.place, format!("there is no database {}", settings.database))
-                .help("Redis has 0 to 15, unless it was told otherwise: redis://HOST:6379/0");
+                .help("Redis has 0 to 15, unless it is configured otherwise: redis://HOST:6379/0");
             None
         }
         Ok(settings) => Some(settings),
         Err(error) => {
-            let (index, wrong, expected) = match &error {
-                SettingsError::Url { index, wrong, expected } => (*index, wrong.clone(), expected.as_str()),
-                other => (0, other.to_string(), CHOICES),
-            };
-            let place = items.get(index).unwrap_or(node).place;
-            let problem = problems.error(place, format!("this is not a URL of Redis: {wrong}"));
-            if expected.starts_with("did you mean") {
-                problem.label(expected);
-            } else {
-                problem.help(expected);
-            }
+            report_url(node, "a URL of Redis", &error, problems);
             None
         }
     }
@@ -400,14 +387,17 @@ mod tests {
                 "store: cache.internal:6379",
                 "this is not a URL of Redis: it has no scheme | did you mean `redis://cache.internal:6379`?",
             ),
-            ("store: http://u:hunter2@h", "this is not a URL of Redis: `http://` is not spoken by Redis | "),
+            (
+                "store: http://u:hunter2@h",
+                "this is not a URL of Redis: `http://` is not a scheme of Redis | ",
+            ),
             (
                 "store: redis://:hunter2@h:x",
                 "this is not a URL of Redis: a port is a number from 1 to 65535 | ",
             ),
             (
                 "store: redis://:hunter2/@h",
-                "this is not a URL of Redis: a `/` in a user or a password is written `%2F` | ",
+                "this is not a URL of Redis: `/` in a user or a password is written `%2F` | ",
             ),
             (
                 "store: [redis://a, rediss://b]",
@@ -471,10 +461,10 @@ mod tests {
                 "store: {url: redis://h, outage: {after: 1}}",
                 "unknown word `after` in `outage` | did you mean `failures`?",
             ),
-            ("store: {url: redis://:hunter2@h, password_file: /p}", "the password is said twice | here"),
+            ("store: {url: redis://:hunter2@h, password_file: /p}", "the password is given twice | here"),
             (
                 "store: {url: redis://h, ca: /p}",
-                "`ca` is for TLS, and this is spoken without | nothing to check",
+                "`ca` is for TLS, and this URL does not use TLS | nothing to check",
             ),
         ] {
             let (_, problems, message) = read(text);

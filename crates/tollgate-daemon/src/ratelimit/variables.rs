@@ -256,7 +256,7 @@ impl RatelimitVariables {
                 return Some(format!("warning: the variable {name} is not known\n  = help: {help}\n"));
             };
             let Without(reason) = effect else { return None };
-            // `false` and `0` ask for nothing.
+            // `false` and `0` switch the feature off, so their effect is not missing.
             let is_off = self.0.get(name).is_some_and(|it| boolean(it) == Some(false));
             (!is_off).then(|| format!("warning: the variable {name} has no effect: {reason}\n"))
         };

@@ -19,7 +19,7 @@ pub(super) struct KnownVersion {
     pub(super) rules: Option<RuleSet>,
 }
 
-/// What this node knows, and what it wants.
+/// The versions that this node has seen in the registry, and the policy that it wants in force.
 pub(super) struct Agreement {
     /// The policy of the file.
     policy: Policy,

@@ -33,7 +33,7 @@ pub(crate) fn restore(
     let back = match (&all, modes.switched().next()) {
         (Some(_), None) => "`tollgate mode enforce --all` removes it",
         (Some(_), Some(_)) => {
-            "`tollgate mode enforce --all` takes back what is said of everything, `tollgate mode policy NAME` of a limit"
+            "`tollgate mode enforce --all` removes the mode of everything, `tollgate mode policy NAME` that of a limit"
         }
         (None, _) => "`tollgate mode policy NAME` removes it",
     };

@@ -54,7 +54,7 @@ pub(crate) struct SavedUsage {
 }
 
 /// The moment at which a snapshot was written.
-struct Moment {
+struct SnapshotTime {
     /// The boot of the machine; empty if it is unknown.
     boot: String,
     /// The time since then, on a clock that shows zero at the boot.
@@ -88,7 +88,7 @@ impl State {
             Err(error) => return Err(ignored(&path, &why(&error))),
         };
         let keys = usize::try_from(policy.max_keys()).unwrap_or(usize::MAX);
-        read(&file, keys, &Moment::now()).map(Some).map_err(|unusable| {
+        read(&file, keys, &SnapshotTime::now()).map(Some).map_err(|unusable| {
             let reason = match unusable {
                 Unusable::Io(error) => crate::io_error::reason(&error, crate::io_error::Attempt::Read),
                 Unusable::Reason(reason) => reason.to_owned(),
@@ -109,7 +109,7 @@ impl State {
         let write = || -> io::Result<u64> {
             let file = private().create(true).truncate(true).open(&beside)?;
             // In this order: the time in between counts as not passed.
-            let (at, moment) = (store.now(), Moment::now());
+            let (at, moment) = (store.now(), SnapshotTime::now());
             let states = write(&file, (store, at), rules, &moment)?;
             file.sync_all()?;
             fs::rename(&beside, &path)?;
@@ -133,7 +133,7 @@ fn ignored(path: &Path, reason: &str) -> String {
     )
 }
 
-impl Moment {
+impl SnapshotTime {
     fn now() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let boot = text("/proc/sys/kernel/random/boot_id").trim().to_owned();
@@ -164,10 +164,10 @@ fn write<C: Clock>(
     file: &File,
     (store, at): (&MemoryStore<C>, Timestamp),
     rules: &[RuleSet],
-    now: &Moment,
+    now: &SnapshotTime,
 ) -> io::Result<u64> {
     let mut out =
-        Hashed { inner: BufWriter::new(file), digest: Sha256::new(), left: MAX_BYTES - DIGEST_BYTES };
+        HashingWriter { inner: BufWriter::new(file), digest: Sha256::new(), left: MAX_BYTES - DIGEST_BYTES };
     out.write_all(&MAGIC)?;
     put(&mut out, now.boot.as_bytes())?;
     out.write_all(&now.uptime.as_micros().to_le_bytes())?;
@@ -177,7 +177,7 @@ fn write<C: Clock>(
         put(&mut out, &set.encode())?;
     }
     let states = store.write_snapshot(at, &mut out)?;
-    let Hashed { mut inner, digest, .. } = out;
+    let HashingWriter { mut inner, digest, .. } = out;
     inner.write_all(&digest.finalize())?;
     inner.flush()?;
     Ok(states)
@@ -189,13 +189,13 @@ fn put(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A writer with a checksum of everything written, and with a maximum.
-struct Hashed<W> {
+struct HashingWriter<W> {
     inner: W,
     digest: Sha256,
     left: u64,
 }
 
-impl<W: Write> Write for Hashed<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
             return Err(io::Error::other(format!("the usage takes more than {MAX_BYTES} bytes")));
@@ -211,7 +211,7 @@ impl<W: Write> Write for Hashed<W> {
     }
 }
 
-fn read(file: &File, keys: usize, now: &Moment) -> Result<SavedUsage, Unusable> {
+fn read(file: &File, keys: usize, now: &SnapshotTime) -> Result<SavedUsage, Unusable> {
     let size = file.metadata()?.len();
     let Some(length) = size.checked_sub(DIGEST_BYTES).filter(|_| size <= MAX_BYTES) else {
         return Err(Unusable::Reason("it is damaged"));
@@ -237,7 +237,7 @@ fn read(file: &File, keys: usize, now: &Moment) -> Result<SavedUsage, Unusable> 
         let set = RuleSet::decode(&bytes(&mut input, MAX_BYTES)?);
         rules.push(set.map_err(|_| Unusable::Reason("another version of Tollgate has written it"))?);
     }
-    let age = now.since(&Moment { boot, uptime, wall });
+    let age = now.since(&SnapshotTime { boot, uptime, wall });
     let clock = |at: Timestamp| SystemClock::starting_at(at + age);
     let store = MemoryStore::from_snapshot(keys, &mut input, clock).map_err(Unusable::Snapshot)?;
     Ok(SavedUsage { store, rules, age })

@@ -33,7 +33,7 @@ pub(crate) fn counters(store: &AnyStore, out: &mut String) {
 /// A metric of each region: its name, kind and help, and its value.
 type RegionMetric = (&'static str, MetricKind, &'static str, fn(&FarCounters) -> u64);
 
-/// Writes what was borrowed from other regions; nothing without them.
+/// Writes the metrics of other regions, if there are any.
 fn regions(counted: &[FarCounters], to: &mut Exposition<'_>) {
     if counted.is_empty() {
         return;

@@ -37,7 +37,7 @@ pub(crate) struct Peers {
 }
 
 impl PeerRemote {
-    /// Returns whether two settings differ in nothing but the members of a list.
+    /// Returns whether two settings are equal except for the members of a list.
     fn is_same_besides_list(&self, other: &Self) -> bool {
         let PeerSettings { members, advertise, .. } = self.settings.clone();
         let settings = PeerSettings { members, advertise, ..other.settings.clone() };
@@ -82,14 +82,14 @@ pub(crate) fn changed_list(
     }
 }
 
-/// Returns the percentage with which keys begin whose usage is lost. A limit that refuses in an outage
-/// has nothing left; all others have the share of an outage.
+/// Returns the percentage with which keys begin whose usage is lost. The percentage is zero for a
+/// limit that refuses in an outage, and the share of an outage for all other limits.
 fn lost_shares(policy: &Policy) -> HashMap<RuleId, u8> {
     let refusing = policy.limits().iter().filter(|it| it.on_outage() == OnOutage::Deny);
     refusing.flat_map(tollgate::Limit::rules).map(|rule| (rule.id, 0)).collect()
 }
 
-/// Completes the settings of a store with what only a start knows.
+/// Completes the settings of a store with the values that are only known at the start.
 pub(crate) fn complete(
     settings: Option<RemoteSettings>,
     listen: &Listen,
@@ -141,7 +141,7 @@ impl Peers {
         self.store.connect().await
     }
 
-    /// Looks up the members, and exchanges with them who holds which keys, until dropped.
+    /// Looks up the members, and exchanges the holders of keys with them, until dropped.
     pub(crate) async fn watch(&self) {
         tokio::join!(self.store.watch(self.port), self.store.tend());
     }

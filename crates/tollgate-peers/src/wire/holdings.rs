@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tollgate_core::varint::{Reader, put, put_bytes};
 use tollgate_store::parts::PARTITIONS;
 
-use super::reader::{Reader, WireError, put, put_bytes};
+use super::WireError;
 use crate::ownership::{Holding, MAX_SOURCES, Process};
-use crate::settings::Address;
+use crate::settings::parse_address;
 
 /// The maximum number of processes in one message: enough for all partitions of the largest list, and
 /// the processes before them.
@@ -48,8 +49,8 @@ pub(super) fn put_holdings(out: &mut Vec<u8>, by: Option<&Arc<Process>>, holding
 pub(super) fn holdings(from: &mut Reader<'_>) -> Result<(Option<Arc<Process>>, Holdings), WireError> {
     let count = from.count(MAX_PROCESSES)?;
     let process = |from: &mut Reader<'_>| {
-        let text = std::str::from_utf8(from.bytes()?).map_err(|_| WireError)?;
-        let address = Address::parse(text).ok_or(WireError)?;
+        let text = from.text()?;
+        let address = parse_address(text).ok_or(WireError)?;
         Ok(Arc::new(Process { address, incarnation: from.fixed()? }))
     };
     let processes = (0..count).map(|_| process(from)).collect::<Result<Vec<_>, WireError>>()?;

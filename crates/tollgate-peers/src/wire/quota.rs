@@ -1,12 +1,13 @@
 //! Quotas as bytes. They are read through their constructors, so a quota from outside is as valid as
 //! one of a policy.
 
+use tollgate_core::varint::{Reader, put, put_bytes};
 use tollgate_core::{
     Algorithm as _, Bucket, Calendar, CalendarUnit, Concurrency, FixedWindow, Queue, Quota, QuotaError, Rate,
     SlidingLog, SlidingParts, SlidingWindow, Span, Window,
 };
 
-use super::reader::{Reader, WireError, put, put_bytes};
+use super::WireError;
 use super::values::Wire;
 
 const BUCKET: u8 = 0;
@@ -162,7 +163,7 @@ impl Wire for Window {
             ANCHORED => Self::Anchored(Span::read(from)?),
             CALENDAR => {
                 let unit = *UNITS.get(from.count(UNITS.len())?).ok_or(WireError)?;
-                let zone = std::str::from_utf8(from.bytes()?).map_err(|_| WireError)?;
+                let zone = from.text()?;
                 Self::Calendar(Calendar::new(unit, zone).ok_or(WireError)?)
             }
             _ => return Err(WireError),

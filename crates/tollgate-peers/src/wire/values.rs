@@ -1,11 +1,12 @@
 //! Rules, amounts, adjustments and outcomes as bytes.
 
+use tollgate_core::varint::{Reader, put};
 use tollgate_core::{
     Adjustment, Amount, ChargeTimes, LeaseRequest, Outcome, Overdraft, Owner, Predecessor, Quota, Rule,
     RuleId, Span, Timestamp, Verdict,
 };
 
-use super::reader::{Reader, WireError, put};
+use super::WireError;
 
 /// The maximum number of predecessors of a rule, as in `tollgate_core`.
 const MAX_PREDECESSORS: usize = 32;

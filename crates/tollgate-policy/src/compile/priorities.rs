@@ -25,7 +25,7 @@ pub(super) enum Origin<'f> {
     Claimed(&'f Credential),
     /// From such text, and from verified claims.
     Mixed,
-    /// Not from such text.
+    /// From values that clients do not choose.
     Verified,
 }
 

@@ -16,7 +16,7 @@ const MAX_TTL: Span = Span::from_secs(10);
 pub(crate) enum LeaseText {
     /// Each request asks the store.
     Off,
-    /// As long as suits the numbers of the limit.
+    /// A length that is derived from the numbers of the limit.
     Auto,
     /// This long.
     For(Span),

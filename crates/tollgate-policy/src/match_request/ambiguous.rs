@@ -1,6 +1,6 @@
 //! The amount for a request with several different credentials.
 //!
-//! Such a request gains nothing from any of them. It is charged to the limit's own allowance, and
+//! Such a request has the allowance of none of them. It is charged to the limit's own allowance, and
 //! also, window by window, to the plan that applies and to the strictest plan or override that it
 //! names, if these are stricter. Naming a second key or plan therefore neither evades a throttled one nor adds its
 //! allowance to the limit's own.

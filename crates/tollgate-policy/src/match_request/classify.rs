@@ -21,7 +21,7 @@ use crate::lists::ListKind;
 use crate::path::Readings;
 use crate::policy::Policy;
 use crate::priority::PriorityClass;
-use crate::properties::{Properties, Unclaimed, View};
+use crate::properties::{Properties, TrustedProperties, View};
 use crate::request::Request;
 
 use super::Checks;
@@ -48,7 +48,7 @@ impl Policy {
     pub(super) fn classify<'r>(&self, view: &impl Properties<'r>) -> Option<&PriorityClass> {
         let mut rank = self.first_match(|class, kind| class.holds(kind, self, view));
         if self.priorities.iter().any(PriorityClass::is_claimable) {
-            let verified = Unclaimed(view);
+            let verified = TrustedProperties(view);
             let without_claims = self.first_match(|class, kind| {
                 if class.trusts_headers {
                     class.holds(kind, self, view)

@@ -1,26 +1,16 @@
 //! Parses one Redis URL.
 //!
-//! The `url` crate does not serve here. It rejects several hosts as soon as one of them has a port
-//! or brackets (`a:7000,b:7001`: "invalid port number"). It accepts a `%` that encodes nothing, a
-//! second `@` in a password, port 0 and the host `10.0.0`, all of which are mistakes in a Redis URL.
-//! Its errors name neither the place of the mistake nor the correction.
+//! Users, passwords and addresses are parsed by [`tollgate_store::server_url`].
 //!
 //! Invariant: no error quotes text that may be part of a password.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
-
-use super::Address;
+use tollgate_store::server_url::{Address, UrlParts, decode, must_encode};
 
 /// The expected format of a URL.
 pub(super) const URL_SHAPE: &str =
     "such as redis://HOST:6379, redis://USER:PASSWORD@HOST:6379/0 or rediss://HOST for TLS";
 const SENTINEL_SHAPE: &str = "such as redis-sentinel://HOST:26379,HOST:26379/PRIMARY";
 const CLUSTER_SHAPE: &str = "such as redis-cluster://HOST:6379,HOST:6379";
-
-/// The characters that RFC 3986 does not list as unreserved.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The mistake, and the expected format.
 type UrlError = (String, String);
@@ -83,12 +73,10 @@ impl Url {
     }
 
     fn parse_rest(rest: &str, scheme: Scheme, tls: bool) -> Result<Self, String> {
-        if rest.contains('#') {
-            return Err("a `#` is written `%23`".to_owned());
+        let UrlParts { username, password, hosts, path, query } = UrlParts::parse(rest)?;
+        if query.contains('@') && !query.starts_with("sentinel_") {
+            return Err(must_encode('?'));
         }
-        let (authority, path, query) = split(rest)?;
-        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (username, password) = read_credentials(credentials, scheme)?;
         let addresses = read_hosts(hosts, scheme)?;
         let mut path: Vec<_> = path.split('/').collect();
         // The empty element after a trailing slash.
@@ -103,7 +91,7 @@ impl Url {
                 let Some((primary, path)) = path.split_first().filter(|(name, _)| !name.is_empty()) else {
                     return Err("the name of the primary is missing".to_owned());
                 };
-                let (primary, database) = (decoded(primary)?, read_database(path)?);
+                let (primary, database) = (decode(primary)?, read_database(path)?);
                 (Kind::Sentinel { primary, username: None, password: None }, database)
             }
         };
@@ -116,8 +104,8 @@ impl Url {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (&mut self.kind, name) {
-                (Kind::Sentinel { username, .. }, "sentinel_username") => *username = some(decoded(value)?),
-                (Kind::Sentinel { password, .. }, "sentinel_password") => *password = some(decoded(value)?),
+                (Kind::Sentinel { username, .. }, "sentinel_username") => *username = some(decode(value)?),
+                (Kind::Sentinel { password, .. }, "sentinel_password") => *password = some(decode(value)?),
                 (Kind::Sentinel { .. }, name) if name.starts_with("sentinel_pass") => {
                     return Err(
                         "an unknown parameter follows `?`: did you mean `sentinel_password`?".to_owned()
@@ -169,21 +157,6 @@ impl Url {
     }
 }
 
-/// Splits into authority, path and query.
-fn split(rest: &str) -> Result<(&str, &str, &str), String> {
-    let must = |char: char, code: &str| format!("a `{char}` in a user or a password is written `{code}`");
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, behind) = rest.split_at(end);
-    let (path, query) = behind.split_once('?').unwrap_or((behind, ""));
-    if path.contains('@') {
-        return Err(must('/', "%2F"));
-    }
-    if query.contains('@') && !query.starts_with("sentinel_") {
-        return Err(must('?', "%3F"));
-    }
-    Ok((authority, path.strip_prefix('/').unwrap_or(path), query))
-}
-
 /// Returns the error for a text without a scheme. The text is quoted only if it cannot contain a
 /// password.
 fn without_scheme(text: &str) -> UrlError {
@@ -230,20 +203,9 @@ fn read_scheme(word: &str) -> Result<(Scheme, bool), UrlError> {
             Err((wrong, shape))
         }
         // The text before `://` may be part of a password.
-        None if plain(&word) => Err((format!("`{word}://` is not spoken by Redis"), shape)),
+        None if plain(&word) => Err((format!("`{word}://` is not a scheme of Redis"), shape)),
         None => Err(("a URL of Redis begins with `redis://`".to_owned(), shape)),
     }
-}
-
-type Credentials = (Option<String>, Option<String>);
-
-fn read_credentials(text: &str, scheme: Scheme) -> Result<Credentials, String> {
-    if text.contains('@') {
-        let once = if scheme == Scheme::Standalone { "" } else { "; write them once, before the first host" };
-        return Err(format!("an `@` in a user or a password is written `%40`{once}"));
-    }
-    let (username, password) = text.split_once(':').unwrap_or((text, ""));
-    Ok((some(decoded(username)?), some(decoded(password)?)))
 }
 
 fn some(text: String) -> Option<String> {
@@ -252,8 +214,7 @@ fn some(text: String) -> Option<String> {
 
 fn read_hosts(text: &str, scheme: Scheme) -> Result<Vec<Address>, String> {
     let mut addresses = Vec::new();
-    for host in text.split(',') {
-        let address = read_address(host, scheme.port())?;
+    for address in Address::parse_list(text, scheme.port())? {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
@@ -262,46 +223,6 @@ fn read_hosts(text: &str, scheme: Scheme) -> Result<Vec<Address>, String> {
         return Err("several hosts are redis-cluster:// or redis-sentinel://".to_owned());
     }
     Ok(addresses)
-}
-
-fn read_address(text: &str, default: u16) -> Result<Address, String> {
-    let brackets = || "write an IPv6 address in brackets: [::1]:6379".to_owned();
-    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, port) = rest.split_once(']').ok_or_else(brackets)?;
-        host.parse::<Ipv6Addr>().map_err(|_| brackets())?;
-        let port = if port.is_empty() { None } else { Some(port.strip_prefix(':').unwrap_or(port)) };
-        (host, port)
-    } else {
-        if text.matches(':').count() > 1 {
-            return Err(brackets());
-        }
-        let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
-        if host.is_empty() {
-            return Err("it names no host".to_owned());
-        }
-        if !is_host(host) {
-            return Err(format!("`{host}` is not a host"));
-        }
-        (host, port)
-    };
-    let port = match port {
-        None => default,
-        Some(port) => {
-            let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-            let number = port.parse().ok().filter(|number| digits && *number > 0);
-            // Not quoted: if the host is missing, the password is parsed as the port.
-            number.ok_or_else(|| "a port is a number from 1 to 65535".to_owned())?
-        }
-    };
-    Ok(Address { host: host.to_owned(), port })
-}
-
-fn is_host(text: &str) -> bool {
-    // Text that consists of digits and dots must be a valid IPv4 address.
-    if text.bytes().all(|it| it.is_ascii_digit() || it == b'.') {
-        return text.parse::<Ipv4Addr>().is_ok();
-    }
-    text.len() <= 253 && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._".contains(&it))
 }
 
 /// Reads the database from the path after the hosts or the primary.
@@ -320,19 +241,4 @@ fn read_database(path: &[&str]) -> Result<i64, String> {
 fn plain(text: &str) -> bool {
     (1..=32).contains(&text.len())
         && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"+-_.".contains(&it))
-}
-
-/// Percent-decodes a text: `%40` is `@`.
-fn decoded(text: &str) -> Result<String, String> {
-    let is_digits = |code: &[u8]| code.iter().all(u8::is_ascii_hexdigit);
-    if !text.match_indices('%').all(|(at, _)| text.as_bytes().get(at + 1..at + 3).is_some_and(is_digits)) {
-        return Err("a `%` is followed by two hexadecimal digits; a `%` itself is written `%25`".to_owned());
-    }
-    let text = percent_decode_str(text).decode_utf8();
-    text.map(Into::into).map_err(|_| "the percent-encoded text is not UTF-8".to_owned())
-}
-
-/// Percent-encodes a text: `@` is `%40`.
-pub(super) fn encoded(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, RESERVED)
 }

@@ -105,19 +105,6 @@ fn messages_beyond_a_mebibyte_are_not_buffered() {
     assert_eq!(read(service.send(SHOULD_RATE_LIMIT, lie)).0, "8");
 }
 
-/// A deterministic random number generator (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap()
-    }
-}
-
 #[test]
 fn arbitrary_bytes_get_a_response_or_an_error_and_do_not_panic() {
     let service = of_policy("limits: [{descriptor: [user], bucket: 2/minute}]");
@@ -130,20 +117,20 @@ fn arbitrary_bytes_get_a_response_or_an_error_and_do_not_panic() {
         ]}),
     );
     let paths = [SHOULD_RATE_LIMIT, "/throttlecrab.RateLimiter/Throttle", "/grpc.health.v1.Health/Check"];
-    let mut rng = Rng(6);
+    let mut rng = fastrand::Rng::with_seed(6);
     let (mut answered, mut refused) = (0, 0);
     for _ in 0..30_000 {
         let mut message = valid.clone();
-        for _ in 0..=rng.next(4) {
-            let at = rng.next(message.len().max(1));
-            match rng.next(4) {
+        for _ in 0..=rng.usize(..4) {
+            let at = rng.usize(..message.len().max(1));
+            match rng.usize(..4) {
                 0 => message.truncate(at),
-                1 => message.insert(at.min(message.len()), u8::try_from(rng.next(256)).unwrap()),
+                1 => message.insert(at.min(message.len()), rng.u8(..)),
                 2 => drop((at < message.len()).then(|| message.remove(at))),
-                _ => message.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << rng.next(8)),
+                _ => message.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << rng.usize(..8)),
             }
         }
-        let (status, reply) = service.call(paths[rng.next(paths.len())], &message);
+        let (status, reply) = service.call(paths[rng.usize(..paths.len())], &message);
         match status.as_str() {
             "0" => answered += 1,
             "3" | "5" => refused += 1,

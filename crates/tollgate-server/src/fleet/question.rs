@@ -33,9 +33,9 @@ impl<'de> Deserialize<'de> for PrintableText {
 }
 
 /// A question that this node waits for. Dropping it permits another.
-struct Asking<'f>(&'f AtomicUsize);
+struct QuestionGuard<'f>(&'f AtomicUsize);
 
-impl<'f> Asking<'f> {
+impl<'f> QuestionGuard<'f> {
     fn begin(asking: &'f AtomicUsize) -> Option<Self> {
         let more = |it: usize| (it < MAX_ASKING).then_some(it + 1);
         asking.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -43,7 +43,7 @@ impl<'f> Asking<'f> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl Drop for Asking<'_> {
 
 impl Fleet {
     async fn ask(&self, id: DecisionId) -> Option<Explanation<PrintableText>> {
-        let _asking = Asking::begin(&self.asking)?;
+        let _asking = QuestionGuard::begin(&self.asking)?;
         let answer = self.board.ask(Question(id.0)).await.ok()??;
         read(&answer, id)
     }
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn a_node_waits_for_a_few_answers_at_a_time() {
         let asking = AtomicUsize::new(0);
-        let all: Vec<_> = (0..MAX_ASKING).filter_map(|_| Asking::begin(&asking)).collect();
-        assert_eq!((all.len(), Asking::begin(&asking).is_none()), (MAX_ASKING, true));
+        let all: Vec<_> = (0..MAX_ASKING).filter_map(|_| QuestionGuard::begin(&asking)).collect();
+        assert_eq!((all.len(), QuestionGuard::begin(&asking).is_none()), (MAX_ASKING, true));
         drop(all);
-        assert!(Asking::begin(&asking).is_some());
+        assert!(QuestionGuard::begin(&asking).is_some());
     }
 }

@@ -10,7 +10,34 @@ use tollgate::Policy;
 use self::models::{Limit, Model, Request};
 use super::{Replay, Report, Settings, Share, Suggest};
 use crate::Entry;
-use crate::log::{OrderedRequests, Requests as _, Tally};
+use crate::log::{Requests, Tally};
+
+/// Requests in memory that are already in order.
+#[derive(Debug)]
+struct OrderedRequests {
+    entries: std::vec::IntoIter<Entry>,
+    given: u64,
+}
+
+impl OrderedRequests {
+    /// Creates a source from requests that are in the order of their times.
+    fn new(entries: Vec<Entry>) -> Self {
+        Self { entries: entries.into_iter(), given: 0 }
+    }
+}
+
+impl Requests for OrderedRequests {
+    fn next(&mut self, entry: &mut Entry) -> std::io::Result<bool> {
+        let Some(next) = self.entries.next() else { return Ok(false) };
+        *entry = next;
+        self.given += 1;
+        Ok(true)
+    }
+
+    fn tally(&self) -> Tally {
+        Tally { lines: self.given, ..Tally::default() }
+    }
+}
 
 /// Generates a log from a seed: several clients, ties in time, costs, pauses and bursts.
 fn log(seed: u64, requests: usize, clients: u8) -> Vec<Request> {

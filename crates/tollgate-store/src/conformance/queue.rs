@@ -1,4 +1,4 @@
-//! Leaky queues: waits, their order, places that are given back, and reloads.
+//! Leaky queues: waits, their order, places that are released, and reloads.
 //!
 //! The start of a request is the time of the answer plus its wait. It does not depend on the time
 //! that passes between two calls, so it is exact on a store with its own clock, too.

@@ -86,8 +86,8 @@ pub(super) const fn hash_of(tag: u64) -> u64 {
     tag >> 16
 }
 
-/// Replaces a word, unless it has changed: then says what it is. What stays the
-/// same is not written.
+/// Replaces a word, unless another thread has changed it: then the error is the present word. An equal word
+/// is not written.
 ///
 /// Acquire and release: the replaced state was seen, and its replacement is published with
 /// everything before it.

@@ -5,7 +5,7 @@
 //!
 //! A state is meaningful on the clock that counted it. The restored store therefore continues the
 //! monotonic time of the first one, plus the time that has passed in between, which the caller measures.
-//! Windows of the wall clock need nothing: their ends are dates.
+//! Windows of the wall clock need no conversion: their ends are dates.
 //!
 //! Writing takes no lock but that of one set of wide states at a time, and only reads the table of words,
 //! so requests do not wait. A request that is decided meanwhile is in the snapshot or not. Slots are left

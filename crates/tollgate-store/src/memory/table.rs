@@ -242,11 +242,11 @@ impl Table {
             }
         };
         let verdict = act.on(algorithm, &mut state, time);
-        // A closed floor says nothing of this key: its usage is carried over when that has ended.
+        // A closed floor hides the usage of this key, which is carried over after the floor has ended.
         if start == Start::Closed && !matches!(act, Action::Adjust(_)) {
             return algorithm.describe(&state, verdict, time);
         }
-        // One that says nothing needs no room.
+        // A state that equals a fresh one is not stored.
         if algorithm.expires_at(&state) > time {
             self.put(hash, algorithm, state, now);
         }

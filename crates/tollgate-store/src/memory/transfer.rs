@@ -16,9 +16,9 @@ use super::prior_usage::PriorUsage;
 use crate::clock::Clock;
 
 /// The state of a key that comes from another store.
-struct Transferred<'s>(&'s State);
+struct TransferredState<'s>(&'s State);
 
-impl PriorUsage for Transferred<'_> {
+impl PriorUsage for TransferredState<'_> {
     const EXISTS: bool = true;
 
     fn state(&self) -> Option<State> {
@@ -68,7 +68,7 @@ impl<C: Clock> MemoryStore<C> {
         let present = self.read_stored(*id, quota, key, now).filter(|it| quota.expires_at(it) > now);
         let Some(present) = present else {
             let unchanged = Action::Adjust(Adjustment::Grant { units: 0 });
-            self.act_after(rule, key, hash, unchanged, now, &Transferred(state));
+            self.act_after(rule, key, hash, unchanged, now, &TransferredState(state));
             return;
         };
         if let (Quota::Concurrency(_), State::Concurrency(leases)) = (quota, state) {

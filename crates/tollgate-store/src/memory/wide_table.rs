@@ -312,7 +312,7 @@ impl WideTable {
         let mut state = start.clone();
         let verdict = act.on_any(quota, &mut state, time);
         let outcome = quota.describe(&state, verdict, time);
-        // A closed floor says nothing of this key: its usage is carried over when that has ended.
+        // A closed floor hides the usage of this key, which is carried over after the floor has ended.
         let is_closed = set.floor(key.rule, quota, at) == Start::Closed;
         if is_closed && !matches!(act, Action::Adjust(_)) {
             return Some(outcome);

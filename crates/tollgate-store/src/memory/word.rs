@@ -224,9 +224,9 @@ impl Class {
         (time > to && count < 1 << (64 - low)).then(|| count << low | word & ((1 << low) - 1))
     }
 
-    /// Returns how much of a word's quota is spent and what forgetting it would give away. `kind` is
-    /// that of its key. Returns `None` for a word without usage: it is empty, or it has expired on
-    /// the clock that never steps.
+    /// Returns how much of a word's quota is spent, and the units that a key would gain if the word
+    /// were evicted. `kind` is the kind of its key. Returns `None` for a word without usage: it is
+    /// empty, or it has expired on the clock that never steps.
     pub(super) fn usage(self, kind: u16, word: u64, base: Timestamp, at: Instant) -> Option<KeyUsage> {
         let in_units = self.0 & Self::UNITS != 0;
         let (end, clock) = if in_units {

@@ -9,14 +9,14 @@ use super::{Admission, Gate};
 
 /// A request that waits in the queue of its key. Its charge is refunded when it is dropped before
 /// the request starts.
-struct Queued<'g, C: Clock> {
+struct QueuedCharge<'g, C: Clock> {
     gate: &'g Gate<C>,
     key: &'g [u8],
     units: u64,
     charge: ChargeTimes,
 }
 
-impl<C: Clock> Drop for Queued<'_, C> {
+impl<C: Clock> Drop for QueuedCharge<'_, C> {
     fn drop(&mut self) {
         if self.units > 0 {
             self.gate.adjust(self.key, Adjustment::Refund { units: self.units, charge: self.charge });
@@ -28,7 +28,8 @@ impl<C: Clock> Gate<C> {
     /// Waits until an admitted request may start.
     pub(super) async fn hold(&self, key: &[u8], admission: Admission) -> Admission {
         if !admission.wait.is_zero() {
-            let mut queued = Queued { gate: self, key, units: admission.units, charge: admission.charge() };
+            let mut queued =
+                QueuedCharge { gate: self, key, units: admission.units, charge: admission.charge() };
             self.sleeper.sleep(admission.wait).await;
             queued.units = 0;
         }

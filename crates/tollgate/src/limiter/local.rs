@@ -46,7 +46,7 @@ impl<S> Limiter<S> {
     }
 
     /// Refuses a request that was admitted, because its upstream rejects most requests. `admission` has the id
-    /// of the decision that admitted it, and whether a limit applied; with it, the observer is told.
+    /// of the decision that admitted it, and whether a limit applied; with it, the observer is notified.
     pub fn refuse_throttled<'l>(
         &'l self,
         input: &dyn Input,

@@ -177,11 +177,11 @@ impl<S: Store> Limiter<S> {
         &'r self,
         receipt: &'r Receipt,
         corrections: impl Iterator<Item = Correction<'r>>,
-    ) -> Unfinished<'r, S> {
+    ) -> UnfinishedSettlement<'r, S> {
         let (local, in_store): (SmallVec<_>, SmallVec<_>) =
             corrections.partition(|it| self.is_local(it.charge));
         let base = self.base_id(receipt);
-        Unfinished { limiter: self, receipt, base, in_store: in_store.into_iter(), local }
+        UnfinishedSettlement { limiter: self, receipt, base, in_store: in_store.into_iter(), local }
     }
 
     /// Whether a charge is on this node only: counted in an outage, and not yet in the store.
@@ -434,7 +434,7 @@ impl<'r> Correction<'r> {
 
 /// The corrections of a receipt that are not made yet. When dropped, those in the store are deferred,
 /// and those on this node are made.
-struct Unfinished<'r, S: Store> {
+struct UnfinishedSettlement<'r, S: Store> {
     limiter: &'r Limiter<S>,
     receipt: &'r Receipt,
     base: DecisionId,
@@ -442,7 +442,7 @@ struct Unfinished<'r, S: Store> {
     local: SmallVec<[Correction<'r>; 4]>,
 }
 
-impl<S: Store> Drop for Unfinished<'_, S> {
+impl<S: Store> Drop for UnfinishedSettlement<'_, S> {
     fn drop(&mut self) {
         let Self { limiter, receipt, base, in_store, local } = self;
         for correction in in_store {

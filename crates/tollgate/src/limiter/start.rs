@@ -128,7 +128,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Takes the slots of an admitted request that starts now, and waits in line for those that have a `queue`.
-    /// `id` is that of the admission, `input` the same, and `hold` as in [`Pending::finish_waiting`]. The caller of a
+    /// `id` and `input` are those of the admission, and `hold` is that of [`Pending::finish_waiting`]. The caller of a
     /// refused request refunds the admission.
     pub async fn take_slots<'l, I, F, E>(
         &'l self,

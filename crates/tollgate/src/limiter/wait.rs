@@ -51,7 +51,7 @@ impl<S: Store> Limiter<S> {
     /// instead, as the requests of a server do, and the next is woken when a slot is released; the bound of
     /// the caller replaces the `wait` of the queue. A limit that counts refusals (`count_denied`) is charged
     /// by each attempt. A request that a limit admits with a wait ([`Decision::wait`]) sleeps for it. A
-    /// future that is dropped leaves no slot taken and gives its place in a queue back.
+    /// future that is dropped leaves no slot taken and releases its place in a queue.
     ///
     /// A decision that refuses says that waiting does not help, such as for a deny-listed caller or a
     /// cost that exceeds a limit.
@@ -156,7 +156,7 @@ impl<S: Store> Limiter<S> {
         deadline.map(|deadline| deadline.since(self.outage.now()).into())
     }
 
-    /// Waits until an admitted request may start. Refuses it, and gives its place back, if that is
+    /// Waits until an admitted request may start. Refuses it, and releases its place, if that is
     /// after the deadline.
     async fn wait_in_queue(&self, decision: &mut Decision<'_>, deadline: Option<Timestamp>) {
         let Some(place) = self.queue_place(decision) else { return };

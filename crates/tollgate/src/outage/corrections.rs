@@ -9,7 +9,7 @@
 //! lost. So is a refund in doubt that is older than the store recognizes ids. Releasing a slot is
 //! idempotent and needs no id.
 //!
-//! A deferred charge decays: the part that time has given back by the end of the outage is not
+//! A deferred charge decays: the part that has come back by the end of the outage is not
 //! applied. A refund carries the time at which its units were taken.
 //!
 //! Releases have a queue of their own, because a slot that is not released refuses requests: they are

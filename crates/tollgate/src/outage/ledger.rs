@@ -1,7 +1,7 @@
 //! Usage admitted during an outage, until it is charged to the store.
 //!
 //! For each rule and key the ledger holds a state under the rule of the policy, not under this
-//! node's share. Usage that time has given back by the end of the outage is therefore not charged.
+//! node's share. Usage that has come back by the end of the outage is therefore not charged.
 //!
 //! Only usage that the store does not have is recorded: requests that were not sent, were rejected,
 //! or timed out, since the store compensates those. A request with a broken connection may have

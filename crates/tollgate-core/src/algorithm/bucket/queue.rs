@@ -20,7 +20,7 @@
 //! the length, a shorter queue would forget the requests that wait in the longer one, and its
 //! newcomers would overtake them.
 //!
-//! A request that leaves gives its place back only while it is the last one: the end of its charge
+//! A request that leaves releases its place only while it is the last one: the end of its charge
 //! ([`ChargeTimes::until`](crate::ChargeTimes)) is the end of the queue. The end then moves back to
 //! that of the place before, whose request may leave as well. A place in the middle is not reused.
 //! One number cannot describe a gap, and if the end moved back for it, newcomers would start at the

@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 
 use tollgate_document::{Fields, Kind, Node, Problems};
-use tollgate_peers::{Address, PeerSettings};
+use tollgate_peers::{Address, PeerSettings, parse_address};
 
-use super::server::{ServerSection, UrlFacts, refuse_words};
+use super::server::{ServerSection, UrlFacts, refuse_words, report_url};
 use super::{NO_CLIENT_CERTIFICATE, STORE};
 use crate::configuration::{Listen, LoadPhase, ServedTls};
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use crate::store::{PeerRemote, RemoteSettings};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PeersSection {
     /// The settings without the contents of files.
-    settings: PeerSettings,
+    pub(super) settings: PeerSettings,
     pub(super) server: ServerSection,
 }
 
@@ -64,7 +64,7 @@ impl PeersSection {
     /// Parses the address of this node.
     fn advertised(&self, node: &Node, problems: &mut Problems) -> Option<Address> {
         let text = node.word("`advertise`", problems)?.value;
-        let Some(address) = Address::parse(text) else {
+        let Some(address) = parse_address(text) else {
             problems
                 .error(
                     node.place,
@@ -109,7 +109,7 @@ impl PeersSection {
                 "the other nodes cannot reach `listen.resp`: only this machine can",
                 "listen: {resp: \"0.0.0.0:7379\"}",
             )
-        } else if !listen.is_private() && self.server.password_file.is_none() {
+        } else if !listen.is_private() && !self.server.has_password_file() {
             (
                 "peers that other machines can reach need a password",
                 "`password_file` beside `url`, the same on all nodes: without it, every client of `listen.resp` could change any count",
@@ -136,9 +136,7 @@ impl PeersSection {
     pub(super) fn load(&self, reading: LoadPhase) -> Result<RemoteSettings, Failure> {
         let mut settings = self.settings.clone();
         settings.lost_share = self.server.outage.share;
-        if let Some(password) = self.server.password("the password of the peers", reading)? {
-            settings.password = Some(password);
-        }
+        self.server.load_password(&mut settings.password, "the password of the peers", reading)?;
         let ca = self.server.ca(reading)?;
         Ok(RemoteSettings::Peers(Box::new(PeerRemote {
             settings,
@@ -147,11 +145,6 @@ impl PeersSection {
             max_keys: 0,
             lost_shares: HashMap::new(),
         })))
-    }
-
-    /// Returns the addresses and the deadline for messages.
-    pub(super) fn shown(&self) -> String {
-        format!("{}, {} ms", self.settings, self.settings.deadline.as_millis())
     }
 }
 
@@ -168,12 +161,8 @@ fn parse(node: &Node, problems: &mut Problems) -> Option<PeerSettings> {
     for item in items {
         urls.push(item.word("a URL of peers", problems)?.value);
     }
-    PeerSettings::parse(&urls)
-        .map_err(|error| {
-            let place = items.get(error.index).unwrap_or(node).place;
-            problems.error(place, format!("this is not a list of peers: {error}")).help(error.help);
-        })
-        .ok()
+    let settings = PeerSettings::parse(&urls);
+    settings.map_err(|error| report_url(node, "a list of peers", &error, problems)).ok()
 }
 
 #[cfg(test)]
@@ -253,7 +242,7 @@ mod tests {
             (
                 "{url: 'tollgate://127.0.0.1', ca: x}",
                 here,
-                "`ca` is for TLS, and this is spoken without | nothing to check",
+                "`ca` is for TLS, and this URL does not use TLS | nothing to check",
             ),
             (
                 "{url: 'tollgate://127.0.0.1', advertise: '127.0.0.1:7380'}",

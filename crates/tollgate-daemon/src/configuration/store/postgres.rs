@@ -3,10 +3,9 @@
 //! URLs are parsed by `tollgate_postgres::PostgresSettings`.
 
 use tollgate_document::{Fields, Node, Problems};
-use tollgate_postgres::{PostgresSettings, SettingsError};
+use tollgate_postgres::PostgresSettings;
 
-use super::server::{ServerSection, UrlFacts, refuse_words};
-use super::values::prefix;
+use super::server::{ServerSection, UrlFacts, read_prefix, refuse_words, report_url};
 use super::{NO_ADVERTISE, NO_CLIENT_CERTIFICATE};
 use crate::configuration::LoadPhase;
 use crate::failure::Failure;
@@ -51,9 +50,7 @@ impl PostgresSection {
 
     fn take(&mut self, fields: &Fields<'_>, problems: &mut Problems) {
         self.server = ServerSection::read(fields, &mut self.settings.deadline, problems);
-        if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
-            self.settings.prefix = prefix;
-        }
+        read_prefix(fields, &mut self.settings.prefix, problems);
     }
 
     /// Checks that the values are consistent.
@@ -78,22 +75,11 @@ impl PostgresSection {
     /// Returns the settings with the contents of the files.
     pub(super) fn load(&self, reading: LoadPhase) -> Result<PostgresSettings, Failure> {
         let mut settings = self.settings.clone();
-        if let Some(password) = self.server.password("the password of PostgreSQL", reading)? {
-            settings.password = Some(password);
-        }
+        self.server.load_password(&mut settings.password, "the password of PostgreSQL", reading)?;
         if let Some(tls) = &mut settings.tls {
             tls.ca = self.server.ca(reading)?;
         }
         Ok(settings)
-    }
-
-    /// Returns the settings for messages: a password in a file is a placeholder.
-    pub(super) fn shown(&self) -> PostgresSettings {
-        let mut settings = self.settings.clone();
-        if self.server.password_file.is_some() {
-            settings.password = Some(String::new());
-        }
-        settings
     }
 }
 
@@ -112,18 +98,8 @@ fn postgres(node: &Node, problems: &mut Problems) -> Option<PostgresSettings> {
             .label("did you mean `postgres://USER@127.0.0.1/DATABASE`?");
         return None;
     }
-    match PostgresSettings::parse(text) {
-        Ok(settings) => Some(settings),
-        Err(error) => {
-            let (wrong, expected) = match &error {
-                SettingsError::Url { wrong, expected } => (wrong.clone(), expected.as_str()),
-                other => (other.to_string(), "such as postgres://USER@HOST/DATABASE"),
-            };
-            let problem = problems.error(node.place, format!("this is not a URL of PostgreSQL: {wrong}"));
-            problem.help(expected);
-            None
-        }
-    }
+    let settings = PostgresSettings::parse(text);
+    settings.map_err(|error| report_url(node, "a URL of PostgreSQL", &error, problems)).ok()
 }
 
 #[cfg(test)]
@@ -177,7 +153,7 @@ mod tests {
             ("store: postgres://h/d", "this is not a URL of PostgreSQL: it names no user | "),
             (
                 "store: pg://u:hunter2@h",
-                "this is not a URL of PostgreSQL: `pg://` is not spoken by PostgreSQL | ",
+                "this is not a URL of PostgreSQL: `pg://` is not a scheme of PostgreSQL | ",
             ),
             (
                 "store: postgres://u:hunter2/@h",
@@ -195,11 +171,11 @@ mod tests {
             ),
             (
                 "store: {url: 'postgres://u:hunter2@h', password_file: /p}",
-                "the password is said twice | here",
+                "the password is given twice | here",
             ),
             (
                 "store: {url: 'postgres://u@h', ca: /p}",
-                "`ca` is for TLS, and this is spoken without | nothing to check",
+                "`ca` is for TLS, and this URL does not use TLS | nothing to check",
             ),
             (
                 "store: {url: 'postgres://u@h', advertise: 'a:1'}",

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tollgate::{OutageSettings, Span};
 use tollgate_document::{Fields, Node, Problems, Words};
-use tollgate_redis::ClientCertificate;
+use tollgate_redis::{ClientCertificate, SettingsError};
 
 use super::super::{LoadPhase, files, shown};
-use super::values::{deadline, or_off, share};
+use super::values::{deadline, or_off, prefix, share};
 use crate::failure::Failure;
 
 const OUTAGE: Words = Words {
@@ -23,14 +23,14 @@ const MAX_DEADLINE: Span = Span::from_secs(10);
 /// The files that `store` names, and the behavior while the server does not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerSection {
-    pub(super) password_file: Option<PathBuf>,
+    password_file: Option<PathBuf>,
     ca: Option<PathBuf>,
     /// The client certificate and its key.
     client: Option<(PathBuf, PathBuf)>,
     pub(super) outage: OutageSettings,
 }
 
-/// What the URL of a server says, and how a URL is written that says something else.
+/// The properties of the URL of a server, and the spelling of a URL without them.
 pub(super) struct UrlFacts<'u> {
     pub(super) url: &'u Node,
     pub(super) has_password: bool,
@@ -66,7 +66,7 @@ impl ServerSection {
         let place = facts.url.items().first().unwrap_or(facts.url).place;
         if let Some(node) = fields.get("password_file").filter(|_| facts.has_password) {
             problems
-                .error(node.place, "the password is said twice")
+                .error(node.place, "the password is given twice")
                 .label("here")
                 .related(place, "and in the URL")
                 .help(format!("take it out of the URL: {}", facts.without_password));
@@ -74,16 +74,29 @@ impl ServerSection {
         for word in ["ca", "cert"] {
             let Some(node) = fields.get(word).filter(|_| !facts.has_tls) else { continue };
             problems
-                .error(node.place, format!("`{word}` is for TLS, and this is spoken without"))
+                .error(node.place, format!("`{word}` is for TLS, and this URL does not use TLS"))
                 .label("nothing to check")
                 .related(place, "no TLS here")
-                .help(format!("TLS is spoken with {}; without it, leave `{word}` out", facts.with_tls));
+                .help(format!("TLS is used with {}; without it, leave `{word}` out", facts.with_tls));
         }
     }
 
-    /// Returns the password, if it is in a file. `name` names it in messages.
-    pub(super) fn password(&self, name: &str, reading: LoadPhase) -> Result<Option<String>, Failure> {
-        self.password_file.as_ref().map(|file| files::password(file, name, reading)).transpose()
+    /// Whether the password is in a file.
+    pub(super) const fn has_password_file(&self) -> bool {
+        self.password_file.is_some()
+    }
+
+    /// Reads the password, if it is in a file. `name` names it in messages.
+    pub(super) fn load_password(
+        &self,
+        password: &mut Option<String>,
+        name: &str,
+        reading: LoadPhase,
+    ) -> Result<(), Failure> {
+        if let Some(file) = &self.password_file {
+            *password = Some(files::password(file, name, reading)?);
+        }
+        Ok(())
     }
 
     /// Returns the certificates, if they are in a file.
@@ -96,6 +109,24 @@ impl ServerSection {
         let Some((cert, key)) = &self.client else { return Ok(None) };
         let chain = certificates(cert, "`store.cert`", reading)?;
         Ok(Some(ClientCertificate { chain, key: files::read(key, reading)?.into_bytes() }))
+    }
+}
+
+/// Parses the prefix of all names in the store, if the section has one.
+pub(super) fn read_prefix(fields: &Fields<'_>, to: &mut String, problems: &mut Problems) {
+    if let Some(prefix) = fields.get("prefix").and_then(|node| prefix(node, problems)) {
+        *to = prefix;
+    }
+}
+
+/// Reports a URL that cannot be parsed. `kind` says what it is not.
+pub(super) fn report_url(node: &Node, kind: &str, error: &SettingsError, problems: &mut Problems) {
+    let place = node.items().get(error.index).unwrap_or(node).place;
+    let problem = problems.error(place, format!("this is not {kind}: {}", error.wrong));
+    if error.expected.starts_with("did you mean") {
+        problem.label(error.expected.as_str());
+    } else {
+        problem.help(error.expected.as_str());
     }
 }
 

@@ -22,8 +22,8 @@ pub(super) fn find_lints(limit: &Limit, problems: &mut Problems) {
 /// Words for amounts that are known at the end of a request.
 const LATE_WORDS: [&str; 5] = ["token", "usage", "credit", "cost", "bytes"];
 
-/// Warns about a limit that is charged on arrival, although its words say that it counts what a request
-/// turned out to cost.
+/// Warns about a limit that is charged on arrival, although its name or entries suggest a cost that is known
+/// after the request.
 fn late_charge(limit: &Limit, problems: &mut Problems) {
     let Some(descriptor) = limit.descriptor.as_ref().filter(|_| limit.slots.is_none()) else { return };
     let is_late = |text: &str| {

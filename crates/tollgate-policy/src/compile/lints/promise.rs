@@ -1,7 +1,7 @@
 //! Proven bounds on the units that a limit admits.
 //!
 //! Each algorithm has an upper bound on the units it admits in a stretch of time, and a set of
-//! streams of which it refuses nothing. If the upper bound of one limit stays within the streams
+//! streams that it admits completely. If the upper bound of one limit stays within the streams
 //! that another limit admits, the second limit never fires behind the first. A stretch is closed
 //! at both ends; its length is the difference of its last and first instant, in microseconds:
 //!

@@ -53,7 +53,7 @@ const SHARED_JITTER_MICROS: u64 = 20_000;
 /// the load of the store. With more than about 1,000 lines, each asks less often.
 const MIN_ATTEMPT_SPACING: Duration = Duration::from_micros(25);
 
-/// The wait that a refused request is told if the pace of its line is unknown.
+/// The wait that is advised to a refused request if the pace of its line is unknown.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The result of one attempt.
