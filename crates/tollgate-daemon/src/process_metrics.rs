@@ -244,7 +244,8 @@ impl ProcessMetrics {
         to.one("tollgate_waiting_held_total", Counter, help, room.held());
         let help = "Requests that were refused because the waiting room was full.";
         to.one("tollgate_waiting_refused_total", Counter, help, room.refused());
-        let help = "Requests that were refused because a more important one took their place in the waiting room.";
+        let help =
+            "Requests that were refused because a more important one took their place in the waiting room.";
         to.one("tollgate_waiting_displaced_total", Counter, help, room.displaced());
     }
 

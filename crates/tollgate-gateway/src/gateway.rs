@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{MemoryStore, Mode, Policy, PriorityClass, SharedLimiter, Store};
 use tollgate_http::{
-    HoldTime, Limit, LimitBody, LimitLayer, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom, throttled_response,
+    HoldTime, Limit, LimitBody, LimitLayer, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom,
+    throttled_response,
 };
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
 use tower_layer::Layer;

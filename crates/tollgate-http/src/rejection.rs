@@ -119,11 +119,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
 
     /// Returns the refusal of a request that could have waited, if the waiting room had not been full. It is no quota
     /// that refuses, so no violated policy is named.
-    pub fn by_full_room(
-        decision: &'d Decision<'l>,
-        id: DecisionId,
-        retry_after: Option<RetryAfter>,
-    ) -> Self {
+    pub fn by_full_room(decision: &'d Decision<'l>, id: DecisionId, retry_after: Option<RetryAfter>) -> Self {
         let limiting = decision.limiting();
         let retry_after = retry_after.unwrap_or(RetryAfter::shortly());
         Self {

@@ -129,7 +129,10 @@ impl RoomPlaces {
 
 impl fmt::Debug for RoomPlaces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoomPlaces").field("max", &self.max).field("taken", &self.taken()).finish_non_exhaustive()
+        f.debug_struct("RoomPlaces")
+            .field("max", &self.max)
+            .field("taken", &self.taken())
+            .finish_non_exhaustive()
     }
 }
 

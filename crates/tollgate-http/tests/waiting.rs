@@ -351,7 +351,8 @@ fn a_request_that_finds_no_place_is_refused_and_charges_nothing() {
 
 #[test]
 fn a_more_important_request_takes_the_place_of_a_less_important_one_in_a_full_room() {
-    let classes = "priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]";
+    let classes =
+        "priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]";
     let (sleeps, limits) = (ManualSleep::default(), POLICY.replace("length: 4", "length: 9"));
     let policy = format!("{classes}\n{limits}");
     let room = sleeps.room(2);

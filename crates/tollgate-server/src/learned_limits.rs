@@ -10,8 +10,7 @@ use crate::mode_overrides::Modes;
 
 /// Returns the limits with a learned number of slots, those with the most requests in flight first.
 pub(crate) fn learned_limits<S>(limiter: &Limiter<S>, modes: &Modes) -> Vec<LearnedLimit> {
-    let mut limits: Vec<_> =
-        limiter.adaptive_summaries().iter().map(|it| learned_limit(it, modes)).collect();
+    let mut limits: Vec<_> = limiter.adaptive_summaries().iter().map(|it| learned_limit(it, modes)).collect();
     limits.sort_by_key(|it| std::cmp::Reverse(it.in_flight));
     limits.truncate(MAX_LEARNED_LIMITS);
     limits

@@ -123,7 +123,7 @@ pub(crate) fn write<S>(to: &mut Exposition<'_>, limiter: &Limiter<S>, modes: &Mo
     let level = limiter.node_shedder().level();
     to.one("tollgate_shed_level_thousandths", Gauge, help, level.thousandths());
     let help = "Whether the level of the shedder of the node is frozen by an operator.";
-    to.one("tollgate_shed_frozen", Gauge, help, u8::from(node.switch == Switch::Frozen.word()));
+    to.one("tollgate_shed_frozen", Gauge, help, u8::from(node.modes.switch == Switch::Frozen.word()));
     let help = "Requests in flight on this node.";
     to.one("tollgate_requests_in_flight", Gauge, help, node.in_flight);
     let help = "Requests that the shedder of the node refused, or would have refused in shadow mode.";

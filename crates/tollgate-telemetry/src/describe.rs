@@ -278,7 +278,8 @@ pub(crate) fn without_query(path: &str) -> &str {
 }
 
 const NO_PLACE: &str = "the waiting room of this server was full";
-const DISPLACED: &str = "the waiting room of this server was full, and a more important request took its place";
+const DISPLACED: &str =
+    "the waiting room of this server was full, and a more important request took its place";
 
 /// Returns the reason why a request was refused instead of being held for its wait.
 pub(crate) const fn not_held(reason: NotHeld) -> &'static str {

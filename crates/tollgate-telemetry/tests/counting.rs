@@ -306,7 +306,11 @@ fn a_request_that_finds_no_place_to_wait_for_a_slot_is_explained_by_the_full_wai
     let hold = |_| Some(std::future::ready(Ok::<_, Infallible>(HoldEnd::TimeOver)));
     let refused = pollster::block_on(pending.finish_waiting(Some(&call), hold)).unwrap();
     let record = watcher.record(limiter.id_of(&refused)).unwrap();
-    assert!(record.reason.is_none() && record.summary().starts_with("Refused by `db`"), "{}", record.summary());
+    assert!(
+        record.reason.is_none() && record.summary().starts_with("Refused by `db`"),
+        "{}",
+        record.summary()
+    );
     assert_eq!(watcher.totals(), Counts { allowed: 1, limited: 3, ..Counts::default() });
 }
 

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use pollster::block_on;
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, Decision, Event, Fate, HoldEnd, Limiter, ManualClock, MemoryStore, Observer, Outcome, Policy,
-    Rule, SharedLimiter, Sleeper, Store, StoreError, Timestamp, Watch,
+    Adjustment, Call, Decision, Event, Fate, HoldEnd, Limiter, ManualClock, MemoryStore, Observer, Outcome,
+    Policy, Rule, SharedLimiter, Sleeper, Store, StoreError, Timestamp, Watch,
 };
 
 const DB: &str = "

@@ -134,7 +134,8 @@ fn requests_that_wait_for_a_slot_until_the_end_of_a_drain_are_answered_before_it
 #[test]
 fn a_critical_request_waits_for_a_slot_although_bulk_requests_have_filled_the_waiting_room() {
     let (upstream, go) = working();
-    let policy = "priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]
+    let policy =
+        "priorities: [{name: critical, endpoint: /pay}, {name: normal}, {name: bulk, endpoint: /bulk}]
 limits: [{name: db, by: global, slots: 1, queue: {length: 9, wait: 1h}}]";
     let gateway = Behind::new(&upstream).limited(policy).with("caps: {waiting: 1}").serve();
     let (mut first, none) = crowd(&gateway, &upstream, 0);

@@ -99,7 +99,10 @@ fn a_frozen_throttle_keeps_its_share_while_the_upstream_recovers() {
         rejects.store(is_rejecting, Ordering::SeqCst);
         let refused = (0..count).filter(|_| client.get("/").find("retry-after").is_some()).count();
         assert!((share() - frozen).abs() < 1e-9, "{} of {frozen}", share());
-        assert!((count / 8..=count * 5 / 8).contains(&refused), "{refused} of {count} at a share of {frozen}");
+        assert!(
+            (count / 8..=count * 5 / 8).contains(&refused),
+            "{refused} of {count} at a share of {frozen}"
+        );
     }
     // The counts went on: most of them were accepted.
     freeze(false);

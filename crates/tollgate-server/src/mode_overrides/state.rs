@@ -141,7 +141,9 @@ impl State {
         let mut policy = if self.saved.switches_nothing() {
             Policy::clone(&self.file)
         } else {
-            self.file.with_modes(|limit| self.mode_of(limit)).with_frozen(|limit| self.is_frozen(limit.name()))
+            self.file
+                .with_modes(|limit| self.mode_of(limit))
+                .with_frozen(|limit| self.is_frozen(limit.name()))
         };
         if let Some(mode) = self.shedder_mode(THROTTLE) {
             policy = policy.with_throttle_mode(mode).with_frozen_throttle(self.is_frozen(THROTTLE));
@@ -193,7 +195,9 @@ pub(super) fn undone(state: &State, target: Target<'_>, switch: Switch) -> Optio
         } else {
             ""
         };
-        return Some(format!("{weakened}it stays frozen until this server restarts, which loses what it has learned"));
+        return Some(format!(
+            "{weakened}it stays frozen until this server restarts, which loses what it has learned"
+        ));
     }
     let (own, all) = (switch.mode()?, state.everything());
     if target == Target::Everything {

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tollgate::{
-    Call, Clock as _, Decision, HoldEnd, InFlight, Limiter, ManualClock, MemoryStore, OutageSettings, Policy, Receipt,
-    RequestOutcome, Sleeper, SlotWait, Timestamp,
+    Call, Clock as _, Decision, HoldEnd, InFlight, Limiter, ManualClock, MemoryStore, OutageSettings, Policy,
+    Receipt, RequestOutcome, Sleeper, SlotWait, Timestamp,
 };
 
 /// The keys of a store: at most one for each route.

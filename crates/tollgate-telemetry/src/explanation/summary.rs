@@ -11,7 +11,9 @@ use crate::record::{LimitRecord, Record, RecordFate};
 pub(crate) fn summary(record: &Record) -> String {
     let limiting = record.limiting.and_then(|place| record.limits.get(place));
     let mut text = match (record.fate, limiting) {
-        (RecordFate::Refused, Some(limit)) if is_room_full(record.reason.as_deref()) => room_full(record, limit),
+        (RecordFate::Refused, Some(limit)) if is_room_full(record.reason.as_deref()) => {
+            room_full(record, limit)
+        }
         (RecordFate::Refused, Some(limit)) if is_not_held(limit) => not_held(record, limit),
         (RecordFate::Refused, Some(limit)) => refused(limit),
         (RecordFate::Admitted, Some(limit)) => {

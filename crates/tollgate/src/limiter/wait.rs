@@ -13,8 +13,8 @@ use tollgate_core::{Quota, Timestamp};
 use tollgate_policy::Input;
 use tollgate_store::Store;
 
-use super::{HoldEnd, Limiter};
 use super::start::{Retry, Steps};
+use super::{HoldEnd, Limiter};
 use crate::decision::Decision;
 use crate::permit::Permit;
 use crate::spawner::Spawner;

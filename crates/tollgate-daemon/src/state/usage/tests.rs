@@ -109,13 +109,13 @@ fn usage_that_cannot_be_written_has_a_reason_and_leaves_the_last_file() {
 
 #[test]
 fn time_that_has_not_passed_is_not_counted() {
-    let moment = |boot: &str, uptime, wall| Moment {
+    let moment = |boot: &str, uptime, wall| SnapshotTime {
         boot: boot.to_owned(),
         uptime: Timestamp::from_secs(uptime),
         wall: Timestamp::from_secs(wall),
     };
     let before = moment("a", 100, 1_000);
-    let since = |now: Moment| now.since(&before);
+    let since = |now: SnapshotTime| now.since(&before);
     // On one boot, the wall clock does not matter.
     for wall in [0, 1_000, 9_000_000] {
         assert_eq!(since(moment("a", 160, wall)), Span::from_millis(59_990));
