@@ -17,6 +17,7 @@ mod call_failure;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod join;
 pub mod memory;
 pub mod node_board;
 pub mod parts;
@@ -26,6 +27,7 @@ pub mod version_registry;
 
 pub use call_failure::CallFailure;
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use join::join_all;
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;
 pub use store::{

@@ -53,7 +53,7 @@ use crate::timer::Sleeper;
 
 use self::left_places::LeftPlaces;
 use self::pending::Patience;
-pub use pending::{DetachedPending, Pending};
+pub use pending::{DetachedPending, Pending, PendingBatch};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///
