@@ -176,10 +176,10 @@ bench-service: setup ## RESP, HTTP and gRPC against throttlecrab-server and Redi
 	cargo run --release -p tollgate-bench --bin service
 
 # One test at a time: what is measured is not what other tests leave of the machine.
-faults: setup-test ## breaks Redis in every way under load, and rewrites docs/faults.md
+faults: setup-test ## breaks Redis in every way under load, and rewrites docs/faults.md (ONLY=leased: some tests, and their rows)
 	rm -rf "$${CARGO_TARGET_DIR:-target}/faults"
-	cargo test -p tollgate-cli --test faults -- --test-threads=1
-	cargo run --quiet -p xtask -- faults "$${CARGO_TARGET_DIR:-target}/faults"
+	cargo test -p tollgate-cli --test faults -- --test-threads=1 $(ONLY)
+	cargo run --quiet -p xtask -- $(if $(ONLY),merge-faults,faults) "$${CARGO_TARGET_DIR:-target}/faults"
 
 screenshots: setup-test ## photographs the dashboard under traffic, and rewrites docs/images
 	mkdir -p docs/images

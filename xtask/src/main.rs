@@ -11,8 +11,11 @@ fn main() -> ExitCode {
         (Some("faults"), Some(rows)) => {
             xtask::faults::write(&xtask::root(), rows.as_ref()).map(|()| Vec::new())
         }
+        (Some("merge-faults"), Some(rows)) => {
+            xtask::faults::merge(&xtask::root(), rows.as_ref()).map(|()| Vec::new())
+        }
         _ => {
-            eprintln!("usage: cargo run -p xtask -- tidy | generate | faults FOLDER");
+            eprintln!("usage: cargo run -p xtask -- tidy | generate | faults FOLDER | merge-faults FOLDER");
             return ExitCode::from(2);
         }
     };

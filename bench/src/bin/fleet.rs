@@ -23,6 +23,8 @@ use tollgate_testkit::RedisCluster;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: fleet [OPTION VALUE]...
+  --only NAME,... some of hot, lease 250ms, lease 1s, saturated, redis stopped, processes, cluster, services, regions,
+                  peers
   --rounds N      how often hot keys and processes are measured (10)
   --seconds N     how long nodes send requests, each time (10)
   --tollgate PATH the program to measure (target/release/tollgate)";
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
 
 /// Command line options.
 struct Options {
+    only: Vec<String>,
     rounds: usize,
     length: Duration,
     program: PathBuf,
@@ -75,9 +78,10 @@ impl Options {
     fn read(arguments: &[String]) -> Result<Self, String> {
         let target = report::target().map_err(|error| error.to_string())?;
         let program = target.join("release/tollgate");
-        let mut options = Self { rounds: 10, length: Duration::from_secs(10), program };
+        let mut options = Self { only: Vec::new(), rounds: 10, length: Duration::from_secs(10), program };
         command_line::read(arguments, USAGE, |option, value| {
             match option {
+                "--only" => options.only = command_line::names(value),
                 "--rounds" => options.rounds = command_line::number(value, 1..=1_000)?,
                 "--seconds" => options.length = Duration::from_secs(command_line::number(value, 4..=3_600)?),
                 "--tollgate" => options.program = value.into(),
@@ -85,8 +89,27 @@ impl Options {
             }
             Some(())
         })?;
+        if let Some(name) = options.only.iter().find(|it| !is_part(it)) {
+            return Err(format!("`{name}` is not measured\n{USAGE}"));
+        }
         Ok(options)
     }
+
+    /// Measures a part of the benchmark, unless it was left out.
+    fn measure<T>(&self, part: &str, measure: impl FnOnce() -> io::Result<T>) -> io::Result<Option<T>> {
+        if !self.only.is_empty() && !self.only.iter().any(|it| it == part) {
+            return Ok(None);
+        }
+        eprintln!("{part}");
+        measure().map(Some)
+    }
+}
+
+/// The parts of the benchmark, beside those of [`Case::ALL`].
+const PARTS: [&str; 6] = ["hot", "processes", "cluster", "services", "regions", "peers"];
+
+fn is_part(name: &str) -> bool {
+    PARTS.contains(&name) || Case::ALL.iter().any(|it| it.name == name)
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -104,34 +127,36 @@ fn run(options: &Options) -> io::Result<()> {
     fs::create_dir_all(&folder)?;
     let runtime = runtime()?;
     let redis = runtime.block_on(Instance::start(cores.contestant, &folder))?;
-    eprintln!("hot key");
-    let hot = hot::measure(&redis.url(), options.rounds)?;
+    let hot = options.measure("hot", || hot::measure(&redis.url(), options.rounds))?;
     let mut rows = Vec::new();
     for case in Case::ALL {
-        eprintln!("{}", case.name);
-        rows.push(case.measure(&redis, &runtime, options.length)?);
+        rows.extend(options.measure(case.name, || case.measure(&redis, &runtime, options.length))?);
     }
-    eprintln!("processes");
-    let contention = (0..options.rounds).map(|round| exactness::measure(&redis, CONTENTION, round));
-    let contention = contention.collect::<io::Result<_>>()?;
-    eprintln!("cluster");
-    let cluster = cluster::measure(&cluster_on(cores.contestant)?, options.length)?;
+    let contention = options.measure("processes", || {
+        (0..options.rounds).map(|round| exactness::measure(&redis, CONTENTION, round)).collect()
+    })?;
+    let cluster =
+        options.measure("cluster", || cluster::measure(&cluster_on(cores.contestant)?, options.length))?;
     let (program, core) = (options.program.clone(), cores.contestant);
     let stage = Stage { program, core, folder, seconds: SERVICE_SECONDS };
-    eprintln!("services");
-    let surfaces = stage.surfaces(options.rounds.min(SERVICE_ROUNDS))?;
-    eprintln!("regions");
-    let regions = stage.regions()?;
-    eprintln!("peers");
-    let peers = stage.peers()?;
+    let surfaces = options.measure("services", || stage.surfaces(options.rounds.min(SERVICE_ROUNDS)))?;
+    let regions = options.measure("regions", || stage.regions())?;
+    let peers = options.measure("peers", || stage.peers())?;
+    let (surfaces, contention) = (surfaces.unwrap_or_default(), contention.unwrap_or_default());
     let measured = Measured { hot, rows, surfaces, regions, peers, cluster, contention };
-    let remarks = vec![format!(
+    let mut remarks = vec![format!(
         "Redis, the cluster, and the process under load: on core {}; all else on the others",
         cores.contestant
     )];
+    let mut name = "fleet".to_owned();
+    if !options.only.is_empty() {
+        remarks.push("only some parts were run".into());
+        // Beside the file of a whole run.
+        name = format!("fleet-{}", options.only.join("-").replace(' ', "-"));
+    }
     let report = FleetReport::new(machine, redis.version().to_owned(), measured, remarks);
     println!("{report}");
-    println!("written to {}", report::write("fleet", &report)?.display());
+    println!("written to {}", report::write(&name, &report)?.display());
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use tollgate_testkit::RedisCluster;
 
 use super::node::tend;
 use super::{KEY, bucket, connect};
+use crate::process::Family;
 use crate::redis::instance::CALL_TIMEOUT;
 use crate::redis::io_error;
 use crate::stopwatch;
@@ -39,6 +40,10 @@ pub struct Throughput {
     pub per_second: f64,
     /// Calls to the cluster for each request.
     pub calls: f64,
+    /// CPU time of all nodes of the cluster for a request, in microseconds.
+    pub redis_us: f64,
+    /// CPU time of the client for a request, in microseconds.
+    pub client_us: f64,
 }
 
 /// Both variants.
@@ -59,8 +64,9 @@ pub fn measure(cluster: &RedisCluster, length: Duration) -> io::Result<ClusterRo
     let urls = cluster.urls();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let run =
-        |in_flight, lease| runtime.block_on(LocalSet::new().run_until(load(&urls, in_flight, lease, length)));
+    let run = |in_flight, lease| {
+        runtime.block_on(LocalSet::new().run_until(load(cluster, &urls, in_flight, lease, length)))
+    };
     Ok(ClusterRow {
         exact: run(SHARED_IN_FLIGHT, None)?,
         leased: run(SHARED_IN_FLIGHT, Some(LEASE))?,
@@ -76,7 +82,19 @@ struct Limits {
     global: Rule,
 }
 
+/// Returns the CPU time of the cluster, and of this process.
+fn cpu_times(cluster: &RedisCluster) -> io::Result<[Duration; 2]> {
+    let mut redis = Duration::ZERO;
+    for node in 0..6 {
+        redis += Family::of(cluster.node(node).id())?.time()?.busy();
+    }
+    // The cluster, and another Redis that is idle meanwhile, are children of this process.
+    let all = Family::of(std::process::id())?.time()?.busy();
+    Ok([redis, all.saturating_sub(redis)])
+}
+
 async fn load(
+    cluster: &RedisCluster,
     urls: &[&str],
     in_flight: u32,
     lease: Option<Span>,
@@ -91,15 +109,23 @@ async fn load(
     // The first requests connect and take the first leases.
     send(&store, &limits, in_flight, Duration::from_millis(500)).await?;
     let calls = store.inner().counters().calls;
+    let before = cpu_times(cluster)?;
     let start = stopwatch::mark();
     let requests = send(&store, &limits, in_flight, length).await?;
     let took = start.elapsed();
+    let after = cpu_times(cluster)?;
     let calls = store.inner().counters().calls - calls;
     tending.abort();
     store.drain().await;
     #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     let [requests, calls] = [requests as f64, calls as f64];
-    Ok(Throughput { per_second: requests / took.as_secs_f64(), calls: calls / requests.max(1.0) })
+    let cpu_us = |at: usize| after[at].saturating_sub(before[at]).as_secs_f64() * 1e6 / requests.max(1.0);
+    Ok(Throughput {
+        per_second: requests / took.as_secs_f64(),
+        calls: calls / requests.max(1.0),
+        redis_us: cpu_us(0),
+        client_us: cpu_us(1),
+    })
 }
 
 /// Sends requests for this time, and returns their number.

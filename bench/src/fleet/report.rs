@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::cluster::ClusterRow;
+use super::cluster::{ClusterRow, Throughput};
 use super::daemon::{PeerRow, RegionRow, SurfaceRow};
 use super::hot::HotKey;
 use super::node::Tally;
@@ -65,21 +65,21 @@ impl Row {
     }
 }
 
-/// The measurements.
+/// The measurements. Parts that were not run are `None` or empty.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     /// The cost of a decision about a hot key.
-    pub hot: HotKey,
+    pub hot: Option<HotKey>,
     /// Nodes that share a key.
     pub rows: Vec<Row>,
     /// A hot key through `tollgate serve`.
     pub surfaces: Vec<SurfaceRow>,
     /// Two regions.
-    pub regions: RegionRow,
+    pub regions: Option<RegionRow>,
     /// Two peers.
-    pub peers: PeerRow,
+    pub peers: Option<PeerRow>,
     /// Three limits on a cluster.
-    pub cluster: ClusterRow,
+    pub cluster: Option<ClusterRow>,
     /// Eight processes with one allowance and leases: each round.
     pub contention: Vec<Spent>,
 }
@@ -116,11 +116,11 @@ fn bars(measured: &Measured) -> Vec<Bar> {
     let row = |case: &str| rows.iter().find(|row| row.case == case);
     let sums = || contention.iter().map(|it| float(it.admitted.iter().sum()));
     vec![
-        Bar::at_most(25.0, "hot key, leased, ns per decision of the store", Some(hot.leased_ns)),
+        Bar::at_most(25.0, "hot key, leased, ns per decision of the store", hot.map(|it| it.leased_ns)),
         Bar::at_least(
             0.95,
             "hot key through a limiter: memory / leased",
-            Some(hot.limiter_memory_ns / hot.limiter_leased_ns),
+            hot.map(|it| it.limiter_memory_ns / it.limiter_leased_ns),
         ),
         Bar::at_least(0.95, "hot key over RESP: CPU per request, memory / leased", surface("resp")),
         Bar::at_least(
@@ -155,30 +155,42 @@ fn bars(measured: &Measured) -> Vec<Bar> {
             "Redis stopped for half a lease: decisions without it",
             row("redis stopped").map(|it| float(it.tally.failed)),
         ),
-        Bar::at_most(1.1, "cluster, three limits, leased: calls per request", Some(cluster.leased.calls)),
+        Bar::at_most(
+            1.1,
+            "cluster, three limits, leased: calls per request",
+            cluster.map(|it| it.leased.calls),
+        ),
         Bar::at_least(
             2.0,
             "cluster, three limits: leased / exact requests/s",
-            Some(cluster.leased.per_second / cluster.exact.per_second),
+            cluster.map(|it| it.leased.per_second / it.exact.per_second),
         ),
         Bar::at_least(
             2.0,
             "cluster, three limits, 16 in flight: leased / exact requests/s",
-            Some(cluster.leased_few.per_second / cluster.exact_few.per_second),
+            cluster.map(|it| it.leased_few.per_second / it.exact_few.per_second),
         ),
         Bar::at_most(
             1.1,
             "regions 80 ms apart: p99 / p99 of one near Redis",
-            Some(regions.regions.p99_us / regions.near.p99_us),
+            regions.map(|it| it.regions.p99_us / it.near.p99_us),
         ),
-        Bar::at_most(0.0, "regions: refused while the other region has units", Some(regions.regions.refused)),
+        Bar::at_most(
+            0.0,
+            "regions: refused while the other region has units",
+            regions.map(|it| it.regions.refused),
+        ),
         Bar::at_least(
             1e6,
             "peers: forwarded checks/s a core, of the forwarder",
-            Some(peers.forwarder_per_core),
+            peers.map(|it| it.forwarder_per_core),
         ),
-        Bar::at_least(1e6, "peers: forwarded checks/s a core, of the owner", Some(peers.owner_per_core)),
-        Bar::at_most(200.0, "peers: p50 of a forwarded check, us", Some(peers.p50_us)),
+        Bar::at_least(
+            1e6,
+            "peers: forwarded checks/s a core, of the owner",
+            peers.map(|it| it.owner_per_core),
+        ),
+        Bar::at_most(200.0, "peers: p50 of a forwarded check, us", peers.map(|it| it.p50_us)),
         Bar::at_most(100.0, "8 processes on 100 an hour: the most admitted", sums().reduce(f64::max)),
         Bar::at_least(98.0, "8 processes on 100 an hour: the fewest admitted", sums().reduce(f64::min)),
     ]
@@ -195,8 +207,11 @@ impl Measured {
         let surfaces = self.surfaces.iter().flat_map(|it| {
             [(format!("{}, memory", it.surface), it.memory), (format!("{}, leased", it.surface), it.leased)]
         });
-        let regions = [("one near Redis", self.regions.near), ("two regions", self.regions.regions)];
-        for (name, it) in surfaces.chain(regions.map(|(name, it)| (name.to_owned(), it))) {
+        let regions = self
+            .regions
+            .iter()
+            .flat_map(|it| [("one near Redis".to_owned(), it.near), ("two regions".to_owned(), it.regions)]);
+        for (name, it) in surfaces.chain(regions) {
             writeln!(
                 f,
                 "{name:<30}{:>12.0}{:>10.3}{:>10.0}{:>10.0}{:>9.3}%",
@@ -207,17 +222,25 @@ impl Measured {
                 it.refused * 100.0
             )?;
         }
-        let PeerRow { p50_us, own_p50_us, per_second, owner_per_core, forwarder_per_core } = self.peers;
+        if let Some(PeerRow { p50_us, own_p50_us, per_second, owner_per_core, forwarder_per_core }) =
+            self.peers
+        {
+            writeln!(
+                f,
+                "peers: forwarded p50 {p50_us:.0} us (own key {own_p50_us:.0}), pipelined {per_second:.0}/s; per core: \
+                 forwarder {forwarder_per_core:.0}, owner {owner_per_core:.0}"
+            )?;
+        }
+        let Some(ClusterRow { exact, leased, exact_few, leased_few }) = &self.cluster else { return Ok(()) };
         writeln!(
             f,
-            "peers: forwarded p50 {p50_us:.0} us (own key {own_p50_us:.0}), pipelined {per_second:.0}/s; per core: \
-             forwarder {forwarder_per_core:.0}, owner {owner_per_core:.0}"
+            "\n{:<24}{:>14}{:>14}{:>18}{:>18}",
+            "cluster, three limits", "requests/s", "calls/request", "Redis us/request", "client us/request"
         )?;
-        let ClusterRow { exact, leased, exact_few, leased_few } = &self.cluster;
-        writeln!(f, "\n{:<24}{:>14}{:>14}", "cluster, three limits", "requests/s", "calls/request")?;
         let few = [("exact, 16 in flight", exact_few), ("leased, 16 in flight", leased_few)];
         for (name, it) in [("exact", exact), ("leased", leased)].into_iter().chain(few) {
-            writeln!(f, "{name:<24}{:>14.0}{:>14.3}", it.per_second, it.calls)?;
+            let Throughput { per_second, calls, redis_us, client_us } = it;
+            writeln!(f, "{name:<24}{per_second:>14.0}{calls:>14.3}{redis_us:>18.2}{client_us:>18.2}")?;
         }
         Ok(())
     }
@@ -227,15 +250,16 @@ impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Machine { processor, cores, rustc, commit } = &self.machine;
         writeln!(f, "{processor}, {cores} cores, {rustc}, commit {commit}, Redis {}\n", self.redis)?;
-        let hot = &self.measured.hot;
-        writeln!(f, "{:<24}{:>14}{:>14}{:>18}", "hot key", "memory ns", "leased ns", "memory / leased")?;
-        for (name, memory, leased) in [
-            ("store", hot.memory_ns, hot.leased_ns),
-            ("limiter", hot.limiter_memory_ns, hot.limiter_leased_ns),
-        ] {
-            writeln!(f, "{name:<24}{memory:>14.1}{leased:>14.1}{:>18.2}", memory / leased)?;
+        if let Some(hot) = &self.measured.hot {
+            writeln!(f, "{:<24}{:>14}{:>14}{:>18}", "hot key", "memory ns", "leased ns", "memory / leased")?;
+            for (name, memory, leased) in [
+                ("store", hot.memory_ns, hot.leased_ns),
+                ("limiter", hot.limiter_memory_ns, hot.limiter_leased_ns),
+            ] {
+                writeln!(f, "{name:<24}{memory:>14.1}{leased:>14.1}{:>18.2}", memory / leased)?;
+            }
+            writeln!(f, "answered from leases: {:.4} %\n", hot.answered * 100.0)?;
         }
-        writeln!(f, "answered from leases: {:.4} %\n", hot.answered * 100.0)?;
         writeln!(
             f,
             "{:<16}{:>6}{:>11}{:>10}{:>9}{:>8}{:>8}{:>16}{:>11}",

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
 mod consistent_hash;
+mod pipeline;
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate_testkit::{ProgramOutput, Tollgate, free_port, wait_until};
+use tollgate_testkit::{ProgramOutput, Scratch, Tollgate, free_port, wait_until};
 
 use crate::service::authority::Authority;
 use crate::service::client::{get, get_json, post_json};
@@ -163,6 +164,23 @@ fn a_list_that_changes_under_load_takes_usage_along() {
         nodes[0].program.signal("HUP");
         let error = || get_json(nodes[0].api, "/readyz")["reload_error"].as_str().unwrap_or("").to_owned();
         wait_until(expected, || error().contains(expected));
+    }
+}
+
+#[test]
+fn a_list_that_names_the_node_twice_or_not_at_all_ends_the_start() {
+    let [port, other] = [free_port(), free_port()];
+    for (list, expected) in [
+        (list(&[other]), "the list of peers does not name this node"),
+        (format!("{},127.0.0.2:{port}", list(&[port, other])), "the list of peers names this node twice"),
+    ] {
+        let files = Scratch::new();
+        let config = files.write("tollgate.yaml", &policy(&format!("url: '{list}'")));
+        let mut command = Command::new(BINARY);
+        command.arg("serve").arg("--config").arg(config);
+        command.args(["--set", &format!("listen.resp=127.0.0.1:{port}"), "--set", "listen.gateway=off"]);
+        let output = ProgramOutput::of(command);
+        assert!(output.code != Some(0) && output.stderr.contains(expected), "{}", output.stderr);
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
 use tollgate_core::{Adjustment, Amount, ChargeTimes, Outcome, Rule, Span, Timestamp, Verdict};
-use tollgate_store::{Answer, Check, Clock, Holding, Outcomes, Repeatable, Store, StoreError, SystemClock};
+use tollgate_store::{
+    Answer, Check, Clock, Holding, Outcomes, Repeatable, Store, StoreError, SystemClock, join_all,
+};
 
 use crate::far::{FarStores, is_exact, ttl};
 use crate::lot::Tick;
@@ -432,6 +434,13 @@ impl<S: Store, C: Clock> Store for Leased<S, C> {
             return self.inner.decide_uncached(checks).await;
         }
         self.decide_leased(checks).await
+    }
+
+    async fn decide_all(&self, batches: &[&[Check<'_>]]) -> Vec<Result<Answer, StoreError>> {
+        if batches.iter().all(|checks| checks.iter().all(|check| is_exact(check.rule))) {
+            return self.inner.decide_all(batches).await;
+        }
+        join_all(batches.iter().map(|checks| self.decide_uncached(checks))).await
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {

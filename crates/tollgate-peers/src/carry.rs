@@ -169,7 +169,7 @@ impl<C: Clock> Node<C> {
                     let is_gone = source.incarnation == LOST_INCARNATION || self.is_here(&source.address);
                     let peer = (!is_gone).then(|| self.peer(&source.address));
                     let payload = || encode_copy(&touched.incoming.holding, touched.key, &rules);
-                    (source, peer.map(|peer| (peer.send(payload()), peer)))
+                    (source, peer.map(|peer| (peer.send(&payload()), peer)))
                 })
                 .collect();
             for (source, call) in sent {

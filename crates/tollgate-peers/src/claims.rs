@@ -48,17 +48,12 @@ impl<C: Clock> Node<C> {
                 let wanted = wanted.iter().filter(is_there).map(|(at, _)| *at).collect();
                 let claim = Claim { by: me.clone(), wanted, holdings: known.clone() };
                 let peer = self.peer(&address);
-                (peer.send(encode_claim(&claim)), peer)
+                (peer.send(&encode_claim(&claim)), peer)
             })
             .collect();
         let mut failures = Vec::new();
         for (sent, peer) in sent {
-            let reply = match timeout(ROUND_TIMEOUT.max(self.settings.deadline), sent).await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(_)) => Err(Failure::failed("the runtime of the connection has shut down")),
-                Err(_) => Err(Failure::TimedOut(ROUND_TIMEOUT)),
-            };
-            match reply {
+            match sent.within(ROUND_TIMEOUT.max(self.settings.deadline)).await {
                 Ok(Reply::Holdings(news)) => {
                     self.losses.answered(&peer.address);
                     self.learn(&news);

@@ -8,19 +8,22 @@
 //! - `ownership`: the holder of each partition, and the changes of holders. `claims`: how nodes agree on them.
 //! - `node`: the keys that this node holds, and the calls of other nodes for them. `carry`: states that
 //!   are copied from earlier holders.
-//! - `peer`, `link`, `resp`: another node, the connections to it, and the protocol on them.
+//! - `peer`, `link`, `resp`: another node, the connections to it, and the protocol on them. `calls`: calls that are
+//!   sent together.
 //! - `wire`: calls and replies as bytes. `clock_offset`: the times in them.
-//! - `reserve`: requests whose keys have several owners.
+//! - `reserve`: requests whose keys have several owners. `forward`: many requests at the same time.
 //!
 //! Not here: the server side of the Redis protocol (`tollgate_resp`), arithmetic (`tollgate_core`).
 
 #![warn(missing_debug_implementations)]
 
 mod applied;
+mod calls;
 mod carry;
 mod claims;
 mod clock_offset;
 mod failure;
+mod forward;
 mod link;
 mod membership;
 mod node;

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,17 +28,18 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_store::Answer;
 use tollgate_store::undo_check;
 
+use crate::calls::{CallGroup, Replies};
 use crate::failure::Failure;
-use crate::peer::{Counts, Remote, SentCall};
+use crate::peer::{Counts, Remote};
 use crate::resp::{self, Frame};
 use crate::settings::PEER_USER;
 use crate::wire::{self, Call, Reply};
 
-/// The maximum number of calls that wait to be written, and of calls without a reply.
+/// The maximum number of calls that wait to be written, and of calls without a reply, before the last group.
 const MAX_QUEUED: usize = 8 * 1024;
 const MAX_IN_FLIGHT: usize = 8 * 1024;
-/// The number of calls that are taken from the queue together.
-const MAX_WRITTEN_CALLS: usize = 256;
+/// The number of groups that are taken from the queue together. A pipeline has at most 128 calls.
+const MAX_WRITTEN_GROUPS: usize = 64;
 /// The number of bytes of calls that are written together.
 const WRITE_BYTES: usize = 64 * 1024;
 /// The maximum time to connect and to authenticate.
@@ -51,47 +52,87 @@ const MAX_SILENT_DEADLINES: u32 = 2;
 
 /// A connection that starts with the first call.
 #[derive(Default)]
-pub(crate) struct Link(Mutex<Option<mpsc::Sender<QueuedCall>>>);
-
-/// A call that waits to be written.
-struct QueuedCall {
-    payload: Vec<u8>,
-    reply: oneshot::Sender<Result<Reply, Failure>>,
+pub(crate) struct Link {
+    sender: Mutex<Option<mpsc::Sender<QueuedCalls>>>,
+    /// The number of calls that wait to be written.
+    queued: Arc<AtomicUsize>,
 }
 
-/// A call that was written. Calls that undo a charge have no receiver.
-struct InFlightCall {
-    payload: Vec<u8>,
-    reply: Option<oneshot::Sender<Result<Reply, Failure>>>,
+/// Calls that wait to be written together.
+struct QueuedCalls {
+    calls: CallGroup,
+    waiter: oneshot::Sender<Replies>,
+    _queued: QueuedCount,
+}
+
+impl QueuedCalls {
+    /// Fails all calls.
+    fn fail(self, failure: &Failure) {
+        let replies = self.calls.failed(failure);
+        drop(self.waiter.send(replies));
+    }
+}
+
+/// Counts calls as queued until it is dropped.
+struct QueuedCount {
+    all: Arc<AtomicUsize>,
+    calls: usize,
+}
+
+impl QueuedCount {
+    /// Counts calls, unless too many wait.
+    fn new(all: &Arc<AtomicUsize>, calls: usize) -> Option<Self> {
+        // Relaxed: the number bounds memory, and no other memory depends on it.
+        let count = Self { all: Arc::clone(all), calls };
+        (all.fetch_add(calls, Ordering::Relaxed) + calls <= MAX_QUEUED).then_some(count)
+    }
+}
+
+impl Drop for QueuedCount {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.calls, Ordering::Relaxed);
+    }
+}
+
+/// Calls that were written together. Calls that undo a charge have no waiter.
+struct InFlightCalls {
+    calls: CallGroup,
+    /// The replies that have arrived.
+    replies: Replies,
+    waiter: Option<oneshot::Sender<Replies>>,
     sent: Timestamp,
     sent_at: Instant,
 }
 
 impl Link {
-    /// Sends a call. Needs a Tokio runtime, on which the connection runs.
-    pub(crate) fn send(&self, remote: &Arc<Remote>, payload: Vec<u8>) -> SentCall {
-        let (reply, sent) = oneshot::channel();
-        let mut call = QueuedCall { payload, reply };
+    /// Sends calls together. Needs a Tokio runtime, on which the connection runs.
+    pub(crate) fn send(&self, remote: &Arc<Remote>, calls: CallGroup) -> oneshot::Receiver<Replies> {
+        let (waiter, replies) = oneshot::channel();
+        let too_many = || Failure::refused(format!("too many calls wait for {}", remote.address));
+        let Some(queued) = QueuedCount::new(&self.queued, calls.len()) else {
+            drop(waiter.send(calls.failed(&too_many())));
+            return replies;
+        };
+        let mut group = QueuedCalls { calls, waiter, _queued: queued };
         // No code panics while it holds the lock.
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(calls) = &*calls {
-            call = match calls.try_send(call) {
-                Ok(()) => return sent,
-                Err(mpsc::error::TrySendError::Full(call)) => {
-                    let why = format!("too many calls wait for {}", remote.address);
-                    drop(call.reply.send(Err(Failure::refused(why))));
-                    return sent;
+        let mut current = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = &*current {
+            group = match sender.try_send(group) {
+                Ok(()) => return replies,
+                Err(mpsc::error::TrySendError::Full(group)) => {
+                    group.fail(&too_many());
+                    return replies;
                 }
                 // The runtime of the connection has shut down.
-                Err(mpsc::error::TrySendError::Closed(call)) => call,
+                Err(mpsc::error::TrySendError::Closed(group)) => group,
             };
         }
         let (sender, receiver) = mpsc::channel(MAX_QUEUED);
         tokio::spawn(run(Arc::clone(remote), receiver));
         // A new channel has room.
-        drop(sender.try_send(call));
-        *calls = Some(sender);
-        sent
+        drop(sender.try_send(group));
+        *current = Some(sender);
+        replies
     }
 }
 
@@ -106,7 +147,7 @@ enum End {
 }
 
 /// Connects, and serves calls until all senders are gone.
-async fn run(remote: Arc<Remote>, mut calls: mpsc::Receiver<QueuedCall>) {
+async fn run(remote: Arc<Remote>, mut calls: mpsc::Receiver<QueuedCalls>) {
     let (mut backoff, mut why) = (MIN_BACKOFF, None::<Arc<str>>);
     loop {
         let connecting = async {
@@ -151,7 +192,7 @@ async fn run(remote: Arc<Remote>, mut calls: mpsc::Receiver<QueuedCall>) {
 
 /// Refuses all calls until the future is ready. Returns `None` if all senders are gone.
 async fn failing<T>(
-    calls: &mut mpsc::Receiver<QueuedCall>,
+    calls: &mut mpsc::Receiver<QueuedCalls>,
     why: &Arc<str>,
     until: impl Future<Output = T>,
 ) -> Option<T> {
@@ -159,7 +200,7 @@ async fn failing<T>(
     loop {
         tokio::select! {
             biased;
-            call = calls.recv() => drop(call?.reply.send(Err(Failure::Refused(Arc::clone(why))))),
+            group = calls.recv() => group?.fail(&Failure::Refused(Arc::clone(why))),
             done = &mut until => return Some(done),
         }
     }
@@ -251,7 +292,9 @@ struct Connection<'r> {
     remote: &'r Remote,
     reader: ReadHalf<Box<dyn Stream>>,
     writer: WriteHalf<Box<dyn Stream>>,
-    in_flight: VecDeque<InFlightCall>,
+    in_flight: VecDeque<InFlightCalls>,
+    /// The number of calls in `in_flight`.
+    unanswered: usize,
     /// Bytes to write, and the number of those that were written.
     out: Vec<u8>,
     written: usize,
@@ -267,6 +310,7 @@ impl<'r> Connection<'r> {
             reader,
             writer,
             in_flight: VecDeque::new(),
+            unanswered: 0,
             out: Vec::new(),
             written: 0,
             buffer: BytesMut::new(),
@@ -274,24 +318,26 @@ impl<'r> Connection<'r> {
         }
     }
 
-    async fn run(mut self, calls: &mut mpsc::Receiver<QueuedCall>) -> End {
+    async fn run(mut self, calls: &mut mpsc::Receiver<QueuedCalls>) -> End {
         let end = self.serve(calls).await;
         let why = if let End::Broken(why) = &end { why.as_str() } else { "the connection was closed" };
         let failure = Failure::failed(format!("{}: {why}", self.remote.address));
-        for call in self.in_flight.drain(..) {
-            if let Some(reply) = call.reply {
-                drop(reply.send(Err(failure.clone())));
+        for InFlightCalls { calls, mut replies, waiter, .. } in self.in_flight.drain(..) {
+            if let Some(waiter) = waiter {
+                // Replies that have arrived count.
+                replies.resize_with(calls.len(), || Err(failure.clone()));
+                drop(waiter.send(replies));
             }
         }
         end
     }
 
-    async fn serve(&mut self, calls: &mut mpsc::Receiver<QueuedCall>) -> End {
+    async fn serve(&mut self, calls: &mut mpsc::Receiver<QueuedCalls>) -> End {
         let mut tick = interval(self.remote.dial.deadline);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut queued = Vec::new();
         loop {
-            let has_room = self.in_flight.len() < MAX_IN_FLIGHT && self.out.len() < WRITE_BYTES;
+            let has_room = self.unanswered < MAX_IN_FLIGHT && self.out.len() < WRITE_BYTES;
             tokio::select! {
                 read = self.reader.read_buf(&mut self.buffer) => match read {
                     Ok(1..) => {
@@ -317,16 +363,16 @@ impl<'r> Connection<'r> {
                     Ok(_) => return End::Broken("the connection was closed".to_owned()),
                     Err(error) => return End::Broken(error.to_string()),
                 },
-                count = calls.recv_many(&mut queued, MAX_WRITTEN_CALLS), if has_room => {
+                count = calls.recv_many(&mut queued, MAX_WRITTEN_GROUPS), if has_room => {
                     if count == 0 {
                         return End::Dropped;
                     }
                     let now = self.now();
-                    queued.drain(..).for_each(|call| self.write(call.payload, Some(call.reply), now));
+                    queued.drain(..).for_each(|group| self.write(group.calls, Some(group.waiter), now));
                 }
                 now = tick.tick() => {
                     let limit = self.remote.dial.deadline * MAX_SILENT_DEADLINES;
-                    let is_silent = |call: &InFlightCall| now - call.sent_at.max(self.received_at) > limit;
+                    let is_silent = |group: &InFlightCalls| now - group.sent_at.max(self.received_at) > limit;
                     if self.in_flight.front().is_some_and(is_silent) {
                         return End::Broken("the node has stopped answering".to_owned());
                     }
@@ -340,23 +386,25 @@ impl<'r> Connection<'r> {
         (self.remote.dial.clock.now(), Instant::now())
     }
 
-    /// Adds a call to the bytes to write, unless its caller has stopped waiting.
+    /// Adds calls to the bytes to write, unless their caller has stopped waiting.
     fn write(
         &mut self,
-        mut payload: Vec<u8>,
-        reply: Option<oneshot::Sender<Result<Reply, Failure>>>,
+        mut calls: CallGroup,
+        waiter: Option<oneshot::Sender<Replies>>,
         (sent, sent_at): (Timestamp, Instant),
     ) {
-        if reply.as_ref().is_some_and(oneshot::Sender::is_closed) {
+        if calls.is_empty() || waiter.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return;
         }
         let Remote { dial, offset, .. } = self.remote;
-        if reply.is_some() {
+        if waiter.is_some() {
             let void_after = sent + Span::from(dial.deadline) + Span::from(dial.deadline);
-            wire::void_after(&mut payload, void_after.shifted(offset.ahead()));
+            calls.void_after(void_after.shifted(offset.ahead()));
         }
-        resp::call(&mut self.out, &payload);
-        self.in_flight.push_back(InFlightCall { payload, reply, sent, sent_at });
+        self.out.extend_from_slice(calls.bytes());
+        self.unanswered += calls.len();
+        let replies = Replies::with_capacity(calls.len());
+        self.in_flight.push_back(InFlightCalls { calls, replies, waiter, sent, sent_at });
     }
 
     /// Passes the replies that have arrived to their callers.
@@ -368,7 +416,7 @@ impl<'r> Connection<'r> {
         let mut used = 0;
         while let Some((frame, length)) = resp::next(&buffer[used..]).map_err(|_| malformed())? {
             used += length;
-            let call = self.in_flight.pop_front().ok_or_else(malformed)?;
+            let group = self.in_flight.front_mut().ok_or_else(malformed)?;
             let reply = match frame {
                 Frame::Bulk(bytes) => Ok(Reply::decode(bytes).map_err(|_| malformed())?),
                 // An error of the session: the call was not executed.
@@ -378,11 +426,23 @@ impl<'r> Connection<'r> {
             if let Ok(reply) = &reply
                 && let Some(at) = reply.at()
             {
-                self.remote.offset.observe(call.sent, at, received);
+                self.remote.offset.observe(group.sent, at, received);
             }
-            let Some(waiter) = call.reply else { continue };
-            if let Err(Ok(Reply::Decided(answer, renewed))) = waiter.send(reply) {
-                self.undo(&call.payload, &answer, &renewed);
+            group.replies.push(reply);
+            self.unanswered -= 1;
+            if group.replies.len() < group.calls.len() {
+                continue;
+            }
+            let Some(InFlightCalls { calls, replies, waiter: Some(waiter), .. }) = self.in_flight.pop_front()
+            else {
+                continue;
+            };
+            if let Err(replies) = waiter.send(replies) {
+                for (index, reply) in replies.iter().enumerate().rev() {
+                    if let Ok(Reply::Decided(answer, renewed)) = reply {
+                        self.undo(calls.payload(index), answer, renewed);
+                    }
+                }
             }
         }
         buffer.advance(used);
@@ -401,7 +461,8 @@ impl<'r> Connection<'r> {
         for (place, (check, outcome)) in checks.iter().zip(&answer.outcomes).enumerate().rev() {
             let undo = undo_check(check.amount, outcome, renewed.contains(&place), answer.at);
             if let Some(undo) = undo {
-                self.write(wire::encode_adjust(&check.rule, &check.key, (undo, None)), None, now);
+                let call = wire::encode_adjust(&check.rule, &check.key, (undo, None));
+                self.write(CallGroup::one(&call), None, now);
             }
         }
     }

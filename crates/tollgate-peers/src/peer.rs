@@ -11,6 +11,7 @@ use tokio_rustls::TlsConnector;
 use tollgate_core::Timestamp;
 use tollgate_store::Clock;
 
+use crate::calls::{CallGroup, Replies};
 use crate::clock_offset::ClockOffset;
 use crate::failure::Failure;
 use crate::link::Link;
@@ -72,8 +73,41 @@ impl Deref for Peer {
     }
 }
 
+/// The replies to calls that were sent.
+pub(crate) struct SentCalls {
+    replies: oneshot::Receiver<Replies>,
+    count: usize,
+}
+
 /// The reply to a call that was sent.
-pub(crate) type SentCall = oneshot::Receiver<Result<Reply, Failure>>;
+pub(crate) struct SentCall(SentCalls);
+
+impl SentCalls {
+    /// Waits for the replies, up to this time. There is one for each call.
+    async fn within(self, time: Duration) -> Replies {
+        let failed = |failure: Failure| (0..self.count).map(|_| Err(failure.clone())).collect();
+        match timeout(time, self.replies).await {
+            Ok(Ok(replies)) => replies,
+            Ok(Err(_)) => failed(Failure::failed("the runtime of the connection has shut down")),
+            Err(_) => failed(Failure::TimedOut(time)),
+        }
+    }
+}
+
+impl SentCall {
+    /// Waits for the reply, up to this time.
+    pub(crate) async fn within(self, time: Duration) -> Result<Reply, Failure> {
+        only(self.0.within(time).await)
+    }
+}
+
+/// Returns the reply to a call that was sent alone.
+pub(crate) fn only(replies: Replies) -> Result<Reply, Failure> {
+    replies.into_iter().next().unwrap_or_else(|| Err(Failure::failed(INCOMPLETE)))
+}
+
+/// The error if a reply is not one to the call.
+pub(crate) const INCOMPLETE: &str = "the reply of a peer is incomplete";
 
 impl Peer {
     pub(crate) fn new(address: Address, dial: &Arc<Dial>) -> Arc<Self> {
@@ -98,26 +132,35 @@ impl Peer {
 
     /// Sends a call on the connection of this thread. The caller has to wait for its reply with
     /// [`received`](Self::received).
-    pub(crate) fn send(&self, payload: Vec<u8>) -> SentCall {
-        Counts::add(&self.dial.counts.calls);
-        self.links[threads::number()].send(&self.remote, payload)
+    pub(crate) fn send(&self, payload: &[u8]) -> SentCall {
+        SentCall(self.send_all(CallGroup::one(payload)))
+    }
+
+    /// Sends several calls together on the connection of this thread. The caller has to wait for their replies
+    /// with [`received_all`](Self::received_all).
+    pub(crate) fn send_all(&self, calls: CallGroup) -> SentCalls {
+        let count = calls.len();
+        self.dial.counts.calls.fetch_add(count as u64, Ordering::Relaxed);
+        SentCalls { replies: self.links[threads::number()].send(&self.remote, calls), count }
     }
 
     /// Waits for the reply to a call, up to the deadline.
-    pub(crate) async fn received(&self, sent: SentCall) -> Result<Reply, Failure> {
-        let reply = match timeout(self.dial.deadline, sent).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(_)) => Err(Failure::failed("the runtime of the connection has shut down")),
-            Err(_) => Err(Failure::TimedOut(self.dial.deadline)),
-        };
-        let reply = match reply {
-            Ok(Reply::Late) => Err(Failure::refused(format!("the call reached {} too late", self.address))),
-            reply => reply,
-        };
-        if reply.is_err() {
-            Counts::add(&self.dial.counts.failures);
+    pub(crate) async fn received(&self, SentCall(sent): SentCall) -> Result<Reply, Failure> {
+        only(self.received_all(sent).await)
+    }
+
+    /// Waits for the replies to calls that were sent together, up to the deadline. There is one for each.
+    pub(crate) async fn received_all(&self, sent: SentCalls) -> Replies {
+        let mut replies = sent.within(self.dial.deadline).await;
+        for reply in &mut replies {
+            if let Ok(Reply::Late) = reply {
+                *reply = Err(Failure::refused(format!("the call reached {} too late", self.address)));
+            }
+            if reply.is_err() {
+                Counts::add(&self.dial.counts.failures);
+            }
         }
-        reply
+        replies
     }
 
     /// Converts a time of its clock to the clock of this node.

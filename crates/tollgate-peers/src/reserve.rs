@@ -12,9 +12,10 @@ use tollgate_core::Outcome;
 use tollgate_store::parts::{Part, PartReply, Parts, PlaceReply, Places, Reserved, Undo};
 use tollgate_store::{Answer, Check, Clock};
 
+use crate::calls::CallGroup;
 use crate::failure::Failure;
 use crate::node::{Node, moved};
-use crate::peer::{Counts, Peer, SentCall};
+use crate::peer::{Counts, INCOMPLETE, Peer, SentCall, only};
 use crate::table::{Route, Table};
 use crate::wire::{Claim, MAX_CALL_BYTES, MAX_CHECKS, Reply, encode_adjust, encode_claim, encode_decide};
 
@@ -83,7 +84,7 @@ impl<C: Clock> Places for Owners<C> {
             return Box::pin(ready(self.node.adjust(rule, key, (adjustment, None)).map_err(moved)));
         };
         let adjustment = adjustment.shifted(peer.offset.ahead());
-        let sent = peer.send(encode_adjust(rule, key, (adjustment, None)));
+        let sent = peer.send(&encode_adjust(rule, key, (adjustment, None)));
         let (node, peer) = (Arc::clone(&self.node), Arc::clone(peer));
         Box::pin(async move { adjusted(&node, &peer, sent).await })
     }
@@ -96,18 +97,30 @@ pub(crate) fn decide_there<C: Clock>(
     checks: &[Check<'_>],
 ) -> impl Future<Output = Result<PartReply, Failure>> + Send + use<C> {
     let node = Arc::clone(node);
-    let (count, payload) = (checks.len(), encode_decide(checks));
-    let is_too_large = payload.len() > MAX_CALL_BYTES || count > MAX_CHECKS;
-    let sent = (!is_too_large).then(|| peer.send(payload));
+    let (count, mut calls) = (checks.len(), CallGroup::default());
+    let sent = add_batch(&mut calls, checks).then(|| peer.send_all(calls));
     async move {
         let Some(sent) = sent else { return Err(Failure::refused("the batch is too large for a peer")) };
-        match peer.received(sent).await? {
-            Reply::Decided(mut answer, renewed) if answer.outcomes.len() == count => {
-                answer.at = peer.to_local(answer.at);
-                Ok(PartReply { answer, renewed })
-            }
-            reply => Err(not_held(&node, &peer, reply).await),
+        match decided(&peer, only(peer.received_all(sent).await)?, count) {
+            Ok(decided) => Ok(decided),
+            Err(reply) => Err(not_held(&node, &peer, reply).await),
         }
+    }
+}
+
+/// Adds the call for a batch, unless it is too large. Returns whether it was added.
+pub(crate) fn add_batch(calls: &mut CallGroup, checks: &[Check<'_>]) -> bool {
+    checks.len() <= MAX_CHECKS && calls.push(MAX_CALL_BYTES, |out| encode_decide(checks, out))
+}
+
+/// Returns the answer to a batch with this number of checks, or the reply if it is none.
+pub(crate) fn decided(peer: &Peer, reply: Reply, count: usize) -> Result<PartReply, Reply> {
+    match reply {
+        Reply::Decided(mut answer, renewed) if answer.outcomes.len() == count => {
+            answer.at = peer.to_local(answer.at);
+            Ok(PartReply { answer, renewed })
+        }
+        reply => Err(reply),
     }
 }
 
@@ -115,9 +128,9 @@ pub(crate) fn decide_there<C: Clock>(
 ///
 /// The new holder of a partition may not know of the grant yet, if a request overtakes its reply. Then
 /// this node tells it, so that the request is decided there and not as in an outage.
-async fn not_held<C: Clock>(node: &Node<C>, peer: &Peer, reply: Reply) -> Failure {
+pub(crate) async fn not_held<C: Clock>(node: &Node<C>, peer: &Peer, reply: Reply) -> Failure {
     let Reply::NotHolder(partition, holding) = reply else {
-        return Failure::failed("the reply of a peer is incomplete");
+        return Failure::failed(INCOMPLETE);
     };
     Counts::add(&node.dial.counts.not_holder);
     if node.learn(&[(partition, Arc::clone(&holding))]) {
@@ -129,9 +142,9 @@ async fn not_held<C: Clock>(node: &Node<C>, peer: &Peer, reply: Reply) -> Failur
     }
     if known.holder.as_ref().is_some_and(|holder| holder.address == peer.address) {
         let news = Claim { holdings: vec![(partition, known)], ..Claim::default() };
-        match peer.received(peer.send(encode_claim(&news))).await {
+        match peer.received(peer.send(&encode_claim(&news))).await {
             Ok(Reply::Holdings(holdings)) => drop(node.learn(&holdings)),
-            Ok(_) => return Failure::failed("the reply of a peer is incomplete"),
+            Ok(_) => return Failure::failed(INCOMPLETE),
             Err(failure) => return failure,
         }
     }

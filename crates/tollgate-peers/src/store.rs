@@ -13,6 +13,7 @@ use tollgate_store::{
 };
 
 use crate::failure::{Failure, outage_of_keys};
+use crate::forward::forward_all;
 use crate::node::{Node, Served, moved};
 use crate::peer::{Counts, Dial};
 use crate::reserve::{adjusted, decide_there, reserve};
@@ -221,7 +222,7 @@ impl<C: Clock> PeerStore<C> {
             Route::There(index) => {
                 let peer = &table.peers[*index];
                 let adjustment = adjustment.shifted(peer.offset.ahead());
-                let sent = peer.send(encode_adjust(rule, key, (adjustment, id)));
+                let sent = peer.send(&encode_adjust(rule, key, (adjustment, id)));
                 adjusted(node, peer, sent).await
             }
         }
@@ -265,6 +266,11 @@ impl<C: Clock> Store for PeerStore<C> {
             }
         }
         Err(last.map_or_else(unknown, outage_of_keys))
+    }
+
+    /// Batches whose keys all have the same holder are sent to it together.
+    async fn decide_all(&self, batches: &[&[Check<'_>]]) -> Vec<Result<Answer, StoreError>> {
+        forward_all(self, batches).await
     }
 
     #[inline]

@@ -107,9 +107,13 @@ const COPY: u8 = 7;
 /// Starts a call that is never too late.
 fn start(kind: u8, capacity: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + capacity);
+    begin(kind, &mut out);
+    out
+}
+
+fn begin(kind: u8, out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&u64::MAX.to_le_bytes());
-    out
 }
 
 /// Makes a call void after `at`, by the clock of the owner: a call that waited in the socket of a node
@@ -126,16 +130,15 @@ pub(crate) fn encode_ping() -> Vec<u8> {
 }
 
 /// Encodes a batch.
-pub(crate) fn encode_decide(checks: &[Check<'_>]) -> Vec<u8> {
-    let mut out = start(DECIDE, 48 * checks.len());
-    put(&mut out, checks.len() as u64);
+pub(crate) fn encode_decide(checks: &[Check<'_>], out: &mut Vec<u8>) {
+    begin(DECIDE, out);
+    put(out, checks.len() as u64);
     for check in checks {
-        check.rule.write(&mut out);
-        put_bytes(&mut out, check.key);
-        check.amount.write(&mut out);
+        check.rule.write(out);
+        put_bytes(out, check.key);
+        check.amount.write(out);
         out.push(u8::from(check.binding) | u8::from(check.count_denied) << 1);
     }
-    out
 }
 
 /// Encodes an adjustment.

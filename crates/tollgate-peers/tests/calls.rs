@@ -124,3 +124,87 @@ async fn other_versions_and_garbage_are_refused() {
         ["ERR the bytes are not a call between peers, or are damaged"]
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_that_are_sent_together_are_decided_in_order_by_their_holders() {
+    let nodes = Nodes::start(3);
+    let (store, rule, wide) = (&nodes.stores[0], hourly("api", 5), hourly("wide", 1_000));
+    let keys: Vec<_> = (0..3).map(|node| nodes.key_of(node, 0)).collect();
+    let checks: Vec<Vec<Check<'_>>> = (0..24)
+        .map(|number| {
+            let key = |at: usize| &*keys[at % 3];
+            // Some requests have keys of two holders.
+            let second = (number % 4 == 3).then(|| Check::new(&wide, key(number + 1), 1));
+            [Some(Check::new(&rule, key(number), 1)), second].into_iter().flatten().collect()
+        })
+        .collect();
+    let batches: Vec<&[Check<'_>]> = checks.iter().map(Vec::as_slice).collect();
+    let before = store.counters();
+    let answers = store.decide_all(&batches).await;
+    let remaining = |node: usize| {
+        let of_node = answers.iter().enumerate().filter(|(number, _)| number % 3 == node && number % 4 != 3);
+        let left = of_node.map(|(_, answer)| {
+            let answer = answer.as_ref().unwrap();
+            (answer.admitted, answer.outcomes[0].remaining)
+        });
+        left.collect::<Vec<_>>()
+    };
+    for node in 0..3 {
+        assert_eq!(
+            answers.iter().skip(node).step_by(3).filter(|it| it.as_ref().unwrap().admitted).count(),
+            5
+        );
+        // In the order of the requests, whatever those with two holders have taken in between.
+        assert!(
+            remaining(node).is_sorted_by(|one, next| one.1 > next.1 || next.1 == 0),
+            "{:?}",
+            remaining(node)
+        );
+    }
+    assert_eq!(store.counters().failures, before.failures);
+    assert!(store.decide_all(&[]).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_sent_together_follow_partitions_that_have_moved() {
+    let nodes = Nodes::start(3);
+    let rule = hourly("api", 100);
+    let keys: Vec<_> = (0..60).map(|number| nodes.key_of(2, number)).collect();
+    let checks: Vec<_> = keys.iter().map(|key| [Check::new(&rule, key, 1)]).collect();
+    let batches: Vec<&[Check<'_>]> = checks.iter().map(<[_; 1]>::as_slice).collect();
+    let take = async |store: &tollgate_peers::PeerStore<_>| {
+        let answers = store.decide_all(&batches).await;
+        answers.into_iter().map(|it| it.unwrap().outcomes[0].remaining).collect::<HashSet<_>>()
+    };
+    assert_eq!(take(&nodes.stores[0]).await, HashSet::from([99]));
+    // The third node leaves the lists of the others, and gives its partitions up.
+    let members = [nodes.address(0), nodes.address(1)];
+    nodes.stores[1].set_members(&members, Some(&members[1]));
+    nodes.stores[2].set_members(&members, None);
+    assert_eq!(take(&nodes.stores[0]).await, HashSet::from([98]), "nothing is forgotten, whoever holds it");
+    nodes.stores[0].set_members(&members, Some(&members[0]));
+    settle(&[&nodes.stores[0], &nodes.stores[1]]);
+    assert_eq!(take(&nodes.stores[0]).await, HashSet::from([97]));
+    assert_eq!(take(&nodes.stores[1]).await, HashSet::from([96]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_whose_caller_leaves_are_undone() {
+    let nodes = Nodes::start(2);
+    let (rule, key) = (hourly("api", 1_000), nodes.key_of(1, 0));
+    let check = [Check::new(&rule, &key, 1)];
+    let batches: Vec<&[Check<'_>]> = vec![&check[..]; 50];
+    for _ in 0..10 {
+        // Polled once: the calls are on their way.
+        let _left =
+            tokio::time::timeout(std::time::Duration::ZERO, nodes.stores[0].decide_all(&batches)).await;
+    }
+    let left =
+        async || nodes.stores[1].decide(&[Check::new(&rule, &key, 0)]).await.unwrap().outcomes[0].remaining;
+    let answers = nodes.stores[0].decide_all(&batches).await;
+    assert!(answers.iter().all(|it| it.as_ref().unwrap().admitted));
+    while left().await < 950 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    assert_eq!(left().await, 950);
+}

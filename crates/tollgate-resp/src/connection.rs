@@ -52,7 +52,6 @@ struct Connection<S> {
     gives_up: Option<Instant>,
     buffer: BytesMut,
     out: Vec<u8>,
-    waiting: PendingReplies,
     /// Whether a command has arrived since the timer last fired.
     is_active: bool,
 }
@@ -66,7 +65,6 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
         gives_up: None,
         buffer: BytesMut::new(),
         out: Vec::new(),
-        waiting: PendingReplies::default(),
         is_active: true,
     };
     let end = connection.run(drain).await;
@@ -133,12 +131,17 @@ impl<S: Store> Connection<S> {
     /// Answers all complete commands in the buffer, and makes room for more.
     async fn answer(&mut self) -> Option<End> {
         loop {
-            let (used, progress) = self.session.run(&self.buffer, &mut self.out, &mut self.waiting);
-            self.buffer.advance(used);
-            self.is_active |= used > 0;
-            if !self.waiting.is_empty() {
-                self.waiting.all(&mut self.session.tally, &mut self.out).await;
-            }
+            let progress = {
+                let limiter = self.session.inner.limiter.load();
+                let mut waiting = PendingReplies::new(&limiter);
+                let (used, progress) = self.session.run(&limiter, &self.buffer, &mut self.out, &mut waiting);
+                self.buffer.advance(used);
+                self.is_active |= used > 0;
+                if !waiting.is_empty() {
+                    waiting.all(&mut self.session.tally, &mut self.out).await;
+                }
+                progress
+            };
             self.session.inner.counters.add(&mut self.session.tally);
             if !self.out.is_empty() {
                 match self.send().await {

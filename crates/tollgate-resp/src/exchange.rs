@@ -3,21 +3,21 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tollgate::Limiter;
+use tollgate::{Limiter, Store};
 
 use crate::command::Command;
 use crate::metrics::CommandResult;
-use crate::pending::{PendingReplies, Reply};
+use crate::pending::{PendingReplies, Reply, State};
 use crate::session::{Flow, wrong};
 
 /// The commands of one read: one policy decides all of them.
-pub(crate) struct Exchange<'a, S> {
-    pub(crate) limiter: &'a Arc<Limiter<S>>,
+pub(crate) struct Exchange<'a, 'l, S> {
+    pub(crate) limiter: &'l Arc<Limiter<S>>,
     pub(crate) out: &'a mut Vec<u8>,
-    pub(crate) waiting: &'a mut PendingReplies,
+    pub(crate) waiting: &'a mut PendingReplies<'l, S>,
 }
 
-impl<S> Exchange<'_, S> {
+impl<S: Store> Exchange<'_, '_, S> {
     /// Returns the buffer for the next reply.
     #[inline]
     pub(crate) fn end(&mut self) -> &mut Vec<u8> {
@@ -35,7 +35,7 @@ impl<S> Exchange<'_, S> {
         command: Command,
         reply: impl Future<Output = Reply> + Send + 'static,
     ) -> Flow {
-        self.waiting.push(command, Box::pin(reply));
+        self.waiting.push(command, State::Pending(Box::pin(reply)));
         Flow::On
     }
 

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate::policy::{Grant, Key};
 use tollgate::{
     Decision, Fate, KeySource, Limit, Limiter, Mode, Outcome, Owner, Policy, Quota, Rule, Span, Store,
@@ -22,6 +23,7 @@ use crate::command::Command;
 use crate::exchange::Exchange;
 use crate::frame::{Words, integer};
 use crate::metrics::CommandResult;
+use crate::pending::State;
 use crate::reply::{self, Protocol};
 use crate::session::{Flow, NO_REFUNDS, NO_STORE, Session, cut, decision_result, wrong};
 
@@ -29,11 +31,11 @@ use crate::session::{Flow, NO_REFUNDS, NO_STORE, Session, cut, decision_result, 
 const MAX_COMPARED_NAMES: usize = 200;
 
 /// A key of a limit, and the argument after it.
-struct NamedKey<'l> {
+struct NamedKey<'l, 'w> {
     limit: &'l Limit,
     key: Key,
     /// The argument after the key, if there is one.
-    last: Option<&'l [u8]>,
+    last: Option<&'w [u8]>,
 }
 
 impl<S: Store> Session<S> {
@@ -41,7 +43,7 @@ impl<S: Store> Session<S> {
         &mut self,
         command: Command,
         words: Words<'_>,
-        exchange: &mut Exchange<'_, S>,
+        exchange: &mut Exchange<'_, '_, S>,
     ) -> Result<CommandResult, Flow> {
         let named = match find(exchange.limiter.policy(), words, command) {
             Ok(named) => named,
@@ -57,14 +59,22 @@ impl<S: Store> Session<S> {
         }
     }
 
-    fn check(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+    fn check<'l>(
+        &self,
+        named: &NamedKey<'l, '_>,
+        exchange: &mut Exchange<'_, 'l, S>,
+    ) -> Result<CommandResult, Flow> {
         match units_of(named, "TG.ACQUIRE and TG.RELEASE") {
             Ok(cost) => self.decide(Command::Check, named, cost, exchange),
             Err(mistake) => Ok(exchange.error(&mistake)),
         }
     }
 
-    fn acquire(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+    fn acquire<'l>(
+        &self,
+        named: &NamedKey<'l, '_>,
+        exchange: &mut Exchange<'_, 'l, S>,
+    ) -> Result<CommandResult, Flow> {
         match without_slots(named.limit) {
             Some(mistake) => Ok(exchange.error(mistake.as_bytes())),
             None => self.decide(Command::Acquire, named, None, exchange),
@@ -72,19 +82,24 @@ impl<S: Store> Session<S> {
     }
 
     /// Decides, without waiting if the store permits it.
-    fn decide(
+    fn decide<'l>(
         &self,
         command: Command,
-        named: &NamedKey<'_>,
+        named: &NamedKey<'l, '_>,
         cost: Option<u64>,
-        exchange: &mut Exchange<'_, S>,
+        exchange: &mut Exchange<'_, 'l, S>,
     ) -> Result<CommandResult, Flow> {
         let (limiter, is_slot, protocol) = (exchange.limiter, command == Command::Acquire, self.protocol);
-        let immediate = limiter.try_decide_named(named.limit, named.key.clone(), None, cost, |decision| {
-            write_decision(limiter, decision, is_slot, protocol, exchange.end());
+        let (batch, out) = exchange.waiting.batch_and_end(exchange.out);
+        let immediate = batch.try_decide_named(named.limit, named.key.clone(), cost, |decision| {
+            write_decision(limiter, decision, is_slot, protocol, out);
             decision_result(decision.is_allowed())
         });
         immediate.map_err(|pending| {
+            let Some(pending) = pending else {
+                exchange.waiting.push(command, State::Batched);
+                return Flow::On;
+            };
             let (limiter, pending) = (Arc::clone(limiter), pending.detach());
             exchange.defer(command, async move {
                 let mut out = Vec::with_capacity(96);
@@ -98,7 +113,7 @@ impl<S: Store> Session<S> {
         })
     }
 
-    fn release(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+    fn release(named: &NamedKey<'_, '_>, exchange: &mut Exchange<'_, '_, S>) -> Result<CommandResult, Flow> {
         let owner = match owner_of(named) {
             Ok(owner) => owner,
             Err(mistake) => return Ok(exchange.error(mistake.as_bytes())),
@@ -118,7 +133,7 @@ impl<S: Store> Session<S> {
     }
 
     /// Starts the lease of a slot again. The reply is 1 if the token holds a slot, else 0.
-    fn renew(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+    fn renew(named: &NamedKey<'_, '_>, exchange: &mut Exchange<'_, '_, S>) -> Result<CommandResult, Flow> {
         let owner = match owner_of(named) {
             Ok(owner) => owner,
             Err(mistake) => return Ok(exchange.error(mistake.as_bytes())),
@@ -139,7 +154,11 @@ impl<S: Store> Session<S> {
     }
 
     /// Refunds units, and the places of a queue that they stand for.
-    fn refund(&self, named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+    fn refund(
+        &self,
+        named: &NamedKey<'_, '_>,
+        exchange: &mut Exchange<'_, '_, S>,
+    ) -> Result<CommandResult, Flow> {
         if self.inner.settings.refuse_refunds {
             return Ok(exchange.error(format!("ERR {NO_REFUNDS}").as_bytes()));
         }
@@ -160,7 +179,7 @@ impl<S: Store> Session<S> {
     }
 
     /// Returns the answer of a check without charging.
-    fn peek(named: &NamedKey<'_>, exchange: &mut Exchange<'_, S>) -> Result<CommandResult, Flow> {
+    fn peek(named: &NamedKey<'_, '_>, exchange: &mut Exchange<'_, '_, S>) -> Result<CommandResult, Flow> {
         let cost = match cost_of(named) {
             Ok(cost) => cost.unwrap_or(1),
             Err(mistake) => return Ok(exchange.error(mistake)),
@@ -226,7 +245,7 @@ fn without_slots(limit: &Limit) -> Option<String> {
 }
 
 /// Parses the token of a slot.
-fn owner_of(named: &NamedKey<'_>) -> Result<Owner, String> {
+fn owner_of(named: &NamedKey<'_, '_>) -> Result<Owner, String> {
     if let Some(mistake) = without_slots(named.limit) {
         return Err(mistake);
     }
@@ -238,7 +257,7 @@ fn owner_of(named: &NamedKey<'_>) -> Result<Owner, String> {
 
 /// Parses the argument after the key of a limit that counts units. `alternative`: the commands for a
 /// limit that counts slots.
-fn units_of(named: &NamedKey<'_>, alternative: &str) -> Result<Option<u64>, Vec<u8>> {
+fn units_of(named: &NamedKey<'_, '_>, alternative: &str) -> Result<Option<u64>, Vec<u8>> {
     if has_slots(named.limit) {
         let name = named.limit.name();
         return Err(format!("ERR limit `{name}` counts slots: use {alternative}").into_bytes());
@@ -247,21 +266,22 @@ fn units_of(named: &NamedKey<'_>, alternative: &str) -> Result<Option<u64>, Vec<
 }
 
 /// Parses the argument after the key as a cost.
-fn cost_of(named: &NamedKey<'_>) -> Result<Option<u64>, &'static [u8]> {
+fn cost_of(named: &NamedKey<'_, '_>) -> Result<Option<u64>, &'static [u8]> {
     let Some(word) = named.last else { return Ok(None) };
     let cost = integer(word).and_then(|cost| u64::try_from(cost).ok());
     cost.map(Some).ok_or(b"ERR the cost is a whole number, and not negative")
 }
 
 /// Parses the key of a limit.
-fn find<'l>(policy: &'l Policy, words: Words<'l>, command: Command) -> Result<NamedKey<'l>, String> {
+fn find<'l, 'w>(policy: &'l Policy, words: Words<'w>, command: Command) -> Result<NamedKey<'l, 'w>, String> {
     let name = String::from_utf8_lossy(cut(words.get(1)));
     let limit = std::str::from_utf8(words.get(1)).ok().and_then(|name| policy.limit(name));
     let Some(limit) = limit else {
         let known = policy.limits().iter().map(Limit::name).take(MAX_COMPARED_NAMES);
         return Err(format!("ERR no limit is called `{name}`; {}", hint(&name, "limits", known)));
     };
-    let texts: Option<Vec<&str>> = words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
+    let texts: Option<SmallVec<[&str; 4]>> =
+        words.from(2).map(|word| std::str::from_utf8(word).ok()).collect();
     let texts = texts.unwrap_or_default();
     let parts = limit.key_words(&texts);
     // A cost may follow the key; a token must follow for `TG.RELEASE` and `TG.RENEW`.
@@ -297,7 +317,7 @@ fn wrong_key(limit: &Limit, command: Command) -> String {
 
 /// Writes six values: whether the request is limited, the numbers of the limit, and the decision ID
 /// or the slot token.
-fn write_decision<S: Store>(
+pub(crate) fn write_decision<S: Store>(
     limiter: &Limiter<S>,
     decision: &Decision<'_>,
     is_slot: bool,

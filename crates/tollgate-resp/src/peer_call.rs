@@ -64,7 +64,7 @@ impl<S: Store> Session<S> {
     pub(crate) fn call(
         &self,
         words: Words<'_>,
-        exchange: &mut Exchange<'_, S>,
+        exchange: &mut Exchange<'_, '_, S>,
     ) -> Result<CommandResult, Flow> {
         let Some(peers) = &self.inner.settings.peers else {
             return Ok(exchange.error(b"ERR this node has no peers: its `store` is not `tollgate://`"));

@@ -8,9 +8,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tollgate::Store;
 use tollgate::policy::Key;
 use tollgate::throttle::{ThrottleReply, ThrottleRules};
+use tollgate::{Limiter, Store};
 
 use crate::command::Command;
 use crate::exchange::Exchange;
@@ -104,14 +104,14 @@ impl<S: Store> Session<S> {
     }
 
     /// Starts all complete commands in these bytes, and returns the number of bytes consumed.
-    pub(crate) fn run(
+    pub(crate) fn run<'l>(
         &mut self,
+        limiter: &'l Arc<Limiter<S>>,
         bytes: &[u8],
         out: &mut Vec<u8>,
-        waiting: &mut PendingReplies,
+        waiting: &mut PendingReplies<'l, S>,
     ) -> (usize, Progress) {
-        let limiter = self.inner.limiter.load();
-        let exchange = &mut Exchange { limiter: &limiter, out, waiting };
+        let exchange = &mut Exchange { limiter, out, waiting };
         let mut frames = std::mem::take(&mut self.frames);
         let mut at = 0;
         let progress = loop {
@@ -155,7 +155,7 @@ impl<S: Store> Session<S> {
     }
 
     #[inline]
-    fn execute(&mut self, words: Words<'_>, exchange: &mut Exchange<'_, S>) -> Flow {
+    fn execute(&mut self, words: Words<'_>, exchange: &mut Exchange<'_, '_, S>) -> Flow {
         let command = Command::named(words.get(0));
         if self.transaction.is_some()
             && let Some(flow) = self.enqueue(command, words, exchange.end())
@@ -170,7 +170,7 @@ impl<S: Store> Session<S> {
         &mut self,
         command: Command,
         words: Words<'_>,
-        exchange: &mut Exchange<'_, S>,
+        exchange: &mut Exchange<'_, '_, S>,
     ) -> Flow {
         let result = if self.is_unauthenticated && !command.is_allowed_unauthenticated() {
             exchange.error(b"NOAUTH Authentication required.")
@@ -248,7 +248,7 @@ impl<S: Store> Session<S> {
         command: Command,
         dialect: Dialect,
         words: Words<'_>,
-        exchange: &mut Exchange<'_, S>,
+        exchange: &mut Exchange<'_, '_, S>,
     ) -> Result<CommandResult, Flow> {
         let ThrottleRequest { throttle, wanted } = match dialect.read(words) {
             Ok(request) => request,
@@ -406,8 +406,9 @@ mod tests {
         let inner = Inner::new(limiter, RespSettings::default());
         let mut session = Session::new(Arc::new(inner), ([127, 0, 0, 1], 1).into());
         let bytes = [&b"CL.THROTTLE k 1 1 60\r\n"[..], &b"COMMAND DOCS\r\n".repeat(1_200)].concat();
-        let (mut out, mut waiting) = (Vec::new(), PendingReplies::default());
-        let (used, progress) = session.run(&bytes, &mut out, &mut waiting);
+        let limiter = session.inner.limiter.load();
+        let (mut out, mut waiting) = (Vec::new(), PendingReplies::new(&limiter));
+        let (used, progress) = session.run(&limiter, &bytes, &mut out, &mut waiting);
         assert_eq!(progress, Progress::More);
         assert!(!waiting.is_empty() && out.is_empty());
         assert!((MAX_REPLY_BYTES..MAX_REPLY_BYTES + 8_192).contains(&waiting.bytes()), "{}", waiting.bytes());

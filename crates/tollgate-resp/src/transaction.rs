@@ -127,7 +127,7 @@ impl<S: Store> Session<S> {
     }
 
     /// Runs the next command of the transaction.
-    pub(crate) fn run_on(&mut self, exchange: &mut Exchange<'_, S>) -> Flow {
+    pub(crate) fn run_on(&mut self, exchange: &mut Exchange<'_, '_, S>) -> Flow {
         let Some(mut running) = self.running.take() else { return Flow::On };
         let words = running.words();
         let flow = self.answer(Command::named(words.get(0)), words, exchange);

@@ -18,6 +18,7 @@ mod call_failure;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod join;
 pub mod memory;
 pub mod node_board;
 pub mod parts;
@@ -29,6 +30,7 @@ pub mod version_registry;
 
 pub use call_failure::CallFailure;
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use join::join_all;
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;
 pub use store::{

@@ -16,6 +16,8 @@ use std::future::Future;
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Amount, Outcome, Rule, Span, Timestamp};
 
+use crate::join::join_all;
+
 /// The amount to acquire from one key under one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
@@ -117,6 +119,19 @@ pub trait Store: Send + Sync + 'static {
         checks: &[Check<'_>],
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
         self.decide(checks)
+    }
+
+    /// Decides the batches of several requests, each as [`decide_uncached`](Self::decide_uncached) does, and
+    /// returns their answers in order. They are started in order, so batches with the same keys are decided
+    /// in that order.
+    ///
+    /// For callers that have many requests at the same time, such as a pipeline: a store in other processes
+    /// can send them together.
+    fn decide_all(
+        &self,
+        batches: &[&[Check<'_>]],
+    ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
+        join_all(batches.iter().map(move |checks| self.decide_uncached(checks)))
     }
 
     /// Adjusts one key, and returns its state after that. The outcome of a renewal

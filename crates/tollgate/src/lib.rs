@@ -74,7 +74,7 @@ pub use gate::{Admission, Gate, GatePermit, Refusal, Snapshot};
 #[cfg(feature = "policy")]
 pub use id::{DecisionId, ParseDecisionIdError};
 #[cfg(feature = "policy")]
-pub use limiter::{DetachedPending, HoldEnd, Limiter, Pending, SlotWait};
+pub use limiter::{DetachedPending, HoldEnd, Limiter, Pending, PendingBatch, SlotWait};
 #[cfg(feature = "policy")]
 pub use node_shedder::{InFlightGuard, Measurement, NodeShedder, SignalReading, Signals};
 #[cfg(feature = "policy")]

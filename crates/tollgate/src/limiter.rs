@@ -53,7 +53,7 @@ use crate::timer::Sleeper;
 
 use self::left_places::LeftPlaces;
 use self::pending::Patience;
-pub use pending::{DetachedPending, HoldEnd, Pending, SlotWait};
+pub use pending::{DetachedPending, HoldEnd, Pending, PendingBatch, SlotWait};
 
 /// Checks requests against a policy, and charges all limits that apply or none.
 ///

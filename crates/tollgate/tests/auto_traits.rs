@@ -3,7 +3,8 @@
 use tollgate::policy::Policy;
 use tollgate::{
     Admission, Bucket, Call, Decision, Event, Gate, GatePermit, Health, LimitOutcome, Limiter, ManualClock,
-    MemoryStore, Permit, PolicyError, Rate, Receipt, Refusal, Sleeper, Snapshot, StoreError, SystemClock,
+    MemoryStore, PendingBatch, Permit, PolicyError, Rate, Receipt, Refusal, Sleeper, Snapshot, StoreError,
+    SystemClock,
 };
 
 fn is_shared<T: Send + Sync + std::fmt::Debug>() {}
@@ -48,6 +49,7 @@ fn futures_may_move_between_threads() {
     moves(&limiter.decide(&call));
     moves(&limiter.acquire(&call));
     moves(&limiter.reconcile());
+    moves(&PendingBatch::new(&limiter).finish(|_, _| ()));
     moves(&limiter.until_ready(&call));
     moves(&limiter.acquire_when_ready(&call));
     moves(&gate.until_ready("ann"));

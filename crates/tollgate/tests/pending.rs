@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::policy::Key;
-use tollgate::store::{Answer, Check, Outcomes};
+use tollgate::store::{Answer, Check, Outcomes, join_all};
 use tollgate::{
-    Adjustment, Bucket, Decision, Fate, Limiter, ManualClock, MemoryStore, Outcome, Policy, Rate, Request,
-    Rule, Span, Store, StoreError, Timestamp,
+    Adjustment, Bucket, Decision, Fate, Limiter, ManualClock, MemoryStore, Outcome, PendingBatch, Policy,
+    Rate, Request, Rule, Span, Store, StoreError, Timestamp,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_772_366_400);
@@ -263,4 +263,87 @@ fn candidates_refund_the_windows_that_they_would_not_have_charged() {
     let reset = second.limits().map(|it| it.outcome().reset_after).max();
     assert!(reset > Some(Span::ZERO));
     assert_eq!(calls.take(), [1, 1, 1], "one batch, one refund");
+}
+
+#[test]
+fn decisions_that_wait_together_are_made_as_single_ones_are() {
+    let policy = "limits:
+  - {name: api, by: user, bucket: 3/day}
+  - {name: slots, by: user, slots: 2}
+  - {name: live, by: user, bucket: 1/day, candidate: {bucket: 10/day}}";
+    let (limiter, calls) = limiter(policy, false);
+    let limit = |name: &str| limiter.policy().limit(name).unwrap();
+    let mut batch = PendingBatch::new(&limiter);
+    for user in ["ann", "bob", "ann", "ann", "ann"] {
+        let pending = batch.try_decide_named(limit("api"), Key::named(user.as_bytes()), None, |_| ());
+        assert!(pending.unwrap_err().is_none(), "it waits in the batch");
+    }
+    for _ in 0..2 {
+        let pending = batch.try_decide_named(limit("live"), Key::named(b"ann"), None, |_| ());
+        assert!(pending.unwrap_err().is_none());
+    }
+    // A slot would stay taken if the batch were dropped.
+    let slot = batch.try_decide_named(limit("slots"), Key::named(b"ann"), None, |_| ()).unwrap_err();
+    assert!(pollster::block_on(slot.unwrap().finish(None)).is_allowed());
+    assert_eq!((batch.len(), calls.take()), (7, [8, 1, 0]));
+    let mut seen = vec![None; batch.len()];
+    pollster::block_on(batch.finish(|number, decision| {
+        assert!(seen[number].replace((decision.is_allowed(), remaining(decision))).is_none());
+    }));
+    let expected = [
+        (true, vec![2]),
+        (true, vec![2]),
+        (true, vec![1]),
+        (true, vec![0]),
+        (false, vec![0]),
+        (true, vec![0]),
+        (false, vec![0]),
+    ];
+    assert_eq!(seen, expected.map(Some));
+    assert_eq!(calls.take(), [0, 7, 0]);
+}
+
+/// A store whose calls for the key `lost` fail, and that answers too few batches if it `forgets`.
+struct PartialStore {
+    memory: MemoryStore<ManualClock>,
+    forgets: bool,
+}
+
+impl Store for PartialStore {
+    async fn decide(&self, checks: &[Check<'_>]) -> Result<Answer, StoreError> {
+        match checks {
+            [check] if check.key == Key::named(b"lost").as_bytes() => {
+                Err(StoreError::Refused("its node is gone".into()))
+            }
+            _ => Ok(self.memory.decide_now(checks)),
+        }
+    }
+
+    async fn decide_all(&self, batches: &[&[Check<'_>]]) -> Vec<Result<Answer, StoreError>> {
+        let mut answers = join_all(batches.iter().map(|checks| self.decide(checks))).await;
+        answers.truncate(if self.forgets { 1 } else { batches.len() });
+        answers
+    }
+
+    async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
+        Ok(self.memory.adjust_now(rule, key, adjustment))
+    }
+}
+
+#[test]
+fn a_request_without_an_answer_is_decided_by_the_outage_rules_and_no_other() {
+    for (forgets, expected) in [(false, [false, true, false]), (true, [false, true, true])] {
+        let memory = MemoryStore::with_seed(1_000, ManualClock::at(START), 7);
+        let policy = parse("limits: [{name: api, by: user, bucket: 100/day}]");
+        let limiter = Limiter::with_store(policy, PartialStore { memory, forgets });
+        let limit = limiter.policy().limit("api").unwrap();
+        let mut batch = PendingBatch::new(&limiter);
+        for user in ["ann", "lost", "bob"] {
+            let pending = batch.try_decide_named(limit, Key::named(user.as_bytes()), None, |_| ());
+            assert!(pending.unwrap_err().is_none());
+        }
+        let mut degraded = Vec::new();
+        pollster::block_on(batch.finish(|_, decision| degraded.push(decision.is_degraded())));
+        assert_eq!(degraded, expected);
+    }
 }

@@ -4,18 +4,20 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Redis;
 
-use crate::harness::{Fault, KEYS, LIMIT, ServedNode, run};
+use crate::harness::{Decided, Fault, ServedNode, both, run};
+
+both! { a_clock_step_refills_only_the_time_that_it_showed }
 
 const HOUR: u64 = 3_600;
 
-#[test]
-fn a_clock_step_refills_only_the_time_that_it_showed() {
+fn a_clock_step_refills_only_the_time_that_it_showed(decided: Decided) {
     let redis = Redis::start_with_clock();
     let fault = Fault {
         place: 80,
         name: "wall clock of Redis 1 h ahead, 2 h back, 1 h ahead, every 600 ms",
         topology: "standalone",
-        store: format!("url: '{}'", redis.url()),
+        url: format!("'{}'", redis.url()),
+        decided,
         nodes: 2,
         why: "what two hours refill: the clock showed them",
     };
@@ -25,7 +27,7 @@ fn a_clock_step_refills_only_the_time_that_it_showed() {
             redis.step_clock(seconds);
             rig.endure(Duration::from_millis(600));
         }
-        let each = (2 * HOUR * LIMIT).div_ceil(24 * HOUR);
-        ServedNode { at: Instant::now(), lost: each * KEYS as u64 }
+        let each = (2 * HOUR * fault.limit()).div_ceil(24 * HOUR);
+        ServedNode::with_loss(Instant::now(), each * fault.keys() as u64)
     });
 }

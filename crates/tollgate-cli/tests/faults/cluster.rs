@@ -4,11 +4,23 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::RedisCluster;
 
-use crate::harness::{Fault, Rig, ServedNode, run, wait_until_copied};
+use crate::harness::{Decided, Fault, Rig, ServedNode, both, run, wait_until_copied};
 
-fn fault<'f>(place: u32, name: &'f str, why: &'f str, cluster: &RedisCluster) -> Fault<'f> {
-    let store = format!("url: ['{}']", cluster.urls().join("', '"));
-    Fault { place, name, topology: "Cluster", store, nodes: 2, why }
+both! {
+    a_cluster_that_promotes_a_replica_costs_what_it_had_not_heard_of,
+    a_primary_that_falls_silent_is_an_outage_of_its_part,
+    slots_that_move_keep_what_was_spent,
+    a_cluster_that_is_resharded_keeps_what_was_spent,
+}
+
+fn fault<'f>(place: u32, name: &'f str, cluster: &RedisCluster, decided: Decided) -> Fault<'f> {
+    let url = format!("['{}']", cluster.urls().join("', '"));
+    Fault { place, name, topology: "Cluster", url, decided, nodes: 2, why: "" }
+}
+
+/// Returns the first primary that has tight keys: that of the hot key, if there is one.
+fn home(cluster: &RedisCluster) -> usize {
+    (0..3).find(|node| !slots_in_use(cluster, *node).is_empty()).expect("tight keys are in use")
 }
 
 /// Returns slots of one node that hold tight keys.
@@ -31,75 +43,74 @@ fn send_keys(cluster: &RedisCluster, slot: u16, from: usize, to: usize) {
     from.cli(&[&migrate, &*keys].concat());
 }
 
-#[test]
-fn a_cluster_that_promotes_a_replica_costs_what_it_had_not_heard_of() {
+fn a_cluster_that_promotes_a_replica_costs_what_it_had_not_heard_of(decided: Decided) {
     let cluster = RedisCluster::start();
     let why = "replication is asynchronous: what the replica had not heard of is forgotten";
-    let fault = fault(30, "`kill -9` of one primary of three, failover to its replica", why, &cluster);
-    let report = run(&fault, |rig| {
-        let before = rig.spent();
-        let replica = cluster.replica_of(0).unwrap();
-        wait_until_copied(cluster.node(0), &[cluster.node(replica)]);
-        cluster.kill(0);
-        let lost = rig.spent_since(before);
+    let name = "`kill -9` of one primary of three, failover to its replica";
+    let report = run(&Fault { why, ..fault(30, name, &cluster, decided) }, |rig| {
+        let (before, home) = (rig.spent(), home(&cluster));
+        let replica = cluster.replica_of(home).unwrap();
+        wait_until_copied(cluster.node(home), &[cluster.node(replica)]);
+        cluster.kill(home);
+        let lost = rig.charged_since(before);
         cluster.wait_until_ok();
-        ServedNode { at: Instant::now(), lost }
+        ServedNode::with_loss(Instant::now(), lost)
     });
     assert!(report.degraded > 0);
 }
 
-#[test]
-fn a_primary_that_falls_silent_is_an_outage_of_its_part() {
+fn a_primary_that_falls_silent_is_an_outage_of_its_part(decided: Decided) {
     let cluster = RedisCluster::start();
     let why = "replication is asynchronous: what the replica had not heard of is forgotten";
     let name = "`SIGSTOP` of one primary of three; its replica takes over, and it comes back";
-    let report = run(&fault(33, name, why, &cluster), |rig| {
-        let before = rig.spent();
-        let replica = cluster.replica_of(0).unwrap();
-        wait_until_copied(cluster.node(0), &[cluster.node(replica)]);
-        cluster.node(0).pause();
-        let lost = rig.spent_since(before);
+    let report = run(&Fault { why, ..fault(33, name, &cluster, decided) }, |rig| {
+        let (before, home) = (rig.spent(), home(&cluster));
+        let replica = cluster.replica_of(home).unwrap();
+        wait_until_copied(cluster.node(home), &[cluster.node(replica)]);
+        cluster.node(home).pause();
+        let lost = rig.charged_since(before);
         cluster.wait_until_ok();
         let served = Instant::now();
         rig.endure(Duration::from_secs(1));
-        cluster.node(0).resume();
-        ServedNode { at: served, lost }
+        cluster.node(home).resume();
+        ServedNode::with_loss(served, lost)
     });
     assert!(report.degraded > 0);
 }
 
-#[test]
-fn slots_that_move_keep_what_was_spent() {
+fn slots_that_move_keep_what_was_spent(decided: Decided) {
     let cluster = RedisCluster::start();
-    let fault = fault(
-        31,
-        "four slots in use move to another node, one by one, and back (`ASK`, `MOVED`)",
-        "",
-        &cluster,
-    );
-    run(&fault, |rig: &Rig| {
-        let slots = slots_in_use(&cluster, 0);
-        assert!(slots.len() >= 4, "{slots:?}");
-        for to in [1, 0] {
-            for slot in &slots[..4] {
+    let (name, moves) = match decided {
+        Decided::Exactly => {
+            ("four slots in use move to another node, one by one, and back (`ASK`, `MOVED`)", (4, 1))
+        }
+        Decided::Leased => {
+            ("the slot of the hot key moves to another node and back, four times (`ASK`, `MOVED`)", (1, 4))
+        }
+    };
+    run(&fault(31, name, &cluster, decided), |rig: &Rig| {
+        let (count, rounds) = moves;
+        let home = home(&cluster);
+        let (away, slots) = ((home + 1) % 3, slots_in_use(&cluster, home));
+        assert!(slots.len() >= count, "{slots:?}");
+        for (from, to) in [(home, away), (away, home)].repeat(rounds) {
+            for slot in &slots[..count] {
                 cluster.open_slot(*slot, to);
-                send_keys(&cluster, *slot, 1 - to, to);
+                send_keys(&cluster, *slot, from, to);
                 rig.endure(Duration::from_millis(150));
                 cluster.close_slot(*slot, to);
             }
         }
-        let stats = cluster.node(0).cli(&["INFO", "errorstats"]);
+        let stats = cluster.node(home).cli(&["INFO", "errorstats"]);
         assert!(stats.contains("errorstat_ASK") && stats.contains("errorstat_MOVED"), "{stats}");
         ServedNode::since(Instant::now())
     });
 }
 
-#[test]
-fn a_cluster_that_is_resharded_keeps_what_was_spent() {
+fn a_cluster_that_is_resharded_keeps_what_was_spent(decided: Decided) {
     let cluster = RedisCluster::start();
-    let fault =
-        fault(32, "`redis-cli --cluster reshard`: 1,000 slots from one node to another", "", &cluster);
-    run(&fault, |_| {
+    let name = "`redis-cli --cluster reshard`: 1,000 slots from one node to another";
+    run(&fault(32, name, &cluster, decided), |_| {
         cluster.reshard(0, 1, 1_000);
         ServedNode::since(Instant::now())
     });

@@ -4,11 +4,17 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Redis;
 
-use crate::harness::{Fault, KEYS, LIMIT, Rig, ServedNode, run};
+use crate::harness::{Decided, Fault, KEYS, LIMIT, Rig, ServedNode, both, run};
 
-fn fault<'f>(place: u32, name: &'f str, why: &'f str, redis: &Redis) -> Fault<'f> {
-    let store = format!("url: '{}'", redis.url());
-    Fault { place, name, topology: "standalone", store, nodes: 2, why }
+both! {
+    scripts_that_are_flushed_are_sent_again,
+    data_that_are_flushed_give_back_what_was_spent_once,
+    connections_that_are_killed_are_made_again,
+}
+
+fn fault<'f>(place: u32, name: &'f str, redis: &Redis, decided: Decided) -> Fault<'f> {
+    let url = format!("'{}'", redis.url());
+    Fault { place, name, topology: "standalone", url, decided, nodes: 2, why: "" }
 }
 
 fn ten_times(rig: &Rig, redis: &Redis, command: &[&str]) -> ServedNode {
@@ -19,29 +25,26 @@ fn ten_times(rig: &Rig, redis: &Redis, command: &[&str]) -> ServedNode {
     ServedNode::since(Instant::now())
 }
 
-#[test]
-fn scripts_that_are_flushed_are_sent_again() {
+fn scripts_that_are_flushed_are_sent_again(decided: Decided) {
     let redis = Redis::start();
-    run(&fault(50, "`SCRIPT FLUSH`, ten times", "", &redis), |rig| {
+    run(&fault(50, "`SCRIPT FLUSH`, ten times", &redis, decided), |rig| {
         ten_times(rig, &redis, &["SCRIPT", "FLUSH"])
     });
 }
 
-#[test]
-fn data_that_are_flushed_give_back_what_was_spent_once() {
+fn data_that_are_flushed_give_back_what_was_spent_once(decided: Decided) {
     let redis = Redis::start();
     let why = "what was spent is forgotten";
-    let report = run(&fault(51, "`FLUSHALL`", why, &redis), |rig| {
+    let report = run(&Fault { why, ..fault(51, "`FLUSHALL`", &redis, decided) }, |rig| {
         redis.cli(&["FLUSHALL"]);
-        ServedNode { at: Instant::now(), lost: rig.spent() }
+        ServedNode::with_loss(Instant::now(), rig.charged())
     });
     assert!(report.admitted > LIMIT * KEYS as u64, "{}", report.admitted);
 }
 
-#[test]
-fn connections_that_are_killed_are_made_again() {
+fn connections_that_are_killed_are_made_again(decided: Decided) {
     let redis = Redis::start();
-    run(&fault(52, "`CLIENT KILL TYPE normal`, ten times", "", &redis), |rig| {
+    run(&fault(52, "`CLIENT KILL TYPE normal`, ten times", &redis, decided), |rig| {
         ten_times(rig, &redis, &["CLIENT", "KILL", "TYPE", "normal"])
     });
 }

@@ -4,20 +4,22 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::Redis;
 
-use crate::harness::{Fault, LIMIT, ServedNode, run, tight_key};
+use crate::harness::{Decided, Fault, ServedNode, both, run, tight_key};
 
-#[test]
-fn foreign_data_degrade_their_key_and_no_other() {
+both! { foreign_data_degrade_their_key_and_no_other }
+
+fn foreign_data_degrade_their_key_and_no_other(decided: Decided) {
     let redis = Redis::start();
-    let victim = 1;
     let fault = Fault {
         place: 90,
         name: "a list where the state of one key should be, removed after 2 s",
         topology: "standalone",
-        store: format!("url: '{}'", redis.url()),
+        url: format!("'{}'", redis.url()),
+        decided,
         nodes: 2,
         why: "what that key had spent was overwritten",
     };
+    let victim = fault.keys() - 1;
     let report = run(&fault, |rig| {
         let names = redis.cli(&["--no-raw", "KEYS", &format!("tg1:*{}*", tight_key(victim))]);
         let (_, name) =
@@ -28,7 +30,7 @@ fn foreign_data_degrade_their_key_and_no_other() {
         redis.cli(&["--quoted-input", "EVAL", script, "1", name]);
         rig.endure(Duration::from_secs(2));
         redis.cli(&["--quoted-input", "DEL", name]);
-        ServedNode { at: Instant::now(), lost: LIMIT }
+        ServedNode::with_loss(Instant::now(), fault.limit())
     });
     let of = |degraded: bool, victim: Option<usize>| {
         let is = |it: &&crate::harness::Sample| it.degraded == Some(degraded) && it.tight == victim;

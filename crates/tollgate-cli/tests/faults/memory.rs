@@ -6,17 +6,22 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::{Program, Redis};
 
-use crate::harness::{Fault, LIMIT, ServedNode, run, wait_until_it_serves};
+use crate::harness::{Decided, Fault, ServedNode, both, run, wait_until_it_serves};
 
-fn fault<'f>(place: u32, name: &'f str, why: &'f str, redis: &Redis) -> Fault<'f> {
-    let store = format!("url: '{}'", redis.url());
-    Fault { place, name, topology: "standalone", store, nodes: 2, why }
+both! {
+    a_full_redis_that_evicts_nothing_forgets_nothing,
+    a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent,
 }
 
-#[test]
-fn a_full_redis_that_evicts_nothing_forgets_nothing() {
+fn fault<'f>(place: u32, name: &'f str, redis: &Redis, decided: Decided) -> Fault<'f> {
+    let url = format!("'{}'", redis.url());
+    Fault { place, name, topology: "standalone", url, decided, nodes: 2, why: "" }
+}
+
+fn a_full_redis_that_evicts_nothing_forgets_nothing(decided: Decided) {
     let redis = Redis::start_with(&["--maxmemory-policy", "noeviction"]);
-    let report = run(&fault(60, "`maxmemory` reached for 2 s, `noeviction` (`OOM`)", "", &redis), |rig| {
+    let name = "`maxmemory` reached for 2 s, `noeviction` (`OOM`)";
+    let report = run(&fault(60, name, &redis, decided), |rig| {
         redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
         rig.endure(Duration::from_secs(2));
         redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -25,8 +30,7 @@ fn a_full_redis_that_evicts_nothing_forgets_nothing() {
     assert!(report.degraded > 0);
 }
 
-#[test]
-fn a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent() {
+fn a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent(decided: Decided) {
     let redis = Redis::start_with(&[
         "--maxmemory-policy",
         "allkeys-lru",
@@ -48,7 +52,8 @@ fn a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent() {
             .count()
     };
     let why = "what evicted keys had spent is forgotten, each time anew";
-    run(&fault(61, "`maxmemory` reached for 2 s, `allkeys-lru`", why, &redis), |rig| {
+    let fault = Fault { why, ..fault(61, "`maxmemory` reached for 2 s, `allkeys-lru`", &redis, decided) };
+    run(&fault, |rig| {
         let used = redis.cli(&["INFO", "memory"]);
         let used = used.lines().find_map(|line| line.trim().strip_prefix("used_memory:")).unwrap();
         let room = used.parse::<u64>().unwrap() + 200_000;
@@ -63,6 +68,6 @@ fn a_full_redis_that_evicts_gives_back_what_evicted_keys_had_spent() {
         let at = Instant::now();
         rig.endure(Duration::from_millis(100));
         assert!(!redis.cli(&["INFO", "stats"]).contains("evicted_keys:0\r"), "nothing was evicted");
-        ServedNode { at, lost: rig.spent().min(evicted() as u64 * LIMIT) }
+        ServedNode::with_loss(at, rig.charged().min(evicted() as u64 * fault.limit()))
     });
 }

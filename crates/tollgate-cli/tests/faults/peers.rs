@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use tollgate_testkit::{Tollgate, free_port, wait_until};
 
 use crate::client::post_json;
-use crate::harness::{Fault, KEYS, LIMIT, ServedNode, run, tight_key};
+use crate::harness::{Decided, Fault, KEYS, LIMIT, ServedNode, run, tight_key};
 
 /// The share of a limit that is granted in an outage, and that a key begins with if its usage is lost.
 const SHARE: u64 = LIMIT / 5;
 
 fn list(ports: &[u16]) -> String {
     let addresses: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    format!("url: 'tollgate://{}'", addresses.join(","))
+    format!("'tollgate://{}'", addresses.join(","))
 }
 
 /// Waits until a node decides all tight keys by their owners.
@@ -31,10 +31,11 @@ fn wait_until_it_reaches_all(node: &Tollgate) {
 fn a_peer_that_is_killed_costs_no_more_than_the_share_of_its_keys() {
     let ports = [free_port(), free_port(), free_port()];
     let fault = Fault {
-        place: 320,
+        place: 420,
         name: "one of three peers killed (`kill -9`), started again after 2 s",
         topology: "peers",
-        store: list(&ports),
+        url: list(&ports),
+        decided: Decided::Exactly,
         nodes: 2,
         why: "its keys begin with the share",
     };
@@ -45,7 +46,7 @@ fn a_peer_that_is_killed_costs_no_more_than_the_share_of_its_keys() {
         rig.endure(Duration::from_secs(2));
         third = Some(fault.start_node(2));
         wait_until_it_reaches_all(&rig.nodes[0]);
-        ServedNode { at: Instant::now(), lost: KEYS as u64 * SHARE }
+        ServedNode::with_loss(Instant::now(), KEYS as u64 * SHARE)
     });
     assert!(report.degraded > 0);
 }
@@ -54,14 +55,15 @@ fn a_peer_that_is_killed_costs_no_more_than_the_share_of_its_keys() {
 fn peers_whose_lists_differ_admit_the_limit() {
     let ports = [free_port(), free_port(), free_port()];
     let fault = Fault {
-        place: 321,
+        place: 421,
         name: "a third peer joins that only its own list names",
         topology: "peers",
-        store: list(&ports[..2]),
+        url: list(&ports[..2]),
+        decided: Decided::Exactly,
         nodes: 2,
         why: "",
     };
-    let wide = Fault { store: list(&ports), place: 0, name: "", topology: "", nodes: 3, why: "" };
+    let wide = Fault { url: list(&ports), nodes: 3, ..fault };
     let mut third = None;
     let report = run(&fault, |rig| {
         let joined = wide.start_node(2);

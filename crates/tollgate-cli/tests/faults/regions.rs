@@ -66,7 +66,7 @@ fn regions_that_are_cut_and_healed_admit_the_limit() {
     let longest = during.times.iter().max().copied().unwrap_or_default();
     let decisions = before.times.len() + during.times.len();
     write_row(
-        310,
+        410,
         &json!({
             "fault": "link between two regions cut, healed after the share was spent",
             "store": "two regions",

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use tollgate_testkit::{Program, Redis};
 
-use crate::harness::{Fault, ServedNode, run, wait_until_it_serves};
+use crate::harness::{Decided, Fault, ServedNode, both, run, wait_until_it_serves};
 
-#[test]
-fn no_request_waits_for_an_endless_script() {
+both! { no_request_waits_for_an_endless_script }
+
+fn no_request_waits_for_an_endless_script(decided: Decided) {
     let redis = Redis::start_with(&["--busy-reply-threshold", "500"]);
     let fault = Fault {
         place: 100,
         name: "somebody's endless script, killed after 2 s (silent, then `BUSY`, `SCRIPT KILL`)",
         topology: "standalone",
-        store: format!("url: '{}'", redis.url()),
+        url: format!("'{}'", redis.url()),
+        decided,
         nodes: 2,
         why: "",
     };

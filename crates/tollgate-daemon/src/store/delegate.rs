@@ -27,6 +27,13 @@ macro_rules! delegate_store {
                 match self { $(Self::$variant(store) => store.decide_uncached(checks).await),+ }
             }
 
+            async fn decide_all(
+                &self,
+                batches: &[&[tollgate::store::Check<'_>]],
+            ) -> Vec<Result<tollgate::store::Answer, tollgate::StoreError>> {
+                match self { $(Self::$variant(store) => store.decide_all(batches).await),+ }
+            }
+
             async fn adjust(
                 &self,
                 rule: &tollgate::Rule,

@@ -7,6 +7,12 @@ use tollgate_core::{
 
 use super::*;
 
+fn decide(checks: &[Check<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_decide(checks, &mut out);
+    out
+}
+
 fn quotas() -> Vec<Quota> {
     let bucket = Bucket::new(Rate::per_minute(7)).unwrap();
     let queue = Queue::new(9).with_free(2);
@@ -77,7 +83,7 @@ fn calls() -> Vec<Vec<u8>> {
             count_denied: at % 3 == 0,
         })
         .collect();
-    let mut calls = vec![encode_ping(), encode_decide(&checks), encode_decide(&[])];
+    let mut calls = vec![encode_ping(), decide(&checks), decide(&[])];
     for (at, adjustment) in adjustments().into_iter().enumerate() {
         let id = (at % 2 == 0).then_some(AdjustmentId(u128::MAX - 3));
         calls.push(encode_adjust(&rules[at], b"key", (adjustment, id)));
@@ -131,7 +137,7 @@ fn calls_survive_the_wire() {
             Call::Ping => encode_ping(),
             Call::Decide(checks) => {
                 assert!(checks.iter().zip(&rules).all(|(check, rule)| check.rule == *rule));
-                encode_decide(&checks.iter().map(OwnedCheck::check).collect::<Vec<_>>())
+                decide(&checks.iter().map(OwnedCheck::check).collect::<Vec<_>>())
             }
             Call::Adjust(it) => encode_adjust(&it.rule, &it.key, (it.adjustment, it.id)),
             Call::Claim(claim) => encode_claim(claim),

@@ -156,6 +156,24 @@ impl<'p> Checks<'p> {
         self.adaptive.clear();
     }
 
+    /// Moves all checks to the end of `all`, if the request has nothing else than checks and a priority class: no
+    /// learned limits, no blocks in shadow mode, no other requests that are decided together. Returns whether it did.
+    ///
+    /// For requests that wait together: a buffer of its own for each would be large.
+    pub fn move_to(&mut self, all: &mut Vec<Check<'p>>) -> bool {
+        let is_plain = self.adaptive.is_empty() && self.shadowed.is_empty() && self.fair.is_empty();
+        if !is_plain || self.repeats_limits || self.part != 0 {
+            return false;
+        }
+        all.extend(self.list.drain(..));
+        true
+    }
+
+    /// Adds checks that [`move_to`](Self::move_to) has moved.
+    pub fn move_back(&mut self, checks: impl IntoIterator<Item = Check<'p>>) {
+        self.list.extend(checks);
+    }
+
     /// Adds the checks of slots of the same request.
     pub fn append(&mut self, slots: Self) {
         self.list.extend(slots.list);

@@ -88,7 +88,7 @@ impl<S: Store> Limiter<S> {
         self.try_decide_matched(None, matching, Patience::None, then)
     }
 
-    fn match_named<'l>(
+    pub(super) fn match_named<'l>(
         &'l self,
         limit: &'l Limit,
         key: Key,

@@ -15,10 +15,11 @@
 //! are made, all by [`Limiter::reconcile`]. A store takes back the slots and the places in queues of a
 //! call that is abandoned before its answer.
 //!
-//! A request that waits in line for a slot is in `in_line`.
+//! A request that waits in line for a slot is in `in_line`, requests that wait for the store together in `batch`.
 //!
 //! Tested by `tests/pending.rs`, which counts matches, attempts and calls.
 
+mod batch;
 mod in_line;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use tollgate_core::{Owner, Timestamp};
 use tollgate_policy::{DetachedChecks, Input, Matched, Policy};
 use tollgate_store::{Answer, Outcomes, Store, StoreError};
 
+pub use batch::PendingBatch;
 pub use in_line::{HoldEnd, SlotWait};
 
 use super::candidates::Compensation;
@@ -36,7 +38,7 @@ use super::{Batch, Limiter, ask, ask_all, ask_denied};
 use crate::adaptive::InFlight;
 use crate::decision::Decision;
 use crate::node_shedder::InFlightGuard;
-use crate::outage::ChargeStatus;
+use crate::outage::{Attempt, ChargeStatus};
 
 /// A decision that has to wait for its store.
 ///
@@ -107,6 +109,19 @@ pub(super) struct NoAnswer {
     pub(super) charge_status: ChargeStatus,
     pub(super) error: StoreError,
 }
+
+impl NoAnswer {
+    /// The error while the breaker is open.
+    fn not_called() -> Self {
+        let error = StoreError::Refused(Box::new(BreakerOpen));
+        Self { charge_status: ChargeStatus::NotCharged, error }
+    }
+}
+
+/// The cause of an error if a store answers fewer batches than it was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the store has not answered every batch")]
+struct MissingAnswer;
 
 /// The cause of an error without a call.
 #[derive(Debug, thiserror::Error)]
@@ -304,11 +319,38 @@ impl<S: Store> Limiter<S> {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, NoAnswer> {
         let Some(attempt) = self.outage.attempt() else {
-            let error = StoreError::Refused(Box::new(BreakerOpen));
-            return Err(NoAnswer { charge_status: ChargeStatus::NotCharged, error });
+            return Err(NoAnswer::not_called());
         };
         let started_at = self.started_at();
-        let answer = call.await;
+        self.report_call(attempt, started_at, call.await)
+    }
+
+    /// Awaits several calls that the store makes together, while the breaker is closed, and reports each.
+    pub(super) async fn observe_calls<T>(
+        &self,
+        count: usize,
+        calls: impl Future<Output = Vec<Result<T, StoreError>>>,
+    ) -> Vec<Result<T, NoAnswer>> {
+        let attempts: Option<Vec<Attempt<'_>>> = (0..count).map(|_| self.outage.attempt()).collect();
+        let Some(attempts) = attempts else {
+            // It has opened in between.
+            return (0..count).map(|_| Err(NoAnswer::not_called())).collect();
+        };
+        let started_at = self.started_at();
+        let mut answers = calls.await;
+        answers.resize_with(count, || Err(StoreError::Failed(Box::new(MissingAnswer))));
+        let report = |(attempt, answer)| self.report_call(attempt, started_at, answer);
+        attempts.into_iter().zip(answers).map(report).collect()
+    }
+
+    /// Reports a call to the breaker and to the observer.
+    #[inline]
+    fn report_call<T>(
+        &self,
+        attempt: Attempt<'_>,
+        started_at: Timestamp,
+        answer: Result<T, StoreError>,
+    ) -> Result<T, NoAnswer> {
         if let Some(watched) = &self.watched {
             watched.store_called(started_at, answer.is_ok());
         }
@@ -433,6 +475,22 @@ impl<'l, S: Store> Pending<'l, S> {
         limiter.conclude(matched, &mut decision, answer);
         limiter.notify(input.map(|it| it as &dyn Input), &mut decision, started_at);
         decision
+    }
+}
+
+impl<'l, S> Unfinished<'l, S> {
+    /// Creates a decision that the store has answered, and that corrections are missing from.
+    #[cold]
+    fn answered(
+        limiter: &'l Limiter<S>,
+        decision: Decision<'l>,
+        answer: Option<(StoreAnswer, Compensation)>,
+        started_at: Timestamp,
+    ) -> Self {
+        let matched = Matched::Applies;
+        let waiting =
+            Waiting { matched, answer, started_at, line: None, is_patient: false, node_guard: None };
+        Self { limiter, decision: Box::new(decision), waiting: Box::new(waiting) }
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::Timestamp;
 use tollgate_store::parts::OwnedCheck;
-use tollgate_store::{Answer, Check, Store, StoreError, undo_check};
+use tollgate_store::{Answer, Check, Store, StoreError, join_all, undo_check};
 
 use super::Limiter;
 use super::pending::NoAnswer;
@@ -84,6 +84,14 @@ impl<S: Store> Limiter<S> {
             Some(deadline) => self.call_store_until(deadline, batch).await,
             None => self.observe_call(self.store.decide_uncached(batch)).await,
         }
+    }
+
+    /// Sends the batches of several requests to the store together, each as [`call_store`](Self::call_store) does.
+    pub(super) async fn call_together(&self, batches: &[&[Check<'_>]]) -> Vec<Result<Answer, NoAnswer>> {
+        if DEADLINE.get().is_some() || !self.outage.is_closed() {
+            return join_all(batches.iter().map(|batch| self.call_store(batch))).await;
+        }
+        self.observe_calls(batches.len(), self.store.decide_all(batches)).await
     }
 
     /// Awaits an adjustment, until the deadline of the caller if there is one. It may have been applied

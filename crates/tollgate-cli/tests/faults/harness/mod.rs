@@ -4,6 +4,9 @@
 //! admissions can be compared with the allowed number. *Wide* keys never run out, so each of their
 //! requests needs Redis: they show the latency and the source of decisions.
 //!
+//! Each fault of Redis runs twice: with tight keys that the store decides for each request, and with one hot key
+//! that nodes lease ([`Decided`]).
+//!
 //! The faults are in the other modules.
 
 mod load;
@@ -14,4 +17,4 @@ mod rig;
 pub(crate) use load::{Sample, percentile};
 pub(crate) use report::write_row;
 pub(crate) use resp::{serves, wait_until_copied, wait_until_it_serves};
-pub(crate) use rig::{BINARY, Fault, KEYS, LIMIT, Rig, ServedNode, run, tight_key};
+pub(crate) use rig::{BINARY, Decided, Fault, KEYS, LIMIT, Rig, ServedNode, both, run, tight_key};

@@ -88,7 +88,8 @@ impl Report {
             lost: served.lost,
         };
         Self {
-            admitted: samples.iter().filter(|it| it.tight.is_some() && it.allowed).count() as u64,
+            admitted: served.elsewhere
+                + samples.iter().filter(|it| it.tight.is_some() && it.allowed).count() as u64,
             allowed,
             degraded,
             decisions: samples.len(),
@@ -106,10 +107,10 @@ impl Report {
     pub(super) fn write(&self, fault: &Fault<'_>) {
         let micros = |it: Duration| u64::try_from(it.as_micros()).unwrap_or(u64::MAX);
         write_row(
-            fault.place,
+            fault.row_place(),
             &json!({
                 "fault": fault.name,
-                "store": fault.topology,
+                "store": fault.row_topology(),
                 "nodes": fault.nodes,
                 "admitted": self.admitted,
                 "allowed": {"limit": self.allowed.limit, "share": self.allowed.share, "lost": self.allowed.lost},

@@ -26,16 +26,47 @@ const RECOVERED_AFTER: Duration = Duration::from_secs(1);
 /// The time limit for recovery.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How tight keys are decided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decided {
+    /// By the store, for each request.
+    Exactly,
+    /// From leased units: one hot key with the limits of all tight keys together.
+    Leased,
+}
+
+/// The field of `store` for leases.
+const LEASE: &str = ", lease: 500ms";
+/// The rows of leased keys follow all others.
+const LEASED_PLACES: u32 = 200;
+
+/// Defines two tests of each fault: one for each way to decide.
+macro_rules! both {
+    ($($fault:ident),+ $(,)?) => {
+        mod exactly {
+            $(#[test] fn $fault() { super::$fault($crate::harness::Decided::Exactly); })+
+        }
+
+        mod leased {
+            $(#[test] fn $fault() { super::$fault($crate::harness::Decided::Leased); })+
+        }
+    };
+}
+
+pub(crate) use both;
+
 /// A fault.
 pub(crate) struct Fault<'f> {
-    /// The position of its row in the table.
+    /// The position of its row among those of the same kind of keys.
     pub(crate) place: u32,
     /// The description of the fault.
     pub(crate) name: &'f str,
     /// The kind of store.
     pub(crate) topology: &'f str,
-    /// The fields of `store`.
-    pub(crate) store: String,
+    /// The URL of the store, as the value of `url`.
+    pub(crate) url: String,
+    /// How tight keys are decided.
+    pub(crate) decided: Decided,
     /// The number of servers that share it.
     pub(crate) nodes: usize,
     /// The reason why more than limit and share may be admitted, if any.
@@ -43,35 +74,50 @@ pub(crate) struct Fault<'f> {
 }
 
 impl Fault<'_> {
-    /// Whether keys are leased: then there is one hot key with the limits of all others together.
-    fn is_leased(&self) -> bool {
-        self.store.contains("lease:")
+    /// Returns the position of its row in the table.
+    pub(super) fn row_place(&self) -> u32 {
+        match self.decided {
+            Decided::Exactly => self.place,
+            Decided::Leased => self.place + LEASED_PLACES,
+        }
+    }
+
+    /// Returns the kind of store and of keys.
+    pub(super) fn row_topology(&self) -> String {
+        match self.decided {
+            Decided::Exactly => self.topology.to_owned(),
+            Decided::Leased => format!("{}, leased hot key", self.topology),
+        }
     }
 
     /// Returns the number of tight keys.
     pub(crate) fn keys(&self) -> usize {
-        if self.is_leased() { 1 } else { KEYS }
+        match self.decided {
+            Decided::Exactly => KEYS,
+            Decided::Leased => 1,
+        }
     }
 
     /// Returns the daily limit of a tight key.
     pub(crate) fn limit(&self) -> u64 {
-        if self.is_leased() { LIMIT * KEYS as u64 } else { LIMIT }
+        LIMIT * KEYS as u64 / self.keys() as u64
     }
 
     /// Returns the ports of a list of peers; none for other stores.
     fn peer_ports(&self) -> Vec<&str> {
-        let list = self.store.split_once("tollgate://").map_or("", |(_, rest)| rest);
+        let list = self.url.split_once("tollgate://").map_or("", |(_, rest)| rest);
         let list = list.split('\'').next().unwrap_or("");
         list.split(',').filter_map(|address| address.rsplit_once(':')).map(|(_, port)| port).collect()
     }
 
     /// Returns the configuration of all nodes.
     pub(crate) fn policy(&self) -> String {
+        let lease = if self.decided == Decided::Leased { LEASE } else { "" };
         format!(
-            "store: {{{}}}\ngateway: {{upstream: demo, workers: 1}}\nlog: {{level: info}}\nlimits:\n  \
+            "store: {{url: {}{lease}}}\ngateway: {{upstream: demo, workers: 1}}\nlog: {{level: info}}\nlimits:\n  \
              - {{name: tight, endpoint: /tight, by: api_key, bucket: {}/day}}\n  \
              - {{name: wide, endpoint: /wide, by: api_key, bucket: 10000000/day, lease: off}}\n",
-            self.store,
+            self.url,
             self.limit()
         )
     }
@@ -90,12 +136,19 @@ pub(crate) struct ServedNode {
     pub(crate) at: Instant,
     /// The units that the fault may have given back: spent and forgotten.
     pub(crate) lost: u64,
+    /// The units that nodes without load have admitted.
+    pub(crate) elsewhere: u64,
 }
 
 impl ServedNode {
     /// Creates the state without a loss.
     pub(crate) fn since(at: Instant) -> Self {
-        Self { at, lost: 0 }
+        Self { at, lost: 0, elsewhere: 0 }
+    }
+
+    /// Creates the state after a loss.
+    pub(crate) fn with_loss(at: Instant, lost: u64) -> Self {
+        Self { at, lost, elsewhere: 0 }
     }
 }
 
@@ -133,9 +186,26 @@ impl Rig {
         u64::try_from(CALLERS.0 + CALLERS.1).unwrap_or(0)
     }
 
-    /// Returns an upper bound of the units spent since `spent` returned `before`.
-    pub(crate) fn spent_since(&self, before: u64) -> u64 {
-        Self::under_way() + self.spent() - before
+    /// Returns an upper bound of the units that tight keys have spent, or that nodes have leased and may spend.
+    pub(crate) fn charged(&self) -> u64 {
+        // First: units that are spent in between are counted twice, not missed.
+        let held = self.held();
+        held + self.spent()
+    }
+
+    /// Returns an upper bound of the units charged since `spent` returned `before`.
+    pub(crate) fn charged_since(&self, before: u64) -> u64 {
+        Self::under_way() + self.charged() - before
+    }
+
+    /// Returns the leased units that the nodes hold.
+    fn held(&self) -> u64 {
+        let of = |node: &Tollgate| {
+            let page = page(node.api, "/metrics");
+            let value = page.lines().find_map(|line| line.strip_prefix("tollgate_lease_units_held "));
+            value.map_or(0, |it| it.parse::<u64>().unwrap())
+        };
+        self.nodes.iter().map(of).sum()
     }
 
     /// Keeps the load running for some time.
