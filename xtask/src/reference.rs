@@ -16,13 +16,14 @@ const GENERATED: [Generated; 5] = [
 ];
 
 /// The services that are served over gRPC. Their imports are resolved.
-const SERVICES: [&str; 7] = [
+const SERVICES: [&str; 8] = [
     "envoy/service/auth/v3/external_auth.proto",
     "envoy/service/rate_limit_quota/v3/rlqs.proto",
     "envoy/service/ratelimit/v3/rls.proto",
     "grpc/health/v1/health.proto",
     "grpc/reflection/v1/reflection.proto",
     "grpc/reflection/v1alpha/reflection.proto",
+    "kuadrant/service/ratelimit/v1/ratelimit.proto",
     "throttlecrab.proto",
 ];
 

@@ -61,7 +61,7 @@ pub use policy::{
     SlotQueue, Soft,
 };
 pub use problem::{Problem, Refusal};
-pub use quotas::{MAX_QUOTA_BUCKETS, Quota, QuotaBucket, QuotaStream, Quotas};
+pub use quotas::{ExplainedBucket, MAX_QUOTA_BUCKETS, Quota, QuotaBucket, QuotaStream, Quotas};
 pub use request::{
     BatchRequest, CheckRequest, KeyRequest, MAX_BATCH_REQUESTS, MAX_METHOD_BYTES, MAX_NAME_CHARS,
     MAX_REASON_CHARS, MAX_UNITS, OneOrMany, Pairs, ReleaseRequest, RenewRequest, ResetRequest, SettleRequest,

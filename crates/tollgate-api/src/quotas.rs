@@ -76,6 +76,27 @@ pub struct QuotaBucket {
     pub streams: Vec<QuotaStream>,
 }
 
+/// The response of `GET /v1/quotas/bucket`: a bucket, and why each proxy has its part of the limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedBucket {
+    /// The assignments in a sentence.
+    pub summary: String,
+    /// The bucket.
+    pub bucket: QuotaBucket,
+    /// The mode of the limit; null if no limit covers the bucket.
+    pub mode: Option<String>,
+    /// The limit of the bucket.
+    pub rate: f64,
+    /// The requests that the proxies of the bucket reported as admitted.
+    pub allowed: u64,
+    /// The requests that the proxies of the bucket reported as denied.
+    pub denied: u64,
+    /// The requests above the limit, as reported.
+    pub overshoot: u64,
+    /// How the limit is divided, step by step.
+    pub arithmetic: Vec<String>,
+}
+
 /// A proxy in a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuotaStream {

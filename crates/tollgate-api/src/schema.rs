@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::words::SWITCHES;
 use crate::{
-    BatchDecision, BatchRequest, Changes, Decision, Decisions, Explanation, Fleet, History, KeyRequest,
-    Limits, Modes, Overview, Policy, Problem, Quotas, Readiness, Refusal, ReleaseRequest, Released,
-    RenewRequest, Renewed, ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched,
+    BatchDecision, BatchRequest, Changes, Decision, Decisions, ExplainedBucket, Explanation, Fleet, History,
+    KeyRequest, Limits, Modes, Overview, Policy, Problem, Quotas, Readiness, Refusal, ReleaseRequest,
+    Released, RenewRequest, Renewed, ResetRequest, SettleRequest, Settled, Stats, SwitchRequest, Switched,
     SwitchedLimit, ThrottleRequest, Throttled, Top,
 };
 
@@ -31,6 +31,7 @@ pub fn schemas() -> Map<String, Value> {
         add_response::<Policy>,
         add_response::<Problem>,
         add_response::<Quotas>,
+        add_response::<ExplainedBucket>,
         add_response::<Readiness>,
         add_response::<Refusal>,
         add_response::<Released>,

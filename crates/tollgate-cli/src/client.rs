@@ -3,12 +3,13 @@
 //! - `server`: the server to call, and the validation of its responses.
 //! - `http`, `tls`, `url`: the connection to the server, and messages about its failures.
 //! - `request`: a request described by arguments.
-//! - `report`, `explanation`: responses as text.
+//! - `report`, `explanation`, `bucket`: responses as text.
 //! - `decisions`: past decisions. `limits`: the limits in force. `health`: readiness.
 //! - `switches`: modes, and the record of their changes.
 //!
 //! `--json` prints responses unchanged. The live screen (`top`) uses the same `Server`.
 
+mod bucket;
 mod decisions;
 mod explanation;
 mod health;
@@ -72,6 +73,9 @@ pub(crate) fn check(arguments: &Check, environment: &Environment) -> Result<Exit
 /// `tollgate explain`: exit status 0 if there is an explanation, 1 if a hypothetical request would be
 /// refused.
 pub(crate) fn explain(arguments: &Explain, environment: &Environment) -> Result<ExitCode, Failure> {
+    if let Some(entries) = &arguments.bucket {
+        return bucket::explain(entries, arguments, environment);
+    }
     let subject = Subject::of(arguments)?;
     let server = Server::of(&arguments.api, environment)?;
     let question = match &subject {

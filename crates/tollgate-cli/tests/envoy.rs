@@ -8,6 +8,7 @@
 pub(crate) mod app;
 mod deadline;
 mod ext_authz;
+mod kgateway;
 mod load;
 pub(crate) mod proxy;
 mod stream_done;

@@ -18,6 +18,7 @@ mod first_run;
 mod fleet;
 mod import;
 mod integrations;
+mod kuadrant;
 mod operator;
 mod outbound;
 mod page;

@@ -1,7 +1,7 @@
 //! `tollgate ratelimit` in place of envoyproxy/ratelimit: its environment, probes and configuration server.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod ads;
+pub(crate) mod ads;
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

@@ -7,11 +7,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tollgate_testkit::{PacedClient, Redis, Tollgate};
+use tollgate_testkit::{PacedClient, ProgramOutput, Redis, Tollgate};
 
 use crate::envoy::app::App;
 use crate::envoy::proxy::{Between, Envoy};
@@ -81,6 +82,16 @@ fn three_envoys_share_a_limit_and_the_share_of_a_killed_one_is_used_by_the_other
     assert!(admitted <= bound(start.elapsed()), "{admitted} in {:?}", start.elapsed());
     assert!(app.seen() - before >= admitted, "the service has seen what was admitted");
     assert!(clients.iter().any(|it| it.refused() > 0), "{view}");
+
+    let mut explain = Command::new(BINARY);
+    explain.args(["explain", "--bucket", "tenant=acme, name=search", "--api"]).arg(tollgate.api.to_string());
+    let explained = ProgramOutput::of(explain);
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    for part in
+        ["by 3 Envoys", "limit     edge-search, enforce", "  - limit `edge-search`: 300/s", "  - Envoy 3: "]
+    {
+        assert!(explained.stdout.contains(part), "{part} in\n{}", explained.stdout);
+    }
 
     // A killed Envoy: its stream ends, and its share goes to the others.
     let mut envoys = envoys.into_iter();

@@ -22,6 +22,10 @@ mod server;
 
 use std::time::Instant;
 
+/// The allocator of the binary `tollgate`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use server::{Rule, Server, config};
 use tollgate_daemon::{Daemon, Inputs};
 

@@ -76,20 +76,23 @@ impl Protocols {
         self.rls.hold_in(room(self.rls.waiting_room()));
     }
 
-    /// Runs the quota service until dropped.
+    /// Runs the quota service, and refunds reservations that have ended, until dropped.
     pub(crate) async fn divide_quotas(self, store: Arc<AnyStore>) {
         let mut ticks = interval(QUOTA_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             self.rls.quotas().tend(&*store).await;
+            self.rls.refund_ended_reservations().await;
         }
     }
 
-    /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit, and `GET /v1/quotas`.
+    /// Adds `POST /json` to the API, with the responses of envoyproxy/ratelimit, and `GET /v1/quotas`
+    /// and `GET /v1/quotas/bucket`.
     pub(crate) fn answer_json(self, api: Api<AnyStore>) -> Api<AnyStore> {
-        let quotas = self.rls.quotas().clone();
+        let (quotas, buckets) = (self.rls.quotas().clone(), self.rls.quotas().clone());
         let api = api.with_quotas(move || quotas.view());
+        let api = api.with_quota_buckets(move |domain, bucket| buckets.explain(domain, bucket));
         api.with_json(move |body: Bytes| {
             let rls = self.rls.clone();
             Box::pin(async move { rls.json(&body).await })

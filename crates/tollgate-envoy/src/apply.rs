@@ -6,12 +6,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread;
 
 use tollgate::Policy;
 
 use crate::compile::{ApplyError, CompiledDomains};
 use crate::config::{Domain, EnvoyConfig};
 use crate::domains::Domains;
+
+/// The maximum number of threads that compile domains.
+const MAX_THREADS: usize = 8;
+/// A thread is started for at least this many domains.
+const MIN_DOMAINS_OF_THREAD: usize = 16;
 
 /// The compiled domains of the last configuration that was applied.
 ///
@@ -35,14 +41,49 @@ impl DomainCache {
         domains: &[Arc<Domain>],
         taken: Vec<Box<str>>,
     ) -> Result<Arc<CompiledDomains>, ApplyError> {
-        let known = self.entries.get(&address(domains)).into_iter().flatten();
-        if let Some(found) = known.into_iter().find(|it| it.is_of(domains, &taken)) {
+        if let Some(found) = self.find(domains, &taken) {
             return Ok(Arc::clone(found));
         }
         self.compiled += domains.len() as u64;
         let compiled = Arc::new(CompiledDomains::new(domains.to_vec(), taken)?);
         self.add(&compiled);
         Ok(compiled)
+    }
+
+    fn find(&self, domains: &[Arc<Domain>], taken: &[Box<str>]) -> Option<&Arc<CompiledDomains>> {
+        let known = self.entries.get(&address(domains)).into_iter().flatten();
+        known.into_iter().find(|it| it.is_of(domains, taken))
+    }
+
+    /// Compiles domains that are not in the cache, each by itself, on several threads if there are many.
+    fn compile(&mut self, domains: &[Arc<Domain>]) -> Result<(), ApplyError> {
+        let is_missing = |it: &&Arc<Domain>| self.find(std::slice::from_ref(*it), &[]).is_none();
+        let missing: Vec<_> = domains.iter().filter(is_missing).collect();
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let part = missing.len().div_ceil(threads).max(MIN_DOMAINS_OF_THREAD);
+        let compile_part = |part: &[&Arc<Domain>]| -> Result<Vec<_>, ApplyError> {
+            let compile = |domain: &&Arc<Domain>| CompiledDomains::new(vec![Arc::clone(domain)], Vec::new());
+            part.iter().map(compile).collect()
+        };
+        let compiled: Vec<Result<Vec<_>, ApplyError>> = thread::scope(|scope| {
+            let (first, others) = missing.split_at(part.min(missing.len()));
+            let start = |part| thread::Builder::new().spawn_scoped(scope, move || compile_part(part)).ok();
+            let others: Vec<_> = others.chunks(part).map(|part| (part, start(part))).collect();
+            let mut all = vec![compile_part(first)];
+            // This thread does the work of one that could not be started.
+            let finish = |(part, thread): (_, Option<thread::ScopedJoinHandle<'_, _>>)| {
+                thread.and_then(|it| it.join().ok()).unwrap_or_else(|| compile_part(part))
+            };
+            all.extend(others.into_iter().map(finish));
+            all
+        });
+        for compiled in compiled {
+            for compiled in compiled? {
+                self.compiled += 1;
+                self.add(&Arc::new(compiled));
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, compiled: &Arc<CompiledDomains>) {
@@ -74,6 +115,7 @@ impl EnvoyConfig {
     /// The same as [`apply`](Self::apply), without compiling the domains again that `cache` has. The result
     /// does not depend on the cache.
     pub fn apply_cached(&self, policy: Policy, cache: &mut DomainCache) -> Result<Policy, ApplyError> {
+        cache.compile(self.domains())?;
         let mut singles = Vec::with_capacity(self.domains().len());
         for domain in self.domains() {
             singles.push(cache.get(std::slice::from_ref(domain), Vec::new())?);

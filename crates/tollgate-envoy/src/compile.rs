@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tollgate::policy::LimitGroup;
+use tollgate::policy::{EnvoyMatch, LimitGroup};
 use tollgate::{BuildError, FixedWindow, KeySource, LimitBuilder, Mode, Quota, QuotaError, Window};
 
 use crate::config::Domain;
@@ -48,9 +48,10 @@ impl CompiledDomains {
         for domain in &domains {
             let root = compiler.tree.add_root();
             roots.push(root);
-            compiler.level(&domain.name, root, &domain.descriptors, &mut Vec::new())?;
+            compiler.shown_domain = EnvoyMatch::shown_domain(&domain.name);
+            compiler.level(&domain.name.as_str().into(), root, &domain.descriptors, &mut Vec::new())?;
         }
-        let Compiler { tree, limits } = compiler;
+        let Compiler { tree, limits, .. } = compiler;
         let is_taken: HashSet<&str> = taken.iter().map(|name| &**name).collect();
         let names = name::all(limits.iter().map(|limit| &limit.wish), &is_taken);
         let prefix = common_prefix(&names).to_owned();
@@ -82,15 +83,13 @@ struct UnnamedLimit {
     wish: NameCandidate,
     quota: Quota,
     mode: Mode,
-    domain: String,
-    path: Vec<Step>,
+    envoy_match: EnvoyMatch,
 }
 
 impl UnnamedLimit {
     fn named(self, name: String) -> LimitBuilder {
-        let entries = self.path.iter().map(|step| (&*step.key, step.value.as_deref()));
         LimitBuilder::new(name)
-            .envoy_match(&self.domain, entries)
+            .matched_by(self.envoy_match)
             .count_denied()
             .by(KeySource::Descriptor)
             .mode(self.mode)
@@ -102,22 +101,25 @@ impl UnnamedLimit {
 struct Compiler {
     tree: DescriptorTree,
     limits: Vec<UnnamedLimit>,
+    /// The name of the current domain, for operators.
+    shown_domain: Arc<str>,
 }
 
 impl Compiler {
     /// Adds one level of a tree and the levels below it. The depth of the file bounds the recursion.
     fn level(
         &mut self,
-        domain: &str,
+        domain: &Arc<str>,
         from: usize,
         descriptors: &[Descriptor],
         path: &mut Vec<Step>,
     ) -> Result<(), ApplyError> {
         for descriptor in descriptors {
-            path.push(Step::of(descriptor));
+            let step = Step::of(descriptor);
+            path.push(step.clone());
             let place = self.limit(domain, path, descriptor)?;
             let leaf = Leaf::new(domain, path, descriptor, place);
-            let node = self.tree.add(from, &descriptor.key.value, descriptor.value.as_deref(), leaf);
+            let node = self.tree.add(from, &step.key, step.value.as_ref(), leaf);
             self.level(domain, node, &descriptor.descriptors, path)?;
             path.pop();
         }
@@ -139,8 +141,7 @@ impl Compiler {
             wish: NameCandidate::new(domain, path),
             quota: quota(per_unit, unit)?,
             mode,
-            domain: domain.to_owned(),
-            path: path.to_vec(),
+            envoy_match: EnvoyMatch::of_entries(&self.shown_domain, path.iter().map(|it| it.shown.clone())),
         });
         Ok(Some(place))
     }

@@ -1,8 +1,9 @@
 //! The limit at the end of a path of descriptors: amount, counter key, and metadata.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use tollgate::policy::Key;
+use tollgate::policy::{EnvoyMatchEntry, Key};
 
 use crate::file_format::{Allowance, Descriptor, composite};
 use crate::metadata::Metadata;
@@ -21,7 +22,8 @@ pub struct Leaf {
     quota_mode: bool,
     detailed_metric: bool,
     metadata: Option<Metadata>,
-    domain: Box<str>,
+    domain: Arc<str>,
+    /// The path, if a key or the name of metrics depends on it.
     path: Box<[Step]>,
     /// Whether any step shares its counter.
     shares: bool,
@@ -33,8 +35,10 @@ pub struct Leaf {
 /// One entry of the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    pub(crate) key: Box<str>,
-    pub(crate) value: Option<Box<str>>,
+    pub(crate) key: Arc<str>,
+    pub(crate) value: Option<Arc<str>>,
+    /// The entry as operators see it.
+    pub(crate) shown: EnvoyMatchEntry,
     /// Whether all fitting values share one counter.
     share_threshold: bool,
     value_to_metric: bool,
@@ -42,8 +46,10 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) fn of(descriptor: &Descriptor) -> Self {
+        let key = Arc::from(descriptor.key.value.as_str());
         Self {
-            key: descriptor.key.value.as_str().into(),
+            shown: EnvoyMatchEntry::new(&key, descriptor.value.as_deref()),
+            key,
             value: descriptor.value.as_deref().map(Into::into),
             share_threshold: descriptor.share_threshold,
             value_to_metric: descriptor.value_to_metric,
@@ -63,16 +69,28 @@ impl Step {
 
 impl Leaf {
     /// Returns the limit of the last descriptor on a path, if it has one.
-    pub(crate) fn new(domain: &str, path: &[Step], last: &Descriptor, index: Option<usize>) -> Option<Self> {
+    pub(crate) fn new(
+        domain: &Arc<str>,
+        path: &[Step],
+        last: &Descriptor,
+        index: Option<usize>,
+    ) -> Option<Self> {
         let limit = last.rate_limit.as_ref()?;
         let varies = |step: &Step| {
             step.is_open() && step.shared().is_none() && (step.value_to_metric || last.detailed_metric)
         };
-        let mut stat = domain.to_owned();
+        let mut stat = String::with_capacity(domain.len() + 32 * path.len());
+        stat.push_str(domain);
         for step in path {
             stat.push('.');
-            stat.push_str(&composite(&step.key, step.value.as_deref()));
+            stat.push_str(&step.key);
+            if let Some(value) = &step.value {
+                stat.push('_');
+                stat.push_str(value);
+            }
         }
+        let (shares, stat_varies) =
+            (path.iter().any(|step| step.shared().is_some()), path.iter().any(varies));
         Some(Self {
             index,
             allowed: limit.allowed,
@@ -82,11 +100,11 @@ impl Leaf {
             quota_mode: last.quota_mode,
             detailed_metric: last.detailed_metric,
             metadata: last.metadata.clone(),
-            domain: domain.into(),
-            path: path.into(),
-            shares: path.iter().any(|step| step.shared().is_some()),
+            domain: Arc::clone(domain),
+            path: if shares || stat_varies { path.into() } else { Box::default() },
+            shares,
             stat: stat.into(),
-            stat_varies: path.iter().any(varies),
+            stat_varies,
         })
     }
 

@@ -64,12 +64,11 @@ impl NameCandidate {
 }
 
 fn id(domain: &str, path: &[Step]) -> u64 {
-    let step = |step: &'_ Step| match step.value.clone() {
-        Some(value) => ["=".into(), step.key.clone(), value],
-        None => ["any".into(), step.key.clone(), "".into()],
-    };
-    let words: Vec<Box<str>> = path.iter().flat_map(step).collect();
-    RuleId::of(std::iter::once(domain).chain(words.iter().map(|word| &**word))).0
+    let words = path.iter().flat_map(|step| match &step.value {
+        Some(value) => ["=", &*step.key, &**value],
+        None => ["any", &*step.key, ""],
+    });
+    RuleId::of(std::iter::once(domain).chain(words)).0
 }
 
 /// Returns a name for each candidate, in order. `taken` are the names of other limits.

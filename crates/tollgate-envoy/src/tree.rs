@@ -1,5 +1,7 @@
 //! The tree of descriptors of one or several domains.
 
+use std::sync::Arc;
+
 use foldhash::{HashMap, HashMapExt as _};
 use tollgate::policy::Glob;
 
@@ -15,7 +17,7 @@ pub(crate) struct DescriptorTree {
 #[derive(Clone, Debug, Default)]
 struct Node {
     /// The values by the key of the next entry.
-    words: HashMap<Box<str>, Values>,
+    words: HashMap<Arc<str>, Values>,
     leaf: Option<Leaf>,
 }
 
@@ -23,7 +25,7 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 struct Values {
     /// Exact values. Patterns are included, because a proxy may send a pattern literally.
-    exact: HashMap<Box<str>, usize>,
+    exact: HashMap<Arc<str>, usize>,
     /// Patterns by their literal prefix, so that a key with thousands of them is searched fast.
     patterns: HashMap<Box<str>, Vec<(Glob, usize)>>,
     /// The distinct lengths of those prefixes, in bytes.
@@ -45,12 +47,12 @@ impl Values {
         self.lengths.iter().filter_map(first).min()
     }
 
-    fn add(&mut self, value: Option<&str>, node: usize) {
+    fn add(&mut self, value: Option<&Arc<str>>, node: usize) {
         let Some(value) = value else {
             self.any = Some(node);
             return;
         };
-        self.exact.insert(value.into(), node);
+        self.exact.insert(Arc::clone(value), node);
         if let Some(pattern) = Glob::parse(value) {
             let begins = pattern.prefix();
             if !self.lengths.contains(&begins.len()) {
@@ -68,9 +70,15 @@ impl DescriptorTree {
     }
 
     /// Adds a child for entries with this key, and with this value if one is given.
-    pub(crate) fn add(&mut self, from: usize, key: &str, value: Option<&str>, leaf: Option<Leaf>) -> usize {
+    pub(crate) fn add(
+        &mut self,
+        from: usize,
+        key: &Arc<str>,
+        value: Option<&Arc<str>>,
+        leaf: Option<Leaf>,
+    ) -> usize {
         let node = self.push(leaf);
-        self.nodes[from].words.entry(key.into()).or_default().add(value, node);
+        self.nodes[from].words.entry(Arc::clone(key)).or_default().add(value, node);
         node
     }
 

@@ -102,6 +102,14 @@ impl LimitBuilder {
         self
     }
 
+    /// Excludes the limit from request matching, as [`envoy_match`](Self::envoy_match) does. Limits may share the
+    /// entries of their matches.
+    #[must_use]
+    pub fn matched_by(mut self, envoy_match: EnvoyMatch) -> Self {
+        self.envoy_match = Some(envoy_match);
+        self
+    }
+
     /// Covers this path pattern: `/exact`, `/users/{id}`, `/files/**`. Repeated calls add patterns.
     #[must_use]
     pub fn endpoint(mut self, pattern: impl Into<String>) -> Self {
@@ -386,7 +394,7 @@ impl LimitBuilder {
             settle: self.settle,
             count_denied: self.count_denied,
             dialects: self.dialects,
-            ..LimitDefinition::ad_hoc()
+            ..LimitDefinition::blank()
         };
         Ok(Limit::new(definition, self.mode))
     }

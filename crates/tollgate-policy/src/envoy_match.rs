@@ -3,6 +3,7 @@
 //! The crate that creates such a limit also looks it up.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::redact::{begun, is_secret_word};
 use tollgate_document::sanitize;
@@ -26,9 +27,34 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvoyMatch {
-    domain: Box<str>,
-    keys: Vec<Box<str>>,
-    entries: Vec<Box<str>>,
+    domain: Arc<str>,
+    entries: Box<[EnvoyMatchEntry]>,
+}
+
+/// An entry of the descriptors that a limit from Envoy's files applies to. Clones share their text, because
+/// hundreds of limits may begin with the same entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvoyMatchEntry {
+    key: Arc<str>,
+    shown: Arc<str>,
+}
+
+impl EnvoyMatchEntry {
+    /// Creates an entry; without a value, it matches any value. Credentials are shortened.
+    pub fn new(key: &Arc<str>, value: Option<&str>) -> Self {
+        let shown = match value {
+            None if is_printable(key) => Arc::clone(key),
+            None => printable(key).into(),
+            Some(value) if is_secret_word(key.as_bytes()) => {
+                printable(&format!("{key}={}", begun(value))).into()
+            }
+            Some(value) => {
+                let text = format!("{key}={value}");
+                if is_printable(&text) { text.into() } else { printable(&text).into() }
+            }
+        };
+        Self { key: Arc::clone(key), shown }
+    }
 }
 
 impl EnvoyMatch {
@@ -36,13 +62,18 @@ impl EnvoyMatch {
         domain: &str,
         entries: impl IntoIterator<Item = (&'e str, Option<&'e str>)>,
     ) -> Self {
-        let entry = |(key, value): (&str, Option<&str>)| match value {
-            None => printable(key),
-            Some(value) if is_secret_word(key.as_bytes()) => printable(&format!("{key}={}", begun(value))),
-            Some(value) => printable(&format!("{key}={value}")),
-        };
-        let (keys, entries) = entries.into_iter().map(|it| (Box::from(it.0), entry(it))).unzip();
-        Self { domain: printable(domain), keys, entries }
+        let entry = |(key, value): (&str, _)| EnvoyMatchEntry::new(&Arc::from(key), value);
+        Self { domain: Self::shown_domain(domain), entries: entries.into_iter().map(entry).collect() }
+    }
+
+    /// Creates a match of a domain as [`shown_domain`](Self::shown_domain) returns it.
+    pub fn of_entries(domain: &Arc<str>, entries: impl IntoIterator<Item = EnvoyMatchEntry>) -> Self {
+        Self { domain: Arc::clone(domain), entries: entries.into_iter().collect() }
+    }
+
+    /// Returns a domain as it is shown: short, on one line.
+    pub fn shown_domain(domain: &str) -> Arc<str> {
+        if is_printable(domain) { domain.into() } else { printable(domain).into() }
     }
 
     /// Returns the domain of the descriptors.
@@ -52,20 +83,29 @@ impl EnvoyMatch {
 
     /// Returns the keys of the entries, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().map(|key| &**key)
+        self.entries.iter().map(|entry| &*entry.key)
     }
 
     /// Returns the entries in the syntax of a policy: `plan=gold`, or `user` for any value.
     /// Credentials are shortened.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|entry| &**entry)
+        self.entries.iter().map(|entry| &*entry.shown)
     }
 }
 
 impl fmt::Display for EnvoyMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.domain, self.entries.join(", "))
+        write!(f, "{}: ", self.domain)?;
+        for (at, entry) in self.entries().enumerate() {
+            write!(f, "{}{entry}", if at > 0 { ", " } else { "" })?;
+        }
+        Ok(())
     }
+}
+
+/// Whether [`printable`] would return the text as it is.
+fn is_printable(text: &str) -> bool {
+    text.len() <= MAX_SHOWN_CHARS && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
 /// Escapes text to one line that a terminal can show.

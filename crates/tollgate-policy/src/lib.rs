@@ -66,7 +66,7 @@ pub use bucket_pattern::BucketPattern;
 pub use builder::{BuildError, LimitBuilder};
 pub use cost::{Cost, Settle, whole_units};
 pub use descriptor::{Descriptor, DescriptorPattern, EntryPattern, Glob};
-pub use envoy_match::EnvoyMatch;
+pub use envoy_match::{EnvoyMatch, EnvoyMatchEntry};
 #[cfg(feature = "schema")]
 pub use file_format::{format_words, schema};
 pub use identify::{Credential, Identify, OnAmbiguous};

@@ -21,7 +21,7 @@ const MIN_SAMPLE: Span = Span::from_secs(1);
 /// A bucket without requests for this long is abandoned.
 const IDLE_TIME: Span = Span::from_secs(120);
 /// A proxy whose share differs from its target by less than one part in this many keeps it.
-const SLACK_PARTS: u64 = 50;
+pub(crate) const SLACK_PARTS: u64 = 50;
 /// The stretch over which overshoot is measured.
 const OVERSHOOT_SPAN: Span = Span::from_secs(10);
 
@@ -67,6 +67,12 @@ impl Seat {
     fn exposure(&self, now: Timestamp) -> u64 {
         let old = self.lowered.filter(|it| now < it.until).map_or(0, |it| it.from);
         self.assigned.max(old)
+    }
+
+    /// Returns the higher assignment that the proxy may be using, and for how many seconds at most.
+    pub(crate) fn may_still_use(&self, now: Timestamp) -> Option<(u64, u64)> {
+        let lowered = self.lowered.filter(|it| now < it.until && it.from > self.assigned)?;
+        Some((lowered.from, lowered.until.since(now).as_secs_ceil()))
     }
 
     fn lower(&mut self, tokens: u64, now: Timestamp) {
@@ -222,6 +228,14 @@ impl Bucket {
     pub(crate) fn exposure(&self, now: Timestamp) -> u64 {
         let ghosts = self.ghosts.iter().filter(|it| now < it.until).map(|it| it.tokens);
         self.seats.iter().map(|it| it.exposure(now)).chain(ghosts).sum()
+    }
+
+    /// Returns the tokens of proxies whose streams have ended, and for how many seconds at most they are held.
+    pub(crate) fn left_behind(&self, now: Timestamp) -> (u64, u64) {
+        let ghosts = self.ghosts.iter().filter(|it| now < it.until && it.tokens > 0);
+        ghosts.fold((0, 0), |(tokens, seconds): (u64, u64), it| {
+            (tokens.saturating_add(it.tokens), seconds.max(it.until.since(now).as_secs_ceil()))
+        })
     }
 
     fn demands(&self) -> Vec<DemandRate> {

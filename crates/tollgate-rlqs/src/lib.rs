@@ -21,6 +21,7 @@
 
 mod bucket;
 pub mod division;
+mod explain;
 mod metrics;
 mod registry;
 mod service;

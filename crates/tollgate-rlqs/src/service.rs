@@ -77,6 +77,16 @@ impl Quotas {
         crate::view::view(&self.0.registry.lock(), self.0.clock.now())
     }
 
+    /// Explains a bucket by its entries, `name=search, tenant=acme`. Without a domain, only one may have it. An error
+    /// says what to do.
+    pub fn explain(
+        &self,
+        domain: Option<&str>,
+        entries: &str,
+    ) -> Result<tollgate_api::ExplainedBucket, String> {
+        crate::explain::explain(&self.0.registry.lock(), domain, entries, self.0.clock.now())
+    }
+
     /// Appends the metrics in the Prometheus text format.
     pub fn metrics(&self, out: &mut String) {
         crate::metrics::write(&self.0.registry.lock(), out);

@@ -10,7 +10,7 @@ use crate::division::DemandRate;
 use crate::registry::{BucketKey, Registry};
 use crate::terms::Terms;
 
-const fn mode_word(mode: Mode) -> &'static str {
+pub(crate) const fn mode_word(mode: Mode) -> &'static str {
     match mode {
         Mode::Enforce => "enforce",
         Mode::Shadow => "shadow",
@@ -18,7 +18,7 @@ const fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-const fn demanded(seat: &Seat) -> u64 {
+pub(crate) const fn demanded(seat: &Seat) -> u64 {
     match seat.demand_rate {
         DemandRate::Known(demand_rate) => demand_rate,
         DemandRate::Unknown => 0,
@@ -69,11 +69,11 @@ pub(crate) fn limits(registry: &Registry) -> BTreeMap<&str, Quota> {
 }
 
 /// A rate for a sentence: whole above 10 a second.
-fn shown(rate: f64) -> String {
+pub(crate) fn shown(rate: f64) -> String {
     if rate > 0.0 && rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") }
 }
 
-fn envoys(count: u64) -> String {
+pub(crate) fn envoys(count: u64) -> String {
     format!("{count} Envoy{}", if count == 1 { "" } else { "s" })
 }
 
@@ -93,7 +93,12 @@ fn assigned_of(bucket: &Bucket) -> u64 {
     bucket.seats.iter().map(|it| it.assigned).sum()
 }
 
-fn bucket_view(registry: &Registry, key: &BucketKey, bucket: &Bucket, now: Timestamp) -> QuotaBucket {
+pub(crate) fn bucket_view(
+    registry: &Registry,
+    key: &BucketKey,
+    bucket: &Bucket,
+    now: Timestamp,
+) -> QuotaBucket {
     let terms = bucket.terms.as_ref();
     let rate = |tokens: u64| terms.map_or(0.0, |terms: &Terms| terms.per_second(tokens));
     let stream = |seat: &Seat| QuotaStream {

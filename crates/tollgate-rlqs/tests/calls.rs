@@ -203,3 +203,48 @@ fn a_change_of_the_fill_interval_alone_is_visible_to_envoy() {
     );
     assert_eq!((&before["fillInterval"], &after["fillInterval"]), (&json!("60s"), &json!("600.000000001s")));
 }
+
+#[test]
+fn an_explanation_says_why_each_proxy_has_its_part() {
+    let service = Service::new(POLICY);
+    let explain = |domain: Option<&str>, bucket: &str| service.quotas.explain(domain, bucket);
+    assert_eq!(explain(None, "name=search").unwrap_err(), "no proxy reports a bucket to this node");
+    let (mut small, mut large) = (service.connect(), service.connect());
+    for _ in 0..4 {
+        ask(&service, &mut small, &usage(&acme(), 150, 0, "5s"));
+        ask(&service, &mut large, &usage(&acme(), 500, 2_500, "5s"));
+        service.clock.advance(Span::from_secs(5));
+        service.quotas.tick();
+    }
+    let explained = explain(None, "tenant=acme,name=search").unwrap();
+    assert_eq!(explained, explain(Some("edge"), "name=search, tenant=acme").unwrap());
+    assert_eq!((explained.mode.as_deref(), explained.rate), (Some("enforce"), 300.0));
+    assert_eq!((explained.allowed, explained.denied), (4 * 650, 4 * 2_500));
+    assert_eq!(explained.bucket.streams.len(), 2);
+    let text = explained.arithmetic.join("\n");
+    for part in [
+        "limit `edge`: 300/s for this bucket",
+        "2 Envoys demand",
+        "divided max-min fair",
+        "Envoy 1: assigned",
+        "and has room for more; reported 600 allowed and 0 denied",
+        "more than its fair share; reported 2000 allowed and 10000 denied",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let unknown = explain(Some("other"), "name=search, tenant=acme").unwrap_err();
+    assert!(unknown.contains("`name=search, tenant=acme` in `edge`"), "{unknown}");
+    // The same entries in two domains.
+    let mut other = service.connect();
+    other.report(&service, "other", &usage(&acme(), 1, 0, "0s"));
+    assert!(matches!(other.receive(&service), Received::Actions(_)));
+    assert!(explain(None, "name=search, tenant=acme").unwrap_err().contains("`edge`, `other`"));
+    let uncovered = explain(Some("other"), "name=search, tenant=acme").unwrap();
+    assert_eq!((uncovered.mode, uncovered.bucket.limit), (None, None));
+    assert!(uncovered.arithmetic[0].contains("let all requests pass"), "{:?}", uncovered.arithmetic);
+    // An Envoy that leaves may use its assignment until it ends.
+    drop(large);
+    service.quotas.tick();
+    let text = explain(Some("edge"), "name=search, tenant=acme").unwrap().arithmetic.join("\n");
+    assert!(text.contains("is held for Envoys whose streams have ended, for at most 11 s"), "{text}");
+}

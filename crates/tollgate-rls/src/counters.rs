@@ -17,9 +17,10 @@ pub(crate) enum Surface {
     Throttlecrab,
     Json,
     Authorization,
+    Kuadrant,
 }
 
-const SURFACES: [&str; 4] = ["envoy", "throttlecrab", "json", "ext_authz"];
+const SURFACES: [&str; 5] = ["envoy", "throttlecrab", "json", "ext_authz", "kuadrant"];
 const ANSWERS: [&str; 2] = ["ok", "over_limit"];
 
 /// Counters since the start.

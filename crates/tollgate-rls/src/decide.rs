@@ -58,7 +58,7 @@ pub(crate) struct RateLimitCall<'m> {
 }
 
 impl Form {
-    fn write(self, answer: &Answer<'_>) -> EncodedResponse {
+    pub(crate) fn write(self, answer: &Answer<'_>) -> EncodedResponse {
         let bytes = match self {
             Self::Framed => framed(|out| answer.write(out)),
             Self::Json => json::render(answer),
@@ -94,11 +94,7 @@ impl<S: Store> Inner<S> {
             let met = upstream::resolve(limiter, domains, &request)?;
             return Ok(self.try_upstream(limiter, request, met, form));
         }
-        if self.is_unconfigured(limiter) {
-            self.count_unconfigured();
-        } else {
-            self.statistics.count_domain(limiter, request.domain);
-        }
+        self.count_policy_domain(limiter, request.domain);
         Ok(if request.domain == request_descriptor::DOMAIN {
             let batch = Batch::described(&request)?;
             self.try_batch(limiter, RateLimitCall { request, form, timeout }, batch)
@@ -107,6 +103,16 @@ impl<S: Store> Inner<S> {
             let batch = Batch::of(&mut request, counts_overrides)?;
             self.try_batch(limiter, RateLimitCall { request, form, timeout }, batch)
         })
+    }
+
+    /// Counts a call in a domain that Envoy's files do not define.
+    #[inline]
+    pub(crate) fn count_policy_domain(&self, limiter: &Limiter<S>, domain: &str) {
+        if self.is_unconfigured(limiter) {
+            self.count_unconfigured();
+        } else {
+            self.statistics.count_domain(limiter, domain);
+        }
     }
 
     /// Whether an override counts in a domain of the policy. If Envoy files are loaded, an override

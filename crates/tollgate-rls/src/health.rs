@@ -19,12 +19,13 @@ use tollgate_grpc::wire::{Reader, Write as _};
 
 /// The names that are known: the whole server, the name that envoyproxy/ratelimit uses, and the
 /// services.
-const SERVICE_NAMES: [&str; 6] = [
+const SERVICE_NAMES: [&str; 7] = [
     "",
     "ratelimit",
     "envoy.service.ratelimit.v3.RateLimitService",
     "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
     "envoy.service.auth.v3.Authorization",
+    "kuadrant.service.ratelimit.v1.RateLimitService",
     "throttlecrab.RateLimiter",
 ];
 

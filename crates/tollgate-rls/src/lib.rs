@@ -1,7 +1,8 @@
 //! Envoy's rate limit service (RLS v3) over gRPC, on Tollgate's engine.
 //!
-//! - [`Rls`] serves `ShouldRateLimit`, throttlecrab's `Throttle`, Envoy's external authorization, health and
-//!   reflection, and the `/json` endpoint of envoyproxy/ratelimit.
+//! - [`Rls`] serves `ShouldRateLimit`, Kuadrant's `CheckRateLimit`, `Report`, `Reserve` and `Commit`,
+//!   throttlecrab's `Throttle`, Envoy's external authorization, health and reflection, and the `/json` endpoint
+//!   of envoyproxy/ratelimit.
 //! - Domains of envoyproxy/ratelimit configuration files ([`tollgate_envoy`]) are decided with its
 //!   semantics. Other domains are decided by the policy's limits on descriptors; all descriptors of
 //!   a request are charged or none.
@@ -21,6 +22,7 @@ pub mod fuzz;
 mod health;
 mod held;
 mod json;
+mod kuadrant;
 mod lossy_utf8;
 mod native;
 mod reflection;

@@ -69,22 +69,28 @@ impl<'m> RateLimitRequest<'m> {
     /// UTF-8.
     #[inline]
     pub(crate) fn read(message: &'m [u8], place: &'m OnceLock<Vec<u8>>) -> Result<Self, Refusal> {
-        Self::read_text(message).or_else(|refusal| Self::read_lossy_utf8(message, place, refusal))
-    }
-
-    #[cold]
-    fn read_lossy_utf8(
-        message: &[u8],
-        place: &'m OnceLock<Vec<u8>>,
-        refusal: Refusal,
-    ) -> Result<Self, Refusal> {
-        match lossy_utf8(message) {
-            Ok(Some(text)) => Self::read_text(place.get_or_init(|| text)),
-            _ => Err(refusal),
-        }
+        read_lossy_utf8(message, place, Self::read_text)
     }
 
     fn read_text(message: &'m [u8]) -> Result<Self, Refusal> {
+        let mut hits = 0;
+        let mut request = Self::read_fields(message, |number, value| {
+            if number == 3 {
+                hits = value.uint32()?;
+            }
+            Ok(())
+        })?;
+        request.hits = hits;
+        request.validate()
+    }
+
+    /// Reads the domain and the descriptors of a message, and passes its other fields to `other`. The request
+    /// is not validated.
+    #[inline]
+    pub(crate) fn read_fields(
+        message: &'m [u8],
+        mut other: impl FnMut(u32, Value<'m>) -> Result<(), WireError>,
+    ) -> Result<Self, Refusal> {
         let mut request = Self::default();
         let mut fields = Reader::new(message);
         while let Some((number, value)) = fields.next_field()? {
@@ -99,11 +105,10 @@ impl<'m> RateLimitRequest<'m> {
                         descriptor.read(value.bytes()?)?;
                     }
                 }
-                3 => request.hits = value.uint32()?,
-                _ => {}
+                _ => other(number, value)?,
             }
         }
-        request.validate()
+        Ok(request)
     }
 
     /// Validates a request from any encoding.
@@ -185,7 +190,7 @@ impl<'m> Descriptor<'m> {
         Ok(())
     }
 
-    fn check(&self, at: usize) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, at: usize) -> Result<(), Refusal> {
         if self.entries.is_empty() {
             return Err(Refusal::invalid_argument(format!("rate limit descriptor {at} has no entries")));
         }
@@ -228,6 +233,26 @@ fn entry(message: &[u8]) -> Result<(&str, &str), WireError> {
         }
     }
     Ok((key, text))
+}
+
+/// Reads a message whose values may be invalid UTF-8. `place` holds the rewritten message then.
+#[inline]
+pub(crate) fn read_lossy_utf8<'m, T>(
+    message: &'m [u8],
+    place: &'m OnceLock<Vec<u8>>,
+    read: impl Fn(&'m [u8]) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    read(message).or_else(|refusal| match rewritten(message, place) {
+        Some(text) => read(text),
+        None => Err(refusal),
+    })
+}
+
+/// Returns the message with valid UTF-8 in values; `None` if the values are not the reason of a refusal.
+#[cold]
+fn rewritten<'m>(message: &[u8], place: &'m OnceLock<Vec<u8>>) -> Option<&'m [u8]> {
+    let text = lossy_utf8(message).ok().flatten()?;
+    Some(place.get_or_init(|| text))
 }
 
 /// Passes each field of a message to `with`.

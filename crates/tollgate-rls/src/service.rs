@@ -15,6 +15,7 @@ use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
 use crate::health::ServingStatus;
 use crate::held::{CallTimeout, HeldAnswers, waiting_for_store};
+use crate::kuadrant::{Method, Reservations};
 use crate::native::Refunds;
 use crate::request::RateLimitRequest;
 use crate::response_headers::Headers;
@@ -70,8 +71,8 @@ impl Default for RlsSettings {
     }
 }
 
-/// A gRPC service with Envoy's rate limit service, quota service and external authorization, throttlecrab's
-/// service, health and reflection.
+/// A gRPC service with Envoy's rate limit service, quota service and external authorization, Kuadrant's rate
+/// limit service, throttlecrab's service, health and reflection.
 ///
 /// Clones share the same service.
 ///
@@ -102,6 +103,8 @@ pub(crate) struct Inner<S> {
     serving: Arc<ServingStatus>,
     /// The quota service, which divides limits on buckets.
     quotas: Quotas,
+    /// The estimates that Kuadrant has reserved and not committed.
+    pub(crate) reservations: Reservations,
     /// The response times of `ShouldRateLimit`, if they are measured.
     response_times: OnceLock<LatencyHistogram>,
 }
@@ -124,7 +127,7 @@ impl<S: Store> Rls<S> {
         let (counters, statistics, serving) = (Counters::default(), Statistics::new(), Arc::default());
         let (held, clock) = (HeldAnswers::new(&settings, sleeper), SystemClock::new());
         let quotas = Quotas::new(limiter.clone(), clock.clone());
-        let response_times = OnceLock::new();
+        let (reservations, response_times) = (Reservations::default(), OnceLock::new());
         Self(Arc::new(Inner {
             limiter,
             settings,
@@ -134,6 +137,7 @@ impl<S: Store> Rls<S> {
             statistics,
             serving,
             quotas,
+            reservations,
             response_times,
         }))
     }
@@ -155,6 +159,12 @@ impl<S: Store> Rls<S> {
         &self.0.quotas
     }
 
+    /// Refunds reservations that have ended without a commit. Call it a few times a second.
+    pub async fn refund_ended_reservations(&self) {
+        let limiter = self.0.limiter.load();
+        self.0.reservations.refund_ended(&limiter, self.0.clock.now()).await;
+    }
+
     /// Returns the limiter of the service.
     pub fn limiter(&self) -> &SharedLimiter<S> {
         &self.0.limiter
@@ -171,6 +181,7 @@ impl<S: Store> Rls<S> {
     pub fn metrics(&self, out: &mut String) {
         self.0.counters.write(out);
         self.0.held.write(out);
+        self.0.reservations.write(out);
         // Includes limits without hits, with zero.
         self.0.in_force();
         self.0.statistics.write(out);
@@ -234,7 +245,13 @@ impl<S: Store> Rls<S> {
                 Box::pin(inner.authorize(body, &parts.headers)).await
             }
             // Boxed: the state of the rarely used methods would enlarge every call.
-            _ => Box::pin(inner.answer_other(request)).await,
+            path => match Method::of(path) {
+                Some(method) => {
+                    let (parts, body) = request.into_parts();
+                    Box::pin(inner.answer_kuadrant(method, body, &parts.headers)).await
+                }
+                None => Box::pin(inner.answer_other(request)).await,
+            },
         };
         answered.unwrap_or_else(|refusal| {
             inner.counters.turned_down(refusal.code);
@@ -285,7 +302,7 @@ impl<S: Store> Inner<S> {
 
     /// Returns the current limiter and prepares the statistics for it.
     #[inline]
-    fn in_force(&self) -> Arc<Limiter<S>> {
+    pub(crate) fn in_force(&self) -> Arc<Limiter<S>> {
         let limiter = self.limiter.load();
         self.statistics.prepare(&limiter);
         limiter

@@ -143,6 +143,22 @@ impl<'p> ResolvedDescriptor<'p> {
         }
     }
 
+    /// The limit of the policy and the key of a descriptor, unless the request is refused only together with
+    /// other limits.
+    pub(crate) fn charged_alone(&self, descriptor: &Descriptor<'_>) -> Option<(&'p Limit, Key)> {
+        match self {
+            Self::Limit { leaf, limit } if !leaf.quota_mode() => {
+                Some((*limit, leaf.key(&descriptor.entries)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the limit refuses a request only together with other limits.
+    pub(crate) fn is_quota_mode(&self) -> bool {
+        matches!(self, Self::Limit { leaf, .. } if leaf.quota_mode())
+    }
+
     const fn is_counted(&self) -> bool {
         matches!(self, Self::Limit { .. } | Self::Override { .. })
     }
@@ -195,6 +211,11 @@ impl DescriptorOutcome {
 
     fn is_over(&self) -> bool {
         self.exceeded && self.binding
+    }
+
+    /// Makes the outcome of a look one of a single hit: without remaining hits, the limit is exceeded.
+    pub(crate) fn exceed_if_spent(&mut self) {
+        self.exceeded |= self.at.is_some() && self.remaining == 0;
     }
 }
 

@@ -56,7 +56,7 @@ Tollgate decides whether requests may pass.
   GET  /v1/limits                    the limits in force; /v1/policy the rest of the policy
   GET  /v1/overview                  is everything all right? /v1/stats /v1/top: limits, keys, routes
   GET  /v1/fleet                     the nodes that share the store, and their sums
-  GET  /v1/quotas                    the limits that are divided over proxies
+  GET  /v1/quotas                    the limits that are divided over proxies; /v1/quotas/bucket why so
   GET  /v1/decisions                 what was decided lately, or since=2h; /v1/decisions/{id} why
   GET  /v1/history                   counts of the last hours and days, with `records`
   POST /v1/explain                   what would be decided, and why; charges nothing
@@ -118,6 +118,7 @@ pub(crate) struct Inner<S> {
     gauges: OnceLock<Gauge>,
     json: OnceLock<Json>,
     quotas: OnceLock<QuotaReader>,
+    quota_bucket: OnceLock<BucketReader>,
     /// Holds the answers of forward auth.
     pub(crate) waiting_room: OnceLock<WaitingRoom>,
     system: Uptime,
@@ -150,6 +151,10 @@ type Json = Box<dyn Fn(Bytes) -> JsonAnswer + Send + Sync>;
 /// Returns the limits that are divided over proxies.
 type QuotaReader = Box<dyn Fn() -> tollgate_api::Quotas + Send + Sync>;
 
+/// Explains a bucket of a domain. The error says what to do.
+type BucketReader =
+    Box<dyn Fn(Option<&str>, &str) -> Result<tollgate_api::ExplainedBucket, String> + Send + Sync>;
+
 /// A future of a status and a body.
 pub type JsonAnswer = Pin<Box<dyn Future<Output = (StatusCode, Bytes)> + Send>>;
 
@@ -174,6 +179,7 @@ impl<S: Store> Api<S> {
             gauges: OnceLock::new(),
             json: OnceLock::new(),
             quotas: OnceLock::new(),
+            quota_bucket: OnceLock::new(),
             waiting_room: OnceLock::new(),
             system: Uptime::on(SystemClock::new()),
             clock: OnceLock::new(),
@@ -224,6 +230,17 @@ impl<S: Store> Api<S> {
     #[must_use]
     pub fn with_json(self, answer: impl Fn(Bytes) -> JsonAnswer + Send + Sync + 'static) -> Self {
         let _first = self.0.json.set(Box::new(answer));
+        self
+    }
+
+    /// Sets the source of `/v1/quotas/bucket`: explains the bucket of a domain, or says what to do. Only the first call
+    /// has an effect.
+    #[must_use]
+    pub fn with_quota_buckets(
+        self,
+        read: impl Fn(Option<&str>, &str) -> Result<tollgate_api::ExplainedBucket, String> + Send + Sync + 'static,
+    ) -> Self {
+        let _first = self.0.quota_bucket.set(Box::new(read));
         self
     }
 
@@ -289,6 +306,23 @@ impl<S: Store> Api<S> {
 }
 
 impl<S: Store> Inner<S> {
+    /// `GET /v1/quotas/bucket`: why each proxy has its part of a bucket.
+    fn quota_bucket(&self, parts: &Parts) -> Result<Reply, Problem> {
+        let query = Query::of(parts.uri.query(), &["bucket", "domain"])?;
+        let (domain, bucket) = (query.one("domain")?, query.one("bucket")?);
+        let bucket = bucket.ok_or_else(|| {
+            Problem::bad_request(
+                "`bucket` is missing: give its entries, such as `bucket=name=search, tenant=acme`",
+            )
+        })?;
+        let explain = self.quota_bucket.get();
+        let explained = explain.ok_or_else(|| "this server divides no limits over proxies".to_owned());
+        explained
+            .and_then(|explain| explain(domain, bucket))
+            .map(|it| json_of(&it))
+            .map_err(Problem::not_found)
+    }
+
     /// `GET /v1/quotas`: the limits that are divided over proxies.
     fn quotas(&self, parts: &Parts) -> Result<Reply, Problem> {
         Query::none(parts.uri.query())?;
@@ -356,6 +390,7 @@ impl<S: Store> Inner<S> {
             Route::Overview => self.overview(parts, role),
             Route::Fleet => self.fleet(parts).await,
             Route::Quotas => self.quotas(parts),
+            Route::QuotaBucket => self.quota_bucket(parts),
             Route::Stats => self.stats(parts),
             Route::Top => self.top(parts),
             Route::Decisions => self.decisions(parts).await,

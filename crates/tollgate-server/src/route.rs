@@ -49,6 +49,8 @@ pub(crate) enum Route<'p> {
     Fleet,
     /// `/v1/quotas`
     Quotas,
+    /// `/v1/quotas/bucket`
+    QuotaBucket,
     /// `/v1/stats`
     Stats,
     /// `/v1/top`
@@ -129,6 +131,7 @@ impl<'p> Route<'p> {
             "/v1/overview" => Self::Overview,
             "/v1/fleet" => Self::Fleet,
             "/v1/quotas" => Self::Quotas,
+            "/v1/quotas/bucket" => Self::QuotaBucket,
             "/v1/stats" => Self::Stats,
             "/v1/top" => Self::Top,
             "/v1/decisions" => Self::Decisions,
@@ -183,6 +186,7 @@ impl<'p> Route<'p> {
             | Self::Overview
             | Self::Fleet
             | Self::Quotas
+            | Self::QuotaBucket
             | Self::Stats
             | Self::Top
             | Self::Decisions

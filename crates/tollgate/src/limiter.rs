@@ -22,6 +22,7 @@ mod local;
 mod pending;
 mod reconcile;
 mod renew;
+mod reserve;
 mod settle;
 mod settle_now;
 mod start;

@@ -92,23 +92,31 @@ pub(crate) struct Check {
 /// Explains a decision
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "tollgate explain [OPTIONS] ID\n       tollgate explain [OPTIONS] [METHOD] PATH",
+    override_usage = "tollgate explain [OPTIONS] ID\n       tollgate explain [OPTIONS] [METHOD] PATH\n       tollgate explain [OPTIONS] --bucket ENTRIES",
     after_help = "\
 ID is the value of the header Tollgate-Decision; the whole line works too.
 With a path: explains the decision that such a request would get now. Nothing is spent.
+With a bucket of Envoy's quota service: explains why each Envoy has its part of the limit.
 
 Examples:
   tollgate explain 00c0ffee00c0ffee
   tollgate explain 'Tollgate-Decision: 00c0ffee00c0ffee'
   tollgate explain POST /api/v1/login --ip 203.0.113.9 --user ann
+  tollgate explain --bucket 'name=search, tenant=acme'
 
 Exit status 0 if it is explained, 1 if such a request would be refused, 2 without a response or
 if the id is unknown."
 )]
 pub(crate) struct Explain {
     /// The id of a decision, or a request: GET unless a method is given
-    #[arg(value_name = "ID or PATH", num_args = 1..=2, required = true)]
+    #[arg(value_name = "ID or PATH", num_args = 1..=2, required_unless_present = "bucket")]
     pub(crate) subject: Vec<String>,
+    /// The entries of a bucket: `name=search, tenant=acme`
+    #[arg(long, value_name = "ENTRIES", conflicts_with = "subject")]
+    pub(crate) bucket: Option<String>,
+    /// The domain of the bucket, if several domains have it
+    #[arg(long, requires = "bucket")]
+    pub(crate) domain: Option<String>,
     #[command(flatten)]
     pub(crate) caller: Caller,
     #[command(flatten)]

@@ -72,8 +72,13 @@ pub struct LimitDefinition {
 impl LimitDefinition {
     /// Creates the definition of the limit for ad-hoc rules.
     pub(crate) fn ad_hoc() -> Self {
+        Self { name: AD_HOC_NAME.into(), by: vec![KeySource::Global], ..Self::blank() }
+    }
+
+    /// Creates a definition without a name, a key and options. It allocates nothing.
+    pub(crate) fn blank() -> Self {
         Self {
-            name: AD_HOC_NAME.into(),
+            name: Arc::default(),
             soft: None,
             endpoints: Vec::new(),
             except: Vec::new(),
@@ -85,7 +90,7 @@ impl LimitDefinition {
             envoy_match: None,
             rlqs: None,
             ahead: None,
-            by: vec![KeySource::Global],
+            by: Vec::new(),
             missing: Missing::default(),
             cost: Cost::Fixed(1),
             settle: None,

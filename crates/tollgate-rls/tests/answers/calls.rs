@@ -27,7 +27,13 @@ fn health(service: &Service, name: &str) -> (String, Option<Value>) {
 fn health_knows_the_server_and_its_services() {
     let service = service();
     let serving = ("0".to_owned(), Some(json!({"status": "SERVING"})));
-    for name in ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "throttlecrab.RateLimiter"] {
+    for name in [
+        "",
+        "ratelimit",
+        "envoy.service.ratelimit.v3.RateLimitService",
+        "throttlecrab.RateLimiter",
+        "kuadrant.service.ratelimit.v1.RateLimitService",
+    ] {
         assert_eq!(health(&service, name), serving, "{name}");
     }
     assert_eq!(health(&service, "other"), ("5".to_owned(), None));
@@ -154,6 +160,7 @@ fn reflection_lists_and_describes_the_services() {
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
+            "kuadrant.service.ratelimit.v1.RateLimitService",
             "throttlecrab.RateLimiter",
         ] {
             assert!(services.iter().any(|it| it["name"] == name), "{name}");

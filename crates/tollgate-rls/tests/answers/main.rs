@@ -6,6 +6,7 @@ mod ext_authz;
 mod files;
 mod hostile;
 mod json;
+mod kuadrant;
 mod policies;
 mod queues;
 mod refunds;

@@ -13,6 +13,9 @@ pub(super) fn paths() -> Map<String, Value> {
         "schema": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_SERIES_LIMITS},
         "explode": true,
     });
+    let bucket = json!({"name": "bucket", "in": "query", "required": true, "description": "The entries of a bucket, as in `/v1/quotas`.",
+                        "schema": {"type": "string"}});
+    let domain = json!({"name": "domain", "in": "query", "description": "The domain of the bucket, if several have it.", "schema": {"type": "string"}});
     let id = json!({"name": "id", "in": "path", "required": true, "description": "The id of a decision, from `Tollgate-Decision`.",
                     "schema": {"type": "string", "pattern": "^[0-9A-Fa-f]{16}$"}});
     let file = json!({"name": "name", "in": "path", "required": true, "description": "A file of the dashboard.",
@@ -43,6 +46,10 @@ pub(super) fn paths() -> Map<String, Value> {
         ("/v1/overview", look("overview", "The health of the server", "Overview", &[], &[])),
         ("/v1/fleet", look("fleet", "The nodes that share the store, with the sums over all of them", "Fleet", &[], &[])),
         ("/v1/quotas", look("quotas", "The limits that are divided over proxies, and what each proxy has", "Quotas", &[], &[])),
+        (
+            "/v1/quotas/bucket",
+            look("explainBucket", "Explains why each proxy has its part of a bucket", "ExplainedBucket", &[bucket, domain], &["404"]),
+        ),
         ("/v1/stats", look("stats", "The counts of each limit in the last five minutes", "Stats", &[limit], &["409", "422"])),
         (
             "/v1/top",
