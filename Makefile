@@ -106,8 +106,10 @@ simulate-faults: setup ## real limiters on simulated links, stores and clocks, w
 
 bench: bench-client bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-records bench-redis bench-rlqs bench-service bench-replay ## every benchmark
 
-bench-client: setup ## tollgate-client under a limit of the gateway, in every dialect, beside reqwest-retry and tower's retry; four processes with one budget
-	@setup/debian redis-server=redis-server
+bench-client: setup ## tollgate-client under limits of the gateway and of servers like GitHub, Discord and OpenAI, beside other clients; one budget for four processes; a retry storm
+	@setup/debian redis-server=redis-server python3=python3
+	@setup/python crates/tollgate-cli/tests/clients/requirements.txt
+	@setup/node crates/tollgate-cli/tests/clients
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench-client
 	cargo run --release -p tollgate-client --example overhead

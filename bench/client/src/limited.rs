@@ -44,9 +44,15 @@ pub(crate) fn policy(headers: &str, burst: f64) -> String {
 }
 
 /// Measures the subjects of a case, each with a new gateway.
-pub(crate) fn measure(case: &Case, binary: &str, calls: usize) -> Result<Vec<Row>, Box<dyn Error>> {
+pub(crate) fn measure(
+    case: &Case,
+    binary: &str,
+    calls: usize,
+    has_peers: bool,
+) -> Result<Vec<Row>, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let rows = case.subjects.iter().map(|subject| {
+    let subjects = case.subjects.iter().filter(|it| has_peers || **it == Subject::Tollgate);
+    let rows = subjects.map(|subject| {
         let tollgate = Tollgate::start(binary, &policy(case.headers, BURST));
         let url = format!("http://{}/", tollgate.gateway);
         let watch = Watch::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::storm::Storm;
 use crate::watch::Counts;
 
 /// One subject in one case.
@@ -80,11 +81,12 @@ impl Row {
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     rows: Vec<Row>,
+    storms: Vec<Storm>,
 }
 
 impl Report {
-    pub(crate) fn new(rows: Vec<Row>) -> Self {
-        Self { rows }
+    pub(crate) fn new(rows: Vec<Row>, storms: Vec<Storm>) -> Self {
+        Self { rows, storms }
     }
 
     /// Writes the run to `target/bench/client.json`, and returns the path.
@@ -102,7 +104,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "case     subject                       calls  succeeded  seconds  used   attempts  429     429 known  early  bars"
+            "case                     subject                             calls  succeeded  seconds  used   attempts  429     429 known  early  bars"
         )?;
         for row in &self.rows {
             let missed = row.missed();
@@ -110,7 +112,7 @@ impl fmt::Display for Report {
                 if missed.is_empty() { "met".to_owned() } else { format!("missed: {}", missed.join(", ")) };
             writeln!(
                 f,
-                "{:8} {:28} {:6}  {:9}  {:7.2}  {:.3}  {:8}  {:6}  {:8.2} %  {:5}  {bars}",
+                "{:24} {:34} {:6}  {:9}  {:7.2}  {:.3}  {:8}  {:6}  {:8.2} %  {:5}  {bars}",
                 row.case,
                 row.subject,
                 row.calls,
@@ -123,6 +125,6 @@ impl fmt::Display for Report {
                 row.early
             )?;
         }
-        Ok(())
+        self.storms.iter().try_for_each(|storm| writeln!(f, "{storm}"))
     }
 }

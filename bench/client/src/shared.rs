@@ -13,7 +13,7 @@ use tollgate_testkit::{Redis, Tollgate};
 
 use crate::limited::{RATE, policy};
 use crate::report::Row;
-use crate::subject::run_client;
+use crate::subject::{Target, run_client};
 use crate::watch::{Counts, Watch};
 
 /// The name in the report.
@@ -67,7 +67,8 @@ pub(crate) fn work(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             .budget(SharedBudget::new(limiter, spawner))
             .build();
         let watch = Watch::new();
-        let succeeded = run_client(&client, &reqwest::Client::new(), url, calls.parse()?, &watch).await;
+        let targets = [Target::get(url.clone())];
+        let succeeded = run_client(&client, &reqwest::Client::new(), &targets, calls.parse()?, &watch).await;
         let Counts { attempts, refused, refused_known, early } = watch.counts();
         println!(
             "{}",

@@ -43,20 +43,14 @@ impl Subject {
     pub(crate) async fn run(self, url: &str, calls: usize, watch: &Watch) -> usize {
         let http = reqwest::Client::new();
         match self {
-            Self::Tollgate => {
-                let client = Client::builder()
-                    .settings(|it| (it.timeout, it.tries) = (TIMEOUT, TRIES))
-                    .sleeper(Sleeper::new(sleep))
-                    .build();
-                run_client(&client, &http, url, calls, watch).await
-            }
+            Self::Tollgate => run_ours(vec![Target::get(url.to_owned())], calls, watch).await,
             Self::ReqwestRetry => {
                 let policy = ExponentialBackoff::builder().build_with_max_retries(TRIES - 1);
                 let client = ClientBuilder::new(http)
                     .with(RetryTransientMiddleware::new_with_policy(policy))
                     .with(Watching(watch.clone()))
                     .build();
-                spawn(calls, |url| reqwest_retry(client.clone(), url), url).await
+                spawn(calls, |_| reqwest_retry(client.clone(), url.to_owned())).await
             }
             Self::TowerRetry => {
                 let watch = watch.clone();
@@ -65,25 +59,61 @@ impl Subject {
                     async move { watch.send(&http, request).await }
                 });
                 let service = ServiceBuilder::new().retry(Backoff(0)).service(inner);
-                spawn(calls, |url| tower_retry(service.clone(), url), url).await
+                spawn(calls, |_| tower_retry(service.clone(), url.to_owned())).await
             }
         }
     }
 }
 
-/// Makes calls with a client of Tollgate.
+/// A request that is sent many times.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    url: String,
+    body: Option<&'static str>,
+}
+
+impl Target {
+    pub(crate) const fn get(url: String) -> Self {
+        Self { url, body: None }
+    }
+
+    /// A request for a chat completion.
+    pub(crate) const fn chat(url: String) -> Self {
+        const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"How many calls does a limit of three permit?"}],"max_tokens":20}"#;
+        Self { url, body: Some(BODY) }
+    }
+
+    fn request(&self, http: &reqwest::Client) -> reqwest::Result<reqwest::Request> {
+        match self.body {
+            Some(body) => http.post(&self.url).header("content-type", "application/json").body(body).build(),
+            None => http.get(&self.url).build(),
+        }
+    }
+}
+
+/// Makes calls with a client of Tollgate that has the settings of the other subjects.
+pub(crate) async fn run_ours(targets: Vec<Target>, calls: usize, watch: &Watch) -> usize {
+    let client = Client::builder()
+        .settings(|it| (it.timeout, it.tries) = (TIMEOUT, TRIES))
+        .sleeper(Sleeper::new(sleep))
+        .build();
+    run_client(&client, &reqwest::Client::new(), &targets, calls, watch).await
+}
+
+/// Makes calls with a client of Tollgate, to the targets in turn.
 pub(crate) async fn run_client(
     client: &Client,
     http: &reqwest::Client,
-    url: &str,
+    targets: &[Target],
     calls: usize,
     watch: &Watch,
 ) -> usize {
-    let call = |url: String| {
+    let call = |number: usize| {
         let (client, http, watch) = (client.clone(), http.clone(), watch.clone());
+        let target = targets[number % targets.len()].clone();
         async move {
-            let Ok(request) = http.get(&url).build() else { return false };
-            let uri = url.parse().unwrap_or_default();
+            let Ok(request) = target.request(&http) else { return false };
+            let uri = target.url.parse().unwrap_or_default();
             let call = tollgate_client::Call::new(request.method(), &uri, request.headers())
                 .options(CallOptions::default().timeout(TIMEOUT));
             let sent = client.call(&call, |_| {
@@ -99,7 +129,7 @@ pub(crate) async fn run_client(
             sent.await.is_ok_and(|it| it.status().is_success())
         }
     };
-    spawn(calls, call, url).await
+    spawn(calls, call).await
 }
 
 async fn reqwest_retry(client: ClientWithMiddleware, url: String) -> bool {
@@ -115,15 +145,15 @@ where
     sent.is_ok_and(|it| it.status().is_success())
 }
 
-/// Makes calls by many tasks, each as fast as it can. Returns the number that succeeded.
-async fn spawn<F>(calls: usize, call: impl Fn(String) -> F, url: &str) -> usize
+/// Makes calls by many tasks, each as fast as it can. `call` gets the number of the call. Returns the number of calls
+/// that succeeded.
+async fn spawn<F>(calls: usize, call: impl Fn(usize) -> F) -> usize
 where
     F: Future<Output = bool> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
-        let share = calls / TASKS + usize::from(task < calls % TASKS);
-        let futures: Vec<_> = (0..share).map(|_| call(url.to_owned())).collect();
+        let futures: Vec<_> = (task..calls).step_by(TASKS).map(&call).collect();
         tasks.spawn(async move {
             let mut succeeded = 0;
             for future in futures {

@@ -66,7 +66,7 @@ impl Watch {
     }
 
     pub(crate) fn ended(&self, status: StatusCode, headers: &HeaderMap) {
-        if status != StatusCode::TOO_MANY_REQUESTS {
+        if status != StatusCode::TOO_MANY_REQUESTS && status != StatusCode::FORBIDDEN {
             return;
         }
         let now = self.clock.now();

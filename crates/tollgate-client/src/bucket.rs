@@ -6,7 +6,7 @@
 //!   before some of the other calls that are under way, so the truth is between `r` minus those calls and `r`. A model
 //!   outside of this range is moved to its edge.
 //! - A bucket that refills is used at its rate, above a small reserve that absorbs the jitter of the network. A window
-//!   is used evenly, with a quarter of it in advance, so that the window is used up before it ends.
+//!   is used a little faster than evenly (`window_pace`), so that it is used up before it ends (`window_end`).
 //! - After a reset one call goes ahead, and the others follow its response: a reset that is announced too early costs
 //!   one refusal.
 //!
@@ -21,6 +21,9 @@
 mod cost;
 mod guess;
 mod jitter;
+mod silent_window;
+mod window_end;
+mod window_pace;
 
 use tollgate::{Span, Timestamp};
 
@@ -28,12 +31,13 @@ use crate::headers::{BucketKind, Shape};
 use cost::CostSample;
 use guess::Guess;
 use jitter::Jitter;
+use silent_window::SilentWindow;
+use window_end::WindowEnd;
+use window_pace::{WindowPace, WindowState};
 
 /// The longest time for which a refusal or a reset stops a bucket. Afterwards one call finds out.
 pub const MAX_BLOCK: Span = Span::from_hours(1);
 
-/// The part of a window that may be used before its time.
-const WINDOW_ADVANCE: f64 = 0.25;
 /// The part of a refilling bucket that is kept in reserve, and the largest such reserve.
 const RESERVE: (f64, f64) = (0.05, 5.0);
 /// The part of a refilling bucket that the reserve for the jitter of the network can have: calls that arrive together
@@ -72,6 +76,8 @@ pub struct Observation {
     pub shape: Option<Shape>,
     /// Whether `reset_at` is more precise than a second.
     pub is_precise: bool,
+    /// The reset on the clock of the server, if it is a date: all responses of a window have the same.
+    pub reset_mark: Option<Timestamp>,
 }
 
 /// When a call may be sent.
@@ -95,6 +101,15 @@ pub struct Ticket {
     others: u32,
     cost: f64,
     is_probe: bool,
+    /// Whether the call is sent before the announced end of its window, to find out whether the window has ended.
+    is_early: bool,
+}
+
+impl Ticket {
+    /// Returns the units that the call was expected to cost.
+    pub const fn cost(&self) -> f64 {
+        self.cost
+    }
 }
 
 /// The model of one bucket.
@@ -116,6 +131,8 @@ pub struct Bucket {
     /// Units per microsecond.
     rate: Option<f64>,
     reset_at: Option<Timestamp>,
+    window_end: WindowEnd,
+    window_pace: WindowPace,
     blocked_until: Timestamp,
     sent: u64,
     in_flight: u32,
@@ -128,6 +145,8 @@ pub struct Bucket {
     surprises: u32,
     admitted: u32,
     guess: Option<Guess>,
+    /// The limit of a bucket that concerns every route.
+    silent: Option<Box<SilentWindow>>,
     created: Timestamp,
     /// The end of the slow start; `None` before the first call and after the first response.
     slow_until: Option<Timestamp>,
@@ -149,6 +168,8 @@ impl Bucket {
             min_seen: f64::INFINITY,
             rate: None,
             reset_at: None,
+            window_end: WindowEnd::default(),
+            window_pace: WindowPace::new(now),
             blocked_until: Timestamp::EPOCH,
             sent: 0,
             in_flight: 0,
@@ -160,6 +181,7 @@ impl Bucket {
             surprises: 0,
             admitted: 0,
             guess: None,
+            silent: None,
             created: now,
             slow_until: None,
             is_new: true,
@@ -205,6 +227,9 @@ impl Bucket {
         if let Some(end) = self.slow_until.filter(|end| self.in_flight >= SLOW_START.0 && now < *end) {
             return Ready::AfterAnswer(end);
         }
+        if let Some(silent) = &mut self.silent {
+            return silent.ready(now);
+        }
         if let Some(guess) = &self.guess {
             return guess.ready(now);
         }
@@ -227,7 +252,7 @@ impl Bucket {
                 let reset = self.reset_at.unwrap_or(self.updated + DEFAULT_RESET);
                 match rate.filter(|_| shape.is_none()) {
                     Some(rate) => self.shape_probe_ready(now, after(self.updated, 2.0 * cost / rate), reset),
-                    None => Ready::At(reset),
+                    None => self.early_ready(now, reset),
                 }
             }
             // A small burst of a bucket that refills, or the rest of a window: its last units tell.
@@ -248,8 +273,17 @@ impl Bucket {
         if is_probe {
             self.probe_sent = Some(now);
         }
+        let is_early =
+            !is_probe && self.level.is_some_and(|it| it < cost) && self.early_try().is_some_and(|at| at <= now);
+        if is_early {
+            self.window_end.tried();
+        }
         if let Some(level) = &mut self.level {
             *level = (*level - cost).max(-cost);
+        }
+        self.window_pace.take(cost);
+        if let Some(silent) = &mut self.silent {
+            silent.take(now);
         }
         if let Some(guess) = &mut self.guess {
             guess.take();
@@ -258,7 +292,7 @@ impl Bucket {
             self.slow_until = Some(now + SLOW_START.1);
         }
         self.sent += 1;
-        let ticket = Ticket { sent_at: now, number: self.sent, others: self.in_flight, cost, is_probe };
+        let ticket = Ticket { sent_at: now, number: self.sent, others: self.in_flight, cost, is_probe, is_early };
         self.in_flight += 1;
         self.updated = now;
         ticket
@@ -269,7 +303,7 @@ impl Bucket {
         self.sent += 1;
         let (others, cost) = (self.in_flight, self.average_cost);
         self.in_flight += 1;
-        Ticket { sent_at, number: self.sent, others, cost, is_probe: false }
+        Ticket { sent_at, number: self.sent, others, cost, is_probe: false, is_early: false }
     }
 
     /// Takes the units of calls that are under way, and will be [adopted](Self::adopt) with their responses.
@@ -292,6 +326,10 @@ impl Bucket {
     pub fn withdraw(&mut self, ticket: &Ticket) {
         self.end(ticket);
         self.level = self.level.map(|level| level + ticket.cost);
+        self.window_pace.take(-ticket.cost);
+        if let Some(silent) = &mut self.silent {
+            silent.remove(ticket.sent_at);
+        }
     }
 
     /// Ends a call whose response reports the state of the bucket.
@@ -327,16 +365,34 @@ impl Bucket {
     pub fn report_refusal(&mut self, seen: &Observation, now: Timestamp) {
         self.advance(now);
         self.guess = None;
-        self.learn_numbers(seen);
-        self.level = self.level.or(Some(0.0));
+        let remaining = self.learn_numbers(seen);
+        self.level = self.level.or(remaining).or(Some(0.0));
     }
 
     /// Ends a call that the server refused. The bucket stops until `until`, which the server named or a backoff chose.
     ///
-    /// `precise_wait` is the wait in milliseconds, if the server states it.
-    pub fn refuse(&mut self, ticket: &Ticket, until: Timestamp, precise_wait: Option<Span>, now: Timestamp) {
+    /// `precise_wait` is the wait in milliseconds, if the server states it, and `remaining` the units that the refusal
+    /// reports.
+    pub fn refuse(
+        &mut self,
+        ticket: &Ticket,
+        until: Timestamp,
+        (precise_wait, remaining): (Option<Span>, Option<u64>),
+        now: Timestamp,
+    ) {
         self.advance(now);
         self.end(ticket);
+        #[allow(clippy::cast_precision_loss)] // estimates
+        let left = remaining.map_or(0.0, |it| it as f64);
+        if self.shape != Some(Shape::Refill) && left >= ticket.cost {
+            // A limit that no header shows: GitHub's secondary limits.
+            if now >= self.blocked_until {
+                self.window_pace.slow_down();
+            }
+            self.block(until.min(now + MAX_BLOCK).max(now));
+            self.level = self.level.map(|level| level.min(left));
+            return;
+        }
         let until = until.min(now + MAX_BLOCK).max(now);
         let is_late = now < self.blocked_until;
         self.block(until);
@@ -346,7 +402,11 @@ impl Bucket {
             self.shape = Some(Shape::Refill);
         } else if ticket.is_probe && self.shape.is_none() && self.unconfirmed.is_none() {
             self.shape = Some(Shape::Window);
-        } else if self.shape == Some(Shape::Refill) && !is_late && !self.rate.is_some_and(is_soon) {
+        } else if self.shape == Some(Shape::Refill)
+            && left < ticket.cost
+            && !is_late
+            && !self.rate.is_some_and(is_soon)
+        {
             self.surprises += 1;
             if self.surprises >= MAX_SURPRISES {
                 (self.shape, self.surprises) = (Some(Shape::Window), 0);
@@ -359,7 +419,7 @@ impl Bucket {
                 None => self.guess = Some(Guess::new(self.sent, self.created, now)),
             }
         } else {
-            self.level = Some(self.level.unwrap_or(0.0).min(0.0));
+            self.level = Some(self.level.unwrap_or(0.0).min(left));
             if self.shape != Some(Shape::Refill) {
                 self.reset_at = Some(self.reset_at.map_or(until, |reset| reset.max(until)));
                 self.unconfirmed = None;
@@ -368,9 +428,30 @@ impl Bucket {
         self.updated = now;
     }
 
+    /// Learns from the refusal of a call that was sent to find out whether a window has ended. Returns the end that is
+    /// expected now.
+    pub fn probe_refused(&mut self, ticket: &Ticket, now: Timestamp) -> Option<Timestamp> {
+        if self.shape == Some(Shape::Refill) || !(ticket.is_early || ticket.is_probe) {
+            return None;
+        }
+        self.window_end.refused(ticket.sent_at);
+        self.window_end.end(self.jitter.spread_us()).filter(|end| *end > now)
+    }
+
     /// Stops the bucket until a time, because a refusal concerns it.
     pub fn block(&mut self, until: Timestamp) {
         self.blocked_until = self.blocked_until.max(until);
+    }
+
+    /// Learns from a refusal that concerns every route, for the bucket of the server. `ticket` is that of the call, if
+    /// the server was known to have such a limit when the call was sent.
+    pub fn refuse_every_route(&mut self, ticket: Option<&Ticket>, until: Timestamp, now: Timestamp) {
+        let is_late = now < self.blocked_until;
+        self.block(until);
+        let silent = self.silent.get_or_insert_with(|| Box::new(SilentWindow::new(now)));
+        if let Some(ticket) = ticket {
+            silent.refused(ticket.sent_at, is_late, now);
+        }
     }
 
     /// Counts a call without a refusal in a bucket that reports no numbers.
@@ -427,6 +508,7 @@ impl Bucket {
             self.level = Some(self.capacity());
             self.unconfirmed = Some(self.sent + 1);
             (self.reset_at, self.probe_sent, self.sample) = (None, None, None);
+            self.window_pace.restart();
             self.min_seen = f64::INFINITY;
         }
         if let Some(guess) = &mut self.guess {
@@ -452,15 +534,29 @@ impl Bucket {
         if due <= now { Ready::Now } else { Ready::At(due) }
     }
 
+    /// Returns the time before the announced end of the window at which one call may be sent.
+    fn early_try(&self) -> Option<Timestamp> {
+        self.window_end.early_try(self.jitter.spread_us())
+    }
+
+    /// Returns when a call of an empty window may be sent: at the reset, or once before.
+    fn early_ready(&self, now: Timestamp, reset: Timestamp) -> Ready {
+        match self.early_try().filter(|at| *at < reset) {
+            Some(at) if at > now => Ready::At(at),
+            Some(_) if self.in_flight == 0 => Ready::Now,
+            Some(_) => Ready::AfterAnswer(reset),
+            None => Ready::At(reset),
+        }
+    }
+
     /// Returns when a call keeps to the even use of the window.
-    fn window_ready(&self, now: Timestamp, level: f64, cost: f64) -> Ready {
-        let (Some(limit), Some(window), Some(reset)) = (self.limit, self.window, self.reset_at) else {
-            return Ready::Now;
-        };
-        let (window, left) = (span_us(window), span_us(reset.since(now)));
-        let used = (limit - level + cost) / limit.max(1.0);
-        let due = window * (used - WINDOW_ADVANCE) - (window - left).max(0.0);
-        if due <= 0.0 { Ready::Now } else { Ready::At(after(now, due).min(reset)) }
+    fn window_ready(&mut self, now: Timestamp, level: f64, cost: f64) -> Ready {
+        let (Some(limit), Some(reset)) = (self.limit, self.reset_at) else { return Ready::Now };
+        let window = WindowState { level, limit, length: self.window, left: reset.since(now) };
+        match self.window_pace.ready(&window, cost, now) {
+            Ready::At(time) => Ready::At(time.min(reset)),
+            ready => ready,
+        }
     }
 
     /// Learns everything but the level. Returns the remaining units.
@@ -512,13 +608,18 @@ impl Bucket {
         seen: &Observation,
         now: Timestamp,
     ) {
-        let is_new = match (self.reset_at, seen.reset_at) {
-            (Some(old), Some(new)) if new + tolerance(seen) < old => return,
-            (Some(old), Some(new)) => new > old + tolerance(seen),
+        if seen.reset_mark.is_some_and(|mark| self.window_end.is_past(mark, ticket.sent_at)) {
+            return;
+        }
+        let is_later = seen.reset_mark.and_then(|mark| self.window_end.is_later(mark));
+        let is_new = match (is_later, self.reset_at, seen.reset_at) {
+            (Some(is_later), ..) => is_later,
+            (None, Some(old), Some(new)) if new + tolerance(seen) < old => return,
+            (None, Some(old), Some(new)) => new > old + tolerance(seen),
             _ => true,
         };
         // A response to a call of the window before says nothing about this one.
-        if self.unconfirmed.is_some_and(|first| ticket.number < first) {
+        if is_later != Some(true) && self.unconfirmed.is_some_and(|first| ticket.number < first) {
             return;
         }
         let is_known = !is_new && self.unconfirmed.is_none();
@@ -529,31 +630,31 @@ impl Bucket {
             Some(level) if is_known => level.clamp(remaining - uncertain, remaining),
             _ => remaining - f64::from(self.in_flight) * self.average_cost,
         });
-        self.learn_window(remaining, is_new, seen, ticket, now);
-        self.reset_at = match (self.reset_at.filter(|_| !is_new), seen.reset_at) {
-            // Both are rounded up: the earlier one is closer.
-            (Some(old), Some(new)) => Some(old.min(new)),
-            (old, new) => new.or(old),
+        let is_first = self.limit.is_some_and(|limit| remaining + ticket.cost >= limit);
+        self.reset_at = if let (Some(mark), Some(announced)) = (seen.reset_mark, seen.reset_at) {
+            self.window_end.observe((mark, announced), (ticket.sent_at, is_first), now);
+            self.window_end.end(self.jitter.spread_us())
+        } else {
+            match (self.reset_at.filter(|_| !is_new), seen.reset_at) {
+                // Both are rounded up: the earlier one is closer.
+                (Some(old), Some(new)) => Some(old.min(new)),
+                (old, new) => new.or(old),
+            }
         };
+        if is_new {
+            self.window_pace.restart();
+        }
+        if is_first {
+            self.learn_window(seen, now);
+        }
         (self.unconfirmed, self.probe_sent) = (None, None);
     }
 
-    /// Learns the length of the window from its first response.
-    fn learn_window(
-        &mut self,
-        remaining: f64,
-        is_new: bool,
-        seen: &Observation,
-        ticket: &Ticket,
-        now: Timestamp,
-    ) {
-        if seen.window.is_some() || !is_new {
-            return;
-        }
-        let is_first = self.limit.is_some_and(|limit| remaining + ticket.cost >= limit);
-        if let Some(reset) = seen.reset_at.filter(|reset| is_first && *reset > now) {
-            let length = reset.since(now);
-            self.window = Some(self.window.map_or(length, |known| known.max(length)));
+    /// Learns the length of the window from the response to its first call.
+    fn learn_window(&mut self, seen: &Observation, now: Timestamp) {
+        let length = self.reset_at.map(|reset| reset.since(now)).filter(|length| !length.is_zero());
+        if seen.window.is_none() {
+            self.window = self.window_end.length().or(length).or(self.window);
         }
     }
 }

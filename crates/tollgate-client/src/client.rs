@@ -7,7 +7,7 @@
 //! ```
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,9 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use tollgate::{Clock, SleepFuture, Sleeper, SystemClock, Timestamp};
 use tracing::{Instrument, Span};
 
-use crate::budget::{Budget, BudgetRequest, Reservation};
+use crate::budget::{Budget, BudgetRequest, Reservation, ReserveFuture};
 use crate::call::{CallKey, CallOptions, host_of};
-use crate::error::{Error, GaveUp};
+use crate::error::{Error, GaveUp, GaveUpCause};
 use crate::headers::Advice;
 use crate::registry::BucketView;
 use crate::retry::Safety;
@@ -353,20 +353,17 @@ impl Session {
                 return Ok(permit);
             };
             if self.reservation.is_none() {
-                let max_wait = self.time_left().into();
-                let started = self.client.0.clock.now();
-                let reserved = budget.reserve(request, max_wait).await;
-                let waited = self.client.0.clock.now().since(started);
+                // The units of a bucket are not held while the call waits for those of the budget.
+                permit.withdraw();
+                let left = self.time_left().into();
+                let timeout = self.client.0.sleeper.sleep(left);
+                let reserved = reserve_in_time(budget.reserve(request, left), timeout).await;
                 self.reservation = Some(reserved.map_err(|cause| GaveUp {
                     host: request.host.clone(),
                     waited: self.client.0.clock.now().since(self.request.since).into(),
                     cause,
                 })?);
-                // A refusal may have stopped a bucket during the wait.
-                if waited > tollgate::Span::from_millis(1) {
-                    permit.withdraw();
-                    continue;
-                }
+                continue;
             }
             permit.reservation = self.reservation.take();
             self.tries += 1;
@@ -442,6 +439,18 @@ impl Drop for SendPermit {
             self.client.with(|it, now| it.cancel(&grant, now));
         }
     }
+}
+
+/// Waits for a reservation, or for the end of the time of its call.
+async fn reserve_in_time(
+    mut reserve: ReserveFuture<'_>,
+    mut timeout: SleepFuture,
+) -> Result<Box<dyn Reservation>, GaveUpCause> {
+    poll_fn(|context| match reserve.as_mut().poll(context) {
+        Poll::Ready(reserved) => Poll::Ready(reserved),
+        Poll::Pending => timeout.as_mut().poll(context).map(|()| Err(GaveUpCause::SharedBudgetQueue)),
+    })
+    .await
 }
 
 /// A call that waits for its buckets.

@@ -54,6 +54,8 @@ pub enum GaveUpCause {
         /// The time until it has units again.
         ready_in: Duration,
     },
+    /// Other calls of this process wait for the same units of the shared budget, and its turn did not come in time.
+    SharedBudgetQueue,
     /// Too many calls are waiting.
     QueueFull,
     /// The server fails, and the breaker is open.
@@ -69,7 +71,7 @@ impl GaveUpCause {
         match self {
             Self::Bucket { ready_in, .. } | Self::SharedBudget { ready_in, .. } => Some(*ready_in),
             Self::BreakerOpen { probe_in } => Some(*probe_in),
-            Self::QueueFull => None,
+            Self::SharedBudgetQueue | Self::QueueFull => None,
         }
     }
 }
@@ -88,6 +90,9 @@ impl fmt::Display for GaveUpCause {
             Self::SharedBudget { limit, ready_in } => {
                 write!(f, "the shared limit `{limit}` has units in {ready_in:.1?}")
             }
+            Self::SharedBudgetQueue => f.write_str(
+                "the calls before it used the shared limit; lower the load, or raise the timeout or the limit",
+            ),
             Self::QueueFull => {
                 f.write_str("too many calls are waiting; lower the load or raise `max_waiting`")
             }

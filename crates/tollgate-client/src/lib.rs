@@ -13,6 +13,8 @@ pub mod queue;
 mod registry;
 #[cfg(feature = "reqwest")]
 mod reqwest_client;
+#[cfg(feature = "shared")]
+mod reservation_line;
 pub mod retry;
 mod scheduler;
 mod settings;

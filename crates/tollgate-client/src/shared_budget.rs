@@ -1,14 +1,17 @@
 //! One budget for several processes, on a limiter with a policy and a shared store.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
+use tollgate::policy::Checks;
 use tollgate::{Limiter, MemoryStore, Permit, Spawner, Store};
 
 use crate::budget::{Budget, BudgetRequest, Reservation, ReserveFuture};
 use crate::error::GaveUpCause;
+use crate::reservation_line::Lines;
 
 /// Reads the actual cost of a call from the head of its response.
 type ReadCost = Arc<dyn Fn(StatusCode, &HeaderMap) -> Option<u64> + Send + Sync>;
@@ -31,12 +34,25 @@ pub struct SharedBudget<S = MemoryStore> {
     limiter: Limiter<S>,
     spawner: Spawner,
     cost: ReadCost,
+    lines: Lines,
+    hashes: RandomState,
 }
 
 impl<S: Store> SharedBudget<S> {
     /// Creates a budget. `spawner` runs the settling of units after a response, such as `tokio::spawn`.
     pub fn new(limiter: Limiter<S>, spawner: Spawner) -> Self {
-        Self { limiter, spawner, cost: Arc::new(|_, _| None) }
+        let (lines, hashes) = (Lines::default(), RandomState::new());
+        Self { limiter, spawner, cost: Arc::new(|_, _| None), lines, hashes }
+    }
+
+    /// Returns a number that calls with the same limits and keys share.
+    fn line_key(&self, call: &tollgate::Call<'_>) -> u64 {
+        let (mut checks, mut hasher) = (Checks::default(), self.hashes.build_hasher());
+        self.limiter.policy().match_request(call, &mut checks);
+        for check in checks.iter() {
+            (check.rule.id, check.key.as_bytes()).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Settles each call by a cost that its response states.
@@ -66,6 +82,7 @@ impl<S: Store> Budget for SharedBudget<S> {
             if let Some(cost) = request.cost {
                 call = call.cost(cost);
             }
+            let _turn = self.lines.enter(self.line_key(&call)).await;
             match self.limiter.acquire_within(&call, max_wait).await {
                 Ok(permit) => Ok(Box::new(SharedReservation {
                     permit,

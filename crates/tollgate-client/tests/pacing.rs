@@ -2,25 +2,41 @@
 
 use std::time::Duration;
 
-use crate::servers::{Counting, Dialect, Server, client, run};
+use crate::servers::{Counting, Dialect, Rounding, Server, client, run};
 
 const ONE: &[&str] = &["http://api.test/items"];
 const CALLS: usize = 10_000;
 
 /// Runs the calls, and checks the refusals and the share of the limit that was used.
 async fn check(counting: Counting, dialect: Dialect, max_refused: usize, min_used: f64) {
+    check_server(counting, dialect, max_refused, min_used, |_| {}).await;
+}
+
+async fn check_server(
+    counting: Counting,
+    dialect: Dialect,
+    max_refused: usize,
+    min_used: f64,
+    change: impl FnOnce(&mut Server),
+) {
     let (client, clock) = client(|settings| settings.timeout = Duration::from_secs(600));
-    let server = Server::new(counting, dialect, clock);
+    let mut server = Server::new(counting, dialect, clock);
+    change(&mut server);
     let succeeded = run(&client, &server, 100, CALLS, ONE).await;
     let report = server.report();
     let rate = match counting {
         Counting::Refill(_, rate) => rate,
-        Counting::Window(units, seconds) | Counting::Aligned(units, seconds) => units / seconds,
+        Counting::Window(units, seconds)
+        | Counting::Aligned(units, seconds)
+        | Counting::Phased(units, seconds)
+        | Counting::WholeSecond(units, seconds) => units / seconds,
     };
     #[allow(clippy::cast_precision_loss)]
     let used = CALLS as f64 / rate / report.seconds;
-    let text =
-        format!("{dialect:?} {counting:?}: {} of {} refused, used {used:.3}", report.refused, report.calls);
+    let text = format!(
+        "{dialect:?} {counting:?} {:?}, retry-after: {}, date: {}: {} of {} refused, used {used:.3}",
+        server.rounding, server.has_retry_after, server.has_date, report.refused, report.calls
+    );
     println!("{text}");
     assert_eq!((succeeded, report.early), (CALLS, 0), "{text}");
     assert!(report.refused <= max_refused && used >= min_used, "{text}");
@@ -73,4 +89,77 @@ async fn routes_that_share_a_bucket_share_its_model() {
     let report = server.report();
     assert_eq!((succeeded, report.early), (2_000, 0));
     assert!(report.refused <= 10, "{} refused", report.refused);
+}
+
+/// The windows of naive servers, which announce their reset as a date in whole seconds.
+#[tokio::test(start_paused = true)]
+async fn windows_with_dates_in_whole_seconds_are_used_up() {
+    for counting in [
+        Counting::Window(1_000.0, 5.0),
+        Counting::Window(1_000.0, 2.0),
+        Counting::Window(500.0, 1.0),
+        Counting::Phased(1_000.0, 5.0),
+        Counting::Aligned(500.0, 1.0),
+        Counting::Aligned(1_000.0, 5.0),
+        Counting::WholeSecond(1_000.0, 5.0),
+    ] {
+        for rounding in [Rounding::Up, Rounding::Down, Rounding::Nearest] {
+            for (has_retry_after, has_date) in [(false, true), (true, true), (false, false)] {
+                check_server(counting, Dialect::GitHub, 100, 0.97, |server| {
+                    server.rounding = rounding;
+                    (server.has_retry_after, server.has_date) = (has_retry_after, has_date);
+                })
+                .await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_against_bursts_that_no_header_shows_is_not_met_twice() {
+    // GitHub: 900 points a minute beside 5,000 requests an hour, in small.
+    check_server(Counting::Window(1_000.0, 5.0), Dialect::GitHub, 100, 0.97, |server| {
+        server.secondary = Some((180, 5.0 / 60.0));
+        server.has_retry_after = false;
+    })
+    .await;
+    // A window stays as it is although a burst was refused.
+    check_server(Counting::Window(1_000.0, 5.0), Dialect::GitHub, 200, 0.85, |server| {
+        server.secondary = Some((60, 5.0 / 60.0));
+        server.has_retry_after = false;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_all_routes_that_no_header_shows_is_found() {
+    const CHANNELS: &[&str] = &[
+        "http://api.test/channels/100000000000000001/messages",
+        "http://api.test/channels/100000000000000002/messages",
+        "http://api.test/channels/100000000000000003/messages",
+        "http://api.test/channels/100000000000000004/messages",
+    ];
+    let (client, clock) = client(|_| {});
+    let mut server = Server::new(Counting::Window(100.0, 1.0), Dialect::Discord, clock);
+    server.global = Some(50.0);
+    let succeeded = run(&client, &server, 100, 5_000, CHANNELS).await;
+    let report = server.report();
+    let used = 5_000.0 / 50.0 / report.seconds;
+    println!("{} of {} refused, {} early, used {used:.3}", report.refused, report.calls, report.early);
+    assert_eq!((succeeded, report.early), (5_000, 0));
+    assert!(report.refused <= 200 && used >= 0.95, "{} refused, used {used:.3}", report.refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_of_unknown_cost_are_used_at_their_rate() {
+    let (client, clock) = client(|settings| settings.timeout = Duration::from_secs(600));
+    let mut server = Server::new(Counting::Refill(1_000.0, 1_000.0), Dialect::OpenAi, clock);
+    // 40 tokens a call: 250 calls per second.
+    server.tokens = Some((20_000.0, 10_000.0));
+    let succeeded = run(&client, &server, 100, 10_000, ONE).await;
+    let report = server.report();
+    let used = (10_000.0 * 40.0 - 20_000.0) / 10_000.0 / report.seconds;
+    println!("{} of {} refused, {} early, used {used:.3}", report.refused, report.calls, report.early);
+    assert_eq!((succeeded, report.early), (10_000, 0));
+    assert!(report.refused <= 100 && used >= 0.97, "{} refused, used {used:.3}", report.refused);
 }

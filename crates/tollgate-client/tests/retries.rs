@@ -146,9 +146,18 @@ async fn only_safe_calls_are_retried_after_failures() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_exceeds_the_deadline_is_given_up_at_once_and_says_why() {
     let (client, _) = client(|_| {});
-    for wait in ["1000000000", "999999999999999999999", "Sun, 07 Feb 2106 06:28:15 GMT"] {
+    let far = [
+        ("retry-after", "1000000000"),
+        ("retry-after", "999999999999999999999"),
+        ("retry-after", "Sun, 07 Feb 2106 06:28:15 GMT"),
+        ("retry-after-ms", "18446744073709551615"),
+        ("x-amz-retry-after", "99999999999"),
+        ("x-ratelimit-reset", "4294967295"),
+    ];
+    for (header, wait) in far {
+        let headers = [(header, wait), ("x-ratelimit-remaining", "0")];
         let (result, tries, took) =
-            call(&client, Method::GET, CallOptions::default(), (429, &[("retry-after", wait)])).await;
+            call(&client, Method::GET, CallOptions::default(), (429, &headers)).await;
         let Err(Error::GaveUp(gave_up)) = result else { panic!("{wait}: {result:?}") };
         assert!(matches!(gave_up.cause, GaveUpCause::Bucket { .. }), "{gave_up}");
         assert!(gave_up.to_string().starts_with("gave up a call to api.test after"), "{gave_up}");
@@ -165,6 +174,11 @@ async fn refusals_without_a_usable_wait_are_bounded_by_tries_and_time() {
         &[("retry-after", "0")],
         &[("retry-after", "-5")],
         &[("retry-after", "NaN")],
+        &[("retry-after", "1e9")],
+        &[("retry-after", "5, 7")],
+        &[("retry-after-ms", "-1")],
+        &[("x-ratelimit-limit", "-1"), ("x-ratelimit-remaining", "NaN"), ("x-ratelimit-reset", "-Infinity")],
+        &[("x-ratelimit-limit", "10"), ("x-ratelimit-remaining", "99"), ("x-ratelimit-reset-after", "NaN")],
         &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")],
         &[("x-ratelimit-limit", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "0")],
         &[("ratelimit-policy", "\"a\";q=0;w=0"), ("ratelimit", "\"a\";r=0;t=0")],

@@ -1,6 +1,6 @@
 //! Simulated servers with limits, in the dialects of real ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,7 +36,22 @@ pub(crate) enum Counting {
     Window(f64, f64),
     /// Windows aligned to the clock: units, seconds.
     Aligned(f64, f64),
+    /// Windows that follow each other from a fraction of a second on: units, seconds.
+    Phased(f64, f64),
+    /// Windows that begin with a request and end at a whole second: units, seconds.
+    WholeSecond(f64, f64),
 }
+
+/// How a server rounds the date of a reset to whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rounding {
+    Up,
+    Down,
+    Nearest,
+}
+
+/// The fraction of a second at which windows begin that follow each other.
+const PHASE: f64 = 0.37;
 
 /// The headers of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +77,19 @@ pub(crate) struct Server {
     pub(crate) dialect: Dialect,
     /// How far its clock is ahead, in microseconds.
     pub(crate) ahead: i64,
+    pub(crate) rounding: Rounding,
+    /// Whether a refusal has `Retry-After`.
+    pub(crate) has_retry_after: bool,
+    /// Whether responses have `Date`.
+    pub(crate) has_date: bool,
+    /// The largest part of a network delay that is random, in seconds.
+    pub(crate) jitter: f64,
+    /// A limit that the headers do not show: calls, and the seconds in which they are counted.
+    pub(crate) secondary: Option<(usize, f64)>,
+    /// A limit of all routes, in calls per second, that no header shows.
+    pub(crate) global: Option<f64>,
+    /// A second bucket of the dialect of `OpenAI`: tokens, and tokens per second. A call costs 20 to 60.
+    pub(crate) tokens: Option<(f64, f64)>,
     is_one: bool,
     clock: TokioClock,
     state: Arc<Mutex<State>>,
@@ -71,6 +99,10 @@ pub(crate) struct Server {
 struct State {
     buckets: HashMap<String, (f64, f64)>,
     rng: latency::Rng,
+    recent: VecDeque<f64>,
+    second: (f64, f64),
+    /// Tokens that are left, at a time.
+    tokens: Option<(f64, f64)>,
     log: Vec<(f64, bool)>,
     /// The time before which nothing may be sent, from the refusals that were received.
     retry_at: f64,
@@ -101,7 +133,21 @@ pub(crate) struct Report {
 
 impl Server {
     pub(crate) fn new(counting: Counting, dialect: Dialect, clock: TokioClock) -> Self {
-        Self { counting, dialect, ahead: 0, is_one: false, clock, state: Arc::default() }
+        Self {
+            counting,
+            dialect,
+            ahead: 0,
+            rounding: Rounding::Up,
+            has_retry_after: true,
+            has_date: true,
+            jitter: 0.006,
+            secondary: None,
+            global: None,
+            tokens: None,
+            is_one: false,
+            clock,
+            state: Arc::default(),
+        }
     }
 
     /// Counts all routes in one bucket.
@@ -111,7 +157,7 @@ impl Server {
 
     fn latency(&self) -> Duration {
         let random = self.state.lock().unwrap().rng.next();
-        Duration::from_secs_f64(0.002 + 0.006 * random)
+        Duration::from_secs_f64(0.002 + self.jitter * random)
     }
 
     /// Answers a request after the latency of the network.
@@ -137,27 +183,41 @@ impl Server {
         let now = self.clock.0.elapsed().as_secs_f64();
         let key = if self.is_one { String::new() } else { uri.path().to_owned() };
         let mut state = self.state.lock().unwrap();
+        if let Some(refusal) = self.refuse_globally(&mut state, now) {
+            return refusal;
+        }
+        let is_burst = self.is_burst(&mut state, now);
+        let tokens = self.take_tokens(&mut state, now);
+        let has_tokens = tokens.is_none_or(|(_, wait)| wait == 0.0);
         let (allowed, limit, remaining, reset, retry, window) = match self.counting {
             Counting::Refill(capacity, rate) => {
                 let (level, at) = *state.buckets.get(&key).unwrap_or(&(capacity, now));
                 let level = (level + (now - at) * rate).min(capacity);
-                let allowed = level >= 1.0;
+                let allowed = level >= 1.0 && has_tokens;
                 let left = if allowed { level - 1.0 } else { level };
                 state.buckets.insert(key, (left, now));
-                let retry = if allowed { 0.0 } else { (1.0 - level) / rate };
+                let retry = tokens.map_or(0.0, |it| it.1).max((1.0 - level) / rate).max(0.0);
                 let reset = if allowed { (capacity - left) / rate } else { retry };
                 (allowed, capacity, left, reset, retry, capacity / rate)
             }
-            Counting::Window(units, seconds) | Counting::Aligned(units, seconds) => {
-                let aligned = matches!(self.counting, Counting::Aligned(..));
-                let start = if aligned { (now / seconds).floor() * seconds } else { now };
+            Counting::Window(units, seconds)
+            | Counting::Aligned(units, seconds)
+            | Counting::Phased(units, seconds)
+            | Counting::WholeSecond(units, seconds) => {
+                let start = match self.counting {
+                    Counting::Aligned(..) => (now / seconds).floor() * seconds,
+                    Counting::Phased(..) => ((now - PHASE) / seconds).floor() * seconds + PHASE,
+                    Counting::WholeSecond(..) => now.floor(),
+                    _ => now,
+                };
                 let (used, since) = *state.buckets.get(&key).unwrap_or(&(0.0, start));
                 let (used, since) = if now >= since + seconds { (0.0, start) } else { (used, since) };
-                let allowed = used < units;
+                let allowed = used < units && !is_burst;
                 let used = if allowed { used + 1.0 } else { used };
                 state.buckets.insert(key, (used, since));
                 let reset = since + seconds - now;
-                (allowed, units, units - used, reset, if allowed { 0.0 } else { reset }, seconds)
+                let retry = if used < units { 1.0 } else { reset };
+                (allowed, units, units - used, reset, retry, seconds)
             }
         };
         state.log.push((now, allowed));
@@ -166,7 +226,62 @@ impl Server {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         }
         self.write(response.headers_mut(), allowed, (limit, remaining, reset, retry, window), now);
+        let mut put = |name: &'static str, value: String| response.headers_mut().insert(name, value.parse().unwrap());
+        if let (Some((limit, rate)), Some((left, _))) = (self.tokens, tokens) {
+            put("x-ratelimit-limit-tokens", limit.to_string());
+            put("x-ratelimit-remaining-tokens", left.floor().to_string());
+            put("x-ratelimit-reset-tokens", format!("{}ms", ((limit - left) / rate * 1e3).round()));
+        }
+        if is_burst {
+            put("retry-after", "1".to_owned());
+        }
         response
+    }
+
+    /// Counts a call in the limit of all routes. Returns its refusal.
+    fn refuse_globally(&self, state: &mut State, now: f64) -> Option<Response<()>> {
+        let limit = self.global?;
+        if now >= state.second.0 + 1.0 {
+            state.second = (now, 0.0);
+        }
+        if state.second.1 < limit {
+            state.second.1 += 1.0;
+            return None;
+        }
+        state.log.push((now, false));
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        let wait = (state.second.0 + 1.0 - now).ceil();
+        for (name, value) in
+            [("retry-after", wait.to_string()), ("x-ratelimit-global", "true".to_owned())]
+        {
+            response.headers_mut().insert(name, value.parse().unwrap());
+        }
+        Some(response)
+    }
+
+    /// Counts a call in the limit that no header shows.
+    fn is_burst(&self, state: &mut State, now: f64) -> bool {
+        let Some((limit, seconds)) = self.secondary else { return false };
+        while state.recent.front().is_some_and(|at| *at <= now - seconds) {
+            state.recent.pop_front();
+        }
+        let is_burst = state.recent.len() >= limit;
+        if !is_burst {
+            state.recent.push_back(now);
+        }
+        is_burst
+    }
+
+    /// Takes the tokens of a call. Returns those that are left, and the wait of a call that lacks them.
+    fn take_tokens(&self, state: &mut State, now: f64) -> Option<(f64, f64)> {
+        let (capacity, rate) = self.tokens?;
+        let cost = (20.0 + 40.0 * state.rng.next()).floor();
+        let (level, at) = state.tokens.unwrap_or((capacity, now));
+        let level = (level + (now - at) * rate).min(capacity);
+        let left = if level >= cost { level - cost } else { level };
+        state.tokens = Some((left, now));
+        Some((left, (cost - level).max(0.0) / rate))
     }
 
     /// Writes the headers of a response.
@@ -182,7 +297,9 @@ impl Server {
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let epoch = 1_700_000_000.0 + now + self.ahead as f64 / 1e6;
         let date = std::time::UNIX_EPOCH + Duration::from_secs(epoch as u64);
-        put("date", httpdate::fmt_http_date(date));
+        if self.has_date {
+            put("date", httpdate::fmt_http_date(date));
+        }
         let ceil = |value: f64| (value - 1e-9).ceil().max(0.0) as u64;
         match self.dialect {
             Dialect::Ietf | Dialect::Tollgate => {
@@ -194,7 +311,13 @@ impl Server {
             Dialect::GitHub => {
                 put("x-ratelimit-limit", limit.to_string());
                 put("x-ratelimit-remaining", (remaining as u64).to_string());
-                put("x-ratelimit-reset", ceil(epoch + reset).to_string());
+                // The sum of two floats of this size is off by less than a microsecond.
+                let date = match self.rounding {
+                    Rounding::Up => (epoch + reset - 1e-6).ceil(),
+                    Rounding::Down => (epoch + reset + 1e-6).floor(),
+                    Rounding::Nearest => (epoch + reset).round(),
+                };
+                put("x-ratelimit-reset", (date as u64).to_string());
                 put("x-ratelimit-resource", "core".to_owned());
             }
             Dialect::Discord => {
@@ -210,7 +333,7 @@ impl Server {
             }
             Dialect::RetryAfter | Dialect::Silent => {}
         }
-        if allowed || self.dialect == Dialect::Silent {
+        if allowed || self.dialect == Dialect::Silent || !self.has_retry_after {
             return;
         }
         put("retry-after", ceil(retry).max(1).to_string());

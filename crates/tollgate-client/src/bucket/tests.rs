@@ -46,9 +46,9 @@ fn an_empty_window_waits_for_its_reset_and_then_sends_one_call() {
 fn a_refusal_stops_the_bucket_and_a_huge_one_for_an_hour() {
     let mut bucket = Bucket::new(BucketKind::Requests, START);
     let (one, two) = (bucket.take(START, None), bucket.take(START, None));
-    bucket.refuse(&one, at(5_000), None, at(10));
+    bucket.refuse(&one, at(5_000), (None, None), at(10));
     assert_eq!(bucket.ready(at(20), None), Ready::At(at(5_000)));
-    bucket.refuse(&two, Timestamp::from_micros(u64::MAX), None, at(30));
+    bucket.refuse(&two, Timestamp::from_micros(u64::MAX), (None, None), at(30));
     assert_eq!(bucket.ready(at(40), None), Ready::At(at(30) + MAX_BLOCK));
     assert!(matches!(bucket.ready(at(40) + MAX_BLOCK, None), Ready::Now | Ready::At(_)));
 }

@@ -101,6 +101,12 @@ impl Scheduler {
         attempt: &Attempt,
         now: Timestamp,
     ) -> Timestamp {
+        let mut expected = None;
+        for (key, ticket) in &grant.tickets {
+            if let Some(entry) = self.registry.known_bucket(*key) {
+                expected = expected.max(entry.bucket.probe_refused(ticket, now));
+            }
+        }
         let route = self.registry.route(grant.key.route);
         if let Some(named_until) = named_until {
             route.refusals = 0;
@@ -111,7 +117,7 @@ impl Scheduler {
         let backoff = now + self.settings.backoff.refusal_wait(refusals, attempt.random[0]);
         let empty = advice.buckets.iter().filter(|it| it.remaining == Some(0));
         let reset = empty.filter_map(|it| it.reset).map(|it| self.reset_time(grant, it, now)).max();
-        reset.filter(|it| *it > now).unwrap_or(backoff)
+        reset.filter(|it| *it > now).or(expected).unwrap_or(backoff)
     }
 
     fn reset_time(&mut self, grant: &Grant, reset: Reset, now: Timestamp) -> Timestamp {
@@ -167,18 +173,24 @@ impl Scheduler {
         }
         let observations: SmallVec<[Observation; 2]> =
             advice.buckets.iter().map(|report| self.observe(grant, report, now)).collect();
-        let has_empty = advice.buckets.iter().any(|it| it.remaining == Some(0));
+        #[allow(clippy::cast_precision_loss)] // estimates
+        let lacks_units = |key: u64, report: &BucketReport<'_>| {
+            let held = grant.tickets.iter().find(|(held, _)| *held == key);
+            let cost = held.map_or(1.0, |(_, ticket)| ticket.cost());
+            report.remaining.is_some_and(|it| (it as f64) < cost)
+        };
+        let has_empty = reported.iter().any(|(key, at)| lacks_units(*key, &advice.buckets[*at]));
         for (key, at) in reported {
             let report = &advice.buckets[*at];
             let entry = self.registry.named_bucket(*key, report.kind, now, || report.name.as_str());
             let held = grant.tickets.iter().find(|(held, _)| held == key);
             let is_new = held.is_none() && entry.bucket.level().is_none();
             let ticket = held.map_or_else(|| entry.bucket.adopt(grant.sent_at), |it| it.1);
-            let is_refused = !has_empty || report.remaining == Some(0);
+            let is_refused = !has_empty || lacks_units(*key, report);
             match refused.filter(|_| is_refused) {
                 Some(until) => {
                     entry.bucket.report_refusal(&observations[*at], now);
-                    entry.bucket.refuse(&ticket, until, advice.precise_wait, now);
+                    entry.bucket.refuse(&ticket, until, (advice.precise_wait, report.remaining), now);
                 }
                 None => entry.bucket.report(&ticket, &observations[*at], now),
             }
@@ -186,13 +198,14 @@ impl Scheduler {
                 entry.bucket.reserve_for(others);
             }
         }
+        let is_silent = reported.is_empty() && !advice.is_global;
         for (key, ticket) in &grant.tickets {
             if reported.iter().any(|(other, _)| other == key) {
                 continue;
             }
             let Some(entry) = self.registry.known_bucket(*key) else { continue };
-            if let Some(until) = refused.filter(|_| reported.is_empty() && *key != grant.key.scope) {
-                entry.bucket.refuse(ticket, until, advice.precise_wait, now);
+            if let Some(until) = refused.filter(|_| is_silent && *key != grant.key.scope) {
+                entry.bucket.refuse(ticket, until, (advice.precise_wait, None), now);
             } else {
                 entry.bucket.finish(ticket);
                 entry.bucket.admit(now);
@@ -207,7 +220,13 @@ impl Scheduler {
             if let Some(scope) = self.registry.known_scope(grant.key.scope) {
                 scope.is_global = true;
             }
-            self.registry.bucket(grant.key.scope, now).bucket.block(until);
+            let ticket = grant.tickets.iter().find(|(key, _)| *key == grant.key.scope).map(|(_, it)| it);
+            let bucket = &mut self.registry.bucket(grant.key.scope, now).bucket;
+            if advice.buckets.is_empty() {
+                bucket.refuse_every_route(ticket, until, now);
+            } else {
+                bucket.block(until);
+            }
         }
         // Which of several buckets refused is not always reported; the route waits in any case.
         let mut keys = self.keys(&grant.key);
@@ -227,6 +246,10 @@ impl Scheduler {
             window: report.window,
             shape: report.shape,
             is_precise: report.is_precise,
+            reset_mark: match report.reset {
+                Some(Reset::At(date)) => Some(date),
+                _ => None,
+            },
         }
     }
 
