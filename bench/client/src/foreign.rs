@@ -80,11 +80,7 @@ fn channels(url: &str) -> Vec<Target> {
 }
 
 /// Measures Tollgate's client and the peer of a case, each with a new server.
-pub(crate) fn measure(
-    case: &ForeignCase,
-    calls: usize,
-    has_peers: bool,
-) -> Result<Vec<Row>, Box<dyn Error>> {
+pub(crate) fn measure(case: &ForeignCase, calls: usize, has_peers: bool) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = vec![ours(case, calls)?];
     if let Some((name, peer)) = case.peer.as_ref().filter(|_| has_peers) {
         rows.push(theirs(case, (*name, peer), calls)?);
@@ -97,14 +93,17 @@ fn ours(case: &ForeignCase, calls: usize) -> Result<Row, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let watch = Watch::new();
     let succeeded = runtime.block_on(run_ours((case.targets)(&server.url), calls, &watch));
-    let row =
-        Row::new((case.name, "tollgate-client"), (calls, succeeded), watch.elapsed(), watch.counts());
+    let row = Row::new((case.name, "tollgate-client"), (calls, succeeded), watch.elapsed(), watch.counts());
     server.stop()?;
     Ok(row.with_limit(case.limit.0, case.limit.1))
 }
 
 /// The server counts the attempts of a peer.
-fn theirs(case: &ForeignCase, (name, peer): (&'static str, &Peer), calls: usize) -> Result<Row, Box<dyn Error>> {
+fn theirs(
+    case: &ForeignCase,
+    (name, peer): (&'static str, &Peer),
+    calls: usize,
+) -> Result<Row, Box<dyn Error>> {
     let server = Server::start(case)?;
     let mut command = peer.command(&server.url, calls)?;
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;

@@ -273,8 +273,9 @@ impl Bucket {
         if is_probe {
             self.probe_sent = Some(now);
         }
-        let is_early =
-            !is_probe && self.level.is_some_and(|it| it < cost) && self.early_try().is_some_and(|at| at <= now);
+        let is_early = !is_probe
+            && self.level.is_some_and(|it| it < cost)
+            && self.early_try().is_some_and(|at| at <= now);
         if is_early {
             self.window_end.tried();
         }
@@ -292,7 +293,8 @@ impl Bucket {
             self.slow_until = Some(now + SLOW_START.1);
         }
         self.sent += 1;
-        let ticket = Ticket { sent_at: now, number: self.sent, others: self.in_flight, cost, is_probe, is_early };
+        let ticket =
+            Ticket { sent_at: now, number: self.sent, others: self.in_flight, cost, is_probe, is_early };
         self.in_flight += 1;
         self.updated = now;
         ticket

@@ -156,8 +156,7 @@ async fn a_wait_that_exceeds_the_deadline_is_given_up_at_once_and_says_why() {
     ];
     for (header, wait) in far {
         let headers = [(header, wait), ("x-ratelimit-remaining", "0")];
-        let (result, tries, took) =
-            call(&client, Method::GET, CallOptions::default(), (429, &headers)).await;
+        let (result, tries, took) = call(&client, Method::GET, CallOptions::default(), (429, &headers)).await;
         let Err(Error::GaveUp(gave_up)) = result else { panic!("{wait}: {result:?}") };
         assert!(matches!(gave_up.cause, GaveUpCause::Bucket { .. }), "{gave_up}");
         assert!(gave_up.to_string().starts_with("gave up a call to api.test after"), "{gave_up}");
