@@ -211,8 +211,10 @@ fn an_explanation_says_why_each_proxy_has_its_part() {
     assert_eq!(explain(None, "name=search").unwrap_err(), "no proxy reports a bucket to this node");
     let (mut small, mut large) = (service.connect(), service.connect());
     for _ in 0..4 {
-        ask(&service, &mut small, &usage(&acme(), 150, 0, "5s"));
-        ask(&service, &mut large, &usage(&acme(), 500, 2_500, "5s"));
+        for (connection, allowed, denied) in [(&mut small, 150, 0), (&mut large, 500, 2_500)] {
+            connection.report(&service, "edge", &usage(&acme(), allowed, denied, "5s"));
+            while let Received::Actions(_) = connection.receive(&service) {}
+        }
         service.clock.advance(Span::from_secs(5));
         service.quotas.tick();
     }

@@ -73,17 +73,23 @@ impl<S: Store> Inner<S> {
         if method == Method::Reserve && self.reservations.is_full() {
             return Err(reservations::too_many());
         }
-        let receipt = if method == Method::Commit { self.reservations.take(call.reservation) } else { None };
+        // Taken after the descriptors are read: a commit that fails leaves its reservation as it is.
+        let receipt = |call: &KuadrantCall<'_>| {
+            if method == Method::Commit { self.reservations.take(call.reservation) } else { None }
+        };
         if let Some(domains) = Domains::of(limiter.policy()).filter(|it| it.knows(domain)) {
             let met = upstream::resolve(limiter, domains, &call.request)?;
+            let receipt = receipt(&call);
             return Ok(self.decide_by_files(limiter, &call, met, receipt).await);
         }
         self.count_policy_domain(limiter, domain);
         if domain == request_descriptor::DOMAIN {
             let batch = Batch::described(&call.request)?;
+            let receipt = receipt(&call);
             return Ok(self.decide_by_policy(limiter, &call, batch, receipt, headers).await);
         }
         let batch = Batch::of(&mut call.request, false)?;
+        let receipt = receipt(&call);
         Ok(self.decide_by_policy(limiter, &call, batch, receipt, headers).await)
     }
 

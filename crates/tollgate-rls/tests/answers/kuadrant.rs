@@ -309,3 +309,22 @@ fn a_reservation_outlives_a_changed_policy() {
     assert!(commit(&service, "ann", &id, 30));
     assert_eq!(report(&service, "ann", 1), 169);
 }
+
+#[test]
+fn a_commit_that_cannot_be_read_leaves_its_reservation() {
+    let service = of_policy("limits: [{name: path, by: user, bucket: 100/minute}]");
+    let described =
+        |key: &str| json!([{"entries": [{"key": "path", "value": "/"}, {"key": key, "value": "ann"}]}]);
+    let names =
+        ["kuadrant.service.ratelimit.v1.ReserveRequest", "kuadrant.service.ratelimit.v1.ReserveResponse"];
+    let request = json!({"domain": "tollgate", "descriptors": described("user"), "amount": 60});
+    let id = call(&service, "Reserve", names, &request)["reservationId"].clone();
+    let commit = |key: &str| {
+        let request = json!({"domain": "tollgate", "descriptors": described(key), "reservationId": id});
+        let message = encode("kuadrant.service.ratelimit.v1.CommitRequest", &request);
+        let (status, reply) = service.call(&format!("{SERVICE}/Commit"), &message);
+        (status, reply.map(|it| decode("kuadrant.service.ratelimit.v1.CommitResponse", &it)))
+    };
+    assert_eq!(commit("nonsense"), ("3".to_owned(), None));
+    assert_eq!(commit("user"), ("0".to_owned(), Some(json!({"reservationReleased": true}))));
+}
