@@ -85,7 +85,7 @@ fn arithmetic(registry: &Registry, bucket: &Bucket, now: Timestamp) -> Vec<Strin
             ),
             (Some(place), _) => {
                 format!(
-                    "this node may assign {}: its share by demand among the nodes, at place {place}",
+                    "this node may assign {}: its share by requested_rate among the nodes, at place {place}",
                     rate(budget)
                 )
             }
@@ -96,12 +96,12 @@ fn arithmetic(registry: &Registry, bucket: &Bucket, now: Timestamp) -> Vec<Strin
     }
     let reserve = division::reserve(budget);
     let demands: Vec<_> = bucket.seats.iter().map(|it| it.demand_rate).collect();
-    let demand = bucket.seats.iter().map(demanded).fold(0, u64::saturating_add);
-    let fits = demand <= budget - reserve;
+    let requested_rate = bucket.seats.iter().map(demanded).fold(0, u64::saturating_add);
+    let fits = requested_rate <= budget - reserve;
     lines.push(format!(
-        "{} demand {}; {} is kept for newcomers, and the rest is {}",
+        "{} ask for {}; {} is kept for newcomers, and the rest is {}",
         envoys(bucket.seats.len() as u64),
-        rate(demand),
+        rate(requested_rate),
         rate(reserve),
         if fits { "enough for all of them" } else { "divided max-min fair" }
     ));
@@ -127,18 +127,18 @@ fn arithmetic(registry: &Registry, bucket: &Bucket, now: Timestamp) -> Vec<Strin
 fn seat_line(seat: &Seat, target: u64, rate: &impl Fn(u64) -> String, now: Timestamp) -> String {
     let assigned = rate(seat.assigned);
     let why = match seat.demand_rate {
-        DemandRate::Unknown => "its demand is not known yet, so it has the part of a newcomer".to_owned(),
-        DemandRate::Known(demand) if demand <= seat.assigned => {
-            format!("it demands {}, and has room for more", rate(demand))
+        DemandRate::Unknown => "its rate is not known yet, so it has the part of a newcomer".to_owned(),
+        DemandRate::Known(requested_rate) if requested_rate <= seat.assigned => {
+            format!("it asks for {}, and has room for more", rate(requested_rate))
         }
-        DemandRate::Known(demand) if seat.assigned < target => {
+        DemandRate::Known(requested_rate) if seat.assigned < target => {
             format!(
-                "it demands {}, and is raised to about {} when others have given it up",
-                rate(demand),
+                "it asks for {}, and is raised to about {} when others have given it up",
+                rate(requested_rate),
                 rate(target)
             )
         }
-        DemandRate::Known(demand) => format!("it demands {}, more than its fair share", rate(demand)),
+        DemandRate::Known(requested_rate) => format!("it asks for {}, more than its fair share", rate(requested_rate)),
     };
     let lowered = match seat.may_still_use(now) {
         Some((old, seconds)) => {

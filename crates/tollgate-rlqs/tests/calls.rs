@@ -226,7 +226,7 @@ fn an_explanation_says_why_each_proxy_has_its_part() {
     let text = explained.arithmetic.join("\n");
     for part in [
         "limit `edge`: 300/s for this bucket",
-        "2 Envoys demand",
+        "2 Envoys ask for",
         "divided max-min fair",
         "Envoy 1: assigned",
         "and has room for more; reported 600 allowed and 0 denied",
