@@ -76,7 +76,7 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
         let limiter = limiter.load();
         let policy = limiter.policy();
         // hyper refuses the request before the upstream sees a part of it.
-        let is_too_large = |most| match request.body {
+        let is_too_large = |most: u64| match request.body {
             RequestBody::Length(length) => length > most,
             RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
         };
