@@ -52,6 +52,10 @@ pub(crate) struct Http1Gateway<S> {
 }
 
 /// A request that was not refused.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most requests are admitted at once, and a box would cost an allocation"
+)]
 pub(crate) enum OpenRequest<S> {
     Admitted(ForwardedRequest),
     /// The decision waits for the store.
