@@ -178,14 +178,18 @@ limits:
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
         let (drainer, drain) = Drain::new();
-        tokio::spawn(serve_api((api, http1), listener, None, drain));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(serve_api((api, http1), listener, None, drain)).unwrap();
+        });
         (address, drainer)
     }
 
     /// Sends requests on one connection, then closes the sending side after the last response. Returns all responses.
     async fn exchange(address: SocketAddr, requests: &str, count: usize) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(requests.as_bytes()).await.unwrap();
+        // A request that is too large is answered before its end.
+        let _ = stream.write_all(requests.as_bytes()).await;
         let mut said = Vec::new();
         let reading = async {
             let mut some = [0; 4096];
@@ -206,9 +210,11 @@ limits:
         while let Some((head, after)) = rest.split_once("\r\n\r\n") {
             let mut lines: Vec<_> = head.split("\r\n").map(str::to_owned).collect();
             let start = lines.remove(0);
-            lines.retain(|it| {
-                !it.starts_with("date: ") && !it.contains("ratelimit") && !it.starts_with("tollgate-")
-            });
+            let depends_on_time = |it: &str| {
+                ["date: ", "retry-after: ", "tollgate-"].iter().any(|start| it.starts_with(start))
+                    || it.contains("ratelimit")
+            };
+            lines.retain(|it| !depends_on_time(it));
             lines.sort();
             let length = lines
                 .iter()
@@ -229,6 +235,10 @@ limits:
                 fields.remove("id");
                 fields.remove("instance");
                 fields.values_mut().for_each(without_times);
+            }
+            Value::String(text) => {
+                let parts = text.split_inclusive(|char: char| !char.is_ascii_digit());
+                *text = parts.map(|it| if it.len() > 3 { "N" } else { it }).collect();
             }
             Value::Array(values) => values.iter_mut().for_each(without_times),
             Value::Number(number) if number.as_f64().is_some_and(|it| it > 99.0) => *value = Value::Null,
@@ -287,7 +297,7 @@ limits:
             post("/nothing", "", check),
         ];
         for path in ["/v1/check", "/v1/auth/forwarded", "/v1/auth/forwarded/403", "/healthz", "/throttle"] {
-            for method in ["GET", "HEAD", "PUT"] {
+            for method in ["GET", "PUT"] {
                 all.push(format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{about}\r\n"));
             }
         }

@@ -52,6 +52,10 @@ pub(crate) struct Http1Gateway<S> {
 }
 
 /// A request that was not refused.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most requests are admitted at once, and a box would cost an allocation"
+)]
 pub(crate) enum OpenRequest<S> {
     Admitted(ForwardedRequest),
     /// The decision waits for the store.
@@ -76,7 +80,7 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
         let limiter = limiter.load();
         let policy = limiter.policy();
         // hyper refuses the request before the upstream sees a part of it.
-        let is_too_large = |most| match request.body {
+        let is_too_large = |most: u64| match request.body {
             RequestBody::Length(length) => length > most,
             RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
         };

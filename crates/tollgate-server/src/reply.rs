@@ -13,7 +13,7 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     with_type("application/json", body)
 }
 
-/// The header lines of [`json`] after [`not_kept`], for responses that are written without a header map.
+/// The header lines of a JSON response of the API, for a server that writes responses without a header map.
 pub const JSON_HEADER_LINES: &[u8] =
     b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n";
 

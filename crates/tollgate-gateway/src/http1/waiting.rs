@@ -58,7 +58,7 @@ impl<S: Store> WaitingRequest<S> {
         }
         let is_last = is_last_if_refused || client.is_last();
         let mut refusal = OutputBuffer::take();
-        let admission = {
+        let decided = {
             let (policy, is_head) = (limiter.policy(), request.method == "HEAD");
             let lines = HeadLines(request.headers);
             let view = gateway.view(&request, &lines, policy);
@@ -67,21 +67,17 @@ impl<S: Store> WaitingRequest<S> {
                 let out = (&mut *refusal, write_lines);
                 conclude_raw(&limiter, decision, (&lines, is_head), || fastrand::u32(..), out)
             }));
-            let decided = poll_fn(|cx| match deciding.as_mut().poll(cx) {
+            poll_fn(|cx| match deciding.as_mut().poll(cx) {
                 Poll::Ready(decided) => Poll::Ready(Some(decided)),
                 Poll::Pending => client.poll_left(cx).map(|()| None),
-            });
-            match decided.await {
-                Some(decided) => decided,
-                None => return Err(ExchangeEnd::Abort),
-            }
+            })
+            .await
         };
-        match admission {
-            Some(admission) => Ok(gateway.forwarded(&request, limiter.policy(), admission)),
-            None => {
-                let is_last = is_last || !client.skip_body();
-                Err(exchange::send(&shared.worker, client, &refusal, is_last).await)
-            }
+        let Some(admission) = decided else { return Err(ExchangeEnd::Abort) };
+        if let Some(admission) = admission {
+            return Ok(gateway.forwarded(&request, limiter.policy(), admission));
         }
+        let is_last = is_last || !client.skip_body();
+        Err(exchange::send(&shared.worker, client, &refusal, is_last).await)
     }
 }

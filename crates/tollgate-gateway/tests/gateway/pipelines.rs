@@ -82,7 +82,7 @@ fn bodies_of_refused_requests_are_not_requests() {
         ("content-length: 1048576".to_owned(), inner.to_owned(), false),
     ] {
         let upstream = Upstream::ok();
-        let gateway = Behind::new(&upstream).limited(ONCE).serve();
+        let gateway = Behind::new(&upstream).with("http1: native").limited(ONCE).serve();
         let mut client = gateway.connect();
         assert_eq!(client.get("/first").status(), 200);
         let request = format!("POST /refused HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n{body}");
@@ -172,7 +172,7 @@ fn an_upstream_that_answers_early_does_not_get_the_next_request_as_body() {
             turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
         }
     });
-    let gateway = Behind::new(&upstream).serve();
+    let gateway = Behind::new(&upstream).with("http1: native").serve();
     let mut client = gateway.connect();
     client.send("POST /up HTTP/1.1\r\nhost: a\r\ncontent-length: 70\r\n\r\n");
     assert_eq!(client.answer().status(), 200);

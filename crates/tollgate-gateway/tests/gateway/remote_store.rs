@@ -56,7 +56,7 @@ struct RemoteGateway {
 
 impl RemoteGateway {
     fn serve(upstream: &Upstream, policy: &str, is_silent: bool) -> Self {
-        let section = format!("upstream: [\"http://{}\"], http1: {}", upstream.address, crate::HTTP1);
+        let section = format!("upstream: [\"http://{}\"], http1: native", upstream.address);
         let settings = settings(&section).unwrap_or_else(|wrong| panic!("{wrong}"));
         let store = RemoteStore { inner: MemoryStore::new(1_000), is_silent, waiting: Arc::default() };
         let waiting = Arc::clone(&store.waiting);
@@ -103,7 +103,7 @@ fn a_limit_holds_on_a_store_that_has_to_be_waited_for() {
     let body = "POST /up HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
     let chunks = "POST /up HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let admitted = client.ask(body);
-    assert_eq!((admitted.status(), admitted.header("ratelimit-remaining")), (200, "2"));
+    assert_eq!((admitted.status(), admitted.header("x-ratelimit-remaining")), (200, "2"));
     assert_eq!(client.ask(chunks).status(), 200);
     // All at once: one is admitted, and the bodies of the others are skipped.
     client.send([chunks, body, chunks, body, "GET /last HTTP/1.1\r\nhost: a\r\n\r\n"].concat());

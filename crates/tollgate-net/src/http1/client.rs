@@ -111,14 +111,13 @@ impl Http1Client<'_> {
         };
         let mut out = OutputBuffer::take();
         loop {
-            let mut input = match self.input.take() {
-                Some(input) => input,
-                None => {
-                    let mut buffer = Buffer::take();
-                    match ready!(buffer.poll_fill(Pin::new(&mut *self.wire), u64::MAX, cx)) {
-                        Ok(1..) => buffer,
-                        Ok(0) | Err(_) => return Poll::Ready(ClientBody::Left),
-                    }
+            let mut input = if let Some(input) = self.input.take() {
+                input
+            } else {
+                let mut buffer = Buffer::take();
+                match ready!(buffer.poll_fill(Pin::new(&mut *self.wire), u64::MAX, cx)) {
+                    Ok(1..) => buffer,
+                    Ok(0) | Err(_) => return Poll::Ready(ClientBody::Left),
                 }
             };
             while !input.is_empty() && !decoder.is_done() {
