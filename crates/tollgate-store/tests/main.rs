@@ -7,6 +7,7 @@ mod flood_model;
 mod floods;
 mod floods_and_reloads;
 mod hostile;
+mod late_charges;
 mod snapshots;
 mod transfer;
 mod wall;

@@ -25,7 +25,7 @@ mod stretch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate::{Rule, RuleId};
+use tollgate::{Rule, RuleId, Span};
 
 use self::account::{Bounds, Charged, StoreAccount};
 use self::leases::{LocalSpend, UndoneCharges};
@@ -69,6 +69,8 @@ struct Account {
     lots: Vec<LotBook>,
     /// The last time at which units came back in another way than by time.
     given_back_at: Option<TrueTime>,
+    /// The policy under which a late charge of an earlier one gave units back.
+    relieved_under: Option<usize>,
 }
 
 impl Account {
@@ -244,7 +246,7 @@ impl Oracle {
         self.versions.entry(rule.id).or_default().insert(policy);
         // Leases of the near store and borrowed units are held for the same time.
         let borrowed = || rule.far.as_ref()?.iter().find_map(|it| it.rule.lease);
-        self.ttls[policy][limit] = rule.lease.or_else(borrowed).map_or(0, |it| it.as_micros());
+        self.ttls[policy][limit] = rule.lease.or_else(borrowed).map_or(0, Span::as_micros);
     }
 
     /// Returns the bounds of the share of a node's region.
@@ -304,6 +306,7 @@ impl Oracle {
             undone: UndoneCharges::default(),
             lots: (0..plan.nodes).map(|_| LotBook::default()).collect(),
             given_back_at: None,
+            relieved_under: None,
         });
         (bounds, account)
     }

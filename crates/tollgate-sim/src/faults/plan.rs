@@ -259,7 +259,9 @@ impl Plan {
         for _ in 0..number {
             let before = self.policies[self.policies.len() - 1].clone();
             let mut limits: Vec<_> = before.iter().map(|limit| with_other_numbers(limit, rng)).collect();
-            limits.iter_mut().for_each(|limit| self.regions.fit(limit));
+            for limit in &mut limits {
+                self.regions.fit(limit);
+            }
             if self.lease_trials.is_some() {
                 // Half of the changes are only to the leases, which the states of a limit survive.
                 if lease_rng.bool() {

@@ -315,6 +315,15 @@ impl StoreAccount {
         self.has_predecessors = true;
     }
 
+    /// Lowers the usage of a bucket to this many units. Returns whether it was more.
+    pub(super) fn relieve(&mut self, bounds: Bounds, units: u64, moment: Moment) -> bool {
+        self.pass(bounds, moment);
+        let bound = u128::from(units) * Self::unit(bounds);
+        let is_relieved = matches!(bounds.counting, Counting::Bucket { .. }) && self.low > bound;
+        self.low = if is_relieved { bound } else { self.low };
+        is_relieved
+    }
+
     /// Allows for units that are charged under an earlier policy.
     pub(super) fn allow(&mut self, bounds: Bounds, units: u64) {
         self.low = self.low.saturating_sub(u128::from(units) * Self::unit(bounds));

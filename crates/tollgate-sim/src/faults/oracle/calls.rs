@@ -5,7 +5,7 @@ use tollgate::{Adjustment, Amount, Rule, RuleId, Verdict};
 
 use super::super::clock::TrueTime;
 use super::super::wire::{Body, Origin, OwnedCheck, Reply, RequestId};
-use super::account::{Charged, Moment};
+use super::account::{Bounds, Charged, Moment};
 use super::{Charge, ChargeState, Checked, Oracle, REQUEST_BIT, violation};
 
 impl Oracle {
@@ -80,6 +80,9 @@ impl Oracle {
             Amount::Slot(owner) => Charged::Slot(owner.0),
             Amount::Lease(_) => return Ok(()),
         };
+        if admitted && is_replaced {
+            self.allow_late_charge(check, moment);
+        }
         let Some((limit, region, bounds, account)) = self.account_of(check.rule.id, &check.key) else {
             return Ok(());
         };
@@ -108,6 +111,9 @@ impl Oracle {
 
     fn executed_lease(&mut self, check: &OwnedCheck, units: u64, ttl: u64, moment: Moment) -> Checked {
         if self.is_replaced(check.rule.id) {
+            if units > 0 {
+                self.allow_late_charge(check, moment);
+            }
             return Ok(());
         }
         let Some((limit, region, bounds, account)) = self.account_of(check.rule.id, &check.key) else {
@@ -116,6 +122,24 @@ impl Oracle {
         match account.stores[region].lease(bounds, units, ttl, moment) {
             Err(text) => violation("bound", format!("limit {}: {text}", self.limits()[limit].name)),
             Ok(()) => Ok(()),
+        }
+    }
+
+    /// Allows for a charge under the rule of an earlier policy, by a request that began before the reload.
+    ///
+    /// A state of the earlier rule that had expired begins anew with it, without the usage under the present rule: charges are
+    /// repeated only in states that still count. As much is then available under a raised bucket as under the earlier one, so the key
+    /// regains up to the capacity of the earlier rule, once (`tollgate-store/tests/late_charges.rs`).
+    fn allow_late_charge(&mut self, check: &OwnedCheck, moment: Moment) {
+        let Some(&(limit, region)) = self.rules.get(&check.rule.id) else { return };
+        let policy = self.policy;
+        let present = self.plan.regions.share(self.plan.policies[policy][limit].counting, region);
+        let earlier = check.rule.quota.capacity();
+        let (bounds, account) = (self.shares[limit][region], self.account(limit, &check.key).1);
+        let Some(more) = Bounds::of(present).capacity().checked_sub(earlier) else { return };
+        if account.stores[region].relieve(bounds, more, moment) && account.relieved_under != Some(policy) {
+            account.relieved_under = Some(policy);
+            account.credit(moment.now, earlier as f64);
         }
     }
 
