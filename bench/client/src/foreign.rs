@@ -1,5 +1,6 @@
 //! Servers that Tollgate did not write: small ones in Python (`servers`), with the limits and headers of GitHub, Discord
 //! and `OpenAI`. Beside Tollgate's client, the client that is written for the service calls it (`peers`).
+#![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +16,7 @@ use crate::subject::{Target, run_ours};
 use crate::watch::{Counts, Watch};
 
 /// The longest time of a peer: it is stopped then, and the calls until then count.
-const MAX_PEER_TIME: Duration = Duration::from_secs(45);
+const MAX_PEER_TIME: Duration = Duration::from_secs(30);
 /// Channels of the server that is like Discord.
 const CHANNELS: u64 = 10;
 
@@ -97,14 +98,17 @@ fn ours(case: &ForeignCase, calls: usize) -> Result<Row, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let watch = Watch::new();
     let succeeded = runtime.block_on(run_ours((case.targets)(&server.url), calls, &watch));
-    let row =
-        Row::new((case.name, "tollgate-client"), (calls, succeeded), watch.elapsed(), watch.counts());
+    let row = Row::new((case.name, "tollgate-client"), (calls, succeeded), watch.elapsed(), watch.counts());
     server.stop()?;
     Ok(row.with_limit(case.limit.0, case.limit.1))
 }
 
 /// The server counts the attempts of a peer.
-fn theirs(case: &ForeignCase, (name, peer): (&'static str, &Peer), calls: usize) -> Result<Row, Box<dyn Error>> {
+fn theirs(
+    case: &ForeignCase,
+    (name, peer): (&'static str, &Peer),
+    calls: usize,
+) -> Result<Row, Box<dyn Error>> {
     let server = Server::start(case)?;
     let mut command = peer.command(&server.url, calls)?;
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;

@@ -64,13 +64,26 @@ async fn lies_of_a_server_that_answers_cost_bounded_time() {
     let uri: Uri = "http://api.test/items".parse().unwrap();
     let lies: [&[(&str, &str)]; 8] = [
         &[("x-ratelimit-limit", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "0")],
-        &[("x-ratelimit-limit", "10"), ("x-ratelimit-remaining", "18446744073709551615"), ("x-ratelimit-reset", "1")],
+        &[
+            ("x-ratelimit-limit", "10"),
+            ("x-ratelimit-remaining", "18446744073709551615"),
+            ("x-ratelimit-reset", "1"),
+        ],
         &[("x-ratelimit-limit", "10"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "-1")],
         &[("x-ratelimit-limit", "NaN"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "NaN")],
         &[("ratelimit-policy", "\"a\";q=999999999999999;w=1"), ("ratelimit", "\"a\";r=0;t=0")],
         &[("ratelimit-policy", "\"a\";q=1;w=999999999999999"), ("ratelimit", "\"a\";r=1;t=0")],
-        &[("x-ratelimit-limit-requests", "1"), ("x-ratelimit-remaining-requests", "9"), ("x-ratelimit-reset-requests", "0s")],
-        &[("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", "5"), ("x-ratelimit-reset", "4294967295"), ("x-ratelimit-bucket", "a")],
+        &[
+            ("x-ratelimit-limit-requests", "1"),
+            ("x-ratelimit-remaining-requests", "9"),
+            ("x-ratelimit-reset-requests", "0s"),
+        ],
+        &[
+            ("x-ratelimit-limit", "5"),
+            ("x-ratelimit-remaining", "5"),
+            ("x-ratelimit-reset", "4294967295"),
+            ("x-ratelimit-bucket", "a"),
+        ],
     ];
     for lie in lies {
         let (client, _) = client(|_| {});
@@ -87,7 +100,8 @@ async fn lies_of_a_server_that_answers_cost_bounded_time() {
             });
             // A call that is given up says so; the next one is tried all the same.
             let result = result.await.map(|it| it.status()).map_err(|error| error.to_string());
-            assert!(start.elapsed() <= Duration::from_millis(10_050), "{lie:?}: {:?}, {result:?}", start.elapsed());
+            let took = start.elapsed();
+            assert!(took <= Duration::from_millis(10_050), "{lie:?}: {took:?}, {result:?}");
         }
         assert_eq!(client.waiting(), 0);
     }

@@ -226,7 +226,8 @@ impl Server {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         }
         self.write(response.headers_mut(), allowed, (limit, remaining, reset, retry, window), now);
-        let mut put = |name: &'static str, value: String| response.headers_mut().insert(name, value.parse().unwrap());
+        let headers = response.headers_mut();
+        let mut put = |name: &'static str, value: String| headers.insert(name, value.parse().unwrap());
         if let (Some((limit, rate)), Some((left, _))) = (self.tokens, tokens) {
             put("x-ratelimit-limit-tokens", limit.to_string());
             put("x-ratelimit-remaining-tokens", left.floor().to_string());
@@ -252,9 +253,7 @@ impl Server {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         let wait = (state.second.0 + 1.0 - now).ceil();
-        for (name, value) in
-            [("retry-after", wait.to_string()), ("x-ratelimit-global", "true".to_owned())]
-        {
+        for (name, value) in [("retry-after", wait.to_string()), ("x-ratelimit-global", "true".to_owned())] {
             response.headers_mut().insert(name, value.parse().unwrap());
         }
         Some(response)
