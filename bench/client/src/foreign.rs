@@ -1,5 +1,6 @@
 //! Servers that Tollgate did not write: small ones in Python (`servers`), with the limits and headers of GitHub, Discord
 //! and `OpenAI`. Beside Tollgate's client, the client that is written for the service calls it (`peers`).
+#![allow(clippy::disallowed_methods, reason = "other programs keep real time")]
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +16,7 @@ use crate::subject::{Target, run_ours};
 use crate::watch::{Counts, Watch};
 
 /// The longest time of a peer: it is stopped then, and the calls until then count.
-const MAX_PEER_TIME: Duration = Duration::from_secs(45);
+const MAX_PEER_TIME: Duration = Duration::from_secs(30);
 /// Channels of the server that is like Discord.
 const CHANNELS: u64 = 10;
 

@@ -20,7 +20,7 @@ const CLIENTS: u64 = 50;
 /// Calls per second of each client.
 const RATE: u64 = 10;
 /// The seconds at which the failure begins, at which it ends, and at which the last call is made.
-const FAILURE: (f64, f64, u64) = (4.0, 14.0, 20);
+const FAILURE: (f64, f64, u64) = (4.0, 14.0, 18);
 /// The time of a step in which successes are counted.
 const STEP: f64 = 0.1;
 

@@ -249,7 +249,11 @@ impl Bucket {
                 if level >= need { Ready::Now } else { Ready::At(after(now, (need - level) / rate)) }
             }
             (shape, rate) if level < cost => {
-                let reset = self.reset_at.unwrap_or(self.updated + DEFAULT_RESET);
+                let known = self.reset_at.filter(|at| *at > self.updated);
+                let reset = known.unwrap_or(self.updated + DEFAULT_RESET);
+                if reset <= now {
+                    return self.overdue_ready(now);
+                }
                 match rate.filter(|_| shape.is_none()) {
                     Some(rate) => self.shape_probe_ready(now, after(self.updated, 2.0 * cost / rate), reset),
                     None => self.early_ready(now, reset),
@@ -273,9 +277,8 @@ impl Bucket {
         if is_probe {
             self.probe_sent = Some(now);
         }
-        let is_early = !is_probe
-            && self.level.is_some_and(|it| it < cost)
-            && self.early_try().is_some_and(|at| at <= now);
+        let is_empty = self.level.is_some_and(|it| it < cost);
+        let is_early = !is_probe && is_empty && self.early_try().is_some_and(|at| at <= now);
         if is_early {
             self.window_end.tried();
         }
@@ -293,8 +296,8 @@ impl Bucket {
             self.slow_until = Some(now + SLOW_START.1);
         }
         self.sent += 1;
-        let ticket =
-            Ticket { sent_at: now, number: self.sent, others: self.in_flight, cost, is_probe, is_early };
+        let (number, others) = (self.sent, self.in_flight);
+        let ticket = Ticket { sent_at: now, number, others, cost, is_probe, is_early };
         self.in_flight += 1;
         self.updated = now;
         ticket
@@ -430,14 +433,15 @@ impl Bucket {
         self.updated = now;
     }
 
-    /// Learns from the refusal of a call that was sent to find out whether a window has ended. Returns the end that is
-    /// expected now.
+    /// Learns from the refusal of a call that was sent to find out whether a window has ended. Returns the time at which
+    /// the next one may, if it is known.
     pub fn probe_refused(&mut self, ticket: &Ticket, now: Timestamp) -> Option<Timestamp> {
         if self.shape == Some(Shape::Refill) || !(ticket.is_early || ticket.is_probe) {
             return None;
         }
-        self.window_end.refused(ticket.sent_at);
-        self.window_end.end(self.jitter.spread_us()).filter(|end| *end > now)
+        let jitter_us = self.jitter.spread_us();
+        self.window_end.refused(ticket.sent_at, jitter_us);
+        self.window_end.retry_at(jitter_us, now)
     }
 
     /// Stops the bucket until a time, because a refusal concerns it.
@@ -523,6 +527,12 @@ impl Bucket {
             Some(end) => Ready::AfterAnswer(end),
             None => Ready::Now,
         }
+    }
+
+    /// Returns when a call of an empty bucket may be sent whose reset has passed, or was never reported: one at a time.
+    /// Without this, the time of the next call would lie in the past, and its timer would never rest.
+    fn overdue_ready(&self, now: Timestamp) -> Ready {
+        if self.in_flight == 0 { Ready::Now } else { Ready::AfterAnswer(now + PROBE_TIMEOUT) }
     }
 
     /// Returns when a call may find out whether an empty bucket refills.
@@ -634,8 +644,9 @@ impl Bucket {
         });
         let is_first = self.limit.is_some_and(|limit| remaining + ticket.cost >= limit);
         self.reset_at = if let (Some(mark), Some(announced)) = (seen.reset_mark, seen.reset_at) {
-            self.window_end.observe((mark, announced), (ticket.sent_at, is_first), now);
-            self.window_end.end(self.jitter.spread_us())
+            let jitter_us = self.jitter.spread_us();
+            self.window_end.observe((mark, announced), (ticket.sent_at, is_first), (jitter_us, now));
+            self.window_end.end(jitter_us)
         } else {
             match (self.reset_at.filter(|_| !is_new), seen.reset_at) {
                 // Both are rounded up: the earlier one is closer.

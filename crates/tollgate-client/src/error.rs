@@ -90,9 +90,9 @@ impl fmt::Display for GaveUpCause {
             Self::SharedBudget { limit, ready_in } => {
                 write!(f, "the shared limit `{limit}` has units in {ready_in:.1?}")
             }
-            Self::SharedBudgetQueue => f.write_str(
-                "the calls before it used the shared limit; lower the load, or raise the timeout or the limit",
-            ),
+            Self::SharedBudgetQueue => {
+                f.write_str("the calls before it used the shared limit; lower the load, or raise the timeout")
+            }
             Self::QueueFull => {
                 f.write_str("too many calls are waiting; lower the load or raise `max_waiting`")
             }

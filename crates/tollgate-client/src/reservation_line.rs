@@ -113,7 +113,7 @@ impl Drop for Enter<'_> {
         if line.wakers.remove(&id).is_some() {
             line.waiting.retain(|other| *other != id);
         } else {
-            // The turn had come, and nobody took it.
+            // The turn had come, and passes on.
             drop(table);
             self.lines.leave(self.key);
         }

@@ -105,7 +105,14 @@ async fn windows_with_dates_in_whole_seconds_are_used_up() {
     ] {
         for rounding in [Rounding::Up, Rounding::Down, Rounding::Nearest] {
             for (has_retry_after, has_date) in [(false, true), (true, true), (false, false)] {
-                check_server(counting, Dialect::GitHub, 100, 0.97, |server| {
+                // A refusal that says to wait for a whole second costs a twentieth of these runs.
+                let (Counting::Refill(_, seconds)
+                | Counting::Window(_, seconds)
+                | Counting::Aligned(_, seconds)
+                | Counting::Phased(_, seconds)
+                | Counting::WholeSecond(_, seconds)) = counting;
+                let min_used = if seconds < 5.0 && has_retry_after { 0.9 } else { 0.97 };
+                check_server(counting, Dialect::GitHub, 100, min_used, |server| {
                     server.rounding = rounding;
                     (server.has_retry_after, server.has_date) = (has_retry_after, has_date);
                 })

@@ -226,8 +226,8 @@ impl Server {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         }
         self.write(response.headers_mut(), allowed, (limit, remaining, reset, retry, window), now);
-        let mut put =
-            |name: &'static str, value: String| response.headers_mut().insert(name, value.parse().unwrap());
+        let headers = response.headers_mut();
+        let mut put = |name: &'static str, value: String| headers.insert(name, value.parse().unwrap());
         if let (Some((limit, rate)), Some((left, _))) = (self.tokens, tokens) {
             put("x-ratelimit-limit-tokens", limit.to_string());
             put("x-ratelimit-remaining-tokens", left.floor().to_string());

@@ -50,6 +50,9 @@ impl Subscriber for Recorder {
 #[tokio::test(start_paused = true)]
 async fn a_span_has_the_server_the_status_and_the_retries() {
     let recorder = Recorder::default();
+    // If there is one subscriber only, tracing asks the thread that first comes to a span whether it is enabled, and
+    // tests without a subscriber run on other threads.
+    let _second = tracing::Dispatch::new(Recorder::default());
     let _guard = tracing::subscriber::set_default(recorder.clone());
     let (client, _) = client(|_| {});
     let (uri, headers): (Uri, _) = (Uri::from_static("https://api.test/items"), HeaderMap::new());

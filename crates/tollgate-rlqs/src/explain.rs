@@ -138,7 +138,9 @@ fn seat_line(seat: &Seat, target: u64, rate: &impl Fn(u64) -> String, now: Times
                 rate(target)
             )
         }
-        DemandRate::Known(requested_rate) => format!("it asks for {}, more than its fair share", rate(requested_rate)),
+        DemandRate::Known(requested_rate) => {
+            format!("it asks for {}, more than its fair share", rate(requested_rate))
+        }
     };
     let lowered = match seat.may_still_use(now) {
         Some((old, seconds)) => {

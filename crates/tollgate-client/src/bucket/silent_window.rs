@@ -31,11 +31,11 @@ pub(super) struct SilentWindow {
 
 impl SilentWindow {
     pub(super) fn new(now: Timestamp) -> Self {
-        let (margin, growth_interval) = (MARGIN.0, GROWTH_INTERVAL.0);
+        let growth_interval = GROWTH_INTERVAL.0;
         Self {
             sent: VecDeque::new(),
             limit: None,
-            margin,
+            margin: MARGIN.0,
             growth_interval,
             next_growth: now + growth_interval,
         }
@@ -58,8 +58,8 @@ impl SilentWindow {
     /// Counts a call.
     pub(super) fn take(&mut self, now: Timestamp) {
         // A refusal is received a while after its call was sent.
-        while self.sent.len() >= MAX_CALLS || self.sent.front().is_some_and(|at| *at + PERIOD + PERIOD < now)
-        {
+        let horizon = PERIOD + PERIOD;
+        while self.sent.len() >= MAX_CALLS || self.sent.front().is_some_and(|at| *at + horizon < now) {
             self.sent.pop_front();
         }
         self.sent.push_back(now);

@@ -43,6 +43,17 @@ fn an_empty_window_waits_for_its_reset_and_then_sends_one_call() {
 }
 
 #[test]
+fn an_empty_bucket_without_a_reset_is_tried_again_after_a_second() {
+    let mut bucket = Bucket::new(BucketKind::Requests, START);
+    let ticket = bucket.take(START, None);
+    bucket.report(&ticket, &Observation { reset_at: None, ..seen(5, 0, 0) }, at(10));
+    assert_eq!(bucket.ready(at(20), None), Ready::At(at(1_010)));
+    assert_eq!(bucket.ready(at(1_010), None), Ready::Now);
+    let _ticket = bucket.take(at(1_010), None);
+    assert!(matches!(bucket.ready(at(1_020), None), Ready::At(_) | Ready::AfterAnswer(_)));
+}
+
+#[test]
 fn a_refusal_stops_the_bucket_and_a_huge_one_for_an_hour() {
     let mut bucket = Bucket::new(BucketKind::Requests, START);
     let (one, two) = (bucket.take(START, None), bucket.take(START, None));

@@ -29,6 +29,8 @@ pub(super) struct WindowEnd {
     announced: Option<Timestamp>,
     /// When the first call of the window was sent, if it was one of this client.
     opened: Option<Timestamp>,
+    /// The latest time at which a call was sent that still belonged to the window.
+    open_at: Option<Timestamp>,
     /// The length that proved right.
     length: Option<Span>,
     early_refusals: u32,
@@ -58,18 +60,22 @@ impl WindowEnd {
         &mut self,
         (mark, announced): (Timestamp, Timestamp),
         (sent_at, is_first): (Timestamp, bool),
-        now: Timestamp,
+        (jitter_us, now): (f64, Timestamp),
     ) {
         if self.is_later(mark) != Some(false) {
             self.learn_length(now);
-            *self = Self { length: self.length, early_refusals: self.early_refusals, ..Self::default() };
+            let forgiven = u32::from(self.length.is_some());
+            let early_refusals = self.early_refusals.saturating_sub(forgiven);
+            *self = Self { length: self.length, early_refusals, ..Self::default() };
             (self.mark, self.announced) = (Some((mark, now)), Some(announced));
         }
         // The offset of the server's clock gets more precise, and is never too early.
         self.announced = self.announced.map(|known| known.min(announced));
         self.opened = self.opened.or(is_first.then_some(sent_at));
+        self.open_at = self.open_at.max(Some(sent_at));
         if self.length.is_none() && self.announced.is_some_and(|announced| announced < sent_at) {
-            self.extend(sent_at);
+            // The date is rounded down.
+            self.length = self.shortest(jitter_us);
         }
     }
 
@@ -88,9 +94,20 @@ impl WindowEnd {
         let announced = self.announced?;
         let end = self.opened.zip(self.length).map(|(opened, length)| opened + length + margin(jitter_us));
         // A server that changes its windows, or a first call of another client.
-        let is_near =
-            |end: &Timestamp| end.since(announced).max(announced.since(*end)) <= SECOND + MIN_DIFFERENCE;
+        let is_near = |end: &Timestamp| {
+            end.since(announced) <= SECOND && announced.since(*end) <= SECOND + MIN_DIFFERENCE
+        };
         Some(end.filter(is_near).unwrap_or(announced))
+    }
+
+    /// Returns the time at which a refused call may be sent again, if it is known.
+    pub(super) fn retry_at(&self, jitter_us: f64, now: Timestamp) -> Option<Timestamp> {
+        let end = self.end(jitter_us)?;
+        if end > now {
+            return Some(end);
+        }
+        // The call was a little faster than the first one of the window.
+        (self.length.is_some() && end + MIN_DIFFERENCE > now).then(|| now + margin(jitter_us))
     }
 
     /// Returns the length that proved right.
@@ -103,7 +120,7 @@ impl WindowEnd {
         if self.was_tried || self.length.is_some() || self.early_refusals >= MAX_EARLY_REFUSALS {
             return None;
         }
-        let try_at = self.opened? + self.lengths().next()? + margin(jitter_us);
+        let try_at = self.opened? + self.shortest(jitter_us)? + margin(jitter_us);
         (try_at + MIN_DIFFERENCE <= self.announced?).then_some(try_at)
     }
 
@@ -113,20 +130,22 @@ impl WindowEnd {
     }
 
     /// Learns from the refusal of a call that was sent to find out whether the window has ended.
-    pub(super) fn refused(&mut self, sent_at: Timestamp) {
+    pub(super) fn refused(&mut self, sent_at: Timestamp, jitter_us: f64) {
         let Some(announced) = self.announced else { return };
+        self.open_at = self.open_at.max(Some(sent_at));
         if sent_at < announced || self.length.is_some() {
-            self.length = None;
             self.early_refusals = self.early_refusals.saturating_add(1);
+            self.length = self.length.filter(|_| self.early_refusals < MAX_EARLY_REFUSALS);
         } else {
-            self.extend(sent_at);
+            // The date is rounded down.
+            self.length = self.shortest(jitter_us);
         }
     }
 
-    /// Learns that the window had not ended at a time after the date, which is therefore rounded down.
-    fn extend(&mut self, time: Timestamp) {
-        let Some(opened) = self.opened else { return };
-        self.length = self.lengths().find(|length| opened + *length > time);
+    /// Returns the shortest length that no call has refuted.
+    fn shortest(&self, jitter_us: f64) -> Option<Span> {
+        let (opened, open_at) = (self.opened?, self.open_at?);
+        self.lengths().find(|length| opened + *length + margin(jitter_us) > open_at)
     }
 
     /// Returns the lengths that the date permits: whole seconds that end less than a second before or after it.
@@ -160,7 +179,11 @@ mod tests {
     /// A window whose first call was sent at `opened`, and whose date is `seconds`.
     fn window(opened: u64, seconds: u64) -> WindowEnd {
         let mut window = WindowEnd::default();
-        window.observe((at(seconds * 1_000), at(seconds * 1_000)), (at(opened), true), at(opened + 10));
+        window.observe(
+            (at(seconds * 1_000), at(seconds * 1_000)),
+            (at(opened), true),
+            (JITTER_US, at(opened + 10)),
+        );
         window
     }
 
@@ -170,14 +193,14 @@ mod tests {
         assert_eq!(window.early_try(JITTER_US), Some(at(5_600) + MARGIN));
         window.tried();
         assert_eq!(window.early_try(JITTER_US), None);
-        window.observe((at(11_000), at(11_000)), (at(5_605), true), at(5_615));
+        window.observe((at(11_000), at(11_000)), (at(5_605), true), (JITTER_US, at(5_615)));
         assert_eq!(window.end(JITTER_US), Some(at(10_605) + MARGIN));
     }
 
     #[test]
     fn a_date_that_is_rounded_down_is_found_by_one_call_at_it() {
         let mut window = window(600, 5);
-        window.refused(at(5_001));
+        window.refused(at(5_001), JITTER_US);
         assert_eq!(window.end(JITTER_US), Some(at(5_600) + MARGIN));
     }
 
@@ -187,12 +210,22 @@ mod tests {
         for start in [0, 5] {
             assert_eq!(window.early_try(JITTER_US), Some(at(start * 1_000 + 4_005) + MARGIN));
             window.tried();
-            window.refused(at(start * 1_000 + 4_010));
+            window.refused(at(start * 1_000 + 4_010), JITTER_US);
             assert_eq!(window.end(JITTER_US), Some(at(start * 1_000 + 5_000)));
             let next = at(start * 1_000 + 10_000);
-            window.observe((next, next), (at(start * 1_000 + 5_005), true), at(start * 1_000 + 5_015));
+            let (sent, received) = (at(start * 1_000 + 5_005), at(start * 1_000 + 5_015));
+            window.observe((next, next), (sent, true), (JITTER_US, received));
         }
         assert_eq!(window.early_try(JITTER_US), None);
+    }
+
+    #[test]
+    fn a_length_that_traffic_refutes_is_not_tried() {
+        let mut window = window(5, 2);
+        assert_eq!(window.early_try(JITTER_US), Some(at(1_005) + MARGIN));
+        window.observe((at(2_000), at(2_000)), (at(1_300), false), (JITTER_US, at(1_310)));
+        assert_eq!(window.early_try(JITTER_US), None);
+        assert_eq!(window.end(JITTER_US), Some(at(2_000)));
     }
 
     #[test]

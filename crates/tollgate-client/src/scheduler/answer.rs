@@ -117,7 +117,7 @@ impl Scheduler {
         let backoff = now + self.settings.backoff.refusal_wait(refusals, attempt.random[0]);
         let empty = advice.buckets.iter().filter(|it| it.remaining == Some(0));
         let reset = empty.filter_map(|it| it.reset).map(|it| self.reset_time(grant, it, now)).max();
-        reset.filter(|it| *it > now).or(expected).unwrap_or(backoff)
+        expected.or(reset).filter(|it| *it > now).unwrap_or(backoff)
     }
 
     fn reset_time(&mut self, grant: &Grant, reset: Reset, now: Timestamp) -> Timestamp {
