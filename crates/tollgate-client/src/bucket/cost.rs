@@ -2,7 +2,8 @@
 
 use tollgate::Timestamp;
 
-use super::{Bucket, Observation, Ticket, span_us, tolerance};
+use super::learning::tolerance;
+use super::{Bucket, Observation, Ticket, span_us};
 use crate::headers::{BucketKind, Shape};
 
 /// Calls after which the average cost is computed.
