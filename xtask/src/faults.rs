@@ -179,7 +179,7 @@ fn millis(micros: u64) -> String {
         let tenths = (micros + 50) / 100;
         format!("{}.{} ms", tenths / 10, tenths % 10)
     } else {
-        format!("{} ms", count((micros + 500) / 1_000))
+        format!("{} ms", count(micros.saturating_add(500) / 1_000))
     }
 }
 

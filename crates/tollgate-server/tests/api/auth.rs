@@ -460,7 +460,7 @@ fn a_held_answer_of_a_less_important_request_yields_its_place() {
     assert_eq!((answer.status().as_u16(), room.waiting(), room.displaced()), (429, 1, 1));
     let id = answer.headers()["tollgate-decision"].to_str().unwrap();
     let explained = subject.get(&format!("/v1/decisions/{id}")).json();
-    let summary = explained["summary"].as_str().unwrap();
+    let summary = explained["summary"].as_str().unwrap_or_default();
     assert!(summary.contains("a more important request took its place"), "{explained}");
     assert_eq!(auth(&subject, "/original", &[("X-Original-URI", "/")]).status, 429);
     assert_eq!((room.refused(), room.waiting()), (1, 1));

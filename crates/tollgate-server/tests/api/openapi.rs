@@ -40,7 +40,7 @@ fn every_path_accepts_exactly_its_described_methods() {
     let description = description();
     for (path, item) in description["paths"].as_object().unwrap() {
         let (subject, id) = with_a_refusal();
-        let name = if path.starts_with("/page/") { "index.html" } else { "api" };
+        let name = if path.starts_with("/page/") || path.starts_with("/book/") { "index.html" } else { "api" };
         let uri = path.replace("{name}", name).replace("{id}", &id).replace("{status}", "403");
         for method in ["get", "head", "post", "put", "patch", "delete", "options", "trace"] {
             let request = Request::builder().method(&*method.to_ascii_uppercase()).uri(&uri);
