@@ -25,7 +25,10 @@ use crate::ownership::{Holding, LOST_INCARNATION, Ownership};
 use crate::peer::{Counts, Dial, Peer};
 use crate::settings::{Address, PeerSettings};
 use crate::table::{Route, Table};
-use crate::wire::{Call, Claim, CopyRequest, KeyChange, Reply, VERSION};
+use crate::wire::{Call, Claim, CopyRequest, KeyChange, Reply, VERSION, WireError};
+
+/// The reply to bytes that do not decode.
+const NOT_A_CALL: &str = "ERR the bytes are not a call between peers, or are damaged";
 
 /// [`VERSION`] as calls have it.
 const VERSION_TEXT: &[u8] = b"2";
@@ -145,7 +148,7 @@ impl<C: Clock> Node<C> {
         }
         let (call, not_after) = match Call::decode(payload) {
             Ok(call) => call,
-            Err(error) => return Served::Now(Err(format!("ERR {error}"))),
+            Err(WireError) => return Served::Now(Err(NOT_A_CALL.to_owned())),
         };
         Counts::add(&self.dial.counts.served);
         let table = self.table.load();
