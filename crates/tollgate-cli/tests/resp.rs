@@ -13,7 +13,7 @@ mod redis_cli;
 
 use std::net::SocketAddr;
 
-use tollgate_testkit::{Scratch, Tollgate, free_port};
+use tollgate_testkit::{Scratch, Tollgate};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -43,18 +43,21 @@ impl Server {
         Self::start(vec!["--set".into(), format!("resp.password_file={}", password.display())], files)
     }
 
-    fn start(mut arguments: Vec<String>, files: Scratch) -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        arguments.extend(["--set".into(), format!("listen.resp={address}")]);
-        let mut server = Self { tollgate: None, address, arguments, _files: files };
+    /// The first start chooses the address, so that no other test can take it before.
+    fn start(arguments: Vec<String>, files: Scratch) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = Self { tollgate: None, address: any, arguments, _files: files };
         server.restart();
+        server.address = server.tollgate.as_ref().and_then(|it| it.resp).unwrap();
         server
     }
 
     /// Kills and restarts the server: all connections break, and the state is lost.
     fn restart(&mut self) {
         drop(self.tollgate.take());
-        let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
+        let listen = format!("listen.resp={}", self.address);
+        let mut arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
+        arguments.extend(["--set", &listen]);
         self.tollgate = Some(Tollgate::start_with(BINARY, POLICY, &arguments));
     }
 

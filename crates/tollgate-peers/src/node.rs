@@ -25,10 +25,7 @@ use crate::ownership::{Holding, LOST_INCARNATION, Ownership};
 use crate::peer::{Counts, Dial, Peer};
 use crate::settings::{Address, PeerSettings};
 use crate::table::{Route, Table};
-use crate::wire::{Call, Claim, CopyRequest, KeyChange, Reply, VERSION, WireError};
-
-/// The reply to bytes that do not decode.
-const NOT_A_CALL: &str = "ERR the bytes are not a call between peers, or are damaged";
+use crate::wire::{Call, Claim, CopyRequest, KeyChange, Reply, VERSION};
 
 /// [`VERSION`] as calls have it.
 const VERSION_TEXT: &[u8] = b"2";
@@ -146,9 +143,8 @@ impl<C: Clock> Node<C> {
                  run the same version of Tollgate on all nodes"
             )));
         }
-        let (call, not_after) = match Call::decode(payload) {
-            Ok(call) => call,
-            Err(WireError) => return Served::Now(Err(NOT_A_CALL.to_owned())),
+        let Ok((call, not_after)) = Call::decode(payload) else {
+            return Served::Now(Err("ERR the bytes are not a call between peers, or are damaged".to_owned()));
         };
         Counts::add(&self.dial.counts.served);
         let table = self.table.load();

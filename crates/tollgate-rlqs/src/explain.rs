@@ -99,7 +99,7 @@ fn arithmetic(registry: &Registry, bucket: &Bucket, now: Timestamp) -> Vec<Strin
     let requested_rate = bucket.seats.iter().map(demanded).fold(0, u64::saturating_add);
     let fits = requested_rate <= budget - reserve;
     lines.push(format!(
-        "{} ask for {}; {} is kept for newcomers, and the rest is {}",
+        "{} requested {}; {} is kept for newcomers, and the rest is {}",
         envoys(bucket.seats.len() as u64),
         rate(requested_rate),
         rate(reserve),

@@ -226,7 +226,7 @@ fn an_explanation_says_why_each_proxy_has_its_part() {
     let text = explained.arithmetic.join("\n");
     for part in [
         "limit `edge`: 300/s for this bucket",
-        "2 Envoys ask for",
+        "2 Envoys requested",
         "divided max-min fair",
         "Envoy 1: assigned",
         "and has room for more; reported 600 allowed and 0 denied",
@@ -248,5 +248,5 @@ fn an_explanation_says_why_each_proxy_has_its_part() {
     drop(large);
     service.quotas.tick();
     let text = explain(Some("edge"), "name=search, tenant=acme").unwrap().arithmetic.join("\n");
-    assert!(text.contains("is held for Envoys whose streams have ended, for at most 11 s"), "{text}");
+    assert!(text.contains("is held for Envoys whose streams have ended, for at most 6 s"), "{text}");
 }
