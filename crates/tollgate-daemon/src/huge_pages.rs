@@ -1,6 +1,6 @@
 //! Transparent huge pages, which a service does without.
 //!
-//! The allocator reserves a gigabyte and asks for huge pages in it, and many systems use them without being asked.
+//! The allocator reserves a gigabyte and asks for huge pages in it, and many systems use huge pages without such a request.
 //! Each first touch of two megabytes then takes two megabytes of memory: an idle service had 32 MiB on the heap, of
 //! which it used 9. The table of keys is sparse on purpose, so its memory would grow in such steps, too.
 

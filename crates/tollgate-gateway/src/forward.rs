@@ -234,10 +234,11 @@ impl Worker {
         &self,
         at: usize,
         sender: &Sender,
-        request: Request<Upload>,
+        mut request: Request<Upload>,
     ) -> Result<Request<Upload>, Problem> {
         let http2 = matches!(sender, Sender::Two(_));
         if !http2 && request.version() != Version::HTTP_2 {
+            head::set_transfer_encoding(&mut request);
             return Ok(request);
         }
         let (mut parts, body) = request.into_parts();
@@ -246,8 +247,11 @@ impl Worker {
         }
         if http2 {
             head::to_http2(&mut parts, self.upstreams.protocol(at) == Protocol::Tls)?;
+            return Ok(Request::from_parts(parts, body));
         }
-        Ok(Request::from_parts(parts, body))
+        let mut request = Request::from_parts(parts, body);
+        head::set_transfer_encoding(&mut request);
+        Ok(request)
     }
 
     /// Returns a connection to an upstream, and whether it was used before.

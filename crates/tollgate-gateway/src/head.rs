@@ -15,6 +15,7 @@ use http::header::{
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
+use http_body::Body;
 use smallvec::SmallVec;
 use tollgate::Policy;
 use tollgate::policy::path;
@@ -133,9 +134,10 @@ pub(crate) fn to_http2(parts: &mut Parts, secure: bool) -> Result<(), Problem> {
     // No fallback: limits matched this target.
     parts.uri = Uri::from_parts(uri).map_err(|_| Problem::BadHost)?;
     parts.version = Version::HTTP_2;
-    // HTTP/2 has no protocol upgrade.
+    // HTTP/2 has no protocol upgrade, and frames of its own.
     parts.headers.remove(CONNECTION);
     parts.headers.remove(UPGRADE);
+    parts.headers.remove(TRANSFER_ENCODING);
     Ok(())
 }
 
@@ -150,6 +152,14 @@ pub(crate) fn to_http1(parts: &mut Parts) {
         parts.uri = uri;
     }
     parts.version = Version::HTTP_11;
+}
+
+/// Declares a body of unknown length as chunked. Without the header, hyper sends a `GET` or `HEAD` request without its
+/// body.
+pub(crate) fn set_transfer_encoding<B: Body>(request: &mut Request<B>) {
+    if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
 }
 
 /// Returns the host of a request: the host of its target if there is one, else of its header.

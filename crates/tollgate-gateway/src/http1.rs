@@ -10,8 +10,9 @@
 //! Only policies without limits that outlive their decisions and upstreams without TLS and HTTP/2 are served here.
 //! Everything else is left to the tower layer and `forward`, on hyper.
 //!
-//! Invariant: an upstream and a client see the same as through hyper, except for the order of headers.
-//! `tests/gateway/parity.rs` checks this.
+//! Invariant: an upstream and a client see the same as through hyper, except for the order of headers, and for the
+//! connection after a refused chunked request: hyper closes it, and it stays open here if the end of the body has
+//! arrived. `tests/gateway/parity.rs` checks this.
 
 mod download;
 mod exchange;

@@ -143,9 +143,8 @@ impl<C: Clock> Node<C> {
                  run the same version of Tollgate on all nodes"
             )));
         }
-        let (call, not_after) = match Call::decode(payload) {
-            Ok(call) => call,
-            Err(error) => return Served::Now(Err(format!("ERR {error}"))),
+        let Ok((call, not_after)) = Call::decode(payload) else {
+            return Served::Now(Err("ERR the bytes are not a call between peers, or are damaged".to_owned()));
         };
         Counts::add(&self.dial.counts.served);
         let table = self.table.load();

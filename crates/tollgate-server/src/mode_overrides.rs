@@ -98,7 +98,7 @@ pub enum SwitchError {
     /// `policy` does not apply to everything, which has no mode in the file; `enforce` leaves each
     /// limit unchanged.
     NoPolicyOfEverything,
-    /// `frozen` keeps what a shedder has learned, and this limit learns nothing. `is_fleet`: it is the fleet shedder.
+    /// `frozen` keeps the learned numbers of a shedder, and this limit has none. `is_fleet`: it is the fleet shedder.
     NothingLearned {
         /// Whether the limit is the fleet shedder.
         is_fleet: bool,

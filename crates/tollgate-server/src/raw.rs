@@ -1,6 +1,6 @@
-//! The routes that are asked for every request of a service, for a server that keeps heads and bodies in buffers.
+//! The routes that a service calls for each of its requests, for a server that keeps heads and bodies in buffers.
 //!
-//! Decoding, deciding and writing are those of [`Api::answer`]. A request that is not certainly valid is left to it, before
+//! Bodies are decoded, decided and written by the code of [`Api::answer`]. A request that is not certainly valid is left to it, before
 //! anything is charged: errors, browsers and unusual content types are answered in one place.
 
 use std::pin::Pin;

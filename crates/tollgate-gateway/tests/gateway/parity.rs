@@ -2,7 +2,8 @@
 //! gateway of each kind, and everything that the upstream and the client received is compared.
 //!
 //! Compared without the order of different headers, and without values that depend on the time (`date`, the id of the
-//! decision, waits).
+//! decision, waits). After a refused chunked request that has arrived completely, hyper closes the connection and the
+//! native server keeps it.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,7 @@ impl Side {
     /// Sends all requests on one connection, and returns what both ends received.
     fn exchange(&self, requests: &[String]) -> (Vec<Comparable>, Vec<Comparable>) {
         let mut client: Option<Wire> = None;
-        let mut answers = Vec::new();
+        let (mut answers, port) = (Vec::new(), self.gateway.address.port().to_string());
         for request in requests {
             let wire = client.get_or_insert_with(|| self.gateway.connect());
             wire.send(request);
@@ -82,9 +83,9 @@ impl Side {
             if answer.find("connection") == Some("close") {
                 client = None;
             }
-            answers.push(Comparable::of(&answer, &self.gateway.address.port().to_string()));
+            answers.push(Comparable::of(&answer, &port));
         }
-        let seen = self.upstream.seen().iter().map(|it| Comparable::of(it, "")).collect();
+        let seen = self.upstream.seen().iter().map(|it| Comparable::of(it, &port)).collect();
         (seen, answers)
     }
 }
@@ -93,9 +94,16 @@ impl Side {
 #[track_caller]
 fn check(settings: &str, policy: &str, answer: &str, requests: &[String]) {
     let sides = ["native", "hyper"].map(|http1| Side::new(http1, settings, policy, answer));
-    let [(native_seen, native), (hyper_seen, hyper)] = sides.each_ref().map(|side| side.exchange(requests));
-    for (request, (native, hyper)) in requests.iter().zip(native.iter().zip(&hyper)) {
-        assert_eq!(native, hyper, "the response to {request:?} with {settings:?} and {answer:?}");
+    let [(native_seen, native), (hyper_seen, mut hyper)] =
+        sides.each_ref().map(|side| side.exchange(requests));
+    for (request, (native, hyper)) in requests.iter().zip(native.iter().zip(&mut hyper)) {
+        // hyper discards one piece of an unread body, which is not all of a chunked one. The native server has found
+        // the end of the body and keeps the connection. Both are legal.
+        let is_chunked = request.contains("Transfer-Encoding: chunked");
+        if is_chunked && !hyper.start.contains(" 200 ") && !native.headers.contains_key("connection") {
+            hyper.headers.remove("connection");
+        }
+        assert_eq!(native, &*hyper, "the response to {request:?} with {settings:?} and {answer:?}");
     }
     assert_eq!(native_seen, hyper_seen, "forwarded with {settings:?}");
 }

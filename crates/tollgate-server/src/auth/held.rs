@@ -2,7 +2,7 @@
 //!
 //! A proxy forwards the request when it is answered, so an answer that came early would exceed the
 //! rate of a limit with a queue. If the client leaves, the proxy closes its connection, and the
-//! future of the answer is dropped: the place is given back.
+//! future of the answer is dropped: the place is released.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(crate) struct AuthAnswer<S: Store> {
 /// The wait of an answer.
 pub(super) struct Queued<S: Store> {
     pub(super) id: DecisionId,
-    /// Given back when it is dropped.
+    /// Released when it is dropped.
     pub(super) place: QueuePlace<S>,
     pub(super) held: HeldRequest,
     /// The decision, if a more important request may take the place.
@@ -67,7 +67,7 @@ impl<S: Store> Queued<S> {
             Err(shutting_down) => Some(Err(shutting_down)),
         };
         let Some(refused) = refused else {
-            // A receipt is stored only now: a place that was given back cannot be settled.
+            // A receipt is stored only now: a released place cannot be settled.
             if let Some(receipt) = place.start().receipt() {
                 // The request has started: it can no longer leave the queue.
                 inner.receipts.keep(id, receipt.clone().with_id(id), Timestamp::EPOCH);

@@ -28,7 +28,7 @@ pub enum Switch {
     Shadow,
     /// The limit is not checked.
     Off,
-    /// The shedder keeps what it has learned: the level of the node, a learned number of slots, the share of a throttle.
+    /// The shedder keeps its learned numbers: the level of the node, a learned number of slots, the share of a throttle.
     /// Other limits have learned nothing. It ends with the process, as the kept value does.
     Frozen,
     /// No override: the mode of the policy file.

@@ -449,7 +449,7 @@ fn the_answer_about_a_request_in_a_queue_is_held_until_it_may_start() {
 fn a_held_answer_of_a_less_important_request_yields_its_place() {
     let queue = QUEUE.replace("length: 2", "length: 9");
     let policy = format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{queue}");
-    let (subject, _watcher) = watched(&policy, Access::open());
+    let (subject, _) = watched(&policy, Access::open());
     let room = WaitingRoom::new(1, |_| std::future::pending());
     drop(subject.api.clone().with_waiting_room(room.clone()));
     assert_eq!(auth(&subject, "/original", &[("X-Original-URI", "/")]).status, 200);

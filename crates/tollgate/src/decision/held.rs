@@ -64,7 +64,7 @@ impl<S> HeldDecision<S> {
     }
 
     /// Refuses the request because a more important one took its place, and reports that to the observer. `input` is
-    /// the one that was decided. The caller gives the [place](Limiter::queue_place) of the request back.
+    /// the one that was decided. The caller releases the [place](Limiter::queue_place) of the request.
     pub fn displace(&self, input: Option<&dyn Input>) -> Decision<'_> {
         let mut decision = Decision::undecided();
         let _applies = self.limiter.policy().attach(&self.checks, &mut decision.checks);

@@ -119,7 +119,7 @@ pub(super) fn read_prefix(fields: &Fields<'_>, to: &mut String, problems: &mut P
     }
 }
 
-/// Reports a URL that cannot be parsed. `kind` says what it is not.
+/// Reports a URL that cannot be parsed. `kind` is the expected text, such as "a URL of Redis".
 pub(super) fn report_url(node: &Node, kind: &str, error: &SettingsError, problems: &mut Problems) {
     let place = node.items().get(error.index).unwrap_or(node).place;
     let problem = problems.error(place, format!("this is not {kind}: {}", error.wrong));

@@ -2,11 +2,11 @@
 //!
 //! A caller with many requests at the same time, such as a pipeline, would otherwise keep a future with a
 //! whole [`Decision`] for each, and a store in other processes a message, a timer and a wake-up for each.
-//! Here a request that waits is its checks, and the store gets all of them in one call
+//! Here a waiting request keeps only its checks, and the store gets the checks of all requests in one call
 //! ([`Store::decide_all`]).
 //!
-//! Requests that would leave something behind if their caller left (a slot, a place in a queue), or that
-//! have more than checks, wait on their own as a [`Pending`].
+//! A request whose caller could leave a slot or a place in a queue behind, or that needs more than its
+//! checks, waits on its own as a [`Pending`].
 
 use std::fmt;
 
