@@ -179,7 +179,7 @@ fn millis(micros: u64) -> String {
         let tenths = (micros + 50) / 100;
         format!("{}.{} ms", tenths / 10, tenths % 10)
     } else {
-        format!("{} ms", count((micros + 500) / 1_000))
+        format!("{} ms", count(micros.saturating_add(500) / 1_000))
     }
 }
 
@@ -256,7 +256,10 @@ mod tests {
 
     #[test]
     fn rows_that_were_measured_again_replace_theirs() {
-        let row = |fault: &str, store: &str, admitted: u64| json!({"fault": fault, "store": store, "nodes": 2, "admitted": admitted, "allowed": {"limit": 9}});
+        let row = |fault: &str, store: &str, admitted: u64| {
+            let allowed = json!({"limit": 9});
+            json!({"fault": fault, "store": store, "nodes": 2, "admitted": admitted, "allowed": allowed, "recovered_us": 0})
+        };
         let cascade = json!({"reached": 7, "redis": "well", "protections": "on", "asked": 5});
         let all = [row("kill", "standalone", 1), row("cut", "standalone", 2), cascade];
         let again = [row("cut", "standalone", 3), row("cut", "standalone, leased hot key", 4)];

@@ -66,8 +66,6 @@ fn rewritten<'t>(events: Vec<Event<'t>>, file: &str, contents: &Contents) -> Vec
                     out.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
                 }
             }
-            // Links do not nest.
-            Event::End(TagEnd::Link) if !is_linked => {}
             Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
                 let name = dest_url.rsplit('/').next().filter(|name| is_embedded_image(name));
                 is_linked = name.is_some();
@@ -75,7 +73,8 @@ fn rewritten<'t>(events: Vec<Event<'t>>, file: &str, contents: &Contents) -> Vec
                     out.push(Event::Start(Tag::Image { link_type, dest_url, title, id }));
                 }
             }
-            Event::End(TagEnd::Image) if !is_linked => {}
+            // Links and images do not nest.
+            Event::End(TagEnd::Link | TagEnd::Image) if !is_linked => {}
             // Markers for the tests.
             Event::Html(comment) if comment.trim_start().starts_with("<!--") => {}
             other => out.push(other),

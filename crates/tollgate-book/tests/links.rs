@@ -22,7 +22,7 @@ fn values<'t>(html: &'t str, attribute: &str) -> Vec<&'t str> {
 
 #[test]
 fn every_link_leads_to_a_page_a_file_or_a_heading() {
-    let pages: Vec<_> = tollgate_book::names().filter(|it| it.ends_with(".html")).collect();
+    let pages: Vec<_> = tollgate_book::names().filter(|it| it.strip_suffix(".html").is_some()).collect();
     assert!(pages.len() > 30, "{pages:?}");
     let mut wrong = Vec::new();
     for page in &pages {

@@ -128,6 +128,7 @@ pub(crate) struct Report {
     pub(crate) calls: usize,
     pub(crate) refused: usize,
     pub(crate) early: usize,
+    /// The time from the first call to the last.
     pub(crate) seconds: f64,
 }
 
@@ -344,8 +345,8 @@ impl Server {
     pub(crate) fn report(&self) -> Report {
         let state = self.state.lock().unwrap();
         let refused = state.log.iter().filter(|(_, allowed)| !allowed).count();
-        let end = state.log.last().map_or(0.0, |(at, _)| *at);
-        Report { calls: state.log.len(), refused, early: state.early, seconds: end }
+        let seconds = state.log.last().zip(state.log.first()).map_or(0.0, |(last, first)| last.0 - first.0);
+        Report { calls: state.log.len(), refused, early: state.early, seconds }
     }
 }
 

@@ -211,7 +211,7 @@ limits:
             let mut lines: Vec<_> = head.split("\r\n").map(str::to_owned).collect();
             let start = lines.remove(0);
             let depends_on_time = |it: &str| {
-                ["date: ", "retry-after: ", "tollgate-"].iter().any(|start| it.starts_with(start))
+                ["date: ", "retry-after", "tollgate-"].iter().any(|start| it.starts_with(start))
                     || it.contains("ratelimit")
             };
             lines.retain(|it| !depends_on_time(it));

@@ -35,6 +35,7 @@ struct RoomState {
 impl RoomState {
     /// Removes the newest request of the least important class, if that is less important than `rank`. Returns its
     /// waker.
+    #[allow(clippy::option_option, reason = "a displaced request that was not polled yet has no waker")]
     fn displace(&mut self, rank: u8) -> Option<Option<Waker>> {
         let mut last = self.by_rank.last_entry().filter(|class| *class.key() > rank)?;
         let (_, waker) = last.get_mut().pop_last()?;

@@ -21,6 +21,7 @@ struct Group {
 }
 
 /// Decides batches, each on its own.
+#[allow(clippy::result_large_err, reason = "another reply is no error, and is read on at once")]
 pub(crate) async fn forward_all<C: Clock>(
     store: &PeerStore<C>,
     batches: &[&[Check<'_>]],

@@ -114,6 +114,7 @@ pub(crate) fn add_batch(calls: &mut CallGroup, checks: &[Check<'_>]) -> bool {
 }
 
 /// Returns the answer to a batch with this number of checks, or the reply if it is none.
+#[allow(clippy::result_large_err, reason = "another reply is no error, and is read on at once")]
 pub(crate) fn decided(peer: &Peer, reply: Reply, count: usize) -> Result<PartReply, Reply> {
     match reply {
         Reply::Decided(mut answer, renewed) if answer.outcomes.len() == count => {

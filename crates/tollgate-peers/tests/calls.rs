@@ -1,12 +1,14 @@
 //! Requests across owners, and callers that are no peers.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tollgate_core::{Adjustment, Amount, Bucket, Concurrency, Owner, Rate, Rule, Span};
 use tollgate_peers::{Served, VERSION};
 use tollgate_store::{AdjustmentId, Check, Repeatable, Store as _};
 
-use crate::support::{Nodes, settle};
+use crate::support::{DEADLINE, Nodes, settle};
 
 fn hourly(name: &str, units: u64) -> Rule {
     Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
@@ -194,17 +196,29 @@ async fn batches_whose_caller_leaves_are_undone() {
     let (rule, key) = (hourly("api", 1_000), nodes.key_of(1, 0));
     let check = [Check::new(&rule, &key, 1)];
     let batches: Vec<&[Check<'_>]> = vec![&check[..]; 50];
-    for _ in 0..10 {
-        // Polled once: the calls are on their way.
-        let _left =
-            tokio::time::timeout(std::time::Duration::ZERO, nodes.stores[0].decide_all(&batches)).await;
+    let hold = &nodes.servers[1].as_ref().unwrap().hold;
+    hold.is_on.store(true, Ordering::SeqCst);
+    let arrived = async {
+        while !hold.has_arrived.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        _ = nodes.stores[0].decide_all(&batches) => panic!("the holder stands still"),
+        () = arrived => {}
     }
-    let left =
-        async || nodes.stores[1].decide(&[Check::new(&rule, &key, 0)]).await.unwrap().outcomes[0].remaining;
-    let answers = nodes.stores[0].decide_all(&batches).await;
-    assert!(answers.iter().all(|it| it.as_ref().unwrap().admitted));
+    // The caller has left, and the holder continues.
+    hold.is_on.store(false, Ordering::SeqCst);
+    let left = async || {
+        let peek = nodes.stores[1].decide(&[Check::new(&rule, &key, 0)]).await;
+        peek.unwrap().outcomes[0].remaining
+    };
+    // The calls of this answer are written after those that charged, and before those that undo.
+    assert!(nodes.stores[0].decide_all(&batches).await.iter().all(|it| it.as_ref().unwrap().admitted));
+    let start = std::time::Instant::now();
     while left().await < 950 {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        assert!(start.elapsed() < DEADLINE, "{} are left", left().await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(left().await, 950);
 }

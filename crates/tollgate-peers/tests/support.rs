@@ -17,7 +17,8 @@ use tollgate_store::{ManualClock, MemoryStore};
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) const PASSWORD: &str = "between-peers";
 
-/// The first byte of a call that claims partitions.
+/// The first byte of a call that decides a batch, and of one that claims partitions.
+const DECIDE: u8 = 1;
 const CLAIM: u8 = 6;
 
 /// A store of one node, as the receiver of calls.
@@ -25,10 +26,23 @@ struct Calls {
     store: PeerStore<ManualClock>,
     /// Whether the replies to claims are lost.
     loses_claims: Arc<AtomicBool>,
+    hold: Arc<Hold>,
+}
+
+/// Lets a node stand still when a batch arrives.
+#[derive(Default)]
+pub(crate) struct Hold {
+    pub(crate) is_on: AtomicBool,
+    /// Whether a batch has arrived.
+    pub(crate) has_arrived: AtomicBool,
 }
 
 impl PeerCalls for Calls {
     fn call(&self, version: &[u8], payload: &[u8]) -> PeerReply {
+        while payload.first() == Some(&DECIDE) && self.hold.is_on.load(Ordering::SeqCst) {
+            self.hold.has_arrived.store(true, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+        }
         let reply = self.store.serve(version, payload);
         if payload.first() == Some(&CLAIM) && self.loses_claims.load(Ordering::SeqCst) {
             return PeerReply::Now(Err("ERR lost".to_owned()));
@@ -45,6 +59,7 @@ pub(crate) struct Server {
     drainer: Option<Drainer>,
     worker: Option<JoinHandle<()>>,
     pub(crate) loses_claims: Arc<AtomicBool>,
+    pub(crate) hold: Arc<Hold>,
     /// Ends the exchange of holdings, and tells that it has ended.
     pause: Arc<Notify>,
     is_paused: Arc<AtomicBool>,
@@ -54,7 +69,9 @@ impl Server {
     pub(crate) fn start(sockets: Sockets, store: &PeerStore<ManualClock>) -> Self {
         let (loses_claims, is_paused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (pause, was_paused) = (Arc::new(Notify::new()), Arc::clone(&is_paused));
-        let calls = Calls { store: store.clone(), loses_claims: Arc::clone(&loses_claims) };
+        let hold = Arc::<Hold>::default();
+        let calls =
+            Calls { store: store.clone(), loses_claims: Arc::clone(&loses_claims), hold: Arc::clone(&hold) };
         let policy = Policy::parse("limits: []").unwrap();
         let limiter = Limiter::with_store(policy, MemoryStore::new(10));
         let password = store.settings().password.as_deref().and_then(Password::new);
@@ -80,7 +97,7 @@ impl Server {
                 }
             });
         });
-        Self { drainer: Some(drainer), worker: Some(worker), loses_claims, pause, is_paused }
+        Self { drainer: Some(drainer), worker: Some(worker), loses_claims, hold, pause, is_paused }
     }
 
     /// Ends the exchange of holdings that this node begins. It answers the others.

@@ -25,7 +25,7 @@ pub(crate) fn explain(
     let is_in_domain = |key: &BucketKey| domain.is_none_or(|domain| *key.domain == *domain);
     let mut found: Vec<_> =
         registry.buckets.iter().filter(|(key, _)| is_meant(key) && is_in_domain(key)).collect();
-    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found.sort_by_key(|(key, _)| *key);
     match found[..] {
         [(key, bucket)] => Ok(explained(registry, key, bucket, now)),
         [] => Err(unknown(registry)),

@@ -16,8 +16,8 @@ const REPLY_LINES: usize = 8;
 /// that remained after each admission, by user.
 fn admissions(port: u16, rounds: usize) -> Vec<Vec<u64>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let round: String = (0..USERS).map(|user| format!("TG.CHECK api user-{user}\r\n")).collect();
-    stream.write_all(round.repeat(rounds).as_bytes()).unwrap();
+    let round: Vec<String> = (0..USERS).map(|user| format!("TG.CHECK api user-{user}\r\n")).collect();
+    stream.write_all(round.concat().repeat(rounds).as_bytes()).unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     let mut remaining = vec![Vec::new(); USERS];
     for number in 0..rounds * USERS {

@@ -222,10 +222,8 @@ fn checked(head: &[u8]) -> Result<Framing, String> {
                     return Err("a second length or encoding".into());
                 }
             }
-            "transfer-encoding" => {
-                if text != "chunked" || framing.replace(Framing::Chunked).is_some() {
-                    return Err("a second length or encoding".into());
-                }
+            "transfer-encoding" if text != "chunked" || framing.replace(Framing::Chunked).is_some() => {
+                return Err("a second length or encoding".into());
             }
             "keep-alive" | "proxy-connection" | "upgrade" | "expect" => {
                 return Err(format!("{name} was forwarded"));
@@ -289,7 +287,7 @@ async fn talk(gateway: &ServedGateway, bytes: &[u8]) -> u64 {
                 is_open = false;
                 let _ = stream.shutdown().await;
             }
-            Err(_) => panic!("a connection hangs after {:?}", String::from_utf8_lossy(bytes)),
+            Err(error) => panic!("a connection hangs ({error}) after {:?}", String::from_utf8_lossy(bytes)),
         }
     }
     said.windows(9).filter(|it| it == b"HTTP/1.1 ").count() as u64

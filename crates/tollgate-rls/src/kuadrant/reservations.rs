@@ -94,7 +94,9 @@ impl Reservations {
             }
             // A refund that the store does not confirm is deferred.
             join_all(ended.iter().map(|receipt| limiter.refund_receipt(receipt))).await;
-            ended.iter().for_each(|_| self.count(2));
+            for _ in &ended {
+                self.count(2);
+            }
         }
     }
 

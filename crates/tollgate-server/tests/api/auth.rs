@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate_http::{ShuttingDown, WaitingRoom};
+use tollgate_server::Access;
 
-use crate::support::{Answer, Subject, subject};
+use crate::support::{Answer, Subject, subject, watched};
 
 const POLICY: &str = "
 client: {trusted_proxies: [10.0.0.0/8]}
@@ -447,8 +448,8 @@ fn the_answer_about_a_request_in_a_queue_is_held_until_it_may_start() {
 #[test]
 fn a_held_answer_of_a_less_important_request_yields_its_place() {
     let queue = QUEUE.replace("length: 2", "length: 9");
-    let subject =
-        subject(&format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{queue}"));
+    let policy = format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{queue}");
+    let (subject, _) = watched(&policy, Access::open());
     let room = WaitingRoom::new(1, |_| std::future::pending());
     drop(subject.api.clone().with_waiting_room(room.clone()));
     assert_eq!(auth(&subject, "/original", &[("X-Original-URI", "/")]).status, 200);

@@ -16,6 +16,8 @@ fn the_overview_has_learned_limits_with_their_requests_in_flight() {
     let overview = subject.get("/v1/overview").json();
     let learned = json!({
         "limit": "upstream",
+        "mode": "enforce",
+        "switch": "policy",
         "keys": 1,
         "slots": 1,
         "in_flight": 1,
