@@ -1,6 +1,7 @@
 //! The dashboard: files, headers and caching.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::sync::OnceLock;
 
 use http::Request;
 use http_body_util::Full;
@@ -80,6 +81,41 @@ fn only_files_of_the_page_are_served() {
         assert_eq!(get(path, &[]).status, 404, "{path}");
         get(path, &[]).problem();
     }
+}
+
+/// Returns a page, compressed.
+fn book(name: &str) -> Option<&'static [u8]> {
+    static PAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    let page = || {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(b"<h1>A page</h1>").unwrap();
+        encoder.finish().unwrap()
+    };
+    (name == "readme.html").then(|| PAGE.get_or_init(page).as_slice())
+}
+
+#[test]
+fn a_page_of_the_book_is_sent_as_the_client_accepts_it() {
+    let subject = subject(POLICY);
+    let _same = subject.api.clone().with_book(book);
+    let get = |path: &str, headers: &[(&str, &str)]| {
+        let request =
+            headers.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
+        subject.send(request.body(Full::default()).unwrap())
+    };
+    let (plain, packed) = (get("/book/", &[]), get("/book/readme.html", &[("accept-encoding", "gzip")]));
+    assert_eq!((plain.status.as_u16(), plain.text()), (200, "<h1>A page</h1>"));
+    assert_eq!(plain.header("content-encoding"), None);
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert_eq!(Some(&packed.body[..]), book("readme.html"));
+    for answer in [&plain, &packed] {
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+        assert!(answer.header("content-security-policy").unwrap().contains("script-src 'self'"));
+    }
+    assert_ne!(plain.header("etag"), packed.header("etag"));
+    let known = [("if-none-match", plain.header("etag").unwrap())];
+    assert_eq!(get("/book/", &known).status, 304);
+    assert_eq!(get("/book/other.html", &[]).status, 404);
 }
 
 #[test]
