@@ -14,8 +14,11 @@ const PORT_COUNT: u64 = 22_000;
 /// Starts at a random port, so that processes rarely collide, and does not repeat soon.
 static NEXT_PORT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(0) / 2));
 
-/// Returns a free port of 127.0.0.1 outside the ephemeral range.
-pub(crate) fn quiet_port() -> u16 {
+/// Returns a port of 127.0.0.1 that was free a moment ago, for programs that cannot choose a port themselves.
+///
+/// It is outside the ephemeral range, and no two calls of a process return the same port: some proxies
+/// listen with `SO_REUSEPORT`, and two of them on one port would share its connections.
+pub fn free_port() -> u16 {
     loop {
         let port = FIRST_PORT + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % PORT_COUNT;
         let port = u16::try_from(port).expect("the range fits");

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::certificate::Certificate;
-use crate::port::quiet_port;
+use crate::free_port;
 use crate::redis::DEADLINE;
 use crate::{Program, ProgramOutput, Scratch, wait_until};
 
@@ -80,7 +80,7 @@ impl Postgres {
 
     fn on_a_free_port(setup: Setup) -> Self {
         loop {
-            let port = quiet_port();
+            let port = free_port();
             match setup.launch(port) {
                 Ok(program) => return Self { setup, port, program: Mutex::new(Some(program)) },
                 // Another process took the port.

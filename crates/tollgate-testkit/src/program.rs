@@ -2,11 +2,11 @@
 
 #![allow(clippy::panic, reason = "a panic fails the test")]
 
-use std::collections::BTreeSet;
+use std::fs;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct Program {
     name: String,
     child: Child,
+    log: Option<PathBuf>,
 }
 
 impl Program {
@@ -26,7 +27,14 @@ impl Program {
         let child = command.stdin(Stdio::null()).spawn();
         let child =
             child.unwrap_or_else(|error| panic!("cannot start {name}: {error}. `make test` installs it"));
-        Self { name, child }
+        Self { name, child, log: None }
+    }
+
+    /// Names the file that has its standard error, for the message of a failed test.
+    #[must_use]
+    pub fn with_log(mut self, log: PathBuf) -> Self {
+        self.log = Some(log);
+        self
     }
 
     /// Returns its process id.
@@ -57,9 +65,9 @@ impl Program {
         }
     }
 
-    /// Returns its standard error, if that was piped and the program has ended.
+    /// Returns its standard error, if that was written to a log, or piped and the program has ended.
     pub fn stderr(&mut self) -> String {
-        let mut text = String::new();
+        let mut text = self.log.as_ref().and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
         if let Some(mut pipe) = self.child.stderr.take() {
             let _ = pipe.read_to_string(&mut text);
         }
@@ -84,19 +92,6 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Returns a port that was free a moment ago, for programs that cannot choose a port themselves.
-pub fn free_port() -> u16 {
-    // Some proxies listen with SO_REUSEPORT: two of them on one port would share its connections.
-    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let port = listener.local_addr().expect("it is bound").port();
-        if TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
-            return port;
-        }
     }
 }
 

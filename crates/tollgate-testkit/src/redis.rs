@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use self::clock::SteppedClock;
 use crate::certificate::Certificate;
-use crate::port::quiet_port;
+use crate::free_port;
 use crate::{Lan, Program, ProgramOutput, Scratch};
 
 /// The longest wait. Only a failed test reaches it.
@@ -137,8 +137,8 @@ impl Redis {
 
     fn on_a_free_port(mut setup: Setup) -> Self {
         loop {
-            let port = quiet_port();
-            setup.bus = setup.bus.map(|_| quiet_port());
+            let port = free_port();
+            setup.bus = setup.bus.map(|_| free_port());
             match setup.launch(port) {
                 Ok(process) => return Self { setup, port, process: Mutex::new(Some(process)) },
                 // Another process took the port.

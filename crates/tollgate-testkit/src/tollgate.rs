@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 use crate::{Program, Scratch};
 
+/// The file of its standard error, beside the configuration.
+const LOG: &str = "stderr.log";
+
 /// A running `tollgate serve` on free ports.
 pub struct Tollgate {
     /// The process.
@@ -42,7 +45,7 @@ impl Tollgate {
         command.arg("serve").arg("--config").arg(&config).arg("--ready-file").arg(&ready);
         command.args(["--set", "listen.gateway=127.0.0.1:0", "--set", "listen.api=127.0.0.1:0"]);
         command.args(off).args(arguments).stderr(Stdio::from(log(files.path())));
-        let mut program = Program::start(command);
+        let mut program = Program::start(command).with_log(files.path().join(LOG));
         let addresses = |path: &Path| -> Option<serde_json::Value> {
             serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
         };
@@ -56,7 +59,7 @@ impl Tollgate {
 
     /// Returns its log so far.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.files.path().join("stderr.log")).unwrap_or_default()
+        fs::read_to_string(self.files.path().join(LOG)).unwrap_or_default()
     }
 }
 
@@ -73,5 +76,5 @@ fn disabled_surfaces(config: &str, arguments: &[&str]) -> Vec<String> {
 }
 
 fn log(folder: &Path) -> fs::File {
-    fs::File::create(folder.join("stderr.log")).expect("the log can be created")
+    fs::File::create(folder.join(LOG)).expect("the log can be created")
 }
