@@ -25,6 +25,7 @@ use crate::config_server::ConfigServer;
 use crate::configuration::{Configuration, Inputs};
 use crate::failure::Failure;
 use crate::fleet;
+use crate::huge_pages;
 use crate::load;
 use crate::logging::Log;
 use crate::process_metrics::{ProcessMetrics, Reloads};
@@ -188,7 +189,8 @@ impl Daemon {
         let registering = async move { registry.maintain(&switched).await };
         let saving = UsageSaver::run(saver.clone());
         let maintenance = tokio::spawn(async {
-            _ = tokio::join!(maintaining, measuring, reporting, registering, saving, dividing);
+            let growing = huge_pages::adopt_as_it_grows();
+            _ = tokio::join!(maintaining, measuring, reporting, registering, saving, dividing, growing);
         });
         let base = configuration.policy.clone();
         let reloader = Reloader::new(inputs, switches, rules, Arc::clone(&status), reloads, running, base)
