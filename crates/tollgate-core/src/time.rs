@@ -159,7 +159,9 @@ impl From<Span> for Duration {
 impl From<Duration> for Span {
     /// Rounds a fraction of a microsecond up, and saturates.
     fn from(duration: Duration) -> Self {
-        Self(u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
+        // Seconds and fraction apart, because a division of the whole needs 128 bits.
+        let micros = u64::from(duration.subsec_nanos().div_ceil(1_000));
+        Self(duration.as_secs().saturating_mul(1_000_000).saturating_add(micros))
     }
 }
 
@@ -193,7 +195,10 @@ mod tests {
         assert_eq!(Span::from_micros(1_000_001).as_secs_ceil(), 2);
         assert_eq!(Span::from_micros(1_001).as_millis_ceil(), 2);
         assert_eq!(Timestamp::from_micros(1_000_001).as_secs_ceil(), 2);
-        assert_eq!(Span::from(Duration::from_nanos(1)), Span::from_micros(1));
+        for (nanos, micros) in [(0, 0), (1, 1), (999_999_000, 999_999), (999_999_001, 1_000_000)] {
+            assert_eq!(Span::from(Duration::new(7, nanos)), Span::from_micros(7_000_000 + micros));
+        }
+        assert_eq!(Span::from(Duration::MAX), Span::from_micros(u64::MAX));
     }
 
     #[test]
