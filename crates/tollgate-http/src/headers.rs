@@ -25,6 +25,7 @@
 //! Invariant: only printable ASCII is written, whatever the limits are named; numbers fit the 15
 //! digits of a structured field. `tests/headers.rs` checks this.
 
+mod decimal;
 mod described;
 mod dialects;
 mod header_writer;
@@ -75,8 +76,11 @@ pub fn write_headers(
     settings: &HeaderSettings,
     retry_after: Option<RetryAfter>,
 ) {
-    if let Some(written) = written(decision, id, settings, retry_after) {
-        written.set(headers);
+    if is_limited(decision) {
+        // Set where they were written: they are too large to move.
+        let mut writer = HeaderWriter::new();
+        write(&mut writer, decision, id, settings, retry_after);
+        writer.set(headers);
     }
 }
 
@@ -90,18 +94,29 @@ pub(crate) fn written(
     if !is_limited(decision) {
         return None;
     }
-    let mut writer = HeaderWriter::new(decision.limits().map(|limit| limit.name().len()).sum());
+    let mut writer = HeaderWriter::new();
+    write(&mut writer, decision, id, settings, retry_after);
+    Some(writer.finish())
+}
+
+/// Writes the headers of a response with rate-limit headers.
+fn write(
+    writer: &mut HeaderWriter,
+    decision: &Decision<'_>,
+    id: DecisionId,
+    settings: &HeaderSettings,
+    retry_after: Option<RetryAfter>,
+) {
     if let Some(retry_after) = retry_after {
-        retry_after.write(&mut writer);
+        retry_after.write(writer);
     }
     if let Some(at) = decision.wall_at() {
-        write_limits(&mut writer, decision, id, settings, retry_after, at);
+        write_limits(writer, decision, id, settings, retry_after, at);
     }
-    write_id(&mut writer, id);
+    write_id(writer, id);
     if let Some(instead) = degraded(decision) {
         writer.fixed_for(&TOLLGATE_DEGRADED, instead);
     }
-    Some(writer.finish())
 }
 
 /// Writes the headers of the limits that were counted at `at`.

@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-/// The initial capacity in bytes for values, without the names of limits.
-const INITIAL_BYTES: usize = 256;
+use super::decimal::{EIGHT_DIGITS, eight_digits, short_digits};
+
+/// The initial capacity in bytes for values: those of three limits with ordinary names take half of it.
+const INITIAL_BYTES: usize = 320;
 
 /// The number of headers that fit without a heap allocation; most responses have fewer.
 const INITIAL_HEADERS: usize = 10;
@@ -16,6 +18,8 @@ const INITIAL_HEADERS: usize = 10;
 /// A buffer of header values under construction.
 pub(super) struct HeaderWriter {
     text: Vec<u8>,
+    /// The offset at which the current value starts.
+    begin: usize,
     ends: Ends,
     ready: Option<PreparedHeader>,
 }
@@ -29,18 +33,11 @@ type Ends = SmallVec<[(&'static HeaderName, usize); INITIAL_HEADERS]>;
 
 /// Header values that are ready to be set. They are kept while the inner service produces its
 /// response.
-pub(crate) struct PreparedHeaders {
-    text: Bytes,
-    ends: Ends,
-    ready: Option<PreparedHeader>,
-}
+pub(crate) struct PreparedHeaders(HeaderWriter);
 
 impl HeaderWriter {
-    /// Creates a writer for limits whose names have `names` bytes in total.
-    pub(super) fn new(names: usize) -> Self {
-        // Each name is written to two lists.
-        let text = Vec::with_capacity(INITIAL_BYTES + 2 * names);
-        Self { text, ends: SmallVec::new(), ready: None }
+    pub(super) fn new() -> Self {
+        Self { text: Vec::with_capacity(INITIAL_BYTES), begin: 0, ends: SmallVec::new(), ready: None }
     }
 
     #[inline]
@@ -53,26 +50,37 @@ impl HeaderWriter {
         self.bytes(text.as_bytes());
     }
 
+    /// Writes the digits of a number.
     #[inline]
     pub(super) fn number(&mut self, number: u64) {
-        self.raw(itoa::Buffer::new().format(number));
+        if number < EIGHT_DIGITS {
+            // Adds eight bytes and removes the excess: a copy of variable length would be a call of `memcpy`.
+            let (digits, length) = short_digits(number);
+            let end = self.text.len() + length;
+            self.bytes(&digits);
+            self.text.truncate(end);
+        } else {
+            self.long_number(number);
+        }
     }
 
-    /// The offset at which the current value starts.
-    fn begin(&self) -> usize {
-        self.ends.last().map_or(0, |(_, end)| *end)
+    fn long_number(&mut self, number: u64) {
+        self.number(number / EIGHT_DIGITS);
+        self.bytes(&eight_digits(number % EIGHT_DIGITS));
     }
 
     /// Whether the current value is still empty.
     pub(super) fn is_blank(&self) -> bool {
-        self.text.len() == self.begin()
+        self.text.len() == self.begin
     }
 
     /// Ends the current value and assigns it to `name`. An empty value produces no header, as for
     /// structured fields (RFC 9651, 3.1).
+    #[inline]
     pub(super) fn end(&mut self, name: &'static HeaderName) {
         if !self.is_blank() {
-            self.ends.push((name, self.text.len()));
+            self.begin = self.text.len();
+            self.ends.push((name, self.begin));
         }
     }
 
@@ -95,27 +103,33 @@ impl HeaderWriter {
     }
 
     pub(super) fn finish(self) -> PreparedHeaders {
-        PreparedHeaders { text: Bytes::from(self.text), ends: self.ends, ready: self.ready }
+        PreparedHeaders(self)
+    }
+
+    /// Sets the headers and replaces existing headers of the same names.
+    ///
+    /// A full map (32,768 headers) stays unchanged, because inserting would panic.
+    pub(super) fn set(&mut self, headers: &mut HeaderMap) {
+        // Grows the map once.
+        let _full = headers.try_reserve(self.ends.len() + 1);
+        if let Some((name, value)) = self.ready.take() {
+            let _full = headers.try_insert(name, value);
+        }
+        let (mut text, mut begin) = (Bytes::from(std::mem::take(&mut self.text)), 0);
+        for &(name, end) in &self.ends {
+            // The last value takes the rest of the text, without another reference to it.
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(end - begin)) {
+                let _full = headers.try_insert(name, value);
+            }
+            begin = end;
+        }
     }
 }
 
 impl PreparedHeaders {
     /// Sets the headers and replaces existing headers of the same names.
-    ///
-    /// A full map (32,768 headers) stays unchanged, because inserting would panic.
-    pub(crate) fn set(self, headers: &mut HeaderMap) {
-        // Grows the map once.
-        let _full = headers.try_reserve(self.ends.len() + 1);
-        if let Some((name, value)) = self.ready {
-            let _full = headers.try_insert(name, value);
-        }
-        let mut begin = 0;
-        for (name, end) in &self.ends {
-            if let Ok(value) = HeaderValue::from_maybe_shared(self.text.slice(begin..*end)) {
-                let _full = headers.try_insert(*name, value);
-            }
-            begin = *end;
-        }
+    pub(crate) fn set(mut self, headers: &mut HeaderMap) {
+        self.0.set(headers);
     }
 
     /// Appends the headers as lines of HTTP/1.1.
@@ -126,14 +140,14 @@ impl PreparedHeaders {
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         };
-        if let Some((name, value)) = &self.ready {
+        if let Some((name, value)) = &self.0.ready {
             line(name, value.as_bytes());
         }
         let mut begin = 0;
-        for (at, (name, end)) in self.ends.iter().enumerate() {
+        for (at, (name, end)) in self.0.ends.iter().enumerate() {
             // As in a map, the last value of a name counts.
-            if !self.ends[at + 1..].iter().any(|later| later.0.as_str() == name.as_str()) {
-                line(name, &self.text[begin..*end]);
+            if !self.0.ends[at + 1..].iter().any(|later| later.0.as_str() == name.as_str()) {
+                line(name, &self.0.text[begin..*end]);
             }
             begin = *end;
         }
@@ -145,6 +159,6 @@ impl PreparedHeaders {
             let known = known.as_str();
             known.len() == name.len() && known.eq_ignore_ascii_case(name)
         };
-        self.ready.as_ref().is_some_and(|it| is_same(it.0)) || self.ends.iter().any(|it| is_same(it.0))
+        self.0.ready.as_ref().is_some_and(|it| is_same(it.0)) || self.0.ends.iter().any(|it| is_same(it.0))
     }
 }

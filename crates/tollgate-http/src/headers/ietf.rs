@@ -16,6 +16,7 @@ mod cache;
 use std::cmp::Reverse;
 
 use http::HeaderName;
+use smallvec::SmallVec;
 use tollgate::{AdvertisedRate, Decision, LimitOutcome, MAX_UNITS, Outcome, Quota, Timestamp};
 
 use super::{HeaderWriter, until_change};
@@ -24,41 +25,53 @@ static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 pub(super) fn write_draft_11(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
-    cache::with_words(decision, at, |words| {
+    let listed = listed(decision);
+    cache::with_words(&listed, at, |words| {
         writer.ready_for(&RATELIMIT_POLICY, words.policy());
-        for (index, limit) in spoken_of(decision).enumerate() {
-            if index > 0 {
-                writer.raw(", ");
-            }
-            let (member, quota) = words.member(index);
+        for (limit, (member, quota)) in listed.iter().zip(words.members()) {
             writer.bytes(member);
-            writer.number(limit.outcome().remaining.min(quota));
-            if !has_slots(&limit) {
+            writer.number(limit.outcome().remaining.min(*quota));
+            if !has_slots(limit) {
                 writer.raw(";t=");
-                writer.number(until_change(&limit).as_secs_ceil().min(MAX_UNITS));
+                writer.number(until_change(limit).as_secs_ceil().min(MAX_UNITS));
             }
         }
         writer.end(&RATELIMIT);
     });
 }
 
-/// Iterates over the listed limits, without limits in shadow mode and shedders. If a name was counted several
+/// The limits that a response lists.
+type Listed<'d> = SmallVec<[LimitOutcome<'d>; 8]>;
+
+/// Returns the listed limits, without limits in shadow mode and shedders. If a name was counted several
 /// times, the outcome closest to refusing represents it.
-fn spoken_of<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
-    let repeats = decision.repeats_limits();
-    let binding = || decision.limits().filter(|it| it.is_binding() && !it.limit().is_shed());
-    binding().enumerate().filter_map(move |(at, limit)| {
-        let order = |at: usize, limit: &LimitOutcome<'_>| {
-            let Outcome { remaining, .. } = *limit.outcome();
-            (limit.outcome().is_admitted(), remaining, Reverse(until_change(limit)), at)
-        };
-        let matters_less = repeats && {
-            let own = order(at, &limit);
-            let mut others = binding().enumerate().filter(|(_, other)| other.name() == limit.name());
-            others.any(|(at, other)| order(at, &other) < own)
-        };
-        (!matters_less).then_some(limit)
-    })
+fn listed<'d>(decision: &'d Decision<'_>) -> Listed<'d> {
+    let mut listed = Listed::new();
+    for limit in decision.limits() {
+        if limit.is_binding() && !limit.limit().is_shed() {
+            listed.push(limit);
+        }
+    }
+    if decision.repeats_limits() {
+        remove_repeated(&mut listed);
+    }
+    listed
+}
+
+/// Keeps the outcome closest to refusing of each name.
+#[cold]
+fn remove_repeated(listed: &mut Listed<'_>) {
+    let all = listed.clone();
+    let order = |at: usize, limit: &LimitOutcome<'_>| {
+        let Outcome { remaining, .. } = *limit.outcome();
+        (limit.outcome().is_admitted(), remaining, Reverse(until_change(limit)), at)
+    };
+    let mut index = 0..;
+    listed.retain(|limit| {
+        let own = order(index.next().unwrap_or(usize::MAX), limit);
+        let mut others = all.iter().enumerate().filter(|(_, other)| other.name() == limit.name());
+        !others.any(|(at, other)| order(at, other) < own)
+    });
 }
 
 /// Whether the limit counts slots. Slots have no window and no known reset time.
@@ -69,7 +82,8 @@ fn has_slots(limit: &LimitOutcome<'_>) -> bool {
 /// Writes the policy of drafts 4 to 6. It requires a window and unique quotas: of several limits
 /// with the same quota, the first is listed.
 pub(super) fn write_draft_6_policy(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
-    let rates = || spoken_of(decision).filter_map(|limit| advertised(&limit, at));
+    let listed = listed(decision);
+    let rates = || listed.iter().filter_map(|limit| advertised(limit, at));
     let mut list = List(writer);
     for (index, rate) in rates().enumerate() {
         if rates().take(index).all(|earlier| earlier.units != rate.units) {

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use http::HeaderValue;
 use smallvec::SmallVec;
-use tollgate::{Decision, LimitOutcome, MAX_UNITS, Quota, Timestamp};
+use tollgate::{LimitOutcome, MAX_UNITS, Quota, Timestamp};
 
-use super::{advertised, spoken_of};
+use super::advertised;
 
 /// The number of sets of limits that a thread caches: a power of two.
 const CACHE_SLOTS: usize = 64;
@@ -24,53 +24,52 @@ pub(super) struct CachedHeader {
     /// The period in which the numbers are valid: calendar windows differ in length.
     valid: Range<Timestamp>,
     policy: HeaderValue,
-    /// `"name";r=` of each limit, with its `q`.
-    members: SmallVec<[(Box<[u8]>, u64); 4]>,
+    members: SmallVec<[Member; 4]>,
 }
+
+/// The text of a limit before its remaining units, `"name";r=`, after a separator for all limits but the
+/// first, and the `q` that the units must not exceed.
+pub(super) type Member = (Box<[u8]>, u64);
 
 thread_local! {
     static CACHE: RefCell<[Option<CachedHeader>; CACHE_SLOTS]> = const { RefCell::new([const { None }; CACHE_SLOTS]) };
 }
 
-/// Calls `then` with the cached text for the limits of a decision.
-pub(super) fn with_words(decision: &Decision<'_>, at: Timestamp, then: impl FnOnce(&CachedHeader)) {
-    let mixed = spoken_of(decision).fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
+/// Calls `then` with the cached text for the listed limits of a decision.
+pub(super) fn with_words(listed: &[LimitOutcome<'_>], at: Timestamp, then: impl FnOnce(&CachedHeader)) {
+    let mixed = listed.iter().fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
     // The high bits depend on all low bits.
     let place = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % CACHE_SLOTS;
     CACHE.with_borrow_mut(|table| {
         let slot = &mut table[place];
         match slot {
-            Some(words) if words.are_about(decision, at) => then(words),
-            _ => then(slot.insert(CachedHeader::about(decision, at))),
+            Some(words) if words.are_about(listed, at) => then(words),
+            _ => then(slot.insert(CachedHeader::about(listed, at))),
         }
     });
 }
 
 impl CachedHeader {
-    fn are_about(&self, decision: &Decision<'_>, at: Timestamp) -> bool {
-        let mut rules = self.rules.iter();
+    fn are_about(&self, listed: &[LimitOutcome<'_>], at: Timestamp) -> bool {
         self.valid.contains(&at)
-            && spoken_of(decision).all(|limit| {
-                rules.next().is_some_and(|(id, quota, name)| {
-                    let rule = limit.rule();
-                    // Rules with the same ID can have different quotas (`tollgate_core::Rule`).
-                    *id == rule.id.0 && *quota == rule.quota && **name == *limit.name()
-                })
+            && self.rules.len() == listed.len()
+            && self.rules.iter().zip(listed).all(|((id, quota, name), limit)| {
+                let rule = limit.rule();
+                // Rules with the same ID can have different quotas (`tollgate_core::Rule`).
+                *id == rule.id.0 && *quota == rule.quota && **name == *limit.name()
             })
-            && rules.next().is_none()
     }
 
-    fn about(decision: &Decision<'_>, at: Timestamp) -> Self {
+    fn about(listed: &[LimitOutcome<'_>], at: Timestamp) -> Self {
         let mut valid = Timestamp::EPOCH..Timestamp::from_micros(u64::MAX);
         let mut policy = Vec::new();
         let mut members = SmallVec::new();
-        for limit in spoken_of(decision) {
-            if !policy.is_empty() {
-                policy.extend_from_slice(b", ");
-            }
+        for limit in listed {
+            let separator: &[u8] = if policy.is_empty() { b"" } else { b", " };
+            policy.extend_from_slice(separator);
             quote(&mut policy, limit.name());
             policy.extend_from_slice(b";q=");
-            let quota = if let Some(rate) = advertised(&limit, at) {
+            let quota = if let Some(rate) = advertised(limit, at) {
                 number(&mut policy, rate.units);
                 policy.extend_from_slice(b";w=");
                 number(&mut policy, rate.seconds);
@@ -81,10 +80,11 @@ impl CachedHeader {
                 policy.extend_from_slice(b";qu=\"concurrent-requests\"");
                 limit.outcome().limit
             };
-            members.push((member(&limit), quota.min(MAX_UNITS)));
+            members.push((member(separator, limit), quota.min(MAX_UNITS)));
         }
         Self {
-            rules: spoken_of(decision)
+            rules: listed
+                .iter()
                 .map(|limit| (limit.rule().id.0, limit.rule().quota.clone(), limit.name().into()))
                 .collect(),
             valid,
@@ -98,14 +98,14 @@ impl CachedHeader {
         self.policy.clone()
     }
 
-    /// `"name";r=` of a limit, and the `q` that its `r` must not exceed.
-    pub(super) fn member(&self, at: usize) -> (&[u8], u64) {
-        self.members.get(at).map_or((&[], MAX_UNITS), |(member, quota)| (member, *quota))
+    /// Returns the texts of the listed limits, in their order.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
     }
 }
 
-fn member(limit: &LimitOutcome<'_>) -> Box<[u8]> {
-    let mut member = Vec::new();
+fn member(separator: &[u8], limit: &LimitOutcome<'_>) -> Box<[u8]> {
+    let mut member = separator.to_vec();
     quote(&mut member, limit.name());
     member.extend_from_slice(b";r=");
     member.into()
