@@ -34,6 +34,8 @@ pub(crate) struct ConnTimer {
     ends: AtomicBool,
     /// Whether a response was aborted.
     cut: AtomicBool,
+    /// Whether the connection has changed to another protocol.
+    upgraded: AtomicBool,
     /// Since when each HTTP/2 response has been waiting for its client; a single stream can stall
     /// on a working connection. Finished entries are removed when there are too many.
     offers: Mutex<Vec<Weak<AtomicU64>>>,
@@ -81,6 +83,7 @@ impl ConnTimer {
             stalled_since: AtomicU64::new(UNSET),
             ends: AtomicBool::new(false),
             cut: AtomicBool::new(false),
+            upgraded: AtomicBool::new(false),
             offers: Mutex::default(),
         })
     }
@@ -154,6 +157,16 @@ impl ConnTimer {
     /// Whether a response was aborted.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request is in progress.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the connection has changed to another protocol.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Relaxed)
     }
 
     /// Records a complete head; its request is in progress until the guard is dropped.
@@ -234,6 +247,11 @@ impl RequestGuard {
     /// Whether its response is to be the last of its connection.
     pub(crate) fn is_last(&self) -> bool {
         self.conn_timer.heads_until.as_ref().is_some_and(DrainFlag::has_begun)
+    }
+
+    /// Records that its response changes the protocol of the connection.
+    pub(crate) fn upgraded(&self) {
+        self.conn_timer.upgraded.store(true, Ordering::Relaxed);
     }
 
     /// Records that a part of its response is ready for the client.

@@ -4,10 +4,12 @@
 //! socket ─► buffer of the thread ─► RequestHead ─┬─ answered from prepared pieces: one write
 //!                                                ├─ admitted: Http1Surface::forward owns client and upstream
 //!                                                └─ anything unusual: bytes go back, hyper serves the connection
+//!                                                   behind a FramingGuard
 //! ```
 //!
 //! A request is served here only if every HTTP/1.1 parser reads it in the same way (`request_head`). All other requests
-//! are left to hyper, which answers or refuses them. A connection owns a buffer only while it has unread bytes.
+//! are left to hyper, which answers or refuses them. `framing_guard` refuses those that hyper reads differently from other
+//! parsers. A connection owns a buffer only while it has unread bytes.
 //!
 //! Not here: the meaning of a request, and connections to upstreams (`tollgate-gateway`).
 //!
@@ -18,6 +20,7 @@ mod buffer;
 mod chunked;
 mod client;
 mod date;
+mod framing_guard;
 mod request_head;
 mod response_head;
 mod serve;
@@ -27,6 +30,7 @@ pub use buffer::{Buffer, OutputBuffer};
 pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk};
 pub use client::{ClientBody, Http1Client};
 pub use date::write_date;
+pub use framing_guard::FramingGuard;
 pub use request_head::{ParsedRequest, RequestBody, RequestHead};
 pub use response_head::{MAX_RESPONSE_HEADERS, ResponseBody, ResponseHead, ResponseHeadError};
 pub(crate) use serve::{HEAD, Http1End, send_request_timeout, serve};

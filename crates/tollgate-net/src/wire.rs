@@ -21,6 +21,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use crate::conn_timer::ConnTimer;
+use crate::http1::FramingGuard;
 
 /// How long, and how many bytes, a client may still send after the last response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,6 +43,10 @@ pub(crate) struct Wire {
     transport: Transport,
     /// Bytes that were read already and are read again.
     ahead: Bytes,
+    /// Whether the guard has checked these bytes.
+    is_ahead_checked: bool,
+    /// Checks the requests that hyper reads. Boxed, so that an idle connection stays small.
+    guard: Option<Box<FramingGuard>>,
     conn_timer: Arc<ConnTimer>,
     lingering: Option<LingeringClose>,
     /// The permit of the connection, which it keeps after an upgrade.
@@ -61,16 +66,35 @@ impl Wire {
         conn_timer: Arc<ConnTimer>,
         slot: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        Self { transport, ahead, conn_timer, lingering: None, _slot: slot }
+        Self {
+            transport,
+            ahead,
+            is_ahead_checked: false,
+            guard: None,
+            conn_timer,
+            lingering: None,
+            _slot: slot,
+        }
     }
 
-    /// Puts back bytes that were read but not used.
+    /// Checks the bytes that are read from here on, which start with a request.
+    pub(crate) fn start_guard(&mut self) {
+        self.guard = Some(Box::default());
+    }
+
+    /// Stops checking.
+    pub(crate) fn stop_guard(&mut self) {
+        self.guard = None;
+    }
+
+    /// Puts back bytes that were read and checked but not used.
     pub(crate) fn put_back(&mut self, ahead: Bytes) {
-        self.ahead = ahead;
+        (self.ahead, self.is_ahead_checked) = (ahead, true);
     }
 
     /// Puts back bytes that were read, before those that were put back earlier.
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        self.is_ahead_checked = false;
         self.ahead = if self.ahead.is_empty() {
             Bytes::copy_from_slice(bytes)
         } else {
@@ -86,10 +110,43 @@ impl Wire {
                 // Only decrypted bytes tell whether the client sent data.
                 let mut some = [0; 64];
                 let count = stream.read(&mut some).await?;
-                self.ahead = Bytes::copy_from_slice(&some[..count]);
+                (self.ahead, self.is_ahead_checked) = (Bytes::copy_from_slice(&some[..count]), false);
                 self.conn_timer.read();
                 Ok(())
             }
+        }
+    }
+
+    /// Whether the guard holds back the next bytes: they follow a request for an upgrade that is in progress. hyper reads
+    /// again after its response, on the same task.
+    fn is_held_back(&mut self) -> bool {
+        if self.guard.is_some() && self.conn_timer.is_upgraded() {
+            self.guard = None;
+        }
+        let Some(guard) = self.guard.as_mut().filter(|it| it.awaits_upgrade()) else { return false };
+        let is_running = self.conn_timer.is_running();
+        if !is_running {
+            guard.resume();
+        }
+        is_running && self.ahead.has_remaining()
+    }
+
+    /// Checks the bytes of a buffer after `start`, and removes those that hyper must not read.
+    fn poll_check(&mut self, buffer: &mut ReadBuf<'_>, start: usize) -> Poll<io::Result<()>> {
+        let Some(guard) = &mut self.guard else { return Poll::Ready(Ok(())) };
+        let bytes = &mut buffer.filled_mut()[start..];
+        let passed = guard.check(bytes);
+        let (is_empty, error) = (bytes.is_empty(), guard.error());
+        if error.is_none() && passed < bytes.len() {
+            let held = bytes[passed..].to_vec();
+            self.unread(&held);
+        }
+        buffer.set_filled(start + passed);
+        match error {
+            _ if passed > 0 || is_empty => Poll::Ready(Ok(())),
+            // hyper would take no byte for the end of the connection.
+            Some(error) => Poll::Ready(Err(error)),
+            None => Poll::Pending,
         }
     }
 
@@ -126,6 +183,15 @@ impl AsyncRead for Wire {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let start = buffer.filled().len();
+        if let Some(error) = self.guard.as_ref().and_then(|guard| guard.error())
+            && !(self.is_ahead_checked && self.ahead.has_remaining())
+        {
+            return Poll::Ready(Err(error));
+        }
+        if self.is_held_back() {
+            return Poll::Pending;
+        }
         if self.ahead.has_remaining() {
             let some = self.ahead.len().min(buffer.remaining());
             buffer.put_slice(&self.ahead.split_to(some));
@@ -133,13 +199,12 @@ impl AsyncRead for Wire {
                 // An empty slice would keep the whole buffer alive.
                 self.ahead = Bytes::new();
             }
-            return Poll::Ready(Ok(()));
+            let is_checked = self.is_ahead_checked;
+            return if is_checked { Poll::Ready(Ok(())) } else { self.poll_check(buffer, start) };
         }
-        let read = Pin::new(&mut self.transport).poll_read(cx, buffer);
-        if read.is_ready() {
-            self.conn_timer.read();
-        }
-        read
+        ready!(Pin::new(&mut self.transport).poll_read(cx, buffer))?;
+        self.conn_timer.read();
+        self.poll_check(buffer, start)
     }
 }
 

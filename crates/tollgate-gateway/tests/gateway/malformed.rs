@@ -30,6 +30,11 @@ fn ambiguous_heads_are_not_forwarded() {
         format!("{post}content-length: 0x5\r\n\r\nhello{smuggled}"),
         format!("{post}content-length: 5 5\r\n\r\nhello{smuggled}"),
         format!("{post}content-length:\r\n\r\n{smuggled}"),
+        format!("{post}content-length: 05\r\n\r\nhello{smuggled}"),
+        format!("{post}content-length: 5\r\ncontent-length: 5\r\n\r\nhello{smuggled}"),
+        format!("{post}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"),
+        format!("{post}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n{smuggled}"),
+        format!("{post}content-length: 100\r\ntransfer-encoding: Chunked\r\n\r\n0\r\n\r\n{smuggled}"),
         format!("{post}content-length: 99999999999999999999999\r\n\r\nhello"),
         format!("{post}transfer-encoding: xchunked\r\n\r\n0\r\n\r\n{smuggled}"),
         format!("{post}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n{smuggled}"),
@@ -47,6 +52,9 @@ fn ambiguous_heads_are_not_forwarded() {
         format!("{post}: b\r\n\r\n"),
         format!("{post}no colon\r\n\r\n"),
         "POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\nhost: a\n\n".to_owned(),
+        "GET / HTTP/1.1\r\nhost: a\nx: y\r\n\r\n".to_owned(),
+        "GET /a#b HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
         "GET /a b HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
         "GET / HTTP/1.1 \r\nhost: a\r\n\r\n".to_owned(),
         "GET / HTTP/1.2\r\nhost: a\r\n\r\n".to_owned(),
@@ -102,46 +110,35 @@ fn bad_chunks_get_an_error_response() {
     client.assert_closed();
 }
 
-/// Both framings are present: chunks take precedence, the connection ends after the response, and
-/// bytes that follow are not a request.
+/// A request that only hyper serves is as strict as any other: its method is not one of the common ones.
 #[test]
-fn chunks_take_precedence_over_a_length_and_the_connection_closes() {
-    for headers in [
-        "content-length: 6\r\ntransfer-encoding: chunked\r\n",
-        "transfer-encoding: chunked\r\ncontent-length: 6\r\n",
-        "content-length: 5\r\ntransfer-encoding: Chunked\r\n",
-        "content-length: 100\r\ntransfer-encoding: chunked\r\n",
+fn ambiguous_requests_of_any_method_are_refused() {
+    let brew = "BREW / HTTP/1.1\r\nhost: a\r\n";
+    let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    for rest in [
+        format!("content-length: 033\r\n\r\n{smuggled}"),
+        format!("content-length: 2\r\ncontent-length: 2\r\n\r\nhi{smuggled}"),
+        format!("content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"),
+        format!("transfer-encoding: chunked\r\n\r\n2 \r\nhi\r\n0\r\n\r\n{smuggled}"),
+        // The trailers end at the second LF for some parsers, and after the smuggled request for others.
+        format!("transfer-encoding: chunked\r\n\r\n0\r\nx: y\n\n{smuggled}"),
+        format!("x: y\n\n{smuggled}"),
     ] {
         let upstream = Upstream::ok();
         let gateway = Behind::new(&upstream).serve();
+        refused(&upstream, &mut gateway.connect(), format!("{brew}{rest}").as_bytes(), &[400]);
+        // The first request of a connection is not the only one that is checked.
         let mut client = gateway.connect();
-        client.send(format!(
-            "POST /outer HTTP/1.1\r\nhost: a\r\n{headers}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
-        ));
+        assert_eq!(client.ask(format!("{brew}content-length: 2\r\n\r\nhi")).status(), 200);
+        client.send(format!("{brew}{rest}"));
         let answers = String::from_utf8(client.rest()).unwrap();
-        assert!(answers.matches("HTTP/1.1").count() <= 1, "{headers:?}: {answers}");
-        for seen in upstream.seen() {
-            assert!(seen.start.starts_with("POST /outer "), "{headers:?}: {seen:?}");
-            assert!(seen.body.is_empty() && seen.is_whole, "{seen:?}");
-            let lengths = (seen.find("content-length"), seen.find("transfer-encoding"));
-            assert!(matches!(lengths, (None, Some("chunked")) | (None | Some("0"), None)), "{lengths:?}");
-        }
+        assert!(
+            answers.matches("HTTP/1.1 ").count() <= 1 && !answers.contains(" 200 "),
+            "{rest:?}: {answers}"
+        );
+        let whole = upstream.seen().iter().filter(|it| it.is_whole).count();
+        assert_eq!(whole, 1, "{rest:?}");
         assert_eq!(gateway.get("/").status(), 200);
-    }
-}
-
-#[test]
-fn repeated_equal_lengths_are_forwarded_as_one() {
-    let upstream = Upstream::ok();
-    let gateway = Behind::new(&upstream).serve();
-    let twice = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi";
-    let mut client = gateway.connect();
-    let status = client.ask(twice).status();
-    // Accepted as one or refused (RFC 9110, 8.6); never forwarded as two.
-    match status {
-        200 => assert_eq!(upstream.only().header("content-length"), "2"),
-        400 => assert_eq!(upstream.connections(), 0),
-        other => panic!("{other}"),
     }
 }
 

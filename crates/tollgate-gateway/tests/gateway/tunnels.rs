@@ -58,6 +58,24 @@ fn a_refused_upgrade_is_an_ordinary_response() {
 }
 
 #[test]
+fn requests_after_a_refused_upgrade_are_read_as_requests() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).serve();
+    let get = "GET /next HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let mut client = gateway.connect();
+    client.send(format!("{UPGRADE}{get}"));
+    let answers = String::from_utf8(client.rest()).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+    // A body with two lengths is as ambiguous here as anywhere.
+    let twice = "POST /smuggled HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi";
+    let mut client = gateway.connect();
+    client.send(format!("{UPGRADE}{twice}{get}"));
+    let answers = String::from_utf8(client.rest()).unwrap();
+    assert_eq!((answers.matches(" 200 ").count(), answers.matches(" 400 ").count()), (1, 1), "{answers}");
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[test]
 fn upgrades_to_http_are_not_forwarded() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).serve();

@@ -55,9 +55,11 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.making.poll(cx))?;
-        if this.running.as_ref().is_some_and(RequestGuard::is_last)
-            && response.status() != hyper::StatusCode::SWITCHING_PROTOCOLS
-        {
+        if response.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
+            if let Some(running) = this.running.as_ref() {
+                running.upgraded();
+            }
+        } else if this.running.as_ref().is_some_and(RequestGuard::is_last) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let running = this.running.take();

@@ -139,6 +139,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (mut may_rest, caps) = (true, &server.caps);
+    wire.start_guard();
     loop {
         let connection = http1_builder(server).serve_connection(TokioIo::new(wire), service);
         let mut connection = Box::new(connection.with_upgrades());
@@ -161,6 +162,7 @@ where
             continue;
         }
         if may_return {
+            wire.stop_guard();
             return Ok(wire);
         }
         let woken = tokio::select! {
