@@ -162,7 +162,8 @@ pub(crate) fn set_transfer_encoding<B: Body>(request: &mut Request<B>) {
     }
 }
 
-/// Returns the host of a request: the host of its target if there is one, else of its header.
+/// Returns the host of a request: the host of its target if there is one, else of its header. An invalid header, or none
+/// in an HTTP/1.1 request, is an error beside any target (RFC 9112, 3.2).
 fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue, Problem> {
     let mut lines = parts.headers.get_all(HOST).iter();
     let (line, second) = (lines.next(), lines.next());
@@ -170,10 +171,11 @@ fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue,
         return Err(Problem::ManyHosts);
     }
     match (parts.uri.authority(), line) {
+        (_, Some(line)) if !line.to_str().is_ok_and(is_host) => Err(Problem::BadHost),
+        (Some(_), None) if parts.version == Version::HTTP_11 => Err(Problem::NoHost),
         (Some(authority), _) if !is_host(authority.as_str()) => Err(Problem::BadHost),
         (Some(authority), _) => HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::BadHost),
-        (None, Some(line)) if line.to_str().is_ok_and(is_host) => Ok(line.clone()),
-        (None, Some(_)) => Err(Problem::BadHost),
+        (None, Some(line)) => Ok(line.clone()),
         // HTTP/1.0 permits requests without a host, but the HTTP/1.1 request to the upstream needs
         // one. If limits match hosts, no such limit applied, and an invented host would bypass
         // them.

@@ -37,6 +37,20 @@ fn ambiguous_hosts_are_not_forwarded() {
     }
 }
 
+/// RFC 9112, 3.2: a target with a host does not replace the header.
+#[test]
+fn a_target_with_a_host_needs_a_valid_host_header() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).serve();
+    for lines in ["", "host: a, b\r\n", "host:\\ a\r\n", "host:\r\n", "host: a\r\nhost: a\r\n"] {
+        let answer = gateway.connect().ask(format!("GET http://a.test/ HTTP/1.1\r\n{lines}\r\n"));
+        answer.assert_problem(400);
+        assert_eq!(upstream.connections(), 0, "{lines:?}");
+    }
+    let answer = gateway.connect().ask("GET http://a.test/ HTTP/1.1\r\nhost: other.test\r\n\r\n");
+    assert_eq!((answer.status(), upstream.only().header("host")), (200, "a.test"));
+}
+
 #[test]
 fn limits_on_a_host_match_every_spelling() {
     let policy = "limits: [{host: a.test, by: global, bucket: 1/hour}]";
