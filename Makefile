@@ -38,7 +38,8 @@ setup-test: setup
 	@setup/envoy
 
 test: setup-test test-loom ## all tests, from nothing
-	cargo test --workspace --no-fail-fast
+	@# Without the examples, which `make lint` compiles. Documentation is tested even if a test fails.
+	cargo test --workspace --no-fail-fast --lib --bins --tests; tests=$$?; cargo test --workspace --doc && exit $$tests
 
 # Loom replaces the atomics of the in-memory table and tries every interleaving,
 # so it needs a build of its own.
@@ -92,11 +93,13 @@ fuzz: setup ## feeds random input to every parser that reads from outside (FUZZ_
 	@setup/debian c++=g++
 	@.ci/fuzz $(FUZZ_SECONDS) $(TARGETS)
 
-# Mutated requests, and the seed of their generator.
+# Mutated requests, connections that nginx and hyper read as well, and the seed of their generator.
 REQUESTS ?= 1000000
+CONNECTIONS ?= 100000
 SEED ?= 20261117
-fuzz-gateway: setup ## sends mutated requests through the gateway to an upstream that checks every byte (REQUESTS=1000000 SEED=20261117)
-	TOLLGATE_MUTATIONS=$(REQUESTS) TOLLGATE_MUTATION_SEED=$(SEED) cargo test -p tollgate-gateway --test gateway mutations -- --nocapture
+fuzz-gateway: setup ## sends mutated requests through the gateway to an upstream that checks every byte, and compares its reading with nginx and hyper (REQUESTS=1000000 CONNECTIONS=100000 SEED=20261117)
+	@setup/debian nginx=nginx
+	TOLLGATE_MUTATIONS=$(REQUESTS) TOLLGATE_DIFFERENTIAL=$(CONNECTIONS) TOLLGATE_MUTATION_SEED=$(SEED) cargo test --profile quick -p tollgate-gateway --test gateway --test gateway_hyper -- --nocapture --test-threads=1 mutations:: differential::
 
 # Seeds of the fault simulator, and the first of them.
 SEEDS ?= 10000

@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use crate::recording::{self, RecordedRequest};
 use crate::support::{Behind, ServedGateway, TEST_TIMEOUT};
 
 /// The requests of a run without `TOLLGATE_MUTATIONS`.
@@ -35,10 +36,10 @@ const COUNTED: &str =
     "limits: [{name: all, by: global, algorithm: fixed-window, rate: 1000000000/1000 days}]";
 
 /// A seeded generator (splitmix64).
-struct Rng(u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -96,7 +97,7 @@ const INSERTS: [&str; 34] = [
     "GET /in HTTP/1.1\r\nhost: a\r\n\r\n",
 ];
 
-fn mutated(rng: &mut Rng, out: &mut Vec<u8>) {
+pub(crate) fn mutated(rng: &mut Rng, out: &mut Vec<u8>) {
     let mut bytes = SEEDS[rng.below(SEEDS.len())].as_bytes().to_vec();
     for _ in 0..rng.below(4) {
         let at = rng.below(bytes.len());
@@ -149,126 +150,25 @@ impl Recorder {
 
     /// Reads a request. `false`: the connection ended, between requests or within one.
     async fn read(&self, stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let Ok(byte) = stream.read_u8().await else { return Ok(false) };
-            head.push(byte);
-        }
+        let Some(request) = recording::read(stream).await? else { return Ok(false) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let framing = checked(&head).map_err(|wrong| shown(&wrong, &head))?;
-        let is_whole = match framing {
-            Framing::Length(length) => skip(stream, length).await,
-            Framing::Chunked => chunked(stream).await.map_err(|wrong| shown(&wrong, &head))?,
-        };
-        self.whole.fetch_add(u64::from(is_whole), Ordering::Relaxed);
-        Ok(is_whole)
+        check(&request)?;
+        self.whole.fetch_add(u64::from(request.is_whole), Ordering::Relaxed);
+        Ok(request.is_whole)
     }
 }
 
-fn shown(wrong: &str, bytes: &[u8]) -> String {
-    format!("{wrong}: {:?}", String::from_utf8_lossy(bytes))
-}
-
-enum Framing {
-    Length(u64),
-    Chunked,
-}
-
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it))
-}
-
-/// Splits a head into lines, which must end in CRLF.
-fn lines(head: &[u8]) -> Result<Vec<&[u8]>, String> {
-    let mut pieces: Vec<_> = head.split(|it| *it == b'\n').collect();
-    let count = pieces.len();
-    for piece in &mut pieces[..count - 1] {
-        *piece = piece.strip_suffix(b"\r").ok_or("a line feed without a carriage return")?;
+/// Checks that the gateway wrote a request.
+fn check(request: &RecordedRequest) -> Result<(), String> {
+    let vias = request.texts("via").iter().filter(|it| it.ends_with("tollgate")).count();
+    let clients = request.texts("x-forwarded-for").iter().filter(|it| *it == "127.0.0.1").count();
+    if (vias, clients) != (1, 1) {
+        return Err(format!("not written by the gateway: {vias} via, {clients} clients: {request:?}"));
     }
-    let is_split = pieces.iter().any(|it| it.contains(&b'\r'));
-    if is_split { Err("a carriage return without a line feed".into()) } else { Ok(pieces) }
-}
-
-/// Checks a head, which must be one that the gateway wrote.
-fn checked(head: &[u8]) -> Result<Framing, String> {
-    let head = &head[..head.len() - 4];
-    let mut lines = lines(head)?.into_iter();
-    let start =
-        std::str::from_utf8(lines.next().unwrap_or_default()).map_err(|_| "the start is not ASCII")?;
-    let [method, target, "HTTP/1.1"] = start.split(' ').collect::<Vec<_>>()[..] else {
-        return Err("the start line".into());
-    };
-    let is_path = target.starts_with('/') || (target == "*" && method == "OPTIONS");
-    if !is_token(method) || !is_path || !target.bytes().all(|it| it > b' ' && it != 0x7f) {
-        return Err("the method or the target".into());
-    }
-    let (mut hosts, mut vias, mut clients, mut framing) = (0, 0, 0, None);
-    for line in lines {
-        let colon = line.iter().position(|it| *it == b':').ok_or("a line without a colon")?;
-        let name = std::str::from_utf8(&line[..colon]).map_err(|_| "a name is not ASCII")?;
-        let value = line[colon + 1..].trim_ascii();
-        if !is_token(name) || value.iter().any(|it| (*it < b' ' && *it != b'\t') || *it == 0x7f) {
-            return Err(format!("the header {name:?}"));
-        }
-        let text = String::from_utf8_lossy(value).into_owned();
-        match &*name.to_ascii_lowercase() {
-            "host" => hosts += 1,
-            "via" => vias += u32::from(text.ends_with("tollgate")),
-            "x-forwarded-for" => clients += u32::from(text == "127.0.0.1"),
-            "content-length" => {
-                let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-                let length = text.parse().ok().filter(|_| is_number).ok_or("a length")?;
-                if framing.replace(Framing::Length(length)).is_some() {
-                    return Err("a second length or encoding".into());
-                }
-            }
-            "transfer-encoding" if text != "chunked" || framing.replace(Framing::Chunked).is_some() => {
-                return Err("a second length or encoding".into());
-            }
-            "keep-alive" | "proxy-connection" | "upgrade" | "expect" => {
-                return Err(format!("{name} was forwarded"));
-            }
-            _ => {}
-        }
-    }
-    if (hosts, vias, clients) != (1, 1, 1) {
-        return Err(format!("not written by the gateway: {hosts} hosts, {vias} via, {clients} clients"));
-    }
-    Ok(framing.unwrap_or(Framing::Length(0)))
-}
-
-/// Reads a number of bytes. `false`: the connection ended before.
-async fn skip(stream: &mut BufReader<TcpStream>, length: u64) -> bool {
-    let mut body = stream.take(length);
-    matches!(tokio::io::copy(&mut body, &mut tokio::io::sink()).await, Ok(read) if read == length)
-}
-
-/// Reads a chunked body. `false`: the connection ended within it.
-async fn chunked(stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
-    loop {
-        let mut line = Vec::new();
-        while !line.ends_with(b"\r\n") {
-            match stream.read_u8().await {
-                Ok(byte) => line.push(byte),
-                Err(_) => return Ok(false),
-            }
-        }
-        let text = std::str::from_utf8(&line[..line.len() - 2]).map_err(|_| "a size")?;
-        let is_size = !text.is_empty() && text.bytes().all(|it| it.is_ascii_hexdigit());
-        let size =
-            u64::from_str_radix(text, 16).ok().filter(|_| is_size).ok_or_else(|| shown("a size", &line))?;
-        if size > 0 && !skip(stream, size).await {
-            return Ok(false);
-        }
-        let mut end = [0; 2];
-        match stream.read_exact(&mut end).await {
-            Ok(_) if end == *b"\r\n" => {}
-            Ok(_) => return Err(shown("the end of a chunk", &end)),
-            Err(_) => return Ok(false),
-        }
-        if size == 0 {
-            return Ok(true);
-        }
+    let forwarded = ["keep-alive", "proxy-connection", "upgrade", "expect"];
+    match forwarded.iter().find(|name| request.values(name).next().is_some()) {
+        Some(name) => Err(format!("{name} was forwarded: {request:?}")),
+        None => Ok(()),
     }
 }
 
@@ -293,14 +193,14 @@ async fn talk(gateway: &ServedGateway, bytes: &[u8]) -> u64 {
     said.windows(9).filter(|it| it == b"HTTP/1.1 ").count() as u64
 }
 
-fn resident_kib() -> u64 {
+pub(crate) fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
 #[allow(clippy::disallowed_methods, reason = "`make fuzz-gateway` sets the number and the seed")]
-fn number(variable: &str, default: u64) -> u64 {
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |it| it.parse().unwrap_or_else(|_| panic!("{variable}: {it}")))
 }
 
@@ -370,7 +270,7 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
 }
 
 /// Awaits all futures on this task.
-async fn futures_join(futures: Vec<impl Future<Output = ()>>) {
+pub(crate) async fn futures_join(futures: Vec<impl Future<Output = ()>>) {
     let mut futures: Vec<_> = futures.into_iter().map(|it| Some(Box::pin(it))).collect();
     std::future::poll_fn(|cx| {
         for future in &mut futures {
