@@ -118,7 +118,9 @@ fn a_client_that_leaves_gives_back_its_place_and_its_slot() {
         }
         assert!(!client.ended.is_finished());
     });
-    assert_eq!((gateway.left(), upstream.seen().len()), (left, 1));
+    // A request leaves the waiting room before its charge is compensated.
+    eventually("its place is free", || gateway.left() == left);
+    assert_eq!(upstream.seen().len(), 1);
 }
 
 #[test]
