@@ -20,12 +20,12 @@ buckets = {}
 everything = {"start": -math.inf, "used": 0}
 
 
-def refusal(headers, wait, scope):
+def refusal(headers, wait, scope, bucket=""):
     headers = {**headers, "Retry-After": math.ceil(wait), "X-RateLimit-Scope": scope, "Via": "1.1 edge"}
     if scope == "global":
         headers["X-RateLimit-Global"] = "true"
     body = {"message": "You are being rate limited.", "retry_after": round(wait, 3), "global": scope == "global"}
-    return Response(429, headers, body)
+    return Response(429, headers, body, bucket)
 
 
 def answer(request, now):
@@ -51,8 +51,8 @@ def answer(request, now):
         "X-RateLimit-Bucket": hashlib.md5(route.encode()).hexdigest(),
     }
     if is_over:
-        return refusal(headers, reset - now, "user")
-    return Response(200, headers, {"id": "1"})
+        return refusal(headers, reset - now, "user", f"{route} {major}")
+    return Response(200, headers, {"id": "1"}, f"{route} {major}")
 
 
 run(answer)

@@ -28,6 +28,8 @@ class Response:
     status: int = 200
     headers: dict = field(default_factory=dict)
     body: object = field(default_factory=dict)
+    # The bucket that the request was counted in. A refusal without one is for all of them.
+    bucket: str = ""
 
 
 @dataclass
@@ -40,22 +42,23 @@ class Stats:
     early: int = 0
     first: float = 0.0
     last: float = 0.0
-    sent_at: float = 0.0
-    retry_at: float = 0.0
+    # When the latest refusal of a bucket was sent, and when it permits the next request.
+    stops: dict = field(default_factory=dict)
 
     def count(self, response, now):
         self.first = self.first or now
         self.last = now
         # A request on its way had not seen the refusal.
-        self.early += self.sent_at + GRACE < now < self.retry_at
+        stops = (self.stops.get(bucket, (now, now)) for bucket in {"", response.bucket})
+        self.early += any(sent_at + GRACE < now < retry_at for sent_at, retry_at in stops)
         if response.status < 400:
             self.answered += 1
             return
         self.refused += 1
         self.refused_known += now - self.first > 1.0
         wait = float(response.headers.get("Retry-After", 0))
-        if now + wait > self.retry_at:
-            self.sent_at, self.retry_at = now, now + wait
+        if now + wait > self.stops.get(response.bucket, (now, now))[1]:
+            self.stops[response.bucket] = (now, now + wait)
 
 
 REASONS = {200: "OK", 403: "Forbidden", 404: "Not Found", 429: "Too Many Requests"}
@@ -104,7 +107,8 @@ async def serve(answer):
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     seconds = stats.last - stats.first
-    print(json.dumps({**vars(stats), "seconds": seconds}), flush=True)
+    counts = {name: count for name, count in vars(stats).items() if name != "stops"}
+    print(json.dumps({**counts, "seconds": seconds}), flush=True)
     # Connections that are still open would be reported as errors.
     os._exit(0)
 
