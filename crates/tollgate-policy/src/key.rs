@@ -151,6 +151,7 @@ impl Key {
     }
 
     /// Pushes a part; a long one as its digest.
+    #[inline(never)]
     fn push_bounded(&mut self, tag: u8, value: &[u8]) {
         if value.len() > MAX_PART_BYTES {
             self.push(tag.to_ascii_uppercase(), &Sha256::digest(value));
@@ -186,23 +187,25 @@ impl Key {
         }
     }
 
-    #[inline]
+    // Inlined into the callers with parts of constant length, whose copies are then a few moves.
+    #[inline(always)]
     fn push(&mut self, tag: u8, bytes: &[u8]) {
-        // Most keys are one short part, which is written in one piece. Its length takes one byte.
+        // Most keys are one short part, which is written in place. Its length takes one byte.
         let end = bytes.len() + 2;
         if self.0.is_empty()
             && end <= INLINE_BYTES
             && let Ok(length) = u8::try_from(bytes.len())
         {
-            let mut whole = [0; INLINE_BYTES];
+            self.0 = SmallVec::from_buf_and_len([0; INLINE_BYTES], end);
+            let whole = &mut self.0[..end];
             (whole[0], whole[1]) = (tag, length);
-            whole[2..end].copy_from_slice(bytes);
-            self.0 = SmallVec::from_buf_and_len(whole, end);
+            whole[2..].copy_from_slice(bytes);
         } else {
             self.push_further(tag, bytes);
         }
     }
 
+    #[inline(never)]
     fn push_further(&mut self, tag: u8, bytes: &[u8]) {
         let length = bytes.len().min(MAX_PART_BYTES);
         self.0.reserve(length + 3);

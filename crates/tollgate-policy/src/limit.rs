@@ -412,6 +412,17 @@ impl Limit {
         of_class.map_or(&self.rules, std::slice::from_ref)
     }
 
+    /// Returns the rule for all keys and plans of a request of this class. `None` if there are several windows, plans or
+    /// overrides, a queue for slots, or a learned number of slots.
+    #[inline]
+    pub(crate) fn only_rule(&self, class: Option<&PriorityClass>) -> Option<&Rule> {
+        let depends = !self.plans.is_empty() || !self.overrides.is_empty() || self.slot_queue.is_some();
+        match self.rules_of(class) {
+            [rule] if !depends => Some(rule),
+            _ => None,
+        }
+    }
+
     /// Returns the allowance of a plan, if the limit defines one.
     pub fn plan(&self, name: &str) -> Option<&Allowance> {
         self.plans.get(name)

@@ -419,8 +419,31 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
     }
 
     fn take(&mut self, limit: &'p Limit, view: &impl Properties<'r>) {
+        // The key is derived where it stays: to move a check takes longer than to derive most keys.
+        let Some(rule) = limit.only_rule(self.class) else { return self.take_by_key(limit, view) };
+        let key = self.out.push_unkeyed(limit, rule, view.cost(limit));
+        let derivation = self.policy.derive(limit, view, key);
+        if !matches!(derivation, KeyDerivation::Whole) {
+            self.take_back(limit, view, derivation);
+        }
+    }
+
+    /// Removes the last check, whose key could not be derived, and adds the checks that replace it.
+    #[cold]
+    fn take_back(&mut self, limit: &'p Limit, view: &impl Properties<'r>, derivation: KeyDerivation) {
+        let Some(check) = self.out.list.pop() else { return };
+        match derivation {
+            KeyDerivation::Whole | KeyDerivation::Skipped => {}
+            KeyDerivation::Ambiguous => self.take_ambiguous(limit, view, &check.key),
+            KeyDerivation::Refused(reason) => self.block(limit, reason),
+        }
+    }
+
+    /// Adds the checks of a limit whose rules depend on the key or on the plan, or that has several windows.
+    #[inline(never)]
+    fn take_by_key(&mut self, limit: &'p Limit, view: &impl Properties<'r>) {
         let mut key = Key::default();
-        match self.derive(limit, view, &mut key) {
+        match self.policy.derive(limit, view, &mut key) {
             KeyDerivation::Whole => {}
             KeyDerivation::Ambiguous => return self.take_ambiguous(limit, view, &key),
             KeyDerivation::Skipped => return,
@@ -448,11 +471,11 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
     fn note_fair_number(&mut self, limit: &Limit, queue: &SlotQueue, view: &impl Properties<'r>) {
         let mut key = Key::default();
         for source in &queue.fair_by {
-            match (source, self.net(view)) {
+            match (source, self.policy.net_of(view)) {
                 (KeySource::Ip, Some(net)) => key.push_address(net),
                 _ => match self.policy.identify.lookup(source, view) {
                     Lookup::Value(value) => key.push_value(source, &value),
-                    Lookup::Ambiguous | Lookup::Missing => key.push_instead(self.net(view)),
+                    Lookup::Ambiguous | Lookup::Missing => key.push_instead(self.policy.net_of(view)),
                 },
             }
         }
@@ -478,15 +501,18 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
         };
         limit.plans.get(plan.or(self.policy.default_plan.as_deref())?)
     }
+}
 
+impl Policy {
     /// Returns the network that counts as the client.
-    fn net(&self, view: &impl Properties<'r>) -> Option<Net> {
-        view.client().map(|client| self.policy.cut(client))
+    fn net_of<'r>(&self, view: &impl Properties<'r>) -> Option<Net> {
+        view.client().map(|client| self.cut(client))
     }
 
+    /// Derives the key of an input into an empty one.
     // Inlined for the common case: a second caller would make it a function of its own.
     #[inline(always)]
-    fn derive(&self, limit: &Limit, view: &impl Properties<'r>, key: &mut Key) -> KeyDerivation {
+    fn derive<'r>(&self, limit: &Limit, view: &impl Properties<'r>, key: &mut Key) -> KeyDerivation {
         let mut ambiguous = false;
         for source in &limit.by {
             let missing = match source {
@@ -494,11 +520,11 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
                     key.push_global();
                     continue;
                 }
-                KeySource::Ip => self.net(view).map(|net| key.push_address(net)).is_none(),
+                KeySource::Ip => self.net_of(view).map(|net| key.push_address(net)).is_none(),
                 KeySource::Descriptor => {
                     view.entries().map(|entries| key.push_entries(entries.iter().copied())).is_none()
                 }
-                _ => match self.policy.identify.lookup(source, view) {
+                _ => match self.identify.lookup(source, view) {
                     Lookup::Value(value) => {
                         key.push_value(source, &value);
                         false
@@ -508,7 +534,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
                     }
                     Lookup::Ambiguous => {
                         ambiguous = true;
-                        key.push_instead(self.net(view));
+                        key.push_instead(self.net_of(view));
                         false
                     }
                     Lookup::Missing => true,
@@ -516,7 +542,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
             };
             match limit.missing {
                 _ if !missing => {}
-                Missing::Ip => key.push_instead(self.net(view)),
+                Missing::Ip => key.push_instead(self.net_of(view)),
                 Missing::Shared => key.push_shared(),
                 Missing::Skip => return KeyDerivation::Skipped,
                 Missing::Refuse => return KeyDerivation::Refused(BlockReason::MissingKey),
@@ -527,6 +553,7 @@ impl<'p: 'r, 'r, 'o> RequestMatcher<'p, 'r, 'o> {
 }
 
 /// The result of deriving a key.
+#[derive(Clone, Copy)]
 enum KeyDerivation {
     Whole,
     /// The client address replaces a part that has several different values.

@@ -195,8 +195,15 @@ impl Tree {
                 node.ends.iter().for_each(|&route| found.push(route));
                 break;
             };
-            if matches!(node.literals, Literals::None) && node.one.is_none() {
-                break;
+            // Most nodes have one child: its text is compared with the path, without a search for the end of the segment.
+            match (&node.literals, node.one) {
+                (Literals::None, None) => break,
+                (Literals::One(text, child), None) => {
+                    let Some(next) = after_segment(path, text) else { break };
+                    (at, rest) = (*child, next.get(1..));
+                    continue;
+                }
+                _ => {}
             }
             // Segments are short: a plain loop beats a search that is optimized for long texts.
             let (segment, next) = match path.iter().position(|&byte| byte == b'/') {
@@ -215,6 +222,15 @@ impl Tree {
         }
         visited
     }
+}
+
+/// Returns the path after its first segment, if that segment is `text`: nothing, or a slash and the next segments.
+#[inline]
+fn after_segment<'p>(path: &'p [u8], text: &[u8]) -> Option<&'p [u8]> {
+    let (segment, next) = path.split_at_checked(text.len())?;
+    // Segments are short: a plain loop beats a call that is optimized for long texts.
+    let is_equal = segment.iter().zip(text).all(|(one, other)| one == other);
+    (is_equal && matches!(next, [] | [b'/', ..])).then_some(next)
 }
 
 /// Returns the text of segment number `index`.

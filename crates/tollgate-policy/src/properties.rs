@@ -92,6 +92,7 @@ impl<'r, R: Request + ?Sized> Properties<'r> for View<'r, R> {
         self.request.plan()
     }
 
+    #[inline]
     fn cost(&self, limit: &Limit) -> u64 {
         self.request.cost().unwrap_or_else(|| limit.cost.of(self.request))
     }

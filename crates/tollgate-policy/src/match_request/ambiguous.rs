@@ -12,8 +12,16 @@ use super::{BlockReason, RequestMatcher};
 use crate::identify::OnAmbiguous;
 use crate::key::Key;
 use crate::limit::{Allowance, Limit, Missing, is_stricter};
-use crate::policy::PlanName;
+use crate::policy::{PlanName, Policy};
 use crate::properties::Properties;
+
+impl Policy {
+    /// Whether the limit refuses requests whose key has several different values. A limit that
+    /// refuses requests without a key does, because a server may use an empty value among them.
+    pub(super) fn refuses_ambiguous(&self, limit: &Limit) -> bool {
+        self.identify.ambiguous == OnAmbiguous::Refuse || limit.missing == Missing::Refuse
+    }
+}
 
 impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     /// Whether any value that the request gives for the key is blocked by an override.
@@ -22,12 +30,6 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
         let mut blocked = false;
         self.visit_overrides(limit, view, |allowance| blocked |= *allowance == Allowance::Blocked);
         blocked
-    }
-
-    /// Whether the limit refuses requests whose key has several different values. A limit that
-    /// refuses requests without a key does, because a server may use an empty value among them.
-    pub(super) fn refuses_ambiguous(&self, limit: &Limit) -> bool {
-        self.policy.identify.ambiguous == OnAmbiguous::Refuse || limit.missing == Missing::Refuse
     }
 
     /// Whether the limit has plans and the request names several.

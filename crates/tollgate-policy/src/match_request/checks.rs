@@ -112,6 +112,15 @@ impl<'p> Checks<'p> {
         self.repeats_limits
     }
 
+    /// Adds a check with an empty key, and returns the key.
+    #[inline]
+    pub(super) fn push_unkeyed(&mut self, limit: &'p Limit, rule: &'p Rule, cost: u64) -> &mut Key {
+        let (part, count_denied) = (self.part, limit.count_denied || is_tally(rule));
+        let index = self.list.len();
+        self.list.push(Check { limit, rule, key: Key::default(), cost, part, count_denied });
+        &mut self.list[index].key
+    }
+
     /// Adds one check per window.
     #[inline]
     pub(super) fn push(&mut self, limit: &'p Limit, rules: &'p [Rule], key: Key, cost: u64) {

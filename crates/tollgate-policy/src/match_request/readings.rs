@@ -88,7 +88,7 @@ impl<'p: 'r, 'r> RequestMatcher<'p, 'r, '_> {
     fn has_new_key(&self, limit: &Limit, view: &impl Properties<'r>) -> bool {
         let mut key = Key::default();
         let known = || self.out.iter().filter(|it| it.part == self.out.part && it.limit.place == limit.place);
-        matches!(self.derive(limit, view, &mut key), KeyDerivation::Whole | KeyDerivation::Ambiguous)
+        matches!(self.policy.derive(limit, view, &mut key), KeyDerivation::Whole | KeyDerivation::Ambiguous)
             && known().all(|it| it.key != key)
     }
 }
