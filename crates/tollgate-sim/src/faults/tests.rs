@@ -31,6 +31,20 @@ fn the_invariants_hold_for_the_second_half_of_the_seeds() {
     check(SEEDS / 2..SEEDS);
 }
 
+/// Seeds beyond the first ones for which an invariant did not hold.
+///
+/// 2264: a region asks for units of a full window whose store has stepped back, and gets none. That moves the window.
+const PINNED_SEEDS: [u64; 1] = [2264];
+
+#[test]
+fn the_invariants_hold_for_the_pinned_seeds() {
+    for seed in PINNED_SEEDS {
+        if let Err(report) = simulate_faults(seed, None) {
+            panic!("{report}");
+        }
+    }
+}
+
 #[test]
 fn a_seed_has_one_trace() {
     for seed in 0..8 {

@@ -171,7 +171,8 @@ impl StoreAccount {
         Ok(())
     }
 
-    /// Charges units that are leased. `low` leaves out the surcharge of the store: clients see whether it is enough.
+    /// Charges the units, possibly none, that an admitted batch leases. `low` leaves out the surcharge of the store: clients
+    /// see whether it is enough.
     pub(super) fn lease(
         &mut self,
         bounds: Bounds,
@@ -179,10 +180,12 @@ impl StoreAccount {
         ttl: u64,
         moment: Moment,
     ) -> Result<(), String> {
+        // A lease without units writes as well: after a step back, it moves the window of the key to the present one, with its
+        // usage, and that window closes before a later call.
+        self.pass(bounds, moment);
         if units == 0 {
             return Ok(());
         }
-        self.pass(bounds, moment);
         if let Counting::Bucket { count, .. } = bounds.counting {
             self.high = self.high.max(2 * u128::from(ttl) * u128::from(count));
         }
@@ -335,4 +338,38 @@ impl StoreAccount {
 pub(super) enum Charged {
     Units(u64),
     Slot(u128),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000;
+
+    /// Returns the account of a window of 5 s with 108 units, which are spent, and the time after a step of its clock back by an hour.
+    fn stepped_back() -> (StoreAccount, Bounds, impl Fn(TrueTime) -> Moment) {
+        let bounds = Bounds::of(Counting::Window { limit: 108, period: 5 });
+        let mut store = StoreAccount::new();
+        let full =
+            store.admit(bounds, Charged::Units(108), Moment { now: 8_000_000, shown: HOUR + 8_000_000 });
+        assert_eq!(full, Ok(()));
+        (store, bounds, |now| Moment { now, shown: now })
+    }
+
+    #[test]
+    fn a_lease_without_units_moves_a_window_after_a_step_back() {
+        let (mut store, bounds, at) = stepped_back();
+        assert_eq!(store.lease(bounds, 0, 1, at(9_700_000)), Ok(()));
+        assert!(store.lease(bounds, 1, 1, at(9_900_000)).is_err(), "the usage moves with the window");
+        let (mut store, bounds, at) = stepped_back();
+        assert_eq!(store.lease(bounds, 0, 1, at(9_700_000)), Ok(()));
+        assert_eq!(store.lease(bounds, 108, 1, at(10_100_000)), Ok(()));
+        assert!(store.lease(bounds, 1, 1, at(10_200_000)).is_err());
+    }
+
+    #[test]
+    fn a_window_that_no_call_has_moved_is_still_full() {
+        let (mut store, bounds, at) = stepped_back();
+        assert!(store.lease(bounds, 1, 1, at(10_100_000)).is_err());
+    }
 }

@@ -24,8 +24,11 @@ impl Oracle {
                 for (check, outcome) in checks.iter().zip(&answer.outcomes) {
                     self.check_region(check.rule.id, shard)?;
                     if let Amount::Lease(request) = check.amount {
-                        let units = if answer.admitted { outcome.units() } else { 0 };
-                        self.executed_lease(check, units, request.ttl.as_micros(), moment)?;
+                        // The store only reads the leases of a refused batch: their states stay as they are.
+                        if answer.admitted {
+                            let ttl = request.ttl.as_micros();
+                            self.executed_lease(check, outcome.units(), ttl, moment)?;
+                        }
                     } else {
                         self.executed_check(
                             origin,
