@@ -60,7 +60,8 @@ mod flag {
 }
 
 impl PackedRecord {
-    const fn new() -> Self {
+    /// Creates an empty record.
+    pub(crate) const fn new() -> Self {
         Self { length: 0, bytes: [0; MAX_PACKED_BYTES], is_cut: false, is_trace_sampled: false }
     }
 
@@ -176,17 +177,19 @@ const FATES: [RecordFate; 6] = [
 const NOT_HELD: [Option<NotHeld>; 4] =
     [None, Some(NotHeld::NoPlace), Some(NotHeld::TooLong), Some(NotHeld::Displaced)];
 
-/// Packs a decision. `limiting` is its limiting limit; `path` is redacted; `show_key` passes the redacted key of a limit
-/// to the function, with the hash of the allowance. `None` if the decision cannot be packed.
+/// Packs a decision into an empty record, which is too large to be returned. `limiting` is its limiting limit; `path` is
+/// redacted; `show_key` passes the redacted key of a limit to the function, with the hash of the allowance. `None` if the
+/// decision cannot be packed.
 #[inline]
 pub(crate) fn pack(
+    packed: &mut PackedRecord,
     describer: &Describer<'_>,
     event: &Event<'_, '_>,
     limiting: Option<LimitOutcome<'_>>,
     not_held: Option<NotHeld>,
     path: &str,
     mut show_key: impl FnMut(usize, &LimitOutcome<'_>, &mut dyn FnMut(&ShownKey, u64)),
-) -> Option<PackedRecord> {
+) -> Option<()> {
     let (decision, subject, policy) = (event.decision, event.subject, describer.policy);
     if decision.is_degraded() {
         return None;
@@ -213,7 +216,6 @@ pub(crate) fn pack(
         | marked(decision.priority().is_some(), flag::PRIORITY)
         | marked(client.is_some(), flag::CLIENT);
 
-    let mut packed = PackedRecord::new();
     packed.is_trace_sampled = flags & flag::TRACE_SAMPLED != 0;
     // Both are indexes of short lists.
     let [fate, not_held] = [fate, not_held].map(|index| u8::try_from(index).unwrap_or(u8::MAX));
@@ -284,7 +286,7 @@ pub(crate) fn pack(
             packed.put(text);
         });
     }
-    Some(packed)
+    Some(())
 }
 
 /// The place of a rule in its limit.

@@ -27,7 +27,7 @@ use crate::address::ShownAddress;
 use crate::counting::PolicyCounters;
 use crate::describe::{self, Describer, method_of, path_of};
 use crate::key_cache::{KeyCache, ShownKey};
-use crate::packed_record::pack;
+use crate::packed_record::{PackedRecord, pack};
 use crate::policies::RecordedPolicy;
 use crate::record::{Record, RecordHead};
 use crate::redact::PathRedactor;
@@ -88,8 +88,10 @@ impl PolicyWatch {
     #[inline]
     fn observe<'e, 'd, 'l>(&self, event: &'e Event<'d, 'l>) -> Observation<'e, 'd, 'l> {
         let path = event.subject.map_or(Cow::Borrowed(""), |it| path_of(it, self.redactor.as_ref()));
-        let key_hashes = event.decision.limits().map(|it| self.all.key_hash(it.policy_rule(), it.key()));
-        Observation { event, path, caller: OnceCell::new(), key_hashes: key_hashes.collect() }
+        let mut key_hashes = SmallVec::new();
+        // Pushed one by one: for three limits, that takes 75 of 500 instructions less than to collect them.
+        event.decision.limits().for_each(|it| key_hashes.push(self.all.key_hash(it.policy_rule(), it.key())));
+        Observation { event, path, caller: OnceCell::new(), key_hashes }
     }
 
     /// Updates the state of the key of one limit.
@@ -224,12 +226,15 @@ impl PolicyWatch {
         caller: u64,
     ) {
         let event = observed.event;
-        let packed = pack(&self.describer(), event, limiting, not_held, &observed.path, |index, it, then| {
+        let (mut packed, describer) = (PackedRecord::new(), self.describer());
+        let show_key = |index, it: &LimitOutcome<'_>, then: &mut dyn FnMut(&ShownKey, u64)| {
             let key_hash = observed.key_hashes.get(index).copied().unwrap_or(0);
             self.show_key(it, key_hash, |key| then(key, key_hash));
-        });
-        match packed.as_ref().and_then(|packed| Some((packed.is_trace_sampled, packed.as_bytes()?))) {
-            Some((is_trace_sampled, bytes)) => {
+        };
+        let is_packed = pack(&mut packed, &describer, event, limiting, not_held, &observed.path, show_key);
+        match is_packed.and_then(|()| packed.as_bytes()) {
+            Some(bytes) => {
+                let is_trace_sampled = packed.is_trace_sampled;
                 let head = RecordHead {
                     seq: 0,
                     id: event.id,

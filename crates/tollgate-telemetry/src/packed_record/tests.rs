@@ -47,11 +47,13 @@ impl Watch for ComparingWatch {
         }
         let path = event.subject.map_or("".into(), |it| describe::path_of(it, redactor.as_ref()));
         let limiting = event.decision.limiting();
-        let packed = pack(&describer, event, limiting, comparison.not_held, &path, |_, it, then| {
-            let key = ShownKey::new(&mut String::new(), |out| describer.show_key(it, out));
-            then(&key, key_hash(it));
-        });
-        let unpacked = packed.as_ref().and_then(PackedRecord::as_bytes).map(|bytes| {
+        let mut packed = PackedRecord::new();
+        let is_packed =
+            pack(&mut packed, &describer, event, limiting, comparison.not_held, &path, |_, it, then| {
+                let key = ShownKey::new(&mut String::new(), |out| describer.show_key(it, out));
+                then(&key, key_hash(it));
+            });
+        let unpacked = is_packed.and_then(|()| packed.as_bytes()).map(|bytes| {
             let unredacted = Describer { redactor: None, ..describer };
             unpack(bytes, &unredacted).expect("the bytes were packed")
         });
