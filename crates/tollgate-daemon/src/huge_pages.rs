@@ -117,11 +117,11 @@ mod memory {
     /// Moves a range into a huge page. Returns false if no more can be had.
     #[allow(unsafe_code, reason = "no safe library has this advice")]
     fn move_into_huge_page(begin: u64) -> bool {
-        let Ok(address) = usize::try_from(begin) else { return false };
+        let (Ok(address), Ok(length)) = (usize::try_from(begin), usize::try_from(HUGE)) else { return false };
         let address = std::ptr::without_provenance_mut(address);
         // SAFETY: the advice changes where the kernel keeps the bytes of a range, never the bytes. A range that was
         // unmapped since it was read is an error.
-        let result = unsafe { libc::madvise(address, HUGE as usize, COLLAPSE) };
+        let result = unsafe { libc::madvise(address, length, COLLAPSE) };
         let error = io::Error::last_os_error().raw_os_error();
         // Other errors are about this range, or about a kernel that cannot do it.
         result == 0 || !matches!(error, Some(libc::ENOMEM | libc::EBUSY))
