@@ -25,7 +25,7 @@ mod stretch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tollgate::{Rule, RuleId, Span};
+use tollgate::{Adjustment, Rule, RuleId, Span};
 
 use self::account::{Bounds, Charged, StoreAccount};
 use self::leases::{LocalSpend, UndoneCharges};
@@ -89,8 +89,23 @@ struct Charge {
     amount: Charged,
     at: TrueTime,
     status: ChargeState,
+    /// Whether the node has sent the call that undoes it. The call may be executed after the decision, or be lost.
+    is_undo_sent: bool,
     /// Whether the request was admitted with it.
     is_counted: bool,
+}
+
+impl Charge {
+    /// Returns whether an adjustment of a key undoes this charge.
+    fn is_undone_by(&self, (limit, key): (usize, &[u8]), adjustment: Adjustment) -> bool {
+        self.account.0 == limit
+            && self.account.1 == key
+            && match (self.amount, adjustment) {
+                (Charged::Slot(owner), Adjustment::Release { owner: released }) => owner == released.0,
+                (Charged::Units(charged), Adjustment::Refund { units, .. }) => charged == units,
+                _ => false,
+            }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

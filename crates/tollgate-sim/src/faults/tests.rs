@@ -33,8 +33,9 @@ fn the_invariants_hold_for_the_second_half_of_the_seeds() {
 
 /// Seeds beyond the first ones for which an invariant did not hold.
 ///
-/// 2264: a region asks for units of a full window whose store has stepped back, and gets none. That moves the window.
-const PINNED_SEEDS: [u64; 1] = [2264];
+/// - 2264: a region asks for units of a full window whose store has stepped back, and gets none. That moves the window.
+/// - 3500: a shard refuses a request, the undo call to another shard is late, and leases admit the request meanwhile.
+const PINNED_SEEDS: [u64; 2] = [2264, 3500];
 
 #[test]
 fn the_invariants_hold_for_the_pinned_seeds() {

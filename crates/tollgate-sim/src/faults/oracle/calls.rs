@@ -100,7 +100,8 @@ impl Oracle {
                 let account = (limit, check.key.clone());
                 let status = ChargeState::Applied;
                 let (amount, at) = (charged, moment.now);
-                let charge = Charge { account, shard, amount, at, status, is_counted: false };
+                let (is_undo_sent, is_counted) = (false, false);
+                let charge = Charge { account, shard, amount, at, status, is_undo_sent, is_counted };
                 record.charges.push(charge);
             }
         } else if let Verdict::Refused { .. } = verdict
@@ -189,17 +190,24 @@ impl Oracle {
         Ok(())
     }
 
-    fn undone(&mut self, request: RequestId, (limit, key): (usize, &[u8]), adjustment: Adjustment) {
+    /// Records that a node sends the call that undoes a charge of a request.
+    pub(super) fn undoing(&mut self, request: RequestId, body: &Body) {
+        let Body::Change { rule, key, adjustment, .. } = body else { return };
+        let limit = self.rules.get(&rule.id).map(|it| it.0);
+        let Some(record) = self.requests.get_mut(&request) else { return };
+        record.undos[0] += 1;
+        let Some(limit) = limit else { return };
+        let is_meant =
+            |charge: &&mut Charge| !charge.is_undo_sent && charge.is_undone_by((limit, key), *adjustment);
+        if let Some(charge) = record.charges.iter_mut().find(is_meant) {
+            charge.is_undo_sent = true;
+        }
+    }
+
+    fn undone(&mut self, request: RequestId, key: (usize, &[u8]), adjustment: Adjustment) {
         let Some(record) = self.requests.get_mut(&request) else { return };
         let is_meant = |charge: &&mut Charge| {
-            charge.account.0 == limit
-                && charge.account.1 == key
-                && charge.status == ChargeState::Applied
-                && match (charge.amount, adjustment) {
-                    (Charged::Slot(owner), Adjustment::Release { owner: released }) => owner == released.0,
-                    (Charged::Units(charged), Adjustment::Refund { units, .. }) => charged == units,
-                    _ => false,
-                }
+            charge.status == ChargeState::Applied && charge.is_undone_by(key, adjustment)
         };
         if let Some(charge) = record.charges.iter_mut().find(is_meant) {
             charge.status = ChargeState::Undone;

@@ -36,7 +36,9 @@ impl Oracle {
             if !record.is_decided && !record.is_cancelled && !has_crashed {
                 return violation("degraded and in time", format!("request {id} was never decided"));
             }
-            let standing = record.charges.iter().filter(|it| it.status == ChargeState::Applied).count();
+            // The charges of a request that was admitted from leases are undone as well, if it was charged at first.
+            let is_surplus = |it: &&Charge| it.status == ChargeState::Applied && !it.is_counted;
+            let surplus = record.charges.iter().filter(is_surplus).count();
             let is_undone = |it: &&Charge| it.status == ChargeState::Undone && it.is_counted;
             let undone = record.charges.iter().filter(is_undone).count();
             let is_charged = record.is_decided && !record.is_degraded && record.is_allowed;
@@ -53,10 +55,10 @@ impl Oracle {
                 || record.undos[0] > record.undos[1]
                 // Only a request that is made in parts is undone when its caller leaves.
                 || (record.is_cancelled && !record.is_decided && !self.is_made_in_parts(record));
-            if !is_charged && standing > 0 && !is_excused {
-                let text = format!("request {id} was not admitted by the store, and has {standing} charges");
+            if surplus > 0 && !is_excused {
+                let text = format!("request {id} was not admitted by the store, and has {surplus} charges");
                 return violation(
-                    if standing < self.bounds.len() { "all or nothing" } else { "conservation" },
+                    if surplus < self.bounds.len() { "all or nothing" } else { "conservation" },
                     text,
                 );
             }

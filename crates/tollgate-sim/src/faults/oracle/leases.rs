@@ -9,7 +9,7 @@ use super::super::clock::TrueTime;
 use super::super::plan::Counting;
 use super::super::wire::{Body, Origin, Reply, RequestId};
 use super::lots::LeaseUsage;
-use super::{ChargeState, Charged, Checked, NodeMoment, Oracle, violation};
+use super::{Charged, Checked, NodeMoment, Oracle, violation};
 
 /// The part of a lease after which a node asks the store again about a key that was short.
 const SHORT_PART: u64 = 4;
@@ -54,11 +54,7 @@ impl Oracle {
     /// Records a call that a node sends.
     pub(in super::super) fn sent(&mut self, origin: Origin, body: &Body, moment: NodeMoment) {
         match (origin, body) {
-            (Origin::Undo(request), _) => {
-                if let Some(record) = self.requests.get_mut(&request) {
-                    record.undos[0] += 1;
-                }
-            }
+            (Origin::Undo(request), body) => self.undoing(request, body),
             (Origin::Request(request), Body::Decide(checks)) => {
                 let limits: Vec<_> =
                     checks.iter().map(|check| self.rules.get(&check.rule.id).map(|it| it.0)).collect();
@@ -157,22 +153,20 @@ impl Oracle {
 
     /// Checks that each unit of an admitted request was charged for it, or comes from a lease of its node.
     pub(super) fn spend(&mut self, request: RequestId, moment: NodeMoment) -> Checked {
-        let Some(record) = self.requests.get(&request) else { return Ok(()) };
+        let Some(record) = self.requests.get_mut(&request) else { return Ok(()) };
         let (user, cost, sent) = (record.user, record.cost, record.sent);
+        // A request that one shard refuses gives up its charges on the others, and may then be admitted from leases that
+        // arrived meanwhile. It does not wait longer than the deadline for the undo calls, so one may be executed later:
+        // a charge is given up from the moment at which the undo call is sent, and leases cover its units.
+        record.charges.iter_mut().for_each(|it| it.is_counted = !it.is_undo_sent);
         let may_be_leased: Vec<_> = self.ttls[record.policy].iter().map(|ttl| *ttl > 0).collect();
         let missing: Vec<u64> = (0..self.bounds.len())
             .map(|limit| {
-                let charges = record
-                    .charges
-                    .iter()
-                    .filter(|it| it.account.0 == limit && it.status != ChargeState::Undone);
+                let charges = record.charges.iter().filter(|it| it.account.0 == limit && it.is_counted);
                 let charged: u64 = charges.map(|it| it.amount.units(cost)).sum();
                 cost.saturating_sub(charged)
             })
             .collect();
-        if let Some(record) = self.requests.get_mut(&request) {
-            record.charges.iter_mut().for_each(|it| it.is_counted = it.status != ChargeState::Undone);
-        }
         // Without a call, or after one that was refused, all units were taken at the moment of the decision.
         let is_local = missing.iter().all(|&units| units == cost);
         let (at, local) = sent.filter(|_| !is_local).unwrap_or((moment.now, moment.local));
