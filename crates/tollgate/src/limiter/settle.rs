@@ -211,10 +211,15 @@ impl<S: Store> Limiter<S> {
 
     /// Completes a correction that the store has made or will make.
     fn finish_correction(&self, receipt: &Receipt, correction: &Correction<'_>) {
-        let Correction { charge, adjustment, .. } = *correction;
+        let Correction { charge, rule, adjustment, .. } = *correction;
         let is_here = |it: &&OutageCharge| it.counted || charge.is_slot;
         if let Some(in_outage) = charge.in_outage.as_deref().filter(is_here) {
-            self.outage.adjust_local(&in_outage.share, &charge.key, adjustment);
+            // Units are corrected under the rule in force, as in the store. A state of the share before a reload may have
+            // expired: a charge would begin it anew, without the usage since, and a raised share would be relieved to it.
+            let present = (!charge.is_slot)
+                .then(|| self.outage.share_of_rule(charge.limit(), rule, self.store.nodes()));
+            let share = present.as_ref().unwrap_or(&in_outage.share);
+            self.outage.adjust_local(share, &charge.key, adjustment);
             self.wake_line(charge.rule(), &charge.key, adjustment);
         }
         self.notify_settled(receipt, correction);

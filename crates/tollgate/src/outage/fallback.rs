@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use tollgate_core::{Adjustment, Outcome, Quota, Span, Timestamp, Verdict};
+use tollgate_core::{Adjustment, Outcome, Quota, Rule, Span, Timestamp, Verdict};
 use tollgate_policy::{Key, Limit, Mode, OnOutage};
 use tollgate_store::{Check, MemoryStore, Outcomes};
 
@@ -148,6 +148,11 @@ impl Outage {
     /// Returns this node's share of the limit of a check.
     pub(crate) fn share_of(&self, check: &tollgate_policy::Check<'_>, nodes: usize) -> Arc<Share> {
         self.shares.of(check, nodes)
+    }
+
+    /// Returns this node's share of a rule of a limit.
+    pub(crate) fn share_of_rule(&self, limit: &str, rule: &Rule, nodes: usize) -> Arc<Share> {
+        self.shares.of_rule(limit, rule, nodes)
     }
 
     /// Releases a slot that was taken on this node while the store gave no answer. Returns whether there

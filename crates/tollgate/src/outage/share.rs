@@ -45,33 +45,38 @@ impl Shares {
 
     /// Returns the share of one of `nodes` nodes for the rule of a check.
     pub(crate) fn of(&self, check: &Check<'_>, nodes: usize) -> Arc<Share> {
+        self.of_rule(check.limit.name(), check.rule, nodes)
+    }
+
+    /// Returns the share of one of `nodes` nodes for a rule of a limit.
+    pub(crate) fn of_rule(&self, limit: &str, rule: &Rule, nodes: usize) -> Arc<Share> {
         let nodes = nodes.max(1);
         // Rules with one id can have different numbers, so the quota is compared too.
-        let fits = |share: &Share| share.nodes == nodes && share.whole.quota == check.rule.quota;
+        let fits = |share: &Share| share.nodes == nodes && share.whole.quota == rule.quota;
         let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = made.get(&check.rule.id).filter(|share| fits(share)) {
+        if let Some(share) = made.get(&rule.id).filter(|share| fits(share)) {
             return Arc::clone(share);
         }
         drop(made);
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = made.get(&check.rule.id).filter(|share| fits(share)) {
+        if let Some(share) = made.get(&rule.id).filter(|share| fits(share)) {
             return Arc::clone(share);
         }
-        let mut before = std::iter::once(check.rule.id).chain(check.rule.predecessors().map(|it| it.id));
+        let mut before = std::iter::once(rule.id).chain(rule.predecessors().map(|it| it.id));
         let before = before.find_map(|id| made.get(&id)).cloned();
-        let local = local(check.rule, self.percent, nodes);
+        let local = local(rule, self.percent, nodes);
         let local = match &before {
             Some(before) => local.replacing(&before.local),
             None => local,
         };
-        let (limit, whole) = (check.limit.name().into(), check.rule.clone());
+        let (limit, whole) = (limit.into(), rule.clone());
         let share = Arc::new(Share { limit, whole, local, nodes });
         if made.len() >= self.max_entries {
             // States are found again under the same ids; only usage that a change of numbers would
             // have carried over is lost.
             made.clear();
         }
-        made.insert(check.rule.id, Arc::clone(&share));
+        made.insert(rule.id, Arc::clone(&share));
         share
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use tollgate::{OutageSettings, Span};
 use tollgate_testkit::poll_once;
 
-use super::support::{Mood, Subject, ann, standing, subject, with_settings};
+use super::support::{Mood, Subject, ann, parse, standing, subject, with_settings};
 
 const POLICY: &str = "limits: [{name: api, by: user, rate: 100/day, algorithm: fixed-window}]";
 const ALLOW: &str =
@@ -323,6 +323,33 @@ fn a_late_settlement_excludes_expired_units() {
     subject.clock.advance(Span::from_secs(25));
     subject.reconcile();
     assert_eq!(subject.left(), 45);
+}
+
+/// Found by seed 9005 of the fault simulator: the charge began the expired state of the earlier share anew, and the raised share
+/// was relieved to it.
+#[test]
+fn a_late_settlement_does_not_relieve_a_raised_share() {
+    let settle = |subject: &Subject, receipt| {
+        pollster::block_on(subject.limiter.settle_receipt(receipt, 2)).unwrap();
+    };
+    let mut raised = subject("limits: [{name: api, by: user, bucket: 100/second}]");
+    raised.store.turn(Mood::Refusing);
+    let receipt = raised.decide(&ann()).receipt().unwrap();
+    raised.limiter = raised.limiter.with_policy(parse("limits: [{name: api, by: user, bucket: 200/second}]"));
+    raised.clock.advance(Span::from_secs(5));
+    assert_eq!(raised.admitted(&ann(), 100), 40);
+    settle(&raised, &receipt);
+    assert_eq!(raised.admitted(&ann(), 100), 0, "after a reload");
+
+    let alone = subject("limits: [{name: api, by: user, bucket: 100/second}]");
+    alone.store.turn(Mood::Refusing);
+    alone.store.set_nodes(2);
+    let receipt = alone.decide(&ann()).receipt().unwrap();
+    alone.store.set_nodes(1);
+    alone.clock.advance(Span::from_secs(5));
+    assert_eq!(alone.admitted(&ann(), 100), 20);
+    settle(&alone, &receipt);
+    assert_eq!(alone.admitted(&ann(), 100), 0, "after another node has left");
 }
 
 #[test]
