@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,9 +26,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tollgate::policy::path;
-use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
 
 use crate::mutations::{Rng, futures_join, mutated, number};
+use crate::nginx::Nginx;
 use crate::recording::{self, RecordedRequest};
 use crate::support::{Behind, TEST_TIMEOUT};
 
@@ -173,44 +172,17 @@ impl Recorder {
     }
 }
 
-/// nginx in front of an upstream. It passes on as much as it can.
-struct Nginx {
-    address: SocketAddr,
-    _program: Program,
-    _files: Scratch,
-}
-
-impl Nginx {
-    fn start(upstream: SocketAddr) -> Self {
-        let (files, address) = (Scratch::new(), SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
-        let main = files.write(
-            "nginx.conf",
-            &format!(
-                "daemon off; master_process off; pid nginx.pid; error_log error.log crit;\n\
-                 events {{}}\n\
-                 http {{\n\
-                     access_log off;\n\
-                     client_body_temp_path bodies; proxy_temp_path proxied; fastcgi_temp_path fastcgi;\n\
-                     uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
-                     upstream recorder {{ server {upstream}; keepalive 64; }}\n\
-                     server {{\n\
-                         listen {address};\n\
-                         ignore_invalid_headers off; underscores_in_headers on; client_max_body_size 0;\n\
-                         location / {{\n\
-                             proxy_pass http://recorder; proxy_http_version 1.1; proxy_ignore_client_abort on;\n\
-                             proxy_set_header Connection ''; proxy_set_header Host recorder;\n\
-                             proxy_set_header X-Nginx-Host $host; proxy_set_header X-Forwarded-For $remote_addr;\n\
-                         }}\n\
-                     }}\n\
-                 }}\n"
-            ),
-        );
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(files.path()).arg("-c").arg(main).args(["-e", "error.log"]);
-        let mut program = Program::start(command);
-        wait_for_port(&mut program, address);
-        Self { address, _program: program, _files: files }
-    }
+/// Starts nginx in front of an upstream. It passes on as much as it can.
+fn start_nginx(upstream: SocketAddr) -> Nginx {
+    Nginx::start(
+        &format!("upstream recorder {{ server {upstream}; keepalive 64; }}"),
+        "ignore_invalid_headers off; underscores_in_headers on; client_max_body_size 0;\n\
+         location / {\n\
+             proxy_pass http://recorder; proxy_http_version 1.1; proxy_ignore_client_abort on;\n\
+             proxy_set_header Connection ''; proxy_set_header Host recorder;\n\
+             proxy_set_header X-Nginx-Host $host; proxy_set_header X-Forwarded-For $remote_addr;\n\
+         }",
+    )
 }
 
 /// Returns the requests that hyper reads from a connection, and its readings of them.
@@ -477,7 +449,7 @@ fn forwarded_requests_are_the_same_to_nginx_and_hyper() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (behind_gateway, behind_nginx) = (Arc::new(Recorder::default()), Arc::new(Recorder::default()));
     let origin = format!("http://{}", runtime.block_on(behind_gateway.listen()));
-    let nginx = Nginx::start(runtime.block_on(behind_nginx.listen()));
+    let nginx = start_nginx(runtime.block_on(behind_nginx.listen()));
     let gateway = Behind::all(&[origin]).with("override_headers: keep").serve();
     let findings = Findings::default();
     let one = |number: u64| {

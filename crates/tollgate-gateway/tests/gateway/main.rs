@@ -22,6 +22,7 @@ mod limits;
 mod lines;
 mod malformed;
 mod mutations;
+mod nginx;
 mod overload;
 mod parity;
 mod paths;

@@ -193,7 +193,7 @@ async fn talk(gateway: &ServedGateway, bytes: &[u8]) -> u64 {
     said.windows(9).filter(|it| it == b"HTTP/1.1 ").count() as u64
 }
 
-pub(crate) fn resident_kib() -> u64 {
+fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)

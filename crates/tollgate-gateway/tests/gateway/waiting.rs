@@ -3,15 +3,14 @@
 //! Long waits (a minute for each place) show which requests wait without a race against the clock.
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
 use http::Request;
 use tollgate::{Clock as _, Span, SystemClock, Timestamp};
-use tollgate_testkit::{Program, Scratch, free_port, wait_for_port};
 
+use crate::nginx::Nginx;
 use crate::support::{Behind, Feed, OK, Upstream, Wire, eventually, http2, wait_for};
 
 /// One request starts immediately and three wait, for one to three minutes. There are ten slots.
@@ -159,40 +158,14 @@ fn a_drain_serves_those_whose_turn_comes_in_time_and_answers_the_others() {
     gateway.ended();
 }
 
-/// An nginx with one limit for all requests, in front of an upstream.
-struct Nginx {
-    _program: Program,
-    _files: Scratch,
-    address: SocketAddr,
-}
-
-impl Nginx {
-    fn start(upstream: SocketAddr, rate: &str, limit: &str) -> Self {
-        let (files, address) = (Scratch::new(), SocketAddr::from(([127, 0, 0, 1], free_port())));
-        let main = files.write(
-            "nginx.conf",
-            &format!(
-                "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
-                 events {{}}\n\
-                 http {{\n\
-                     access_log off;\n\
-                     client_body_temp_path bodies; proxy_temp_path proxied; fastcgi_temp_path fastcgi;\n\
-                     uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
-                     limit_req_zone $server_name zone=all:1m rate={rate};\n\
-                     limit_req_status 429;\n\
-                     server {{\n\
-                         listen {address}; server_name all;\n\
-                         location / {{ limit_req zone=all {limit}; proxy_pass http://{upstream}; }}\n\
-                     }}\n\
-                 }}\n"
-            ),
-        );
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(files.path()).arg("-c").arg(main).args(["-e", "error.log"]);
-        let mut program = Program::start(command);
-        wait_for_port(&mut program, address);
-        Self { _program: program, _files: files, address }
-    }
+/// Starts nginx with one limit for all requests, in front of an upstream.
+fn start_nginx(upstream: SocketAddr, rate: &str, limit: &str) -> Nginx {
+    Nginx::start(
+        &format!("limit_req_zone $server_name zone=all:1m rate={rate}; limit_req_status 429;"),
+        &format!(
+            "server_name all; location / {{ limit_req zone=all {limit}; proxy_pass http://{upstream}; }}"
+        ),
+    )
 }
 
 /// Sends a burst, and returns how many requests are answered with 200 and with 429. The others wait
@@ -223,7 +196,7 @@ fn the_same_arrivals_are_admitted_delayed_and_refused_as_by_nginx() {
         ("burst=6 nodelay", "{length: 6, free: 6}", 7),
     ] {
         let upstream = Upstream::ok();
-        let theirs = Nginx::start(upstream.address, "1r/m", nginx);
+        let theirs = start_nginx(upstream.address, "1r/m", nginx);
         let policy =
             format!("limits: [{{by: global, algorithm: leaky-queue, rate: 1/minute, queue: {queue}}}]");
         let ours = Behind::new(&upstream).limited(&policy).serve();
@@ -263,7 +236,7 @@ fn no_delayed_response_comes_before_its_time_from_nginx_or_the_gateway() {
     const FREE: usize = 2;
     const GAP: Span = Span::from_millis(100);
     let upstream = Upstream::ok();
-    let theirs = Nginx::start(upstream.address, "10r/s", "burst=6 delay=2");
+    let theirs = start_nginx(upstream.address, "10r/s", "burst=6 delay=2");
     let policy =
         "limits: [{by: global, algorithm: leaky-queue, rate: 10/second, queue: {length: 6, free: 2}}]";
     let ours = Behind::new(&upstream).limited(policy).serve();
