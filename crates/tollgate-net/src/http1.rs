@@ -30,7 +30,7 @@ pub use buffer::{Buffer, OutputBuffer};
 pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, write_chunk};
 pub use client::{ClientBody, Http1Client};
 pub use date::write_date;
-pub use framing_guard::FramingGuard;
+pub(crate) use framing_guard::FramingGuard;
 pub use request_head::{ParsedRequest, RequestBody, RequestHead};
 pub use response_head::{MAX_RESPONSE_HEADERS, ResponseBody, ResponseHead, ResponseHeadError};
 pub(crate) use serve::{HEAD, Http1End, send_request_timeout, serve};

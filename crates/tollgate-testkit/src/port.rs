@@ -16,7 +16,7 @@ static NEXT_PORT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomSt
 
 /// Returns a port of 127.0.0.1 that was free a moment ago, for programs that cannot choose a port themselves.
 ///
-/// It is outside the ephemeral range, and no two calls of a process return the same port: some proxies
+/// It is outside the ephemeral range, and a process gets the same port again only after all others: some proxies
 /// listen with `SO_REUSEPORT`, and two of them on one port would share its connections.
 pub fn free_port() -> u16 {
     loop {

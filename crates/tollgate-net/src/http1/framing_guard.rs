@@ -26,7 +26,7 @@ const MAX_VALUE_BYTES: usize = 20;
 
 /// Follows the requests of one connection.
 #[derive(Debug)]
-pub struct FramingGuard {
+pub(crate) struct FramingGuard {
     state: State,
     /// The byte before the next one, within a head.
     previous: u8,
@@ -83,7 +83,7 @@ impl Default for FramingGuard {
 
 impl FramingGuard {
     /// Creates a guard at the start of a request.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: State::Start,
             previous: 0,
@@ -95,7 +95,7 @@ impl FramingGuard {
 
     /// Checks the next bytes. Returns how many of them hyper may read. These are all bytes, unless there is a mistake or
     /// a request for an upgrade ends before.
-    pub fn check(&mut self, bytes: &mut [u8]) -> usize {
+    pub(crate) fn check(&mut self, bytes: &mut [u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
