@@ -17,17 +17,17 @@ pub fn findings(root: &Path) -> io::Result<Vec<String>> {
     let mut findings = Vec::new();
     for folder in folders.into_iter().filter(|it| it.join("Cargo.toml").is_file()) {
         let name = folder.strip_prefix(root).unwrap_or(&folder).display().to_string();
-        let manifest: Table =
-            fs::read_to_string(folder.join("Cargo.toml"))?.parse().map_err(io::Error::other)?;
-        findings
-            .extend(missing(&manifest, |file| folder.join(file).is_file()).map(|it| format!("{name}: {it}")));
+        let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+        let manifest: Table = toml::from_str(&manifest).map_err(io::Error::other)?;
+        let found = missing(&manifest, |file| folder.join(file).is_file());
+        findings.extend(found.into_iter().map(|it| format!("{name}: {it}")));
     }
     Ok(findings)
 }
 
 /// Returns what the package of a manifest lacks.
-fn missing(manifest: &Table, has_file: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
-    let package = manifest.get("package").and_then(|it| it.as_table());
+fn missing(manifest: &Table, has_file: impl Fn(&str) -> bool) -> Vec<String> {
+    let package = manifest.get("package").and_then(toml::Value::as_table);
     let field = |name: &str| package.and_then(|it| it.get(name));
     let is_published = field("publish").and_then(toml::Value::as_bool) != Some(false);
     let mut missing = Vec::new();
@@ -40,7 +40,7 @@ fn missing(manifest: &Table, has_file: impl Fn(&str) -> bool) -> impl Iterator<I
         missing
             .extend(files.filter(|it| !has_file(it)).map(|it| format!("no {it}, which its package needs")));
     }
-    missing.into_iter()
+    missing
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn found(manifest: &str, files: &[&str]) -> Vec<String> {
-        missing(&manifest.parse().unwrap(), |file| files.contains(&file)).collect()
+        missing(&toml::from_str(manifest).unwrap(), |file| files.contains(&file))
     }
 
     #[test]
