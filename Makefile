@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb rpm deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -44,7 +44,7 @@ test: setup-test test-loom ## all tests, from nothing
 # Loom replaces the atomics of the in-memory table and tries every interleaving,
 # so it needs a build of its own.
 test-loom: setup
-	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --release -p tollgate-store -p tollgate-lease --lib interleavings
+	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --profile quick -p tollgate-store -p tollgate-lease --lib interleavings
 
 lint: setup ## formatting and clippy, with warnings as errors
 	cargo fmt --all --check
@@ -229,6 +229,10 @@ reproducible: setup ## builds the static binary twice, in two folders, and compa
 deb: setup ## a Debian package with a hardened systemd unit, in target/deb
 	@setup/debian dpkg-deb=dpkg python3=python3 lintian=lintian
 	@packaging/deb
+
+rpm: setup ## an RPM with the files of the Debian package, in target/rpm
+	@setup/debian rpmbuild=rpm
+	@packaging/rpm
 
 deb-test: setup ## installs, serves, upgrades and purges the package in a chroot
 	@setup/debian debootstrap=debootstrap curl=curl

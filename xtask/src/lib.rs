@@ -5,12 +5,14 @@
 //! - [`test_modules`]: every file of integration tests is compiled.
 //! - [`faults`]: the tables of the fault tests.
 //! - [`links`]: links between documents.
+//! - [`packages`]: what a published crate contains.
 //! - [`vocabulary`]: retired words.
 //! - [`mod@reference`]: documents generated from the code, checked for staleness.
 
 pub mod arrows;
 pub mod faults;
 pub mod links;
+pub mod packages;
 pub mod reference;
 pub mod sources;
 pub mod test_modules;
@@ -32,5 +34,6 @@ pub fn findings() -> std::io::Result<Vec<String>> {
     findings.extend(vocabulary::findings(&root)?);
     findings.extend(reference::findings(&root)?);
     findings.extend(links::findings(&root)?);
+    findings.extend(packages::findings(&root)?);
     Ok(findings)
 }

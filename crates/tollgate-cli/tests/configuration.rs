@@ -149,7 +149,8 @@ fn a_file_that_cannot_be_read_is_named() {
         &[],
         &[],
         &["--config", "policy.yaml"],
-        "error: cannot read policy.yaml: there is no such file\n",
+        "error: cannot read policy.yaml: there is no such file\n  \
+         = help: `tollgate init policy.yaml` writes one to begin with\n",
     );
     refused(&[], &[], &["--config", "."], "error: cannot read .: it is a directory\n");
     let folder = Scratch::new();

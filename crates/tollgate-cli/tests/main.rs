@@ -34,6 +34,7 @@ mod rlqs;
 mod serve;
 mod service;
 mod simulate;
+mod socket_activation;
 mod stream_done;
 mod surfaces;
 mod surfaces_redis;

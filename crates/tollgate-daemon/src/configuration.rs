@@ -375,6 +375,16 @@ impl Inputs {
     fn document(&self, reading: LoadPhase) -> Result<Document, Failure> {
         // Read once, because it may be a pipe.
         let read = |path: &PathBuf| Ok((shown(path), files::read(path, reading)?));
+        if let Some(path) = &self.config
+            && reading == LoadPhase::First
+            && matches!(path.try_exists(), Ok(false))
+        {
+            let name = shown(path);
+            return Err(Failure::with_help(
+                format_args!("cannot read {name}: there is no such file"),
+                format_args!("`tollgate init {name}` writes one to begin with"),
+            ));
+        }
         let config = self.config.as_ref().map(read).transpose()?;
         let settings: Vec<_> =
             self.settings.iter().chain(&self.outbound).map(read).collect::<Result<_, _>>()?;

@@ -44,6 +44,7 @@ mod reload;
 mod rule_registry;
 mod service_manager;
 mod signals;
+mod socket_activation;
 mod startup;
 mod state;
 mod store;

@@ -37,6 +37,7 @@ use crate::load::EventLoops;
 use crate::outbound_metrics::OutboundServices;
 use crate::overload_metrics::ThrottleSource;
 use crate::protocols::Protocols;
+use crate::socket_activation::PassedSockets;
 use crate::store::{AnyStore, in_full};
 
 /// The time in which an idle connection may send one more request at the end.
@@ -91,11 +92,16 @@ impl Surfaces {
         let workers = workers(settings);
         let event_loops = EventLoops::new(workers);
         let mut warnings = Vec::new();
-        let mut listen = |listen: &Listen, setting: &str| bind(listen, setting, workers, &mut warnings);
+        let mut passed = PassedSockets::take()?;
+        let mut listen = |listen: &Listen, setting: &str| match passed.remove(listen, setting, workers)? {
+            Some(sockets) => Ok(Some(sockets)),
+            None => bind(listen, setting, workers, &mut warnings),
+        };
         let gateway_sockets = listen(&settings.gateway, "listen.gateway")?;
         let api_sockets = listen(&settings.api, "listen.api")?;
         let rls_sockets = listen(&settings.rls_listen, "listen.rls")?;
         let resp_sockets = listen(&settings.resp_listen, "listen.resp")?;
+        passed.finish()?;
         let outbound = bind_outbound(settings)?;
         let address = |sockets: &Option<Sockets>, tls: bool| {
             sockets.as_ref().map(|sockets| ListenerAddress { socket: sockets.address(), tls })

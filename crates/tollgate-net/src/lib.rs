@@ -38,6 +38,6 @@ pub use http::{Connection, HttpServer, Trusts};
 pub use http_client::{ClientRequest, ClientResponse, HttpClient, HttpClientError};
 pub use http_url::{HttpUrl, HttpUrlError};
 pub use keep_alive::keep_alive;
-pub use sockets::{BindError, Sockets};
+pub use sockets::{BindError, Sockets, is_tcp_listener};
 pub use stream::{Stream, StreamServer};
 pub use tls::{ClientCertificates, Tls, TlsError, client_tls, mutual_tls, system_tls};

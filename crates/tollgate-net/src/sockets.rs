@@ -8,8 +8,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::BorrowedFd;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -60,6 +61,15 @@ impl Sockets {
         }
     }
 
+    /// Uses a socket that listens already. The workers share its queue of connections.
+    pub fn from_listener(listener: TcpListener, workers: usize) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let mut listeners = (1..workers).map(|_| listener.try_clone()).collect::<io::Result<Vec<_>>>()?;
+        listeners.push(listener);
+        Ok(Self { address, listeners })
+    }
+
     /// Returns the bound address.
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -69,6 +79,13 @@ impl Sockets {
     pub fn into_listeners(self) -> Vec<TcpListener> {
         self.listeners
     }
+}
+
+/// Whether a descriptor is a TCP socket that listens.
+pub fn is_tcp_listener(descriptor: BorrowedFd<'_>) -> bool {
+    let socket = SockRef::from(&descriptor);
+    socket.is_listener().unwrap_or(false)
+        && socket.local_addr().is_ok_and(|address| address.as_socket().is_some())
 }
 
 fn listen(wanted: SocketAddr, workers: usize) -> io::Result<Sockets> {
@@ -124,6 +141,17 @@ mod tests {
         let address = probe.local_addr().unwrap().as_socket().unwrap();
         let refused = std::net::TcpStream::connect(address).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn workers_share_the_connections_of_a_socket_that_listens_already() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sockets = Sockets::from_listener(listener, 2).unwrap();
+        let address = sockets.address();
+        let listeners = sockets.into_listeners();
+        let _connections = [(); 2].map(|()| std::net::TcpStream::connect(address).unwrap());
+        assert!(listeners.len() == 2 && listeners.iter().all(|it| it.accept().is_ok()));
+        assert_eq!(listeners[0].accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

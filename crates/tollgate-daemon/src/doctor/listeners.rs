@@ -48,9 +48,11 @@ fn finding(setting: &str, listen: &Listen, is_running: bool) -> Option<Finding> 
         BindError::Taken(_) if matches!(listen, Listen::IfFree(_)) => {
             new(Severity::Warning, message).help(format!("it would be off: {another}, or `off`"))
         }
-        BindError::Taken(_) => new(Severity::Problem, message).help(format!("stop that program, or {another}")),
+        BindError::Taken(_) => {
+            new(Severity::Problem, message).help(format!("stop that program, or {another}"))
+        }
         BindError::Forbidden(_) => new(Severity::Problem, message).help(format!(
-            "ports below 1024 are for root: {another}, or give the service AmbientCapabilities=CAP_NET_BIND_SERVICE"
+            "ports below 1024 are for root: {another}, or let systemd open it (tollgate.socket)"
         )),
         _ => new(Severity::Problem, message).help(format!("is it an address of this machine? {another}")),
     })

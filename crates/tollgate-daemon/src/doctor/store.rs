@@ -6,6 +6,7 @@ use tollgate::{Clock as _, SystemClock};
 use tollgate_redis::{ServerReport, inspect};
 
 use super::{Finding, Severity};
+use crate::io_error::without_numbers;
 use crate::store::{RemoteSettings, RemoteStore, in_full};
 
 /// The difference of two clocks that is tolerated without a remark.
@@ -37,6 +38,9 @@ pub(super) async fn findings(settings: Option<&RemoteSettings>) -> Vec<Finding> 
 }
 
 fn unreachable(store: &str, why: &str) -> Finding {
+    // The address is not named twice.
+    let why = why.split_once(": ").filter(|(address, _)| store.contains(address)).map_or(why, |(_, why)| why);
+    let why = without_numbers(why);
     Finding::new("store", Severity::Problem, format!("{store}: {why}")).help(
         "until it answers, each limit follows its `on_outage`; correct the address, the password or the firewall",
     )
@@ -81,6 +85,15 @@ fn redis(report: &ServerReport, deadline: Duration, now: Duration) -> Vec<Findin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_is_down_is_named_once_and_without_error_numbers() {
+        let found =
+            unreachable("redis://127.0.0.1:6399", "127.0.0.1:6399: Connection refused (os error 111)");
+        assert_eq!(found.message, "redis://127.0.0.1:6399: Connection refused");
+        let found = unreachable("redis://a:1,b:2", "c:3: no primary: it is down");
+        assert_eq!(found.message, "redis://a:1,b:2: c:3: no primary: it is down");
+    }
 
     #[test]
     fn a_distant_server_with_another_clock_is_reported() {
