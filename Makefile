@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb rpm deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-growth bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb rpm deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -107,7 +107,7 @@ FIRST ?= 0
 simulate-faults: setup ## real limiters on simulated links, stores and clocks, with faults (SEEDS=10000; one: SEEDS=1 FIRST=seed)
 	cargo run --quiet --release -p tollgate-sim --example simulate_faults -- $(SEEDS) $(FIRST)
 
-bench: bench-client bench-engine bench-policy bench-fleet bench-gateway bench-overload bench-pool bench-queue bench-records bench-redis bench-rlqs bench-service bench-replay ## every benchmark
+bench: bench-client bench-engine bench-policy bench-fleet bench-gateway bench-growth bench-overload bench-pool bench-queue bench-records bench-redis bench-rlqs bench-service bench-replay ## every benchmark
 
 bench-client: setup ## tollgate-client under limits of the gateway and of servers like GitHub, Discord and OpenAI, beside other clients; one budget for four processes; a retry storm
 	@setup/debian redis-server=redis-server python3=python3
@@ -131,6 +131,11 @@ bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one l
 	@setup/envoy
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin gateway
+
+bench-growth: setup ## cost per decision from 10,000 to 100 million keys, 10 to 100,000 limits, 1 to 10,000 connections
+	@setup/debian valgrind=valgrind taskset=util-linux prlimit=util-linux
+	cargo build --release -p tollgate-cli
+	cargo run --release -p tollgate-bench --bin growth
 
 bench-overload: setup ## a service at four times its capacity, behind nothing, Envoy's filters and Tollgate
 	@setup/debian prlimit=util-linux

@@ -12,6 +12,7 @@
 //! - [`queue`]: the delays of a queue, compared with those of nginx.
 //! - [`overload`]: a service at four times its capacity, behind Tollgate and behind Envoy.
 //! - [`pool`]: a service with a database pool under overload, with and without a ceiling before the pool.
+//! - [`growth`]: cost per decision as keys, limits and connections grow.
 //! - [`replay`]: a log replayed against a policy, compared with a program that only counts it.
 //! - [`server`], [`process`], [`cores`]: running programs, their kernel statistics, and their cores.
 //! - [`callgrind`], [`heap`], [`stopwatch`]: instructions, bytes, time.
@@ -27,6 +28,7 @@ pub mod contest;
 pub mod cores;
 pub mod fleet;
 pub mod gateway;
+pub mod growth;
 pub mod heap;
 pub mod overload;
 pub mod pool;

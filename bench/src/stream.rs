@@ -62,6 +62,11 @@ impl Text {
         Self::collect(0..keys)
     }
 
+    /// Returns each key with an id in this range, once.
+    pub fn range(ids: Range<usize>) -> Self {
+        Self::collect(ids)
+    }
+
     /// Returns a single key.
     pub fn one() -> Self {
         Self::collect(std::iter::once(12_345))

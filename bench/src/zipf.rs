@@ -57,6 +57,11 @@ impl Rng {
         Self(0x7011_6a7e)
     }
 
+    /// Creates a generator with another seed.
+    pub const fn seeded(seed: u64) -> Self {
+        Self(mixed(seed))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed(self.0)

@@ -2,6 +2,7 @@
 //!
 //! One binary instead of many, because linking each takes seconds.
 
+mod capacity;
 mod conformance;
 mod flood_model;
 mod floods;

@@ -64,45 +64,114 @@ pub(crate) struct Spenders {
     hasher: foldhash::fast::RandomState,
 }
 
-type Set = [Allowance; ALLOWANCES];
-
-/// An allowance and its recent callers. `last` is zero while the slot is free.
+/// Four allowances and their callers.
+///
+/// A table with many keys is larger than the nearest caches, and every admitted request writes to it. So numbers are
+/// apart from texts, and the numbers by which an allowance is found are together: a request touches three or four
+/// cache lines of a set, also if it replaces an allowance.
 #[derive(Clone, Copy, Default)]
-struct Allowance {
-    key_hash: u64,
-    last: Timestamp,
+#[repr(C, align(64))]
+struct Set {
+    key_hashes: [u64; ALLOWANCES],
+    /// The time of the last request; zero while the place is free.
+    lasts: [Timestamp; ALLOWANCES],
     /// The number of the period, counted from 1970.
-    stretch: u64,
-    callers: [Caller; CALLERS],
+    stretches: [u64; ALLOWANCES],
+    /// The number of known callers.
+    counts: [u8; ALLOWANCES],
+    spending: [[Spending; CALLERS]; ALLOWANCES],
+    identities: [[Identity; CALLERS]; ALLOWANCES],
 }
 
-/// A caller of an allowance. `last` is zero while the slot is free.
+/// The spending of a caller.
 #[derive(Clone, Copy, Default)]
-struct Caller {
+struct Spending {
     /// The hash of the caller.
     tag: u64,
     last: Timestamp,
     /// The units of the current period; `before` has those of the previous one.
     units: u64,
     before: u64,
+}
+
+/// Who a caller is.
+#[derive(Clone, Copy, Default)]
+struct Identity {
     client: Option<IpAddr>,
     method: Text<MAX_METHOD_BYTES>,
     path: Text<MAX_PATH_BYTES>,
+    /// Whether the other fields are those of the present caller: a caller without an identity does not write them.
+    is_known: bool,
 }
 
-impl Allowance {
-    /// Moves to a period, and drops the units of periods before the previous one.
-    fn is_in(&mut self, stretch: u64) {
-        // A clock that is slightly behind stays in the current period.
-        if stretch <= self.stretch {
+impl Identity {
+    /// Takes the place of another caller.
+    fn replace(&mut self, asker: &Asker<'_>) {
+        let Asker { client, method, path } = *asker;
+        if client.is_none() && method.is_empty() && path.is_empty() {
+            self.is_known = false;
             return;
         }
-        let is_next = stretch == self.stretch + 1;
-        self.stretch = stretch;
-        for caller in &mut self.callers {
+        let (method, path) = (Text::new(method), Text::new(path));
+        *self = Self { client, method, path, is_known: true };
+    }
+
+    fn known(&self) -> Self {
+        if self.is_known { *self } else { Self::default() }
+    }
+}
+
+impl Set {
+    fn find(&self, key_hash: u64) -> Option<usize> {
+        self.key_hashes.iter().position(|it| *it == key_hash)
+    }
+
+    /// Returns the place of an allowance, which takes that of the oldest one if it has none.
+    fn place_of(&mut self, key_hash: u64) -> usize {
+        if let Some(known) = self.find(key_hash) {
+            return known;
+        }
+        let oldest = (0..ALLOWANCES).min_by_key(|at| self.lasts[*at]).unwrap_or(0);
+        (self.key_hashes[oldest], self.stretches[oldest], self.counts[oldest]) = (key_hash, 0, 0);
+        oldest
+    }
+
+    /// Returns the callers of an allowance.
+    fn callers(&mut self, at: usize) -> &mut [Spending] {
+        let known = usize::from(self.counts[at]).min(CALLERS);
+        &mut self.spending[at][..known]
+    }
+
+    /// Moves an allowance to a period, and drops the units of periods before the previous one.
+    fn move_to(&mut self, at: usize, stretch: u64) {
+        // A clock that is slightly behind stays in the current period.
+        if stretch <= self.stretches[at] {
+            return;
+        }
+        let is_next = stretch == self.stretches[at] + 1;
+        self.stretches[at] = stretch;
+        for caller in self.callers(at) {
             caller.before = if is_next { caller.units } else { 0 };
             caller.units = 0;
         }
+    }
+
+    /// Returns the spending of a caller, which takes the place of the oldest one if it has none.
+    fn caller(&mut self, at: usize, tag: u64, asker: &Asker<'_>) -> &mut Spending {
+        let callers = self.callers(at);
+        let place = match callers.iter().position(|it| it.tag == tag) {
+            Some(known) => known,
+            None => {
+                let count = callers.len();
+                let oldest = (0..count).min_by_key(|place| callers[*place].last).unwrap_or(0);
+                let place = if count < CALLERS { count } else { oldest };
+                self.counts[at] = u8::try_from(count.max(place + 1)).unwrap_or(0);
+                self.identities[at][place].replace(asker);
+                self.spending[at][place] = Spending { tag, ..Spending::default() };
+                place
+            }
+        };
+        &mut self.spending[at][place]
     }
 }
 
@@ -140,7 +209,6 @@ impl Spenders {
         at: Timestamp,
         period: Span,
     ) {
-        let Asker { client, method, path } = *asker;
         let (stripe, set) = Self::place(key_hash);
         let Some(stripe) = self.stripes.get(stripe) else { return };
         let mut sets = match stripe.try_lock() {
@@ -152,29 +220,12 @@ impl Spenders {
             *sets = new_sets();
         }
         let Some(set) = sets.get_mut(set) else { return };
-        let allowance = match set.iter().position(|it| it.key_hash == key_hash) {
-            Some(known) => set.get_mut(known),
-            None => set.iter_mut().min_by_key(|it| it.last).map(|oldest| {
-                *oldest = Allowance { key_hash, ..Allowance::default() };
-                oldest
-            }),
-        };
-        let Some(allowance) = allowance else { return };
-        allowance.last = at;
-        allowance.is_in(at.as_micros() / period.clamp(MIN_SPAN, MAX_SPAN).as_micros());
-        let known = allowance.callers.iter().position(|it| it.tag == tag && it.last != Timestamp::EPOCH);
-        let caller = match known {
-            Some(known) => allowance.callers.get_mut(known),
-            None => allowance.callers.iter_mut().min_by_key(|it| it.last).map(|oldest| {
-                let (method, path) = (Text::new(method), Text::new(path));
-                *oldest = Caller { tag, last: at, units: 0, before: 0, client, method, path };
-                oldest
-            }),
-        };
-        if let Some(caller) = caller {
-            caller.last = at;
-            caller.units = caller.units.saturating_add(units);
-        }
+        let place = set.place_of(key_hash);
+        set.lasts[place] = at;
+        set.move_to(place, at.as_micros() / period.clamp(MIN_SPAN, MAX_SPAN).as_micros());
+        let caller = set.caller(place, tag, asker);
+        caller.last = at;
+        caller.units = caller.units.saturating_add(units);
     }
 
     /// Replaces the reserved cost of a charge by its final cost. Waits for the lock, because a dropped
@@ -183,10 +234,9 @@ impl Spenders {
         let (stripe, set) = Self::place(key_hash);
         let Some(stripe) = self.stripes.get(stripe) else { return };
         let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut allowances = sets.get_mut(set).into_iter().flatten();
-        let Some(allowance) = allowances.find(|it| it.key_hash == key_hash) else { return };
-        let known = |it: &&mut Caller| it.tag == caller && it.last != Timestamp::EPOCH;
-        let Some(caller) = allowance.callers.iter_mut().find(known) else { return };
+        let Some(set) = sets.get_mut(set) else { return };
+        let Some(at) = set.find(key_hash) else { return };
+        let Some(caller) = set.callers(at).iter_mut().find(|it| it.tag == caller) else { return };
         caller.units = caller.units.saturating_add(cost.saturating_sub(reserved));
         let back = reserved.saturating_sub(cost);
         let now = back.min(caller.units);
@@ -206,20 +256,27 @@ impl Spenders {
     pub(crate) fn of(&self, key_hash: u64, show: &dyn Fn(IpAddr) -> String) -> Vec<Spender> {
         let (stripe, set) = Self::place(key_hash);
         let Some(stripe) = self.stripes.get(stripe) else { return Vec::new() };
-        let found = {
-            let sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut allowances = sets.get(set).into_iter().flatten();
-            let known = allowances.find(|it| it.key_hash == key_hash && it.last != Timestamp::EPOCH);
-            known.map(|it| it.callers)
-        };
-        let callers = found.into_iter().flatten().filter(|it| it.last != Timestamp::EPOCH);
+        let mut found = [(Spending::default(), Identity::default()); CALLERS];
+        {
+            let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(set) = sets.get_mut(set) else { return Vec::new() };
+            let Some(at) = set.find(key_hash).filter(|at| set.lasts[*at] != Timestamp::EPOCH) else {
+                return Vec::new();
+            };
+            let identities = set.identities[at];
+            let callers = set.callers(at).iter().zip(identities);
+            for (place, (spending, identity)) in found.iter_mut().zip(callers) {
+                *place = (*spending, identity.known());
+            }
+        }
+        let callers = found.into_iter().filter(|(spending, _)| spending.last != Timestamp::EPOCH);
         let mut spenders: Vec<_> = callers
-            .map(|it| Spender {
-                client: it.client.map(|client| show(client).into()),
-                method: it.method.as_str().into(),
-                path: it.path.as_str().into(),
-                units: it.units.saturating_add(it.before),
-                last: it.last,
+            .map(|(spending, identity)| Spender {
+                client: identity.client.map(|client| show(client).into()),
+                method: identity.method.as_str().into(),
+                path: identity.path.as_str().into(),
+                units: spending.units.saturating_add(spending.before),
+                last: spending.last,
             })
             .collect();
         spenders.retain(|it| it.units > 0);

@@ -15,16 +15,16 @@ pub(super) fn all(rows: &[Row], idle: &[Weight]) -> Vec<Bar> {
     let shed = |duty| of((duty, "tollgate"), (Duty::Refuse, "tollgate"), |it| it.cpu_us);
     let ours = idle.iter().find(|weight| weight.subject == "tollgate");
     vec![
-        Bar::at_least(0.8, "admitted: tollgate / nginx", speed(Duty::Admit, "nginx")),
-        Bar::at_least(1.8, "admitted: tollgate / envoy", speed(Duty::Admit, "envoy")),
-        Bar::at_least(0.8, "refused: tollgate / nginx", speed(Duty::Refuse, "nginx")),
-        Bar::at_least(1.8, "refused: tollgate / envoy", speed(Duty::Refuse, "envoy")),
+        Bar::at_least(1.05, "admitted: tollgate / nginx", speed(Duty::Admit, "nginx")),
+        Bar::at_least(3.0, "admitted: tollgate / envoy", speed(Duty::Admit, "envoy")),
+        Bar::at_least(0.95, "refused: tollgate / nginx", speed(Duty::Refuse, "nginx")),
+        Bar::at_least(2.2, "refused: tollgate / envoy", speed(Duty::Refuse, "envoy")),
         Bar::at_most(1.05, "CPU per request: three limits / limiting off", cost),
         Bar::at_most(1.15, "CPU per admitted request: all on / observe off", watching),
         Bar::at_most(1.0, "CPU per request: shed by the node / refused", shed(Duty::ShedNode)),
         Bar::at_most(1.0, "CPU per request: shed by adaptive limit / refused", shed(Duty::ShedAdaptive)),
         Bar::at_most(200.0, "MiB with 10,000 connections that never asked", ours.map(|it| it.silent)),
-        Bar::at_most(200.0, "MiB with 10,000 connections that asked once", ours.map(|it| it.active)),
+        Bar::at_most(40.0, "MiB with 10,000 connections that asked once", ours.map(|it| it.active)),
     ]
 }
 
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_bar_that_was_not_measured_is_neither_met_nor_missed() {
-        let rows = [row(Duty::Admit, "tollgate", [90.0; 3]), row(Duty::Admit, "nginx", [100.0; 3])];
+        let rows = [row(Duty::Admit, "tollgate", [105.0; 3]), row(Duty::Admit, "nginx", [100.0; 3])];
         let bars = all(&rows, &[]);
         assert_eq!(bars[0].met, Some(true));
         assert!(bars[1..].iter().all(|bar| bar.met.is_none()), "nothing else was measured");
@@ -48,7 +48,7 @@ mod tests {
             row(Duty::Admit, "tollgate-all-on", [1.15; 3]),
             row(Duty::Admit, "tollgate-unwatched", [1.0; 3]),
         ];
-        let weight = Weight { subject: "tollgate", alone: 10.0, silent: 100.0, active: 201.0 };
+        let weight = Weight { subject: "tollgate", alone: 10.0, silent: 100.0, active: 41.0 };
         let met: Vec<_> = all(&rows, &[weight]).iter().map(|bar| bar.met).collect();
         assert_eq!(
             met,

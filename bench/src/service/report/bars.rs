@@ -13,28 +13,26 @@ pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
     let fastest = crab.zip(script).map(|(crab, script)| crab.min(script));
     let [crab, script] = peers(|it| it.cpu_us);
     let thriftiest = crab.zip(script).map(|(crab, script)| crab.max(script));
+    // The load generator of gRPC needs more than the server, so CPU is compared.
+    let thrift = |ours| of(GRPC, "throttlecrab", ours, |it| it.cpu_us);
     vec![
         Bar::at_least(1.0, "RESP: tollgate / fastest peer", fastest),
         Bar::at_most(1.0, "RESP: CPU per request, tollgate / any peer", thriftiest),
-        Bar::at_least(0.35, "RESP, 16 in flight: tollgate / INCR", speed(RESP_16, "tollgate", "redis-incr")),
+        Bar::at_least(1.0, "RESP, 16 in flight: tollgate / INCR", speed(RESP_16, "tollgate", "redis-incr")),
         Bar::at_least(
             2.5,
             "RESP, 16 in flight: tollgate / script",
             speed(RESP_16, "tollgate", "redis-script"),
         ),
-        Bar::at_least(1.5, "HTTP: /v1/check / throttlecrab", speed(HTTP, "tollgate", "throttlecrab")),
+        Bar::at_least(1.4, "HTTP: /v1/check / throttlecrab", speed(HTTP, "tollgate", "throttlecrab")),
         Bar::at_least(
-            1.5,
+            1.4,
             "HTTP: /throttle / throttlecrab",
             speed(HTTP, "tollgate-throttle", "throttlecrab"),
         ),
-        Bar::at_least(1.5, "gRPC: ShouldRateLimit / throttlecrab", speed(GRPC, "tollgate", "throttlecrab")),
-        Bar::at_least(
-            1.5,
-            "gRPC: with Envoy's files / throttlecrab",
-            speed(GRPC, "tollgate-envoy", "throttlecrab"),
-        ),
-        Bar::at_least(1.5, "gRPC: Throttle / throttlecrab", speed(GRPC, "tollgate-throttle", "throttlecrab")),
+        Bar::at_least(1.6, "gRPC: CPU, throttlecrab / ShouldRateLimit", thrift("tollgate")),
+        Bar::at_least(1.8, "gRPC: CPU, throttlecrab / with Envoy's files", thrift("tollgate-envoy")),
+        Bar::at_least(2.0, "gRPC: CPU, throttlecrab / Throttle", thrift("tollgate-throttle")),
     ]
 }
 
@@ -58,20 +56,21 @@ mod tests {
     #[test]
     fn bars_have_the_documented_bounds() {
         let mut rows = Vec::new();
-        for (case, subject, per_second) in [
-            (RESP_16, "tollgate", 350.0),
-            (RESP_16, "redis-incr", 1_000.0),
-            (RESP_16, "redis-script", 140.0),
-            (HTTP, "tollgate", 149.0),
-            (HTTP, "throttlecrab", 100.0),
-            (GRPC, "tollgate", 150.0),
-            (GRPC, "throttlecrab", 100.0),
+        for (case, subject, per_second, cpu_us) in [
+            (RESP_16, "tollgate", 1_000.0, 1.0),
+            (RESP_16, "redis-incr", 1_000.0, 1.0),
+            (RESP_16, "redis-script", 400.0, 1.0),
+            (HTTP, "tollgate", 139.0, 1.0),
+            (HTTP, "throttlecrab", 100.0, 1.0),
+            (GRPC, "tollgate", 1.0, 10.0),
+            (GRPC, "tollgate-envoy", 1.0, 9.0),
+            (GRPC, "throttlecrab", 1.0, 16.0),
         ] {
-            rows.push(row(case, subject, per_second, 1.0));
+            rows.push(row(case, subject, per_second, cpu_us));
         }
         let met: Vec<_> = all(&rows).iter().map(|bar| bar.met).collect();
         let [yes, no] = [Some(true), Some(false)];
-        assert_eq!(met, [None, None, yes, yes, no, None, yes, None, None]);
+        assert_eq!(met, [None, None, yes, yes, no, None, yes, no, None]);
     }
 
     fn row(case: &'static str, subject: &'static str, per_second: f64, cpu_us: f64) -> Row {

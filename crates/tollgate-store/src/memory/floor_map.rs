@@ -5,6 +5,7 @@ use tollgate_core::Timestamp;
 use super::floor::{ClockFloors, SavedFloors, Start};
 use super::instant::{ClockKind, Instant};
 use super::sync::{AtomicU64, Mutex, Ordering, lock};
+use super::table::LINES_PER_KEY;
 use super::word::KeyUsage;
 
 /// The number of lines per floor: few enough that a floor affects few keys, enough that floors take
@@ -35,7 +36,13 @@ impl FloorMap {
 
     /// Returns the start of a key of this kind that is in none of these lines, at `time` of its
     /// clock.
-    pub(super) fn start(&self, lines: [usize; 4], kind: u16, clock: ClockKind, time: Timestamp) -> Start {
+    pub(super) fn start(
+        &self,
+        lines: [usize; LINES_PER_KEY],
+        kind: u16,
+        clock: ClockKind,
+        time: Timestamp,
+    ) -> Start {
         // Acquire: as for the slot that the key was not found in.
         if self.until(clock).load(Ordering::Acquire) <= time.as_micros() {
             return Start::Fresh;

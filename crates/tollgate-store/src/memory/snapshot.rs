@@ -110,8 +110,10 @@ impl<C: Clock> MemoryStore<C> {
         for secret in &mut secrets {
             *secret = number(input)?;
         }
-        let (table, wide) = (Table::new(max_keys, clock.now()), WideTable::new(max_keys));
-        if number(input)? != table.lines.len() as u64 || number(input)? != wide.set_count() as u64 {
+        let wide = WideTable::new(max_keys);
+        let table = Table::of_snapshot(max_keys, number(input)?, clock.now());
+        let table = table.ok_or(SnapshotError::OtherSize)?;
+        if number(input)? != wide.set_count() as u64 {
             return Err(SnapshotError::OtherSize);
         }
         let base = Timestamp::from_micros(number(input)?);
@@ -214,4 +216,34 @@ fn entry(input: &mut impl Read) -> Result<SavedEntry, SnapshotError> {
     let state = State::decode(&bytes).map_err(|_| SnapshotError::Damaged)?;
     let (units, share, kind) = ((usage >> 32) as u32, (usage >> 16) as u16, usage as u16);
     Ok(SavedEntry { hashes, state, forgettable, units, share, kind })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use tollgate_core::{Bucket, Rate, Rule};
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::store::Check;
+
+    #[test]
+    fn a_snapshot_of_a_table_of_the_former_size_is_restored() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let mut store = MemoryStore::with_seed(1_000, ManualClock::at(now), 7);
+        store.table = Table::former(1_000, now);
+        let rule = Rule::new("hourly", Bucket::new(Rate::per_hour(1)).unwrap());
+        let keys: Vec<String> = (0..1_000).map(|number| format!("key {number}")).collect();
+        let take = |store: &MemoryStore<ManualClock>| {
+            keys.iter()
+                .filter(|key| store.decide_now(&[Check::new(&rule, key.as_bytes(), 1)]).admitted)
+                .count()
+        };
+        assert_eq!(take(&store), 1_000);
+        let mut bytes = Vec::new();
+        store.write_snapshot(now, &mut bytes).unwrap();
+        let restored = MemoryStore::from_snapshot(1_000, &mut &bytes[..], ManualClock::at).unwrap();
+        assert_eq!(take(&restored), 0, "every key is still spent");
+        let other = MemoryStore::from_snapshot(2_000, &mut &bytes[..], ManualClock::at);
+        assert!(matches!(other, Err(SnapshotError::OtherSize)));
+    }
 }

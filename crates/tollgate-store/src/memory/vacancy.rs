@@ -32,9 +32,9 @@ impl Vacancy<'_> {
         self.occupant.is_some_and(|it| it.is_live() && !it.is_mark())
     }
 
-    /// Returns the sort key: free slots first.
-    fn worth(&self) -> Option<u64> {
-        worth(self.occupant)
+    /// Returns the sort key: the best slot first.
+    fn rank(&self) -> (bool, Option<u64>) {
+        rank(self.occupant)
     }
 }
 
@@ -107,15 +107,15 @@ impl Table {
     /// slot whose key has the smallest worth.
     pub(super) fn vacancy(&self, hash: u64, now: Timestamp) -> Option<Vacancy<'_>> {
         let at = self.instant(now);
-        let [first, second, third, fourth] = self.lines_of(hash).map(|line| self.scan_line(line, at));
+        let [first, second] = [self.first(hash), self.second(hash)].map(|line| self.scan_line(line, at));
         if first.free >= 2 || (first.free > 0 && first.free >= second.free) {
             return first.vacancy;
         }
         if second.free > 0 {
             return second.vacancy;
         }
-        let all = [third.vacancy, fourth.vacancy, first.vacancy, second.vacancy];
-        all.into_iter().flatten().min_by_key(Vacancy::worth)
+        let overflow = self.overflow(hash).into_iter().filter_map(|line| self.scan_line(line, at).vacancy);
+        overflow.chain(first.vacancy).chain(second.vacancy).min_by_key(Vacancy::rank)
     }
 
     fn scan_line(&self, line_index: usize, at: Instant) -> LineScan<'_> {
@@ -128,7 +128,7 @@ impl Table {
             }
             let occupant = self.usage(line.tags[way].load(Ordering::Relaxed), seen, at);
             scan.free += usize::from(worth(occupant).is_none());
-            let better = scan.vacancy.as_ref().is_none_or(|best| worth(occupant) < best.worth());
+            let better = scan.vacancy.as_ref().is_none_or(|best| rank(occupant) < best.rank());
             if better {
                 scan.vacancy = Some(Vacancy { line, line_index, way, seen, occupant });
             }
@@ -142,7 +142,13 @@ impl Table {
     }
 }
 
-/// Returns the sort key of present keys: free slots first.
+/// Returns the worth of a present key that counts.
 fn worth(occupant: Option<KeyUsage>) -> Option<u64> {
     occupant.and_then(|usage| usage.worth)
+}
+
+/// Returns the sort key of present keys: slots without one first, then those of closed windows, whose usage raises a
+/// floor because the wall clock may step back.
+fn rank(occupant: Option<KeyUsage>) -> (bool, Option<u64>) {
+    (occupant.is_some(), worth(occupant))
 }
