@@ -312,6 +312,21 @@ impl<'b> Words<'b> {
         self.bytes.get(start..start + length as usize).unwrap_or_default()
     }
 
+    /// Returns the first argument of the command that follows this one in the buffer, if it has arrived and begins
+    /// as this one does: `length` is the number of bytes of this one. Commands of a pipeline usually do.
+    #[inline]
+    pub(crate) fn key_of_next(&self, length: usize) -> Option<&'b [u8]> {
+        let &(name_start, name_length) = self.places.first()?;
+        // The header, the name and its line break, and the `$` of the next argument.
+        let prefix = (name_start + name_length) as usize + 3;
+        let next = self.bytes.get(length..)?;
+        if next.get(..prefix)? != self.bytes.get(..prefix)? {
+            return None;
+        }
+        let (length, start) = number(next, prefix, FrameError::LengthTooBig, FrameError::Length).ok()??;
+        next.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+    }
+
     /// Iterates over the arguments from this index on.
     pub(crate) fn from(self, index: usize) -> impl Iterator<Item = &'b [u8]> {
         (index..self.len()).map(move |index| self.get(index))

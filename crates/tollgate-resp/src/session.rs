@@ -28,6 +28,8 @@ pub(crate) const MAX_REPLY_BYTES: usize = 64 * 1024;
 const MAX_UNAUTHENTICATED_REPLY_BYTES: usize = 4 * 1024;
 /// The number of consecutive wrong passwords after which a connection is closed.
 const MAX_WRONG_PASSWORDS: u32 = 10;
+/// The maximum number of bytes of a key whose state is loaded ahead: the digest of a long key costs more than that saves.
+const MAX_PREFETCHED_KEY_BYTES: usize = 64;
 /// The maximum number of bytes of an argument that an error repeats.
 const MAX_ECHOED_BYTES: usize = 128;
 
@@ -125,7 +127,16 @@ impl<S: Store> Session<S> {
                         at += length;
                         continue;
                     }
-                    Ok(Step::Command(length)) => (length, self.execute(frames.words(rest), exchange)),
+                    Ok(Step::Command(length)) => {
+                        let words = frames.words(rest);
+                        if at == 0 {
+                            self.prefetch(limiter, words.get(1));
+                        }
+                        if let Some(key) = words.key_of_next(length) {
+                            self.prefetch(limiter, key);
+                        }
+                        (length, self.execute(words, exchange))
+                    }
                     Err(malformed) => {
                         refuse(malformed, exchange.end());
                         break Progress::Malformed;
@@ -152,6 +163,14 @@ impl<S: Store> Session<S> {
         };
         self.frames = frames;
         (at, progress)
+    }
+
+    /// Starts to load the state of a key that a throttle command names, if this connection has sent such commands.
+    #[inline]
+    fn prefetch(&self, limiter: &Limiter<S>, name: &[u8]) {
+        if let Some(rule) = self.throttles.last().filter(|_| name.len() <= MAX_PREFETCHED_KEY_BYTES) {
+            limiter.prefetch_rule(rule, &key_in(self.database, name));
+        }
     }
 
     #[inline]

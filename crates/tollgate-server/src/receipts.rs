@@ -27,29 +27,81 @@ const REPEAT_TIME: Span = Span::from_micros(ADJUSTMENT_ID_LIFETIME.as_micros() /
 #[derive(Default)]
 pub(crate) struct Receipts(Mutex<ReceiptTable>);
 
+/// The receipts, in the order in which they are evicted, and their places by id.
+///
+/// The receipts themselves are written and evicted in order, which the caches follow; only the places, which are small,
+/// are looked up at random.
 #[derive(Default)]
 struct ReceiptTable {
-    by_id: HashMap<DecisionId, Entry, BuildHasherDefault<IdHasher>>,
-    /// The ids of decisions without slots, the oldest first.
-    order: VecDeque<DecisionId>,
-    /// The ids of decisions with slots, the oldest first.
-    slot_order: VecDeque<DecisionId>,
+    by_id: HashMap<DecisionId, Place, BuildHasherDefault<IdHasher>>,
+    without_slots: Order,
+    with_slots: Order,
+}
+
+/// The place of a receipt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    number: u64,
+    has_slots: bool,
+}
+
+/// Receipts, the oldest first.
+#[derive(Default)]
+struct Order {
+    entries: VecDeque<(DecisionId, Entry)>,
+    /// The number of receipts that were evicted before the first one here.
+    evicted: u64,
+}
+
+impl Order {
+    /// Adds the newest receipt, and returns its number.
+    fn push(&mut self, id: DecisionId, entry: Entry) -> u64 {
+        self.entries.push_back((id, entry));
+        self.evicted + self.entries.len() as u64 - 1
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Entry> {
+        let index = usize::try_from(number.checked_sub(self.evicted)?).ok()?;
+        self.entries.get_mut(index).map(|(_, entry)| entry)
+    }
+
+    fn pop(&mut self) -> Option<(u64, DecisionId, Entry)> {
+        let (id, entry) = self.entries.pop_front()?;
+        self.evicted += 1;
+        Some((self.evicted - 1, id, entry))
+    }
 }
 
 impl ReceiptTable {
+    fn order(&mut self, has_slots: bool) -> &mut Order {
+        if has_slots { &mut self.with_slots } else { &mut self.without_slots }
+    }
+
+    fn get_mut(&mut self, id: DecisionId) -> Option<&mut Entry> {
+        let Place { number, has_slots } = *self.by_id.get(&id)?;
+        self.order(has_slots).get_mut(number)
+    }
+
+    fn insert(&mut self, id: DecisionId, entry: Entry, has_slots: bool) {
+        let number = self.order(has_slots).push(id, entry);
+        self.by_id.insert(id, Place { number, has_slots });
+    }
+
     /// Removes the oldest receipt, if there are too many. One that was renewed since it became the oldest
     /// counts as new.
     fn evict(&mut self, has_slots: bool) -> Option<Entry> {
-        let order = if has_slots { &mut self.slot_order } else { &mut self.order };
-        while order.len() >= MAX_RECEIPTS {
-            let oldest = order.pop_front()?;
-            match self.by_id.get_mut(&oldest) {
-                Some(entry) if entry.is_renewed => {
-                    entry.is_renewed = false;
-                    order.push_back(oldest);
-                }
-                _ => return self.by_id.remove(&oldest),
+        while self.order(has_slots).entries.len() >= MAX_RECEIPTS {
+            let (number, id, mut entry) = self.order(has_slots).pop()?;
+            // A receipt that was kept twice has its later place.
+            let is_current = self.by_id.get(&id) == Some(&Place { number, has_slots });
+            if is_current && std::mem::take(&mut entry.is_renewed) {
+                self.insert(id, entry, has_slots);
+                continue;
             }
+            if is_current {
+                self.by_id.remove(&id);
+            }
+            return Some(entry);
         }
         None
     }
@@ -114,7 +166,6 @@ impl Receipts {
         let mut kept = self.0.lock();
         let has_slots = receipt.slots() > 0;
         _oldest = kept.evict(has_slots);
-        if has_slots { &mut kept.slot_order } else { &mut kept.order }.push_back(id);
         let entry = Entry {
             receipt,
             starts_at,
@@ -124,12 +175,12 @@ impl Receipts {
             last_repeat: None,
             is_renewed: false,
         };
-        kept.by_id.insert(id, entry);
+        kept.insert(id, entry, has_slots);
     }
 
     /// Marks a decision as settled, unless it is already.
     pub(crate) fn settle(&self, id: DecisionId, cost: u64, now: Timestamp) -> SettleState {
-        match self.0.lock().by_id.get_mut(&id) {
+        match self.0.lock().get_mut(id) {
             None => SettleState::Unknown,
             Some(Entry { settled: Some(settled), repeat_until, .. })
                 if *settled != cost || now >= *repeat_until =>
@@ -147,20 +198,20 @@ impl Receipts {
 
     /// Permits a repetition at the same cost, because the settlement is incomplete.
     pub(crate) fn reopen(&self, id: DecisionId, now: Timestamp) {
-        if let Some(entry) = self.0.lock().by_id.get_mut(&id) {
+        if let Some(entry) = self.0.lock().get_mut(id) {
             // From the first attempt on: its marks in the store are the oldest.
             entry.repeat_until = *entry.last_repeat.get_or_insert(now + REPEAT_TIME);
         }
     }
 
     pub(crate) fn find(&self, id: DecisionId) -> Option<Receipt> {
-        self.0.lock().by_id.get(&id).map(|entry| entry.receipt.clone())
+        self.0.lock().get_mut(id).map(|entry| entry.receipt.clone())
     }
 
     /// Returns a receipt whose slots are renewed, and keeps it for longer.
     pub(crate) fn renew(&self, id: DecisionId) -> Option<Receipt> {
         let mut kept = self.0.lock();
-        let entry = kept.by_id.get_mut(&id)?;
+        let entry = kept.get_mut(id)?;
         entry.is_renewed = true;
         Some(entry.receipt.clone())
     }
@@ -208,6 +259,25 @@ mod tests {
         }
         keep(8 * some..12 * some);
         assert!(receipts.renew(renewed).is_none(), "it was not renewed in time");
+    }
+
+    #[test]
+    fn the_last_receipts_are_found_and_no_others() {
+        let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
+        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).receipt().unwrap();
+        let receipts = Receipts::default();
+        let keep = |id| receipts.keep(DecisionId(id), receipt.clone(), Timestamp::EPOCH);
+        (0..MAX_RECEIPTS as u64 + 10).for_each(keep);
+        let is_known = |id| receipts.find(DecisionId(id)).is_some();
+        assert!((0..10).all(|id| !is_known(id)));
+        assert!((10..MAX_RECEIPTS as u64 + 10).all(is_known));
+        // Kept twice: its first place is evicted without it.
+        keep(50);
+        assert!(is_known(50) && !is_known(10) && is_known(11));
+        assert_eq!(receipts.0.lock().by_id.len(), MAX_RECEIPTS - 1);
+        (1_000_000..1_000_040).for_each(keep);
+        assert!(is_known(50) && !is_known(49) && is_known(51));
+        assert_eq!(receipts.0.lock().by_id.len(), MAX_RECEIPTS);
     }
 
     #[test]

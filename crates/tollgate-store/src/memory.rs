@@ -453,6 +453,11 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     #[inline]
+    fn prefetch(&self, rule: &Rule, key: &[u8]) {
+        self.table.prefetch(self.hasher.place(rule.id, key));
+    }
+
+    #[inline]
     fn wall_ahead(&self, at: Timestamp) -> i64 {
         self.clock.wall_ahead(at)
     }

@@ -112,6 +112,14 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Starts to load the state of a key that is decided soon, without waiting for it.
+    ///
+    /// A hint, for callers that know their next keys, such as a pipeline: a state in this process is then in the
+    /// caches when it is needed. The default implementation does nothing.
+    fn prefetch(&self, rule: &Rule, key: &[u8]) {
+        let _ = (rule, key);
+    }
+
     /// Decides a batch as [`decide`](Self::decide) does, after [`try_decide`](Self::try_decide) gave
     /// no answer. A store with a cache of refusals does not search it again.
     fn decide_uncached(

@@ -73,6 +73,12 @@ impl ThrottleRules {
         Ok(&self.kept[self.last].1)
     }
 
+    /// Returns the rule of the last call.
+    #[inline]
+    pub fn last(&self) -> Option<&Arc<Rule>> {
+        self.kept.get(self.last).map(|(_, rule)| rule)
+    }
+
     fn find(&mut self, throttle: Throttle) -> Result<usize, QuotaError> {
         if let Some(at) = self.kept.iter().position(|(numbers, _)| *numbers == throttle) {
             return Ok(at);
@@ -229,5 +235,18 @@ mod tests {
         }
         assert!(throttles.rule(Throttle { capacity: 1, count: 0, period: Duration::from_secs(1) }).is_err());
         assert_eq!(throttles.kept.len(), MAX_CACHED_RULES);
+    }
+
+    #[test]
+    fn the_last_rule_is_that_of_the_last_valid_call() {
+        let mut throttles = ThrottleRules::default();
+        assert!(throttles.last().is_none());
+        for capacity in [3, 5, 3] {
+            let throttle = Throttle { capacity, count: 30, period: Duration::from_secs(60) };
+            assert!(throttles.rule(throttle).is_ok());
+            assert_eq!(throttles.last().map(|rule| rule.quota.capacity()), Some(capacity));
+        }
+        assert!(throttles.rule(Throttle { capacity: 1, count: 0, period: Duration::from_secs(1) }).is_err());
+        assert_eq!(throttles.last().map(|rule| rule.quota.capacity()), Some(3));
     }
 }

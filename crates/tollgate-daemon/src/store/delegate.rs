@@ -20,6 +20,11 @@ macro_rules! delegate_store {
                 match self { $(Self::$variant(store) => store.try_decide(checks, outcomes)),+ }
             }
 
+            #[inline]
+            fn prefetch(&self, rule: &tollgate::Rule, key: &[u8]) {
+                match self { $(Self::$variant(store) => store.prefetch(rule, key)),+ }
+            }
+
             async fn decide_uncached(
                 &self,
                 checks: &[tollgate::store::Check<'_>],

@@ -145,3 +145,29 @@ fn bounds_are_smaller_before_authentication() {
     assert_eq!(read(b"*11\r\n"), Err(FrameError::UnauthenticatedCount));
     assert_eq!(read(b"*1\r\n$16385\r\n"), Err(FrameError::UnauthenticatedLength));
 }
+
+#[test]
+fn the_key_of_the_next_command_is_found_if_it_begins_as_this_one() {
+    let check = |bytes: &[u8], expected: Option<&[u8]>| {
+        let mut frames = Frames::default();
+        let Ok(Step::Command(length)) = frames.next(bytes, false) else { panic!("not a command") };
+        let key = frames.words(bytes).key_of_next(length);
+        assert_eq!(key, expected, "{:?}", String::from_utf8_lossy(bytes));
+    };
+    let one = b"*2\r\n$4\r\nECHO\r\n$3\r\nann\r\n";
+    check(one, None);
+    check(&[&one[..], b"*2\r\n$4\r\nECHO\r\n$5\r\nbobby\r\n"].concat(), Some(b"bobby"));
+    check(&[&one[..], b"*2\r\n$4\r\nECHO\r\n$5\r\nbobby"].concat(), Some(b"bobby"));
+    for other in [
+        &b"*2\r\n$4\r\nECHO\r\n$5\r\nbobb"[..],
+        b"*2\r\n$4\r\nECHO\r\n$",
+        b"*2\r\n$4\r\nECHO\r\n$-1\r\n",
+        b"*2\r\n$4\r\nECHO\r\n$99999999999999999999\r\n",
+        b"*2\r\n$4\r\nECHO\r\n:5\r\nbobby\r\n",
+        b"*3\r\n$4\r\nECHO\r\n$5\r\nbobby\r\n",
+        b"ECHO ann\r\n",
+    ] {
+        check(&[&one[..], other].concat(), None);
+    }
+    check(b"ECHO ann\r\nECHO bob\r\n", None);
+}

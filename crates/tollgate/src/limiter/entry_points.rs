@@ -88,6 +88,13 @@ impl<S: Store> Limiter<S> {
         self.try_decide_matched(None, matching, Patience::None, then)
     }
 
+    /// Starts to load the state of a key under a rule that is in no policy, for a decision that follows soon. A hint:
+    /// it changes nothing.
+    #[inline]
+    pub fn prefetch_rule(&self, rule: &Rule, key: &Key) {
+        self.store.prefetch(rule, key.as_bytes());
+    }
+
     pub(super) fn match_named<'l>(
         &'l self,
         limit: &'l Limit,
