@@ -8,7 +8,7 @@ EMPTY :=
 export PATH := $(PATH):/usr/sbin:/sbin$(subst $(EMPTY) /,:/,$(addprefix $(EMPTY) ,$(wildcard /usr/lib/postgresql/*/bin)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-growth bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb rpm deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client
+.PHONY: help run check test test-loom lint msrv deny semver miri package coverage fuzz fuzz-gateway bench bench-engine bench-fleet bench-gateway bench-growth bench-overload bench-policy bench-pool bench-queue bench-records bench-redis bench-replay bench-rlqs bench-service faults simulate-faults screenshots pictures generate install dist reproducible footprint deb rpm deb-test systemd-test image image-test engine-test chart docs release-check setup setup-test clean bench-client profile-gateway
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -136,6 +136,12 @@ bench-growth: setup ## cost per decision from 10,000 to 100 million keys, 10 to 
 	@setup/debian valgrind=valgrind taskset=util-linux prlimit=util-linux
 	cargo build --release -p tollgate-cli
 	cargo run --release -p tollgate-bench --bin growth
+
+CASE ?= refused
+profile-gateway: setup ## the CPU time of one request of the gateway by groups of symbols (CASE=refused, admitted or off)
+	@setup/debian nginx=nginx wrk=wrk taskset=util-linux perf=linux-perf
+	cargo build --release -p tollgate-cli
+	bench/profile.sh $${CARGO_TARGET_DIR:-target}/release/tollgate $(CASE)
 
 bench-overload: setup ## a service at four times its capacity, behind nothing, Envoy's filters and Tollgate
 	@setup/debian prlimit=util-linux

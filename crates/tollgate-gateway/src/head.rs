@@ -189,24 +189,21 @@ fn host(parts: &Parts, needs_host: impl FnOnce() -> bool) -> Result<HeaderValue,
 /// Whether the text is a name or an address with an optional port. Servers interpret other texts
 /// differently, and limits matched one interpretation.
 pub(crate) fn is_host(text: &str) -> bool {
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(inner) => {
-            let Some((address, rest)) = inner.split_once(']') else { return false };
-            if address.parse::<std::net::Ipv6Addr>().is_err() {
-                return false;
-            }
-            (address, rest)
-        }
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let named = text.starts_with('[')
-        || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
-    let port = rest.strip_prefix(':').unwrap_or(rest);
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    // A port may be empty (RFC 3986, 3.2.3).
-    let is_port = rest.is_empty()
-        || (rest.len() > port.len() && digits && (port.is_empty() || port.parse::<u16>().is_ok()));
-    !host.is_empty() && named && is_port
+    if let Some(inner) = text.strip_prefix('[') {
+        let Some((address, rest)) = inner.split_once(']') else { return false };
+        return address.parse::<std::net::Ipv6Addr>().is_ok()
+            && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port));
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    match text.bytes().position(|byte| !is_name(byte)) {
+        None => !text.is_empty(),
+        Some(end) => end > 0 && text[end..].strip_prefix(':').is_some_and(is_port),
+    }
+}
+
+/// Whether the text after a colon is a port, which may be empty (RFC 3986, 3.2.3).
+fn is_port(text: &str) -> bool {
+    text.is_empty() || (text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok())
 }
 
 const fn via(version: Version) -> HeaderValue {
@@ -415,6 +412,30 @@ fn origin_form(uri: &Uri) -> Result<Option<Uri>, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_an_optional_port() {
+        for host in [
+            "a",
+            "a.b-c_d",
+            "127.0.0.1:8080",
+            "a:",
+            "a:0",
+            "a:65535",
+            "a:00080",
+            "[::1]",
+            "[::1]:80",
+            "[::1]:",
+        ] {
+            assert!(is_host(host), "{host}");
+        }
+        for text in [
+            "", ":", ":80", "a:65536", "a:+1", "a:b", "a:1:2", "a b", "a/b", "a@b", "\u{e9}", "a\u{e9}",
+            "[::1", "[a]", "[::1]80", "[]", "a[::1]",
+        ] {
+            assert!(!is_host(text), "{text}");
+        }
+    }
 
     #[test]
     fn dot_segments_are_resolved_and_the_rest_is_unchanged() {

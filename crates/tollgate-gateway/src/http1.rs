@@ -53,12 +53,9 @@ pub(crate) struct Http1Gateway<S> {
 }
 
 /// A request that was not refused.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "most requests are admitted at once, and a box would cost an allocation"
-)]
 pub(crate) enum OpenRequest<S> {
-    Admitted(ForwardedRequest),
+    /// Boxed: it is moved several times before it is forwarded, and an idle connection keeps room for it.
+    Admitted(Box<ForwardedRequest>),
     /// The decision waits for the store.
     Waiting(Box<WaitingRequest<S>>),
 }
@@ -149,17 +146,17 @@ impl<S> Http1Gateway<S> {
         request: &RequestHead<'_, '_>,
         policy: &Policy,
         admission: RawAdmission,
-    ) -> ForwardedRequest {
+    ) -> Box<ForwardedRequest> {
         let mut head = OutputBuffer::take();
         let forwarding = self.shared.worker.forwarding;
         request::write(&mut head, request, &self.caller, forwarding, (policy, &admission));
-        ForwardedRequest {
+        Box::new(ForwardedRequest {
             head,
             admission,
             is_head: request.method == "HEAD",
             is_idempotent: matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),
             started_at: Instant::now(),
-        }
+        })
     }
 }
 

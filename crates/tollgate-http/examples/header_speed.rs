@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use http_body_util::Full;
 use tollgate::{Call, Limiter};
-use tollgate_http::{LimitLayer, Peer, Rejection, RetryAfter, write_headers};
+use tollgate_http::{LimitLayer, Peer, Rejection, RetryAfter, conclude_raw, write_headers};
 use tower::{Layer as _, Service as _, service_fn};
 
 const POLICY: &str = "
@@ -46,6 +46,16 @@ fn main() -> Result<(), tollgate::PolicyError> {
         let mut response = rejection.response(&request, settings);
         rejection.write_headers(response.headers_mut(), settings);
         response
+    });
+
+    measure("admitted, three limits, as lines", || {
+        conclude_raw(&limiter, &admitted, (&request, false), || 0, (&mut Vec::new(), |_| ()))
+    });
+    let mut out = Vec::new();
+    measure("refused, three limits, as lines with the body", || {
+        out.clear();
+        conclude_raw(&limiter, &refused, (&request, false), || 0, (&mut out, |_| ()));
+        out.len()
     });
 
     let layer = LimitLayer::new(limiter.clone());

@@ -16,7 +16,7 @@ use tollgate::{DecisionId, HeldDecision, InFlightGuard, Limiter, NodeShedder, Re
 
 use crate::body::LimitBody;
 use crate::deferred::{Detached, NotForwarded, Owing, Unmeasured};
-use crate::headers::PreparedHeaders;
+use crate::headers::MapSink;
 use crate::meter::Meters;
 use crate::priority::RequestPriority;
 use crate::soft::Soft;
@@ -63,7 +63,7 @@ pub(crate) struct Start<S> {
 #[derive(Default)]
 pub(crate) struct AdmittedContext {
     /// The headers about limits that the response will get.
-    pub(crate) written: Option<PreparedHeaders>,
+    pub(crate) written: Option<MapSink>,
     /// The work deferred to the end of the request.
     pub(crate) deferred: Option<Owing>,
     /// Counts the request from the call of the inner service to the end of the response.
@@ -101,7 +101,7 @@ impl AdmittedContext {
     /// Adds headers to the answer to a request that waited and is not forwarded. Its charges are
     /// refunded with the deferred work, which is dropped here.
     pub(crate) fn not_started<R>(mut self, mut response: Response<Bytes>) -> Response<LimitBody<R>> {
-        if let Some(written) = self.written.take() {
+        if let Some(mut written) = self.written.take() {
             written.set(response.headers_mut());
         }
         response.extensions_mut().insert(RefusalMarker);
@@ -126,7 +126,7 @@ impl AdmittedContext {
                 deferred.with_meters(|meters| meters.head(response.headers()));
             }
         }
-        if let Some(written) = self.written.take()
+        if let Some(mut written) = self.written.take()
             && !is_refused
         {
             written.set(response.headers_mut());

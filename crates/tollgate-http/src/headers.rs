@@ -28,25 +28,30 @@
 mod decimal;
 mod described;
 mod dialects;
-mod header_writer;
+mod header_sink;
 mod ietf;
+mod line_sink;
+mod map_sink;
 mod retry_after;
 mod triple;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use tollgate::policy::{Dialect, HeaderSettings, IetfHeaders, XRateLimit};
 use tollgate::{Decision, DecisionId, Fate, Timestamp};
 
 use self::described::described;
 pub(crate) use self::described::{Kind, is_primary};
 pub(crate) use self::dialects::{covers_everything, spoken};
-use self::header_writer::HeaderWriter;
-pub(crate) use self::header_writer::PreparedHeaders;
+pub(crate) use self::header_sink::push_number;
+use self::header_sink::{FieldName, HeaderSink};
+use self::ietf::Draft11;
+pub(crate) use self::line_sink::{LineSink, NameLengths, find_line};
+pub(crate) use self::map_sink::MapSink;
 pub use self::retry_after::RetryAfter;
 use self::retry_after::until_change;
 
-static TOLLGATE_DECISION: HeaderName = HeaderName::from_static("tollgate-decision");
-static TOLLGATE_DEGRADED: HeaderName = HeaderName::from_static("tollgate-degraded");
+static TOLLGATE_DECISION: FieldName = FieldName::new("tollgate-decision: ");
+static TOLLGATE_DEGRADED: FieldName = FieldName::new("tollgate-degraded: ");
 
 /// Writes the rate-limit headers of a decision, including its ID.
 ///
@@ -78,9 +83,9 @@ pub fn write_headers(
 ) {
     if is_limited(decision) {
         // Set where they were written: they are too large to move.
-        let mut writer = HeaderWriter::new();
-        write(&mut writer, decision, id, settings, retry_after);
-        writer.set(headers);
+        let mut sink = MapSink::new();
+        write(&mut sink, decision, id, settings, retry_after);
+        sink.set(headers);
     }
 }
 
@@ -90,44 +95,67 @@ pub(crate) fn written(
     id: DecisionId,
     settings: &HeaderSettings,
     retry_after: Option<RetryAfter>,
-) -> Option<PreparedHeaders> {
+) -> Option<MapSink> {
     if !is_limited(decision) {
         return None;
     }
-    let mut writer = HeaderWriter::new();
-    write(&mut writer, decision, id, settings, retry_after);
-    Some(writer.finish())
+    let mut sink = MapSink::new();
+    write(&mut sink, decision, id, settings, retry_after);
+    Some(sink)
+}
+
+/// Appends the headers of [`write_headers`] to `out` as lines of HTTP/1.1, for a decision that
+/// [`is_limited`]. Returns the lengths of their names.
+pub(crate) fn write_lines(
+    out: &mut Vec<u8>,
+    decision: &Decision<'_>,
+    id: DecisionId,
+    settings: &HeaderSettings,
+    retry_after: Option<RetryAfter>,
+) -> NameLengths {
+    let mut sink = LineSink::new(out);
+    write(&mut sink, decision, id, settings, retry_after);
+    sink.lengths()
 }
 
 /// Writes the headers of a response with rate-limit headers.
 fn write(
-    writer: &mut HeaderWriter,
+    sink: &mut impl HeaderSink,
     decision: &Decision<'_>,
     id: DecisionId,
     settings: &HeaderSettings,
     retry_after: Option<RetryAfter>,
 ) {
-    if let Some(retry_after) = retry_after {
-        retry_after.write(writer);
+    match decision.wall_at() {
+        None => {
+            if let Some(retry_after) = retry_after {
+                retry_after.write(sink);
+            }
+        }
+        Some(at) if settings.ietf == IetfHeaders::Draft11 => Draft11::with(decision, at, |draft_11| {
+            draft_11.write_policy(sink);
+            write_limits(sink, (decision, Some(draft_11)), id, settings, retry_after, at);
+        }),
+        Some(at) => write_limits(sink, (decision, None), id, settings, retry_after, at),
     }
-    if let Some(at) = decision.wall_at() {
-        write_limits(writer, decision, id, settings, retry_after, at);
-    }
-    write_id(writer, id);
+    sink.bytes_for(&TOLLGATE_DECISION, &id.digits());
     if let Some(instead) = degraded(decision) {
-        writer.fixed_for(&TOLLGATE_DEGRADED, instead);
+        sink.text_for(&TOLLGATE_DEGRADED, instead);
     }
 }
 
-/// Writes the headers of the limits that were counted at `at`.
+/// Writes the headers of the limits that were counted at `at`, after the wait of a refusal.
 fn write_limits(
-    writer: &mut HeaderWriter,
-    decision: &Decision<'_>,
+    sink: &mut impl HeaderSink,
+    (decision, draft_11): (&Decision<'_>, Option<&Draft11<'_, '_>>),
     id: DecisionId,
     settings: &HeaderSettings,
     retry_after: Option<RetryAfter>,
     at: Timestamp,
 ) {
+    if let Some(retry_after) = retry_after {
+        retry_after.write(sink);
+    }
     let described = described(decision, settings);
     let own = described.as_ref().map_or(&[][..], |it| it.limit().dialects());
     let dialects = || spoken(own, &settings.dialects);
@@ -136,29 +164,33 @@ fn write_limits(
         let dated = dialects().any(|it| matches!(it, Dialect::Discord | Dialect::GitHub));
         match settings.x_ratelimit {
             XRateLimit::Delta if !dated => {
-                triple::X_RATELIMIT.write(writer, described, triple::Reset::Delta);
+                triple::X_RATELIMIT.write(sink, described, triple::Reset::Delta);
             }
             XRateLimit::Off if !dated => {}
-            _ => triple::X_RATELIMIT.write(writer, described, triple::Reset::Epoch(at)),
+            _ => triple::X_RATELIMIT.write(sink, described, triple::Reset::Epoch(at)),
         }
     }
     match settings.ietf {
-        IetfHeaders::Draft11 => ietf::write_draft_11(writer, decision, at),
+        IetfHeaders::Draft11 => {
+            if let Some(draft_11) = draft_11 {
+                draft_11.write_limits(sink);
+            }
+        }
         IetfHeaders::Draft6 => {
             if let Some(described) = &described {
-                triple::RATELIMIT.write(writer, described, triple::Reset::Delta);
+                triple::RATELIMIT.write(sink, described, triple::Reset::Delta);
             }
-            ietf::write_draft_6_policy(writer, decision, at);
+            ietf::write_draft_6_policy(sink, decision, at);
         }
         IetfHeaders::Off => {}
     }
     if let Some(described) = described {
         // A request that was admitted with a wait and cannot wait is refused, too.
         let has_no_place = decision.is_allowed() && retry_after.is_some();
-        let is_refusal = decision.fate() == Fate::Refused || has_no_place;
+        let is_refusal = matches!(decision.fate(), Fate::Refused) || has_no_place;
         let answer = dialects::Answer { decision, described, is_refusal, id, retry_after };
         for dialect in dialects() {
-            dialects::write(writer, dialect, &answer);
+            dialects::write(sink, dialect, &answer);
         }
     }
 }
@@ -179,9 +211,4 @@ fn degraded(decision: &Decision<'_>) -> Option<&'static str> {
         _ if decision.limits().len() > 0 => "local",
         _ => "allow",
     })
-}
-
-fn write_id(writer: &mut HeaderWriter, id: DecisionId) {
-    writer.bytes(&id.digits());
-    writer.end(&TOLLGATE_DECISION);
 }

@@ -12,14 +12,16 @@ use http::StatusCode;
 use tollgate::{Decision, InFlightGuard, Limiter, Store};
 
 use crate::header_lines::HeaderLines;
-use crate::headers::{PreparedHeaders, RetryAfter, is_limited, written};
+use crate::headers::{NameLengths, RetryAfter, find_line, is_limited, push_number, write_lines};
 use crate::priority::priority_value;
 use crate::rejection::Rejection;
 use crate::soft::soft_value;
 
 /// A request that its limits admit, with the additions to its request and its response.
 pub struct RawAdmission {
-    headers: Option<PreparedHeaders>,
+    /// The lines of the rate-limit headers, and the lengths of their names.
+    headers: Vec<u8>,
+    lengths: NameLengths,
     /// The value of `Tollgate-Priority` for the upstream.
     pub priority: Option<http::HeaderValue>,
     /// The value of `Tollgate-Soft` for the upstream.
@@ -31,14 +33,12 @@ pub struct RawAdmission {
 impl RawAdmission {
     /// Appends the lines of the rate-limit headers.
     pub fn write_headers(&self, out: &mut Vec<u8>) {
-        if let Some(headers) = &self.headers {
-            headers.write(out);
-        }
+        out.extend_from_slice(&self.headers);
     }
 
     /// Whether the rate-limit headers replace a header of the upstream. The name may have any case.
     pub fn replaces(&self, name: &str) -> bool {
-        self.headers.as_ref().is_some_and(|it| it.contains(name))
+        self.lengths.may_contain(name.len()) && find_line(&self.headers, name).is_some()
     }
 }
 
@@ -48,38 +48,40 @@ impl fmt::Debug for RawAdmission {
     }
 }
 
+/// The initial capacity of the header lines: those of three limits with ordinary names take less.
+const INITIAL_HEADER_BYTES: usize = 448;
+
 /// Returns the admission of a decision, or appends the refusal to `out` as a complete response, with the header lines
-/// that `write_lines` appends. `rng` is the source of the jitter of `Retry-After`. `is_head`: the response has no body.
+/// that `write_connection` appends. `rng` is the source of the jitter of `Retry-After`. `is_head`: the response has no body.
 pub fn conclude_raw<S: Store>(
     limiter: &Limiter<S>,
     decision: &Decision<'_>,
     (request, is_head): (&impl HeaderLines, bool),
     rng: impl FnOnce() -> u32,
-    (out, write_lines): (&mut Vec<u8>, impl FnOnce(&mut Vec<u8>)),
+    (out, write_connection): (&mut Vec<u8>, impl FnOnce(&mut Vec<u8>)),
 ) -> Option<RawAdmission> {
     let settings = limiter.policy().headers();
-    let mut headers = None;
+    let (mut headers, mut lengths) = (Vec::new(), NameLengths::default());
     if is_limited(decision) {
         let id = limiter.id_of(decision);
         let retry_after = RetryAfter::jittered(decision, settings, rng);
         if let Some(rejection) = Rejection::of(decision, id, retry_after) {
-            let (status, content_type, body) = rejection.content(request, settings);
-            let headers = written(decision, id, settings, rejection.retry_after());
-            write_status(out, status);
+            let content = rejection.content(request, settings);
+            write_status(out, content.status());
             out.extend_from_slice(b"content-type: ");
-            out.extend_from_slice(content_type.as_bytes());
+            out.extend_from_slice(content.content_type().as_bytes());
             out.extend_from_slice(b"\r\ncache-control: no-store\r\n");
-            if let Some(headers) = &headers {
-                headers.write(out);
-            }
-            write_lines(out);
-            write_body(out, &body, is_head);
+            write_lines(out, decision, id, settings, rejection.retry_after());
+            write_connection(out);
+            write_body_with(out, is_head, |out| content.write(out));
             return None;
         }
-        headers = written(decision, id, settings, None);
+        headers.reserve(INITIAL_HEADER_BYTES);
+        lengths = write_lines(&mut headers, decision, id, settings, None);
     }
     Some(RawAdmission {
         headers,
+        lengths,
         priority: priority_value(decision),
         soft: soft_value(decision),
         _in_flight: limiter.track_in_flight(),
@@ -98,9 +100,47 @@ pub fn write_status(out: &mut Vec<u8>, status: StatusCode) {
 /// Appends the length of a body, the end of the head, and the body unless the request `is_head`.
 pub fn write_body(out: &mut Vec<u8>, body: &[u8], is_head: bool) {
     out.extend_from_slice(b"content-length: ");
-    out.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
+    push_number(out, body.len() as u64);
     out.extend_from_slice(b"\r\n\r\n");
     if !is_head {
         out.extend_from_slice(body);
+    }
+}
+
+/// Appends the same as [`write_body`] for a body that `write` appends. The length is written after the body, in the place
+/// of three digits.
+fn write_body_with(out: &mut Vec<u8>, is_head: bool, write: impl FnOnce(&mut Vec<u8>)) {
+    const DIGITS: usize = 3;
+    out.extend_from_slice(b"content-length: ");
+    let place = out.len();
+    out.extend_from_slice(b"000\r\n\r\n");
+    let start = out.len();
+    write(out);
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(out.len() - start).as_bytes();
+    if is_head {
+        out.truncate(start);
+    }
+    match out.get_mut(place..place + digits.len()) {
+        Some(room) if digits.len() == DIGITS => room.copy_from_slice(digits),
+        _ => drop(out.splice(place..place + DIGITS, digits.iter().copied())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_has_its_length_before_it_whatever_its_size() {
+        for length in [0, 7, 99, 100, 999, 1_000, 65_536] {
+            for is_head in [false, true] {
+                let body = vec![b'a'; length];
+                let (mut expected, mut found) = (b"before".to_vec(), b"before".to_vec());
+                write_body(&mut expected, &body, is_head);
+                write_body_with(&mut found, is_head, |out| out.extend_from_slice(&body));
+                assert_eq!(found, expected, "{length} bytes, HEAD: {is_head}");
+            }
+        }
     }
 }

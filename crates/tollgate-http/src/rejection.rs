@@ -48,6 +48,9 @@ const ABOUT_BLANK: &str = "about:blank";
 /// The initial capacity of the header map of a refusal.
 const INITIAL_HEADERS: usize = 12;
 
+/// The initial capacity of a body in bytes; most bodies are smaller.
+const INITIAL_BODY_BYTES: usize = 512;
+
 /// A refusal, ready to be turned into a response.
 ///
 /// ```
@@ -283,41 +286,78 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
     /// Creates status and body in the dialects of the policy, or in the format that the `Accept`
     /// header of the request prefers.
     pub fn response(&self, request: &impl HeaderLines, settings: &HeaderSettings) -> Response<Bytes> {
-        let (status, content_type, body) = self.content(request, settings);
-        let mut response = Response::new(body);
+        let content = self.content(request, settings);
+        let (status, content_type) = (content.status(), content.content_type());
+        let mut response = Response::new(content.into_bytes());
         *response.status_mut() = status;
         *response.headers_mut() = HeaderMap::with_capacity(INITIAL_HEADERS);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
     }
 
-    /// Returns status, content type and body.
+    /// Returns status, content type and body. The body is written later.
     pub(crate) fn content(
         &self,
         request: &impl HeaderLines,
         settings: &HeaderSettings,
-    ) -> (StatusCode, &'static str, Bytes) {
+    ) -> RejectionContent<'_, 'd, 'l> {
         // Dialects describe limits; an ambiguous request gets the plain format.
         let is_malformed = self.is_ambiguous();
         let mut in_dialects = spoken(self.own_dialects, &settings.dialects).filter(|_| !is_malformed);
         match in_dialects.find_map(|it| dialects::body(it, self, request, settings)) {
-            Some(imitation) => (imitation.status, imitation.content_type, imitation.body),
-            None => self.plain(Form::preferred(request)),
+            Some(rejection) => RejectionContent::Dialect(rejection),
+            None => RejectionContent::Plain(self, Form::preferred(request)),
         }
-    }
-
-    fn plain(&self, form: Form) -> (StatusCode, &'static str, Bytes) {
-        let body = match form {
-            Form::Problem | Form::Json => problem::to_json(self),
-            Form::Text => Bytes::from(format!("{}\n", self.detail)),
-        };
-        (self.status, form.content_type(), body)
     }
 
     /// Writes the headers of a refusal, for any body.
     pub fn write_headers(&self, headers: &mut HeaderMap, settings: &HeaderSettings) {
         let _full = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         write_headers(headers, self.decision, self.id, settings, self.retry_after);
+    }
+}
+
+/// Status, content type and body of a refusal.
+pub(crate) enum RejectionContent<'r, 'd, 'l> {
+    /// As another service would write them.
+    Dialect(dialects::DialectRejection),
+    Plain(&'r Rejection<'d, 'l>, Form),
+}
+
+impl RejectionContent<'_, '_, '_> {
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Dialect(imitation) => imitation.status,
+            Self::Plain(rejection, _) => rejection.status,
+        }
+    }
+
+    pub(crate) const fn content_type(&self) -> &'static str {
+        match self {
+            Self::Dialect(imitation) => imitation.content_type,
+            Self::Plain(_, form) => form.content_type(),
+        }
+    }
+
+    /// Appends the body.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Dialect(imitation) => out.extend_from_slice(&imitation.body),
+            Self::Plain(rejection, Form::Problem | Form::Json) => problem::write_json(rejection, out),
+            Self::Plain(rejection, Form::Text) => {
+                out.extend_from_slice(rejection.detail.as_bytes());
+                out.push(b'\n');
+            }
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if let Self::Dialect(imitation) = self {
+            return imitation.body;
+        }
+        let mut body = Vec::with_capacity(INITIAL_BODY_BYTES);
+        self.write(&mut body);
+        body.into()
     }
 }
 

@@ -197,7 +197,8 @@ pub(crate) fn pack(
     let fate = describe::fate(decision.fate());
     let fate = FATES.iter().position(|known| *known == fate)?;
     let not_held = NOT_HELD.iter().position(|known| *known == not_held)?;
-    let retry_after = limiting.filter(|_| decision.fate() == Fate::Refused).and_then(|it| it.advised_wait());
+    let retry_after =
+        limiting.filter(|_| matches!(decision.fate(), Fate::Refused)).and_then(|it| it.advised_wait());
     let limiting = limiting.and_then(|it| describe::place_of(&it, decision));
     let trace = subject.and_then(trace_of);
     let host = subject.and_then(|it| it.request()?.host());

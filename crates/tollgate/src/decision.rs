@@ -241,7 +241,7 @@ impl<'l> Decision<'l> {
 
     /// Returns the limits that refused because they could not count ([`Fate::Uncountable`]).
     pub fn uncountable(&self) -> impl Iterator<Item = &'l Limit> {
-        let checks = if self.fate == Fate::Uncountable { &self.checks[..] } else { &[] };
+        let checks = if matches!(self.fate, Fate::Uncountable) { &self.checks[..] } else { &[] };
         // Windows of one limit are adjacent.
         let mut last = None;
         checks.iter().map(|check| check.limit).filter(move |limit| {
@@ -333,13 +333,15 @@ impl<'l> Decision<'l> {
     #[inline]
     fn limiting_among<'d>(&self, limits: impl Iterator<Item = LimitOutcome<'d>>) -> Option<LimitOutcome<'d>> {
         let binding = limits.filter(LimitOutcome::is_binding);
-        if self.fate == Fate::Refused {
-            binding
-                .filter(|it| !it.is_admitted())
-                .max_by_key(|it| (!it.limit().is_shed(), wait_order(it.advised_wait())))
-        } else {
-            binding.min_by_key(|it| (it.limit().is_shed(), it.closeness()))
+        if !matches!(self.fate, Fate::Refused) {
+            return binding.min_by_key(|it| (it.limit().is_shed(), it.closeness()));
         }
+        let mut refusing = binding.filter(|it| !it.is_admitted());
+        let first = refusing.next()?;
+        // Most refusals are by one limit, whose wait is compared with no other.
+        let Some(second) = refusing.next() else { return Some(first) };
+        let refusing = [first, second].into_iter().chain(refusing);
+        refusing.max_by_key(|it| (!it.limit().is_shed(), wait_order(it.advised_wait())))
     }
 
     /// Returns the limit with the least remaining among those that `is_meant` selects. Limits in
@@ -356,7 +358,7 @@ impl<'l> Decision<'l> {
     /// The place in the queue is taken: the caller starts the request after this time, in the order
     /// of the decisions, or [refunds](crate::Limiter::refund) it if it leaves before.
     pub fn wait(&self) -> Duration {
-        if self.fate != Fate::Admitted {
+        if !matches!(self.fate, Fate::Admitted) {
             return Duration::ZERO;
         }
         let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome().wait());
@@ -433,7 +435,7 @@ impl<'l> Decision<'l> {
     /// Returns the wait after which the same request can pass if no other request spends. `None` if
     /// the request is allowed or waiting does not help.
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.fate != Fate::Refused {
+        if !matches!(self.fate, Fate::Refused) {
             return None;
         }
         let refusing = self.limits().filter(|it| it.is_binding() && !it.is_admitted());

@@ -12,6 +12,7 @@
 //! Headers and JSON carry plain numbers instead, and [`Span`]'s own `Display` is the notation of
 //! the policy file (`90s`).
 
+use alloc::string::String;
 use core::fmt;
 
 use super::Span;
@@ -119,26 +120,52 @@ const fn round_up(micros: u64, step: u64) -> u64 {
     micros.div_ceil(step).saturating_mul(step)
 }
 
-impl fmt::Display for HumanSpan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl HumanSpan {
+    /// Appends the words to a text, without the machinery of formatting: every refusal of a flood has such words.
+    pub fn push_to(self, text: &mut String) {
         let (large, small) = match self.step {
-            MILLI => return write!(f, "{} ms", self.micros / MILLI),
+            MILLI => return push_unit(self.micros / MILLI, "ms", text),
             SECOND => ((MINUTE, "min"), (SECOND, "s")),
             MINUTE => ((HOUR, "h"), (MINUTE, "min")),
             HOUR => ((DAY, "d"), (HOUR, "h")),
             _ => {
                 let (whole, tenths) = (self.micros / SECOND, self.micros % SECOND / (SECOND / 10));
-                return match tenths {
-                    0 => write!(f, "{whole} s"),
-                    _ => write!(f, "{whole}.{tenths} s"),
-                };
+                if tenths == 0 {
+                    return push_unit(whole, "s", text);
+                }
+                push_number(whole, text);
+                text.push('.');
+                return push_unit(tenths, "s", text);
             }
         };
-        write!(f, "{} {}", self.micros / large.0, large.1)?;
-        match self.micros % large.0 / small.0 {
-            0 => Ok(()),
-            rest => write!(f, " {rest} {}", small.1),
+        push_unit(self.micros / large.0, large.1, text);
+        let rest = self.micros % large.0 / small.0;
+        if rest > 0 {
+            text.push(' ');
+            push_unit(rest, small.1, text);
         }
+    }
+}
+
+fn push_unit(count: u64, unit: &str, text: &mut String) {
+    push_number(count, text);
+    text.push(' ');
+    text.push_str(unit);
+}
+
+fn push_number(number: u64, text: &mut String) {
+    if number >= 10 {
+        push_number(number / 10, text);
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "a digit")]
+    text.push(char::from(b'0' + (number % 10) as u8));
+}
+
+impl fmt::Display for HumanSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        self.push_to(&mut text);
+        f.write_str(&text)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::problem::Problem;
 pub(super) async fn forward(
     worker: &Worker,
     pool: &RawPool,
-    request: ForwardedRequest,
+    request: Box<ForwardedRequest>,
     client: &mut Http1Client<'_>,
 ) -> ExchangeEnd {
     match exchange(worker, pool, &request, client).await {

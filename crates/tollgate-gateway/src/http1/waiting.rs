@@ -45,7 +45,7 @@ impl<S: Store> WaitingRequest<S> {
         self,
         gateway: &Http1Gateway<S>,
         client: &mut Http1Client<'_>,
-    ) -> Result<ForwardedRequest, ExchangeEnd> {
+    ) -> Result<Box<ForwardedRequest>, ExchangeEnd> {
         let Self { pending, limiter, head, is_last_if_refused } = self;
         let (mut space, shared) = (header_space(), &gateway.shared);
         // The bytes were parsed before, so neither fails.

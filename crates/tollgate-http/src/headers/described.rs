@@ -48,7 +48,7 @@ pub(super) fn described<'d>(
     decision: &'d Decision<'_>,
     settings: &HeaderSettings,
 ) -> Option<LimitOutcome<'d>> {
-    if decision.fate() == Fate::Refused
+    if matches!(decision.fate(), Fate::Refused)
         && let Some(limiting) = decision.limiting().filter(|it| !it.limit().is_shed())
     {
         return Some(limiting);

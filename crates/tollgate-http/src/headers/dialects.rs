@@ -5,12 +5,12 @@
 //! To add a dialect: add a variant in `tollgate_policy`, a function here, and a function in
 //! `rejection::dialects` if its clients parse the body.
 
-use http::{HeaderName, header};
 use tollgate::policy::{Dialect, KeySource};
 use tollgate::{Decision, DecisionId, LimitOutcome, Span};
 
 use super::described::{Kind, of_kind};
-use super::{HeaderWriter, RetryAfter, until_change};
+use super::header_sink::{FieldName, HeaderSink};
+use super::{RetryAfter, until_change};
 
 /// Iterates over the dialects of a response: the limit's own dialects first, then the dialects of
 /// the policy.
@@ -28,34 +28,32 @@ pub(super) struct Answer<'a, 'l> {
     pub(super) retry_after: Option<RetryAfter>,
 }
 
-pub(super) fn write(writer: &mut HeaderWriter, dialect: Dialect, answer: &Answer<'_, '_>) {
+pub(super) fn write(sink: &mut impl HeaderSink, dialect: Dialect, answer: &Answer<'_, '_>) {
     match dialect {
-        Dialect::Discord => discord(writer, answer),
-        Dialect::OpenAi => openai(writer, answer),
-        Dialect::Stripe => stripe(writer, answer),
-        Dialect::Aws => aws(writer, answer),
-        Dialect::Envoy => envoy(writer, answer),
-        Dialect::GitHub => github(writer, answer),
+        Dialect::Discord => discord(sink, answer),
+        Dialect::OpenAi => openai(sink, answer),
+        Dialect::Stripe => stripe(sink, answer),
+        Dialect::Aws => aws(sink, answer),
+        Dialect::Envoy => envoy(sink, answer),
+        Dialect::GitHub => github(sink, answer),
     }
 }
 
 /// Writes Discord's headers. `-Reset-After` may have a fraction; `-Bucket` identifies the limit,
 /// not the key.
-fn discord(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
-    static RESET_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-reset-after");
-    static BUCKET: HeaderName = HeaderName::from_static("x-ratelimit-bucket");
-    static SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
-    static GLOBAL: HeaderName = HeaderName::from_static("x-ratelimit-global");
-    static VIA: HeaderName = header::VIA;
-    writer.raw(&seconds(until_change(&answer.described).as_millis_ceil()));
-    writer.end(&RESET_AFTER);
-    writer.bytes(&DecisionId(answer.described.rule().id.0).digits());
-    writer.end(&BUCKET);
+fn discord(sink: &mut impl HeaderSink, answer: &Answer<'_, '_>) {
+    static RESET_AFTER: FieldName = FieldName::new("x-ratelimit-reset-after: ");
+    static BUCKET: FieldName = FieldName::new("x-ratelimit-bucket: ");
+    static SCOPE: FieldName = FieldName::new("x-ratelimit-scope: ");
+    static GLOBAL: FieldName = FieldName::new("x-ratelimit-global: ");
+    static VIA: FieldName = FieldName::new("via: ");
+    sink.text_for(&RESET_AFTER, &seconds(until_change(&answer.described).as_millis_ceil()));
+    sink.bytes_for(&BUCKET, &DecisionId(answer.described.rule().id.0).digits());
     if answer.is_refusal {
         let everything = covers_everything(&answer.described);
         // Discord does not hold refusals by a shared limit against the caller.
         let shared = matches!(answer.described.limit().by(), [KeySource::Global]);
-        writer.fixed_for(
+        sink.text_for(
             &SCOPE,
             if shared {
                 "shared"
@@ -66,71 +64,70 @@ fn discord(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
             },
         );
         if everything {
-            writer.fixed_for(&GLOBAL, "true");
+            sink.text_for(&GLOBAL, "true");
         }
         // `discord.py` treats a 429 without `Via` as a ban at the edge.
-        writer.fixed_for(&VIA, "1.1 tollgate");
+        sink.text_for(&VIA, "1.1 tollgate");
     }
 }
 
 /// Three headers about the limits of one kind. Resets use Go's duration format: `6m0s`, `20ms`.
 struct Family {
     kind: Kind,
-    limit: HeaderName,
-    remaining: HeaderName,
-    reset: HeaderName,
+    limit: FieldName,
+    remaining: FieldName,
+    reset: FieldName,
 }
 
 static REQUESTS: Family = Family {
     kind: Kind::Requests,
-    limit: HeaderName::from_static("x-ratelimit-limit-requests"),
-    remaining: HeaderName::from_static("x-ratelimit-remaining-requests"),
-    reset: HeaderName::from_static("x-ratelimit-reset-requests"),
+    limit: FieldName::new("x-ratelimit-limit-requests: "),
+    remaining: FieldName::new("x-ratelimit-remaining-requests: "),
+    reset: FieldName::new("x-ratelimit-reset-requests: "),
 };
 
 static TOKENS: Family = Family {
     kind: Kind::Cost,
-    limit: HeaderName::from_static("x-ratelimit-limit-tokens"),
-    remaining: HeaderName::from_static("x-ratelimit-remaining-tokens"),
-    reset: HeaderName::from_static("x-ratelimit-reset-tokens"),
+    limit: FieldName::new("x-ratelimit-limit-tokens: "),
+    remaining: FieldName::new("x-ratelimit-remaining-tokens: "),
+    reset: FieldName::new("x-ratelimit-reset-tokens: "),
 };
 
 /// Writes the headers of `openai`: one family for requests and one for tokens. Limits on cost are reported
 /// as tokens.
-fn openai(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
-    static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-    static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+fn openai(sink: &mut impl HeaderSink, answer: &Answer<'_, '_>) {
+    static SHOULD_RETRY: FieldName = FieldName::new("x-should-retry: ");
+    static REQUEST_ID: FieldName = FieldName::new("x-request-id: ");
     for family in [&REQUESTS, &TOKENS] {
         let Some(limit) = of_kind(family.kind, answer.decision, answer.described) else { continue };
-        writer.number_for(&family.limit, limit.outcome().limit);
-        writer.number_for(&family.remaining, limit.outcome().remaining);
-        writer.raw(&go_duration(until_change(&limit)));
-        writer.end(&family.reset);
+        sink.number_for(&family.limit, limit.outcome().limit);
+        sink.number_for(&family.remaining, limit.outcome().remaining);
+        sink.text_for(&family.reset, &go_duration(until_change(&limit)));
     }
     if answer.is_refusal {
-        writer.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
-        writer.bytes(&answer.id.digits());
-        writer.end(&REQUEST_ID);
+        sink.text_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        sink.bytes_for(&REQUEST_ID, &answer.id.digits());
     }
 }
 
 /// Writes the headers that GitHub adds to `X-RateLimit-*` and `Retry-After`.
-fn github(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
-    static USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
-    static RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+fn github(sink: &mut impl HeaderSink, answer: &Answer<'_, '_>) {
+    static USED: FieldName = FieldName::new("x-ratelimit-used: ");
+    static RESOURCE: FieldName = FieldName::new("x-ratelimit-resource: ");
     let outcome = answer.described.outcome();
-    writer.number_for(&USED, outcome.limit.saturating_sub(outcome.remaining));
+    sink.number_for(&USED, outcome.limit.saturating_sub(outcome.remaining));
+    sink.start(&RESOURCE);
     for byte in answer.described.limit().name().bytes() {
-        writer.bytes(&[if byte.is_ascii_graphic() { byte } else { b'?' }]);
+        sink.bytes(&[if byte.is_ascii_graphic() { byte } else { b'?' }]);
     }
-    writer.end(&RESOURCE);
+    sink.end();
 }
 
 /// Writes Stripe's headers. Its clients retry a 429 only if `Stripe-Should-Retry` says so.
-fn stripe(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
-    static REASON: HeaderName = HeaderName::from_static("stripe-rate-limited-reason");
-    static SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
-    static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+fn stripe(sink: &mut impl HeaderSink, answer: &Answer<'_, '_>) {
+    static REASON: FieldName = FieldName::new("stripe-rate-limited-reason: ");
+    static SHOULD_RETRY: FieldName = FieldName::new("stripe-should-retry: ");
+    static REQUEST_ID: FieldName = FieldName::new("request-id: ");
     if answer.is_refusal {
         let slots = Kind::of(&answer.described) == Kind::Slots;
         let reason = match (covers_everything(&answer.described), slots) {
@@ -139,37 +136,35 @@ fn stripe(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
             (true, true) => "global-concurrency",
             (false, true) => "endpoint-concurrency",
         };
-        writer.fixed_for(&REASON, reason);
-        writer.fixed_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
-        writer.bytes(&answer.id.digits());
-        writer.end(&REQUEST_ID);
+        sink.text_for(&REASON, reason);
+        sink.text_for(&SHOULD_RETRY, yes_or_no(answer.retry_after.is_some()));
+        sink.bytes_for(&REQUEST_ID, &answer.id.digits());
     }
 }
 
 /// Writes the AWS headers. AWS SDKs evaluate the error name and read waits in milliseconds.
-fn aws(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
-    static ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
-    static RETRY_AFTER: HeaderName = HeaderName::from_static("x-amz-retry-after");
-    static REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+fn aws(sink: &mut impl HeaderSink, answer: &Answer<'_, '_>) {
+    static ERROR_TYPE: FieldName = FieldName::new("x-amzn-errortype: ");
+    static RETRY_AFTER: FieldName = FieldName::new("x-amz-retry-after: ");
+    static REQUEST_ID: FieldName = FieldName::new("x-amzn-requestid: ");
     if !answer.is_refusal {
         return;
     }
     // A request that can never pass gets a different error name: SDKs would retry this one.
     if let Some(retry_after) = answer.retry_after {
-        writer.fixed_for(&ERROR_TYPE, "ThrottlingException");
-        writer.number_for(&RETRY_AFTER, retry_after.millis());
+        sink.text_for(&ERROR_TYPE, "ThrottlingException");
+        sink.number_for(&RETRY_AFTER, retry_after.millis());
     } else {
-        writer.fixed_for(&ERROR_TYPE, "ServiceQuotaExceededException");
+        sink.text_for(&ERROR_TYPE, "ServiceQuotaExceededException");
     }
-    writer.bytes(&answer.id.digits());
-    writer.end(&REQUEST_ID);
+    sink.bytes_for(&REQUEST_ID, &answer.id.digits());
 }
 
 /// Writes Envoy's header, which tells that the limiter refused and not the service.
-fn envoy(writer: &mut HeaderWriter, answer: &Answer<'_, '_>) {
-    static RATELIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
+fn envoy(sink: &mut impl HeaderSink, answer: &Answer<'_, '_>) {
+    static RATELIMITED: FieldName = FieldName::new("x-envoy-ratelimited: ");
     if answer.is_refusal {
-        writer.fixed_for(&RATELIMITED, "true");
+        sink.text_for(&RATELIMITED, "true");
     }
 }
 

@@ -15,47 +15,66 @@ mod cache;
 
 use std::cmp::Reverse;
 
-use http::HeaderName;
 use smallvec::SmallVec;
 use tollgate::{AdvertisedRate, Decision, LimitOutcome, MAX_UNITS, Outcome, Quota, Timestamp};
 
-use super::{HeaderWriter, until_change};
+use self::cache::CachedHeader;
+use super::header_sink::{FieldName, HeaderSink};
+use super::until_change;
 
-static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+static RATELIMIT: FieldName = FieldName::new("ratelimit: ");
+static RATELIMIT_POLICY: FieldName = FieldName::new("ratelimit-policy: ");
 
-pub(super) fn write_draft_11(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
-    let listed = listed(decision);
-    cache::with_words(&listed, at, |words| {
-        writer.ready_for(&RATELIMIT_POLICY, words.policy());
-        for (limit, (member, quota)) in listed.iter().zip(words.members()) {
-            writer.bytes(member);
-            writer.number(limit.outcome().remaining.min(*quota));
+/// The listed limits of a decision, with their constant texts.
+pub(super) struct Draft11<'a, 'd> {
+    listed: &'a [LimitOutcome<'d>],
+    words: &'a CachedHeader,
+}
+
+impl Draft11<'_, '_> {
+    /// Calls `then` with the listed limits.
+    pub(super) fn with<T>(
+        decision: &Decision<'_>,
+        at: Timestamp,
+        then: impl FnOnce(&Draft11<'_, '_>) -> T,
+    ) -> T {
+        let mut listed = Listed::new();
+        list(decision, &mut listed);
+        cache::with_words(&listed, at, |words| then(&Draft11 { listed: &listed, words }))
+    }
+
+    pub(super) fn write_policy(&self, sink: &mut impl HeaderSink) {
+        sink.add(&RATELIMIT_POLICY, self.words.policy());
+    }
+
+    pub(super) fn write_limits(&self, sink: &mut impl HeaderSink) {
+        sink.start(&RATELIMIT);
+        for (limit, (member, quota)) in self.listed.iter().zip(self.words.members()) {
+            sink.bytes(member);
+            sink.number(limit.outcome().remaining.min(*quota));
             if !has_slots(limit) {
-                writer.raw(";t=");
-                writer.number(until_change(limit).as_secs_ceil().min(MAX_UNITS));
+                sink.raw(";t=");
+                sink.number(until_change(limit).as_secs_ceil().min(MAX_UNITS));
             }
         }
-        writer.end(&RATELIMIT);
-    });
+        sink.end();
+    }
 }
 
 /// The limits that a response lists.
 type Listed<'d> = SmallVec<[LimitOutcome<'d>; 8]>;
 
-/// Returns the listed limits, without limits in shadow mode and shedders. If a name was counted several
-/// times, the outcome closest to refusing represents it.
-fn listed<'d>(decision: &'d Decision<'_>) -> Listed<'d> {
-    let mut listed = Listed::new();
+/// Adds the listed limits to a buffer, which is too large to be returned: all but limits in shadow mode and
+/// shedders. If a name was counted several times, the outcome closest to refusing represents it.
+fn list<'d>(decision: &'d Decision<'_>, listed: &mut Listed<'d>) {
     for limit in decision.limits() {
         if limit.is_binding() && !limit.limit().is_shed() {
             listed.push(limit);
         }
     }
     if decision.repeats_limits() {
-        remove_repeated(&mut listed);
+        remove_repeated(listed);
     }
-    listed
 }
 
 /// Keeps the outcome closest to refusing of each name.
@@ -81,17 +100,19 @@ fn has_slots(limit: &LimitOutcome<'_>) -> bool {
 
 /// Writes the policy of drafts 4 to 6. It requires a window and unique quotas: of several limits
 /// with the same quota, the first is listed.
-pub(super) fn write_draft_6_policy(writer: &mut HeaderWriter, decision: &Decision<'_>, at: Timestamp) {
-    let listed = listed(decision);
+pub(super) fn write_draft_6_policy(sink: &mut impl HeaderSink, decision: &Decision<'_>, at: Timestamp) {
+    let mut listed = Listed::new();
+    list(decision, &mut listed);
     let rates = || listed.iter().filter_map(|limit| advertised(limit, at));
-    let mut list = List(writer);
+    sink.start(&RATELIMIT_POLICY);
+    let mut list = List(sink);
     for (index, rate) in rates().enumerate() {
         if rates().take(index).all(|earlier| earlier.units != rate.units) {
             list.integer(rate.units);
             list.parameter(";w=", rate.seconds);
         }
     }
-    list.0.end(&RATELIMIT_POLICY);
+    list.0.end();
 }
 
 fn advertised(limit: &LimitOutcome<'_>, at: Timestamp) -> Option<AdvertisedRate> {
@@ -99,9 +120,9 @@ fn advertised(limit: &LimitOutcome<'_>, at: Timestamp) -> Option<AdvertisedRate>
 }
 
 /// A list of a structured field under construction.
-struct List<'s>(&'s mut HeaderWriter);
+struct List<'s, S>(&'s mut S);
 
-impl List<'_> {
+impl<S: HeaderSink> List<'_, S> {
     /// Adds a member.
     fn integer(&mut self, value: u64) {
         if !self.0.is_blank() {

@@ -12,14 +12,13 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, header};
 use tollgate::policy::HeaderSettings;
 use tollgate::{Decision, LimitOutcome, Quota, Span};
 
-use super::HeaderWriter;
+use super::header_sink::{FieldName, HeaderSink};
 
-static RETRY_AFTER: HeaderName = header::RETRY_AFTER;
-static RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+static RETRY_AFTER: FieldName = FieldName::new("retry-after: ");
+static RETRY_AFTER_MS: FieldName = FieldName::new("retry-after-ms: ");
 
 /// The wait if no limit can compute one.
 const DEFAULT_RETRY_AFTER: Span = Span::from_secs(1);
@@ -95,9 +94,9 @@ impl RetryAfter {
         self.0.as_millis_ceil().max(1)
     }
 
-    pub(super) fn write(self, writer: &mut HeaderWriter) {
-        writer.number_for(&RETRY_AFTER, self.seconds());
-        writer.number_for(&RETRY_AFTER_MS, self.millis());
+    pub(super) fn write(self, sink: &mut impl HeaderSink) {
+        sink.number_for(&RETRY_AFTER, self.seconds());
+        sink.number_for(&RETRY_AFTER_MS, self.millis());
     }
 }
 

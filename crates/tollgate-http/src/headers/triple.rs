@@ -4,17 +4,16 @@
 //! same three headers without `X-`. The reset of `X-RateLimit-*` is a date in some dialects and a
 //! delay in others; the reset of the IETF drafts is always a delay.
 
-use http::HeaderName;
 use tollgate::{LimitOutcome, Timestamp};
 
-use super::HeaderWriter;
+use super::header_sink::{FieldName, HeaderSink};
 use super::until_change;
 
 /// The names of three headers that belong together.
 pub(super) struct Triple {
-    limit: HeaderName,
-    remaining: HeaderName,
-    reset: HeaderName,
+    limit: FieldName,
+    remaining: FieldName,
+    reset: FieldName,
 }
 
 /// The format of a reset.
@@ -27,19 +26,19 @@ pub(super) enum Reset {
 }
 
 pub(super) static X_RATELIMIT: Triple = Triple {
-    limit: HeaderName::from_static("x-ratelimit-limit"),
-    remaining: HeaderName::from_static("x-ratelimit-remaining"),
-    reset: HeaderName::from_static("x-ratelimit-reset"),
+    limit: FieldName::new("x-ratelimit-limit: "),
+    remaining: FieldName::new("x-ratelimit-remaining: "),
+    reset: FieldName::new("x-ratelimit-reset: "),
 };
 
 pub(super) static RATELIMIT: Triple = Triple {
-    limit: HeaderName::from_static("ratelimit-limit"),
-    remaining: HeaderName::from_static("ratelimit-remaining"),
-    reset: HeaderName::from_static("ratelimit-reset"),
+    limit: FieldName::new("ratelimit-limit: "),
+    remaining: FieldName::new("ratelimit-remaining: "),
+    reset: FieldName::new("ratelimit-reset: "),
 };
 
 impl Triple {
-    pub(super) fn write(&'static self, writer: &mut HeaderWriter, limit: &LimitOutcome<'_>, reset: Reset) {
+    pub(super) fn write(&'static self, sink: &mut impl HeaderSink, limit: &LimitOutcome<'_>, reset: Reset) {
         let until = until_change(limit);
         let reset = match reset {
             // Rounds after the addition, so that all responses within a window state the same
@@ -47,8 +46,8 @@ impl Triple {
             Reset::Epoch(at) => (at + until).as_secs_ceil(),
             Reset::Delta => until.as_secs_ceil(),
         };
-        writer.number_for(&self.limit, limit.outcome().limit);
-        writer.number_for(&self.remaining, limit.outcome().remaining);
-        writer.number_for(&self.reset, reset);
+        sink.number_for(&self.limit, limit.outcome().limit);
+        sink.number_for(&self.remaining, limit.outcome().remaining);
+        sink.number_for(&self.reset, reset);
     }
 }

@@ -8,7 +8,7 @@ use crate::header_lines::HeaderLines;
 
 /// A body format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// `application/problem+json`.
     Problem,
     /// The same document as `application/json`.

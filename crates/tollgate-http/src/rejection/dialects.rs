@@ -25,7 +25,7 @@ use crate::header_lines::HeaderLines;
 const CONTENT_TYPE: &str = "content-type";
 
 /// The response parts that a dialect creates.
-pub(super) struct DialectRejection {
+pub(crate) struct DialectRejection {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     pub(super) body: Bytes,

@@ -27,8 +27,8 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
         }
         (_, Some(wait)) => {
             words.push_str("; try again in ");
-            // Whole seconds, as in `Retry-After`. Writing to memory does not fail.
-            let _never = write!(words, "{}", Span::from_secs(wait.seconds()).human());
+            // Whole seconds, as in `Retry-After`.
+            Span::from_secs(wait.seconds()).human().push_to(&mut words);
         }
         (_, None) => {}
     }
@@ -53,9 +53,8 @@ pub(super) fn full_room(
         };
         words.extend(["; it would have had to wait ", place, " limit `", limit.name(), "`"]);
     }
-    let wait = Span::from_secs(retry_after.seconds()).human();
-    // Writing to memory does not fail.
-    let _never = write!(words, "; try again in {wait}");
+    words.push_str("; try again in ");
+    Span::from_secs(retry_after.seconds()).human().push_to(&mut words);
     words
 }
 
@@ -67,9 +66,8 @@ pub(super) fn shed(class: Option<&PriorityClass>, retry_after: RetryAfter) -> St
         Some(class) => words.extend(["requests of priority `", class.name(), "`"]),
         None => words.push_str("some requests"),
     }
-    let wait = Span::from_secs(retry_after.seconds()).human();
-    // Writing to memory does not fail.
-    let _never = write!(words, "; try again in {wait}");
+    words.push_str("; try again in ");
+    Span::from_secs(retry_after.seconds()).human().push_to(&mut words);
     words
 }
 
@@ -149,6 +147,7 @@ fn per(rate: Rate, words: &mut String) {
     let whole = UNITS.iter().find(|(size, _)| micros.is_multiple_of(*size));
     let (count, unit) = whole.map_or((micros, "microsecond"), |(size, unit)| (micros / size, *unit));
     if micros > HOUR && !micros.is_multiple_of(HOUR) {
+        // Writing to memory does not fail.
         let _never = write!(words, "{}", rate.period.human_exact());
     } else if count == 1 {
         words.push_str(unit);

@@ -30,6 +30,7 @@ use crate::http1::{self, Http1End, Http1Surface};
 use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
 use crate::subject::subject;
+use crate::tls::Tls;
 use crate::wire::{Transport, Wire};
 
 /// The client preface of HTTP/2, to detect it without TLS.
@@ -103,8 +104,8 @@ pub(super) async fn serve<Make, MakeHttp1, S, F, B>(
     let surface = (shared.make_http1)(&connection);
     loop {
         if let Some(surface) = &surface {
-            wire = match http1::serve(wire, surface, &conn_timer, caps, &mut drain).await {
-                Http1End::HandOver(wire) => wire,
+            match http1::serve(&mut wire, surface, &conn_timer, caps, &mut drain).await {
+                Http1End::HandOver => {}
                 Http1End::Closed => return,
                 Http1End::Failed(error) => return tracing::debug!(%peer, %error, "connection ended"),
                 Http1End::Late(late) => return log_end(peer, End::Late(late)),
@@ -153,7 +154,7 @@ where
         let Some(parts) = connection.into_parts() else { return Err(end) };
         (wire, service) = (parts.io.into_inner(), parts.service);
         if let End::Late(_) = end {
-            let _ = timeout(caps.head, http1::send_request_timeout(wire, http1::HEAD)).await;
+            let _ = timeout(caps.head, http1::send_request_timeout(&mut wire, http1::HEAD)).await;
             return Err(end);
         }
         may_rest = parts.read_buf.is_empty();
@@ -190,18 +191,14 @@ async fn open(
         if !trusted(peer.ip()) {
             return Err(io::Error::other("this peer is not a trusted proxy (client.trusted_proxies)"));
         }
-        connection.peer = proxy_protocol::read(&mut stream).await?.unwrap_or(peer);
+        connection.peer = Box::pin(proxy_protocol::read(&mut stream)).await?.unwrap_or(peer);
     }
     if let Some(tls) = &server.tls {
-        let stream = tls.acceptor().accept(stream).await?;
-        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        // rustls keeps certificates only after it has verified them.
-        let shown = stream.get_ref().1.peer_certificates();
-        connection.certified = shown.is_some();
-        connection.certificate = shown.and_then(<[_]>::first).and_then(|it| subject(it)).map(Into::into);
-        let transport = Either::Right(Box::new(stream));
-        return Ok(Some(OpenConnection { transport, ahead: Bytes::new(), connection, http2 }));
+        // Boxed, as reading a PROXY header: a connection without TLS that has sent nothing stays small.
+        return Box::pin(open_tls(stream, tls, connection)).await.map(Some);
     }
+    // A connection that has sent nothing owns no buffer.
+    stream.readable().await?;
     let mut ahead = BytesMut::with_capacity(1024);
     while ahead.len() < PREFACE.len() && PREFACE.starts_with(&ahead) {
         if stream.read_buf(&mut ahead).await? == 0 {
@@ -210,6 +207,18 @@ async fn open(
     }
     let http2 = ahead.starts_with(PREFACE);
     Ok(Some(OpenConnection { transport: Either::Left(stream), ahead: ahead.freeze(), connection, http2 }))
+}
+
+/// Does the TLS handshake.
+async fn open_tls(stream: TcpStream, tls: &Tls, mut connection: Connection) -> io::Result<OpenConnection> {
+    let stream = tls.acceptor().accept(stream).await?;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    // rustls keeps certificates only after it has verified them.
+    let shown = stream.get_ref().1.peer_certificates();
+    connection.certified = shown.is_some();
+    connection.certificate = shown.and_then(<[_]>::first).and_then(|it| subject(it)).map(Into::into);
+    let transport = Either::Right(Box::new(stream));
+    Ok(OpenConnection { transport, ahead: Bytes::new(), connection, http2 })
 }
 
 fn http1_builder(server: &HttpServer) -> hyper::server::conn::http1::Builder {
@@ -299,5 +308,51 @@ fn log_end(peer: SocketAddr, end: End) {
         End::Closed(Ok(())) | End::Rests => {}
         End::Closed(Err(error)) => tracing::debug!(%peer, %error, "connection ended"),
         End::Late(late) => tracing::debug!(%peer, ?late, "connection closed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body_util::Empty;
+    use hyper::service::service_fn;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::http1::{ExchangeEnd, Http1Client, RequestHead, Verdict};
+
+    /// A surface like that of the gateway: an address and references.
+    struct Surface(#[expect(dead_code, reason = "its size counts")] [u64; 8]);
+
+    impl Http1Surface for Surface {
+        type Admitted = [u64; 2];
+
+        fn decide(&self, _: &mut RequestHead<'_, '_>, _: &mut Vec<u8>) -> Verdict<Self::Admitted> {
+            Verdict::HandOver
+        }
+
+        async fn forward(&self, _: Self::Admitted, _: &mut Http1Client<'_>) -> ExchangeEnd {
+            ExchangeEnd::Close
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_small() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let answer =
+            |_: Request<Incoming>| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) };
+        let shared = Shared {
+            server: HttpServer::default(),
+            make: move |_: &Connection| service_fn(answer),
+            make_http1: |_: &Connection| Some(Surface([0; 8])),
+            drain: Drain::new().1,
+        };
+        let opening = size_of_val(&timeout(Duration::ZERO, open(stream, peer, &shared.server)));
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let serving = size_of_val(&serve(stream, peer, None, &shared));
+        assert!(opening <= 460 && serving <= 1_280, "opening takes {opening} bytes, serving {serving}");
     }
 }

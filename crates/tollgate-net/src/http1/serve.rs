@@ -30,30 +30,38 @@ pub(crate) const HEAD: &str = "head of the request";
 /// How the loop ended.
 pub(crate) enum Http1End {
     /// hyper serves the connection from here.
-    HandOver(Wire),
+    HandOver,
     Closed,
     Late(ClientTimeout),
     Failed(io::Error),
 }
 
 /// The next step after the requests in the buffer.
-enum Step<A> {
+#[derive(Clone, Copy)]
+enum Step {
     /// The rest of a head is missing.
     Read,
     /// The rest of a body is missing that the surface needs for its decision.
     ReadBody,
     /// There are more requests in the buffer.
     Again,
-    /// The response to a request with this body follows; `true`: it is the last one.
-    Forward(A, RequestBody, bool),
     HandOver,
     /// The connection ends after the responses so far.
     Close,
 }
 
-/// Serves requests until the connection ends or hyper takes over.
+/// A request whose response follows those that are written already.
+struct Forwarded<A> {
+    admitted: A,
+    body: RequestBody,
+    /// Whether its response is the last one.
+    is_last: bool,
+}
+
+/// Serves requests until the connection ends or hyper takes over. The wire is borrowed, because a future keeps every
+/// argument that it owns twice.
 pub(crate) async fn serve<F: Http1Surface>(
-    mut wire: Wire,
+    wire: &mut Wire,
     surface: &F,
     conn_timer: &Arc<ConnTimer>,
     caps: &Caps,
@@ -63,7 +71,7 @@ pub(crate) async fn serve<F: Http1Surface>(
     let mut watch = Watch {
         timer: pin!(sleep(shortest(caps))),
         closing: pin!(drain.reached(Phase::Closing)),
-        drain: flag.clone(),
+        drain: flag,
         conn_timer,
         caps,
         has_timer: false,
@@ -73,7 +81,7 @@ pub(crate) async fn serve<F: Http1Surface>(
     let mut input: Option<Buffer> = None;
     let mut late_part = HEAD;
     loop {
-        let read = poll_fn(|cx| match poll_read(&mut wire, &mut input, cx) {
+        let read = poll_fn(|cx| match poll_read(wire, &mut input, cx) {
             Poll::Ready(read) => Poll::Ready(Ok(read)),
             Poll::Pending => watch.poll(cx).map(Err),
         });
@@ -82,7 +90,7 @@ pub(crate) async fn serve<F: Http1Surface>(
             Ok(Ok(false)) => return Http1End::Closed,
             Ok(Err(error)) => return Http1End::Failed(error),
             Err(Interrupt::Late(ClientTimeout::Head)) => {
-                let _ = timeout(caps.head, send_request_timeout(wire, late_part)).await;
+                let _ = Box::pin(timeout(caps.head, send_request_timeout(wire, late_part))).await;
                 return Http1End::Late(ClientTimeout::Head);
             }
             // A request has started to arrive.
@@ -92,10 +100,27 @@ pub(crate) async fn serve<F: Http1Surface>(
         }
         loop {
             let mut out = OutputBuffer::take();
-            let step = answer(surface, &mut input, caps, flag.has_begun(), &mut out);
+            let step = match answer(surface, &mut input, caps, watch.drain.has_begun(), &mut out) {
+                Ok(step) => step,
+                Err(request) => {
+                    late_part = HEAD;
+                    // Boxed, so that an idle connection stays small.
+                    match Box::pin(exchange(surface, request, out, wire, &mut input, &mut watch)).await {
+                        Ok(ExchangeEnd::Complete) => {}
+                        Ok(ExchangeEnd::Close) => return close(wire, caps).await,
+                        Ok(ExchangeEnd::Abort) => return Http1End::Closed,
+                        Err(end) => return end,
+                    }
+                    if input.is_none() {
+                        break;
+                    }
+                    conn_timer.read();
+                    continue;
+                }
+            };
             if !out.is_empty() {
                 conn_timer.served(input.is_some());
-                match write(&mut wire, out, &mut watch).await {
+                match write(wire, out, &mut watch).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => return Http1End::Failed(error),
                     Err(late) => return Http1End::Late(late),
@@ -116,33 +141,33 @@ pub(crate) async fn serve<F: Http1Surface>(
                 Step::Again => {}
                 Step::HandOver => return hand_over(wire, input),
                 Step::Close => return close(wire, caps).await,
-                Step::Forward(admitted, body, is_last) => {
-                    late_part = HEAD;
-                    let running = conn_timer.begin();
-                    let mut client = Http1Client {
-                        wire: &mut wire,
-                        conn_timer,
-                        input: &mut input,
-                        body: BodyRest::of(body),
-                        is_last,
-                        running,
-                    };
-                    // Boxed, so that an idle connection stays small.
-                    let end = Box::pin(surface.forward(admitted, &mut client)).await;
-                    drop(client);
-                    match end {
-                        ExchangeEnd::Complete => {}
-                        ExchangeEnd::Close => return close(wire, caps).await,
-                        ExchangeEnd::Abort => return Http1End::Closed,
-                    }
-                    if input.is_none() {
-                        break;
-                    }
-                    conn_timer.read();
-                }
             }
         }
     }
+}
+
+/// Writes the responses before a request that is forwarded, and then its response.
+async fn exchange<F: Http1Surface, C: Future<Output = ()>>(
+    surface: &F,
+    request: Forwarded<F::Admitted>,
+    out: OutputBuffer,
+    wire: &mut Wire,
+    input: &mut Option<Buffer>,
+    watch: &mut Watch<'_, C>,
+) -> Result<ExchangeEnd, Http1End> {
+    let conn_timer = watch.conn_timer;
+    if !out.is_empty() {
+        conn_timer.served(input.is_some());
+        match write(wire, out, watch).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(Http1End::Failed(error)),
+            Err(late) => return Err(Http1End::Late(late)),
+        }
+    }
+    let Forwarded { admitted, body, is_last } = request;
+    let running = conn_timer.begin();
+    let mut client = Http1Client { wire, conn_timer, input, body: BodyRest::of(body), is_last, running };
+    Ok(surface.forward(admitted, &mut client).await)
 }
 
 /// Reads more of a request. `false`: the client has closed the connection.
@@ -155,15 +180,16 @@ fn poll_read(wire: &mut Wire, input: &mut Option<Buffer>, cx: &mut Context<'_>) 
     read.map_ok(|count| count > 0)
 }
 
-/// Decides the requests in the buffer until one is forwarded or left to hyper.
+/// Decides the requests in the buffer. Returns the request that is forwarded, if there is one, before the next are
+/// decided.
 fn answer<F: Http1Surface>(
     surface: &F,
     input: &mut Option<Buffer>,
     caps: &Caps,
     is_draining: bool,
     out: &mut Vec<u8>,
-) -> Step<F::Admitted> {
-    let Some(buffer) = input else { return Step::Read };
+) -> Result<Step, Forwarded<F::Admitted>> {
+    let Some(buffer) = input else { return Ok(Step::Read) };
     let step = loop {
         if buffer.is_empty() {
             break Step::Read;
@@ -191,7 +217,10 @@ fn answer<F: Http1Surface>(
         match surface.decide(&mut head, out) {
             Verdict::Admitted(admitted) => {
                 buffer.consume(length);
-                break Step::Forward(admitted, body, is_last);
+                if buffer.is_empty() {
+                    *input = None;
+                }
+                return Err(Forwarded { admitted, body, is_last });
             }
             Verdict::HandOver => break Step::HandOver,
             Verdict::Answered if is_last_if_answered => break Step::Close,
@@ -205,7 +234,7 @@ fn answer<F: Http1Surface>(
     if buffer.is_empty() {
         *input = None;
     }
-    step
+    Ok(step)
 }
 
 /// Writes responses completely, or returns the timeout of a client that does not read them.
@@ -239,21 +268,21 @@ async fn write<F: Future<Output = ()>>(
 
 /// Closes the connection after its last response. The time is bounded: a TLS session cannot say goodbye to a client that
 /// reads nothing.
-async fn close(mut wire: Wire, caps: &Caps) -> Http1End {
-    let _ = timeout(caps.stalled, wire.shutdown()).await;
+async fn close(wire: &mut Wire, caps: &Caps) -> Http1End {
+    let _ = Box::pin(timeout(caps.stalled, wire.shutdown())).await;
     Http1End::Closed
 }
 
 /// Puts unread bytes back, so that hyper reads them.
-fn hand_over(mut wire: Wire, input: Option<Buffer>) -> Http1End {
+fn hand_over(wire: &mut Wire, input: Option<Buffer>) -> Http1End {
     if let Some(input) = input {
         wire.unread(input.unread());
     }
-    Http1End::HandOver(wire)
+    Http1End::HandOver
 }
 
 /// Sends a 408: a part of the request, its head or its body, did not arrive.
-pub(crate) async fn send_request_timeout(mut wire: Wire, part: &str) {
+pub(crate) async fn send_request_timeout(wire: &mut Wire, part: &str) {
     let body = format!(
         r#"{{"title":"Request Timeout","status":408,"detail":"the {part} did not arrive in time; send it at once"}}"#
     );

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::task::unconstrained;
@@ -30,7 +31,7 @@ pub(super) struct Watch<'w, F> {
     /// Resolves when idle connections are to be closed.
     pub(super) closing: Pin<&'w mut F>,
     pub(super) drain: DrainFlag,
-    pub(super) conn_timer: &'w ConnTimer,
+    pub(super) conn_timer: &'w Arc<ConnTimer>,
     pub(super) caps: &'w Caps,
     /// Whether the task is registered with the timer, and with the drain.
     pub(super) has_timer: bool,

@@ -36,7 +36,11 @@ thread_local! {
 }
 
 /// Calls `then` with the cached text for the listed limits of a decision.
-pub(super) fn with_words(listed: &[LimitOutcome<'_>], at: Timestamp, then: impl FnOnce(&CachedHeader)) {
+pub(super) fn with_words<T>(
+    listed: &[LimitOutcome<'_>],
+    at: Timestamp,
+    then: impl FnOnce(&CachedHeader) -> T,
+) -> T {
     let mixed = listed.iter().fold(0u64, |mixed, limit| mixed.rotate_left(5) ^ limit.rule().id.0);
     // The high bits depend on all low bits.
     let place = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % CACHE_SLOTS;
@@ -46,7 +50,7 @@ pub(super) fn with_words(listed: &[LimitOutcome<'_>], at: Timestamp, then: impl 
             Some(words) if words.are_about(listed, at) => then(words),
             _ => then(slot.insert(CachedHeader::about(listed, at))),
         }
-    });
+    })
 }
 
 impl CachedHeader {
@@ -94,8 +98,8 @@ impl CachedHeader {
         }
     }
 
-    pub(super) fn policy(&self) -> HeaderValue {
-        self.policy.clone()
+    pub(super) const fn policy(&self) -> &HeaderValue {
+        &self.policy
     }
 
     /// Returns the texts of the listed limits, in their order.
