@@ -298,6 +298,27 @@ mod tests {
     }
 
     #[test]
+    fn random_blocks_keep_the_table_within_its_size() {
+        // A linear congruential generator, so that a failure can be repeated.
+        let mut seed = 20_261_118_u64;
+        let mut next = move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33).to_le_bytes()[0]
+        };
+        let (mut decoder, mut list, mut valid) = (Decoder::default(), HeaderList::default(), 0);
+        for _ in 0..100_000 {
+            let block: Vec<u8> =
+                (0..next() % 24).map(|_| if next() < 90 { next() % 8 } else { next() }).collect();
+            list.reset(1_000, 10);
+            valid += u32::from(decoder.decode(&block, &mut list).is_ok());
+            assert!(decoder.size <= decoder.max_size && decoder.max_size <= MAX_TABLE_BYTES, "{block:02x?}");
+            assert_eq!(decoder.size, decoder.entries.iter().map(Entry::size).sum::<usize>());
+            assert!(list.iter().count() <= 10);
+        }
+        assert!(valid > 5_000, "{valid}");
+    }
+
+    #[test]
     fn a_list_that_is_too_large_is_decoded_to_its_end() {
         let mut decoder = Decoder::default();
         let block = [&[0x40, 1, b'a', 3][..], b"one", &[0x40, 1, b'b', 3], b"two"].concat();

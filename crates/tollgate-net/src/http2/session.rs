@@ -574,11 +574,11 @@ impl<G: GrpcSurface> Session<G> {
             return self.reply(at, reply, out);
         }
         let (surface, mailbox) = (Arc::clone(&self.surface), self.shared_mailbox());
-        let id = self.streams[at].id;
+        let completion = Completion { mailbox, id: self.streams[at].id, is_sent: false };
         let task = tokio::spawn(async move {
             let reply = timeout(surface.max_time(), call).await;
             let reply = reply.unwrap_or_else(|_| UnaryReply::Refusal(surface.late_refusal()));
-            mailbox.send(id, Event::Reply(reply));
+            completion.send(Event::Reply(reply));
         });
         self.streams[at].task = Some(TaskGuard(task.abort_handle()));
     }
@@ -606,7 +606,8 @@ impl<G: GrpcSurface> Session<G> {
             return self.spend();
         };
         let answering = self.surface.answer(request);
-        let task = tokio::spawn(async move { send_response(id, answering.await, &mailbox).await });
+        let completion = Completion { mailbox, id, is_sent: false };
+        let task = tokio::spawn(async move { send_response(answering.await, completion).await });
         let at = self.open(id, head.content_length, Incoming::Streaming(channel), ends);
         self.streams[at].task = Some(TaskGuard(task.abort_handle()));
         Ok(())
@@ -935,6 +936,10 @@ impl<G: GrpcSurface> Session<G> {
         if is_over(self.refilled_at, caps.head) {
             (self.budget, self.refilled_at) = (FRAME_BUDGET, now);
         }
+        if self.streams.is_empty() {
+            // An idle connection stays small.
+            self.streams = Vec::new();
+        }
         if let Shutdown::Announced(since) = self.shutdown
             && is_over(since, caps.head)
         {
@@ -987,21 +992,47 @@ impl Stream {
     }
 }
 
+/// Reports the end of a task. A task that panics fails its stream, not its connection.
+struct Completion {
+    mailbox: Arc<Mailbox>,
+    id: u32,
+    is_sent: bool,
+}
+
+impl Completion {
+    fn send(mut self, event: Event) {
+        self.is_sent = true;
+        self.mailbox.send(self.id, event);
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            self.mailbox.send(self.id, Event::Failed);
+        }
+    }
+}
+
 /// Sends the response of a service, one piece at a time.
-async fn send_response<B: Body<Data = Bytes>>(id: u32, response: Response<B>, mailbox: &Mailbox) {
+async fn send_response<B: Body<Data = Bytes>>(response: Response<B>, completion: Completion) {
     let (parts, body) = response.into_parts();
     let mut body = pin!(body);
     let is_empty = body.is_end_stream();
-    mailbox.send(id, Event::Head(parts.status, parts.headers, is_empty));
+    let head = Event::Head(parts.status, parts.headers, is_empty);
+    if is_empty {
+        return completion.send(head);
+    }
+    completion.mailbox.send(completion.id, head);
     let places = Arc::new(Semaphore::new(1));
-    while !is_empty {
+    loop {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&places).acquire_owned().await else { return };
         let frame = poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
         let event = match frame.map(|it| it.map(http_body::Frame::into_data)) {
             Some(Ok(Ok(data))) => {
                 if !data.is_empty() {
-                    mailbox.send(id, Event::Data(data, permit));
+                    completion.mailbox.send(completion.id, Event::Data(data, permit));
                 }
                 continue;
             }
@@ -1009,7 +1040,7 @@ async fn send_response<B: Body<Data = Bytes>>(id: u32, response: Response<B>, ma
             Some(Err(_)) => Event::Failed,
             None => Event::End(None),
         };
-        return mailbox.send(id, event);
+        return completion.send(event);
     }
 }
 

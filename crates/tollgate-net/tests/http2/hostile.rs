@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_net::Caps;
 
 use crate::frames::*;
-use crate::surface::{ECHO, MAX_BYTES, NEVER, STREAM, Server};
+use crate::surface::{ECHO, MAX_BYTES, NEVER, PANIC, STREAM, Server};
 
 const PROTOCOL_ERROR: u8 = 1;
 const FLOW_CONTROL_ERROR: u8 = 3;
@@ -224,6 +224,18 @@ fn clients_that_call_and_cancel_are_served() {
     }
     client.call(9_001, ECHO, b"still here");
     assert_eq!(client.response(9_001).1, b"still here");
+    server.stop();
+}
+
+#[test]
+fn a_call_that_panics_fails_alone() {
+    const INTERNAL_ERROR: u8 = 2;
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    client.call(1, PANIC, b"x");
+    assert_eq!(client.until(RST_STREAM).payload[3], INTERNAL_ERROR);
+    client.call(3, ECHO, b"hello");
+    assert_eq!(client.response(3).1, b"hello");
     server.stop();
 }
 

@@ -27,9 +27,11 @@ pub(crate) const ECHO: &str = "/test.Service/Echo";
 pub(crate) const LATER: &str = "/test.Service/Later";
 pub(crate) const LONG: &str = "/test.Service/Long";
 pub(crate) const NEVER: &str = "/test.Service/Never";
+/// Panics after it has waited.
+pub(crate) const PANIC: &str = "/test.Service/Panic";
 pub(crate) const STREAM: &str = "/test.Service/Stream";
 
-const METHODS: [&str; 4] = [ECHO, LATER, LONG, NEVER];
+const METHODS: [&str; 5] = [ECHO, LATER, LONG, NEVER, PANIC];
 
 #[derive(Default)]
 pub(crate) struct TestSurface {
@@ -51,6 +53,10 @@ impl GrpcSurface for TestSurface {
             match METHODS[usize::from(method)] {
                 _ if body.is_empty() => return UnaryReply::Refusal(status("3")),
                 LATER => release.notified().await,
+                PANIC => {
+                    tokio::task::yield_now().await;
+                    panic!("as the test expects");
+                }
                 LONG => return UnaryReply::Message(vec![7; LONG_BYTES].into()),
                 NEVER => return pending().await,
                 _ if timeout.as_bytes() == Some(b"0m") => return UnaryReply::Refusal(status("4")),
