@@ -6,9 +6,13 @@ use std::{fs, io};
 
 use tollgate_bench::command_line;
 use tollgate_bench::cores::Cores;
+use tollgate_bench::gateway::idle::make_room_for;
 use tollgate_bench::gateway::wrk;
 use tollgate_bench::report::{self, Machine};
 use tollgate_bench::sample::Row;
+use tollgate_bench::service::contestant::GRPC;
+use tollgate_bench::service::idle::{self, CONNECTIONS};
+use tollgate_bench::service::question::grpc::Grpc;
 use tollgate_bench::service::question::{grpc, resp};
 use tollgate_bench::service::report::Setting;
 use tollgate_bench::service::trial::Track;
@@ -17,9 +21,12 @@ use tollgate_bench::service::{Contestant, Programs, ServiceReport};
 const USAGE: &str = "usage: service [OPTION VALUE]...
   --tollgate PATH      the program, instead of the one beside this one
   --throttlecrab PATH  the program, instead of the one that setup/throttlecrab builds
-  --only WORD,...      cases (resp_p1, resp_p16, http, grpc) or subjects (tollgate, throttlecrab, redis-incr, ...)
+  --only WORD,...      cases (resp_p1, resp_p16, http, grpc, idle) or subjects (tollgate, throttlecrab, redis-incr, ...)
   --rounds N           how often each is measured (3)
   --seconds N          about how long, each time, 1 to 20 (4)";
+
+/// The case of the memory of connections.
+const IDLE: &str = "idle";
 
 /// The longest measurement in seconds. Beyond it, the load could exhaust an ample limit.
 const MAX_SECONDS: u64 = 20;
@@ -62,16 +69,34 @@ impl Options {
     /// Returns the contestants to run. Named cases and named subjects both restrict them.
     fn contestants(&self) -> io::Result<Vec<Contestant>> {
         let mut all = Contestant::all();
+        if self.only == [IDLE] {
+            return Ok(Vec::new());
+        }
         let named = |of: fn(&Contestant) -> &'static str, all: &[Contestant]| -> Vec<String> {
             self.only.iter().filter(|word| all.iter().any(|it| of(it) == **word)).cloned().collect()
         };
         let (cases, subjects) = (named(|it| it.case, &all), named(|it| it.subject, &all));
-        if let Some(word) = self.only.iter().find(|word| !cases.contains(word) && !subjects.contains(word)) {
+        let is_unknown = |word: &&String| !cases.contains(word) && !subjects.contains(word) && *word != IDLE;
+        if let Some(word) = self.only.iter().find(is_unknown) {
             return Err(io::Error::other(format!("nothing is called `{word}`\n{USAGE}")));
         }
         all.retain(|it| cases.is_empty() || cases.iter().any(|case| case == it.case));
         all.retain(|it| subjects.is_empty() || subjects.iter().any(|subject| subject == it.subject));
         Ok(all)
+    }
+
+    /// Returns the contestants whose memory is measured, with the call that each of their connections makes.
+    fn weighed(&self) -> Vec<(Contestant, Grpc)> {
+        if !self.only.is_empty() && !self.only.iter().any(|word| word == IDLE) {
+            return Vec::new();
+        }
+        let calls = [("tollgate", Grpc::Descriptor), ("throttlecrab", Grpc::Throttle)];
+        let all = Contestant::all().into_iter().filter(|it| it.case == GRPC);
+        let with_call = |it: Contestant| {
+            let (_, call) = calls.iter().find(|(subject, _)| *subject == it.subject)?;
+            Some((it, *call))
+        };
+        all.filter_map(with_call).collect()
     }
 }
 
@@ -80,9 +105,13 @@ fn run(options: Options) -> io::Result<()> {
     let generators =
         [("wrk", wrk::version()?), ("redis-benchmark", resp::version()?), ("h2load", grpc::version()?)];
     let versions: BTreeMap<_, _> = options.programs.versions()?.into_iter().chain(generators).collect();
+    let weighed = options.weighed();
     let Options { programs, rounds, seconds, only } = options;
     // Read before this process leaves a core.
     let setting = Setting { machine: Machine::here(), versions, seconds };
+    if !weighed.is_empty() {
+        make_room_for(5 * CONNECTIONS as usize)?;
+    }
     let cores = Cores::shared_out()?;
     cores.move_aside()?;
     let folder = report::target()?.join("bench/service");
@@ -90,7 +119,9 @@ fn run(options: Options) -> io::Result<()> {
     let remarks = remarks(&cores, !only.is_empty());
     let track = Track { cores, programs, folder, seconds };
     let rows = measure(&track, &contestants, rounds)?;
-    let report = ServiceReport::new(setting, rows, remarks);
+    let weights =
+        weighed.iter().map(|(it, call)| idle::weigh(&track, it, *call)).collect::<io::Result<_>>()?;
+    let report = ServiceReport::new(setting, rows, weights, remarks);
     println!("{report}");
     println!("\nwritten to {}", report::write("service", &report)?.display());
     println!("configurations are in {}", track.folder.display());

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::idle::Weight;
 use crate::report::{Bar, Machine};
 use crate::sample::{Row, Rows};
 
@@ -31,6 +32,8 @@ pub struct ServiceReport {
     pub rows: Vec<Row>,
     /// For each case: Tollgate's requests per second relative to each subject's.
     pub ratios: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
+    /// Memory of gRPC connections.
+    pub weights: Vec<Weight>,
     /// Targets and results.
     pub bars: Vec<Bar>,
     /// Remarks on this run.
@@ -39,7 +42,7 @@ pub struct ServiceReport {
 
 impl ServiceReport {
     /// Creates the report from measurements.
-    pub fn new(setting: Setting, rows: Vec<Row>, mut remarks: Vec<String>) -> Self {
+    pub fn new(setting: Setting, rows: Vec<Row>, weights: Vec<Weight>, mut remarks: Vec<String>) -> Self {
         remarks.extend(rows.iter().filter_map(Row::remark));
         let mut ratios: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for row in &rows {
@@ -50,7 +53,7 @@ impl ServiceReport {
             }
         }
         let bars = bars::all(&rows);
-        Self { setting, rows, ratios, bars, remarks }
+        Self { setting, rows, ratios, weights, bars, remarks }
     }
 }
 
@@ -61,6 +64,7 @@ impl fmt::Display for ServiceReport {
         writeln!(f, "{processor}, {cores} cores, {rustc}, commit {commit}")?;
         versions.iter().try_for_each(|(name, version)| writeln!(f, "{name}: {version}"))?;
         writeln!(f, "about {seconds} s in each round\n\n{}", Rows(&self.rows))?;
+        self.weights.iter().try_for_each(|weight| writeln!(f, "{weight}"))?;
         self.remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))?;
         writeln!(f)?;
         self.bars.iter().try_for_each(|bar| writeln!(f, "{bar}"))

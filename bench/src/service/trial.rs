@@ -56,7 +56,8 @@ impl Track {
     }
 }
 
-fn connects(address: SocketAddr) -> io::Result<()> {
+/// Checks that a server accepts connections.
+pub(super) fn connects(address: SocketAddr) -> io::Result<()> {
     TcpStream::connect(address).map(drop)
 }
 

@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tollgate::{SharedLimiter, Sleeper};
 use tollgate_http::WaitingRoom;
+use tollgate_net::http2::{GrpcSurface, GrpcTimeout, Http2Body, UnaryCall, UnaryReply};
 use tollgate_net::{Caps, Connection, Drain, HttpServer, Tls};
 use tollgate_resp::{Password, Resp, RespSettings};
-use tollgate_rls::{GrpcBody, Rls, RlsSettings};
+use tollgate_rls::{GrpcBody, Rls, RlsSettings, UnaryMethod};
 use tollgate_server::Api;
 
 use crate::configuration::Settings;
@@ -117,8 +118,10 @@ impl Protocols {
                 }
             })
         };
+        let surface = Arc::new(RlsSurface { rls: self.rls.clone(), max_time });
         let caps = Caps { connections: self.connections, ..Caps::default() };
-        HttpServer { tls, caps, ..HttpServer::default() }.serve(listener, make, drain).await
+        let server = HttpServer { tls, caps, ..HttpServer::default() };
+        server.serve_grpc(listener, make, surface, drain).await
     }
 
     /// Serves Redis clients on this listener, until drained.
@@ -148,15 +151,76 @@ impl Protocols {
     }
 }
 
+/// The rate limit service on HTTP/2.
+struct RlsSurface {
+    rls: Rls<AnyStore>,
+    max_time: Duration,
+}
+
+impl GrpcSurface for RlsSurface {
+    type Body = RlsBody;
+
+    #[inline]
+    fn unary_method(&self, path: &[u8], content_type: &[u8]) -> Option<u8> {
+        UnaryMethod::of(path, content_type).map(|it| it as u8)
+    }
+
+    #[inline]
+    fn call(&self, method: u8, body: Bytes, timeout: GrpcTimeout) -> UnaryCall {
+        let rls = self.rls.clone();
+        let method = UnaryMethod::ALL[usize::from(method) % UnaryMethod::ALL.len()];
+        Box::pin(async move {
+            let answered = rls.answer_unary(method, body, timeout.as_bytes()).await;
+            answered.map_or_else(UnaryReply::Refusal, UnaryReply::Message)
+        })
+    }
+
+    fn answer(
+        &self,
+        request: Request<Http2Body>,
+    ) -> impl Future<Output = Response<RlsBody>> + Send + 'static {
+        let (rls, max_time) = (self.rls.clone(), self.max_time);
+        async move {
+            let answer = within(max_time, pin!(rls.answer(request))).await;
+            answer.map_or_else(too_slow, |it| it.map(Either::Left))
+        }
+    }
+
+    fn check_partial(&self, received: &[u8]) -> Result<(), HeaderMap> {
+        self.rls.check_partial(received)
+    }
+
+    fn full_refusal(&self) -> HeaderMap {
+        self.rls.refuse_incomplete()
+    }
+
+    fn max_time(&self) -> Duration {
+        self.max_time
+    }
+
+    fn late_refusal(&self) -> HeaderMap {
+        too_slow_headers()
+    }
+}
+
+/// A response of the rate limit service, or one without it.
+type RlsBody = Either<GrpcBody, Empty<Bytes>>;
+
 /// Returns the response to a call whose message does not arrive in time: `DEADLINE_EXCEEDED`.
-fn too_slow() -> Response<Either<GrpcBody, Empty<Bytes>>> {
+fn too_slow() -> Response<RlsBody> {
     let mut answer = Response::new(Either::Right(Empty::new()));
+    *answer.headers_mut() = too_slow_headers();
+    answer
+}
+
+fn too_slow_headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
     for (name, value) in [
         ("content-type", "application/grpc"),
         ("grpc-status", "4"),
         ("grpc-message", "the message did not arrive in time"),
     ] {
-        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        headers.insert(name, HeaderValue::from_static(value));
     }
-    answer
+    headers
 }

@@ -81,6 +81,11 @@ impl Refusal {
         Self { code: Code::Internal, message: message.to_owned() }
     }
 
+    /// An error for a call that exceeds a bound of the server.
+    pub const fn exhausted(message: String) -> Self {
+        Self { code: Code::ResourceExhausted, message }
+    }
+
     /// An error for a method or encoding that the server does not have.
     pub fn unimplemented(message: String) -> Self {
         Self { code: Code::Unimplemented, message }
@@ -89,9 +94,16 @@ impl Refusal {
     /// Creates a response with headers only, as gRPC does for an error before any message.
     pub fn response(&self) -> Response<GrpcBody> {
         let mut response = Response::new(GrpcBody::empty());
-        response.headers_mut().insert(CONTENT_TYPE, GRPC);
-        self.write(response.headers_mut());
+        *response.headers_mut() = self.headers();
         response
+    }
+
+    /// Creates the headers of such a response.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, GRPC);
+        self.write(&mut headers);
+        headers
     }
 
     /// Creates the trailers for an error at the end of a stream.
@@ -166,7 +178,8 @@ pub fn reject_non_grpc<B>(request: &Request<B>) -> Option<Response<GrpcBody>> {
     Some(response)
 }
 
-fn is_grpc(content_type: &[u8]) -> bool {
+/// Whether a content type is that of gRPC with protobuf messages.
+pub fn is_grpc(content_type: &[u8]) -> bool {
     let Some(rest) = content_type.strip_prefix(b"application/grpc") else { return false };
     let rest = rest.strip_prefix(b"+proto").unwrap_or(rest);
     matches!(rest, [] | [b';' | b' ', ..])
@@ -185,6 +198,20 @@ pub async fn read_message<B: Body>(body: B) -> Result<Bytes, Refusal> {
         gathered.push(data.copy_to_bytes(data.remaining()))?;
     }
     gathered.message()
+}
+
+/// Returns the only message of a call, given the whole body of its request.
+#[inline]
+pub fn unframed(body: Bytes) -> Result<Bytes, Refusal> {
+    MessageBuffer { first: body, more: BytesMut::new() }.message()
+}
+
+/// Checks the first part of the body of a call, and returns an error if its message will not be accepted.
+pub fn check_partial(received: &[u8]) -> Result<(), Refusal> {
+    if received.len() > MAX_MESSAGE_BYTES + PREFIX_BYTES {
+        return Err(too_large());
+    }
+    announced(received).map(drop)
 }
 
 /// The received part of a message.
@@ -245,10 +272,7 @@ pub fn announced(received: &[u8]) -> Result<Option<usize>, Refusal> {
 }
 
 fn too_large() -> Refusal {
-    Refusal {
-        code: Code::ResourceExhausted,
-        message: format!("a message has at most {MAX_MESSAGE_BYTES} bytes"),
-    }
+    Refusal::exhausted(format!("a message has at most {MAX_MESSAGE_BYTES} bytes"))
 }
 
 /// Percent-encodes a `grpc-message`: `%` and all characters except visible ASCII and spaces.

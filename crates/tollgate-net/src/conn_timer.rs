@@ -88,7 +88,8 @@ impl ConnTimer {
         })
     }
 
-    fn now(&self) -> u64 {
+    /// Returns the milliseconds since the start of the connection.
+    pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(UNSET - 1)
     }
 
@@ -188,6 +189,11 @@ impl ConnTimer {
         };
         self.idle_since.store(arrived, Ordering::Relaxed);
         self.head_since.store(if has_next { arrived } else { UNSET }, Ordering::Relaxed);
+    }
+
+    /// Records that a request was in progress at this time of the connection.
+    pub(crate) fn active(&self, now: u64) {
+        self.idle_since.store(now, Ordering::Relaxed);
     }
 
     fn new_offer(&self) -> Arc<AtomicU64> {

@@ -19,6 +19,7 @@ use crate::accept::accept_all;
 use crate::caps::Caps;
 use crate::drain::Drain;
 use crate::http1::{Http1Surface, NoHttp1Surface};
+use crate::http2::{GrpcSurface, NoGrpcSurface};
 use crate::tls::Tls;
 
 /// The remote end of a connection.
@@ -54,11 +55,13 @@ pub struct HttpServer {
 }
 
 /// The state that all connections share.
-struct Shared<Make, MakeHttp1> {
+struct Shared<Make, MakeHttp1, G> {
     server: HttpServer,
     make: Make,
     /// Creates the surface that serves plain HTTP/1.1 requests without hyper.
     make_http1: MakeHttp1,
+    /// The surface that serves HTTP/2 without hyper.
+    grpc: Option<Arc<G>>,
     drain: Drain,
 }
 
@@ -97,8 +100,50 @@ impl HttpServer {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        self.serve_all(listener, (make, make_http1), None::<Arc<NoGrpcSurface>>, drain).await
+    }
+
+    /// Serves as [`serve`](Self::serve) does. HTTP/2 is served by the gRPC surface, without hyper.
+    pub async fn serve_grpc<Make, S, B, G>(
+        self,
+        listener: StdListener,
+        make: Make,
+        surface: Arc<G>,
+        drain: Drain,
+    ) -> io::Result<()>
+    where
+        Make: Fn(&Connection) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S::Future: Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        G: GrpcSurface,
+    {
+        let make = (make, |_: &Connection| None::<NoHttp1Surface>);
+        self.serve_all(listener, make, Some(surface), drain).await
+    }
+
+    async fn serve_all<Make, MakeHttp1, S, F, B, G>(
+        self,
+        listener: StdListener,
+        (make, make_http1): (Make, MakeHttp1),
+        grpc: Option<Arc<G>>,
+        drain: Drain,
+    ) -> io::Result<()>
+    where
+        Make: Fn(&Connection) -> S + Send + Sync + 'static,
+        MakeHttp1: Fn(&Connection) -> Option<F> + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+        S::Future: Send + 'static,
+        F: Http1Surface,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        G: GrpcSurface,
+    {
         let (connections, accepting) = (self.caps.connections, drain.clone());
-        let shared = Arc::new(Shared { server: self, make, make_http1, drain });
+        let shared = Arc::new(Shared { server: self, make, make_http1, grpc, drain });
         accept_all(listener, connections, accepting, |stream, peer, slot| {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move { connection::serve(stream, peer, slot, &shared).await });

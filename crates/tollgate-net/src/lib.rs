@@ -21,6 +21,7 @@ mod connector;
 mod drain;
 mod http;
 pub mod http1;
+pub mod http2;
 mod http_client;
 mod http_url;
 mod keep_alive;

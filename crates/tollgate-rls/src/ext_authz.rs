@@ -33,7 +33,7 @@ use tollgate_http::{
 use self::request::{CheckRequest, DescribedRequest};
 use self::response::{CheckResponse, Verdict};
 use crate::counters::Surface;
-use crate::held::{CallTimeout, NotStarted, waiting_for_store};
+use crate::held::{CallTimeout, GrpcTimeout, NotStarted, waiting_for_store};
 use crate::service::Inner;
 
 pub(crate) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -51,7 +51,7 @@ impl<S: Store> Inner<S> {
         let (response, denied) = match described.into_request() {
             Ok(described) => {
                 let call = self.decide_described(&limiter, described, headers);
-                waiting_for_store(&limiter, headers, call).await
+                waiting_for_store(&limiter, GrpcTimeout::of(headers), call).await
             }
             Err(unreadable) => {
                 let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -74,7 +74,7 @@ impl<S: Store> Inner<S> {
         let request = described.with_client(client);
         let mut decision = limiter.decide_without_slots(&request).await;
         let spent = self.clock.now().since(started_at).into();
-        let timeout = CallTimeout::Grpc(headers);
+        let timeout = CallTimeout::Grpc(GrpcTimeout::of(headers));
         let input: &(dyn Input + Sync) = &request;
         let hold = self.held.hold(limiter, (Some(input), &mut decision), timeout, spent).await;
         let answer = respond(limiter, &decision, &request.headers);

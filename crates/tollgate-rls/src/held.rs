@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use tollgate::{Decision, HoldEnd, Input, Limiter, NotHeld, Sleeper, Store};
 use tollgate_http::{HoldTime, ShuttingDown, WaitingRoom};
 use tollgate_telemetry::Exposition;
@@ -127,8 +127,8 @@ impl HeldAnswers {
 /// How long a caller waits for its answer. The header is read only for a request that has to wait.
 #[derive(Clone, Copy)]
 pub(crate) enum CallTimeout<'c> {
-    /// As long as the `grpc-timeout` among these headers.
-    Grpc(&'c HeaderMap),
+    /// As long as its `grpc-timeout`.
+    Grpc(GrpcTimeout<'c>),
     /// This long.
     AtMost(Duration),
 }
@@ -137,8 +137,8 @@ impl CallTimeout<'_> {
     /// The time for which an answer may be held; `None` if the caller did not limit it.
     fn time(self) -> Option<Duration> {
         match self {
-            Self::Grpc(headers) => {
-                let timeout = grpc_timeout(headers)?;
+            Self::Grpc(timeout) => {
+                let timeout = timeout.time()?;
                 Some(timeout.saturating_sub((timeout / MARGIN_DIVISOR).max(MIN_MARGIN)))
             }
             Self::AtMost(time) => Some(time),
@@ -146,13 +146,28 @@ impl CallTimeout<'_> {
     }
 }
 
+/// The value of a `grpc-timeout`, if there is one. It is parsed only for a call that has to wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GrpcTimeout<'c>(pub(crate) Option<&'c [u8]>);
+
+impl<'c> GrpcTimeout<'c> {
+    /// Returns the timeout among these headers.
+    pub(crate) fn of(headers: &'c HeaderMap) -> Self {
+        Self(headers.get("grpc-timeout").map(HeaderValue::as_bytes))
+    }
+
+    fn time(self) -> Option<Duration> {
+        parse_timeout(self.0?)
+    }
+}
+
 /// Awaits a call, which waits for the store no longer than the `grpc-timeout` permits.
 pub(crate) async fn waiting_for_store<S: Store, T>(
     limiter: &Limiter<S>,
-    headers: &HeaderMap,
+    timeout: GrpcTimeout<'_>,
     call: impl Future<Output = T>,
 ) -> T {
-    match store_time(headers) {
+    match store_time(timeout) {
         Some(time) => limiter.within(time, call).await,
         None => call.await,
     }
@@ -160,12 +175,8 @@ pub(crate) async fn waiting_for_store<S: Store, T>(
 
 /// Returns the time for which a call waits for the store: three fifths of its `grpc-timeout`, so that the
 /// outage rules answer before the caller gives up. `None` if the caller did not limit it.
-fn store_time(headers: &HeaderMap) -> Option<Duration> {
-    grpc_timeout(headers).map(|timeout| timeout * 3 / 5)
-}
-
-fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    parse_timeout(headers.get("grpc-timeout")?.as_bytes())
+fn store_time(timeout: GrpcTimeout<'_>) -> Option<Duration> {
+    timeout.time().map(|timeout| timeout * 3 / 5)
 }
 
 /// Parses a `grpc-timeout`: at most eight digits and a unit. An invalid one is ignored.
@@ -188,7 +199,6 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use tollgate::Call;
 
     use super::*;
@@ -236,12 +246,12 @@ mod tests {
         let timeout = |value: &'static str| {
             let headers =
                 HeaderMap::from_iter([("grpc-timeout".parse().unwrap(), HeaderValue::from_static(value))]);
-            CallTimeout::Grpc(&headers).time().map(|it| it.as_millis())
+            CallTimeout::Grpc(GrpcTimeout::of(&headers)).time().map(|it| it.as_millis())
         };
         assert_eq!(timeout("1S"), Some(900));
         assert_eq!(timeout("20m"), Some(15));
         assert_eq!(timeout("3m"), Some(0));
         assert_eq!(timeout("soon"), None);
-        assert_eq!(CallTimeout::Grpc(&HeaderMap::new()).time(), None);
+        assert_eq!(CallTimeout::Grpc(GrpcTimeout::of(&HeaderMap::new())).time(), None);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use self::request::Method;
 pub(crate) use self::reservations::Reservations;
 use crate::counters::Surface;
 use crate::decide::{EncodedResponse, Form};
-use crate::held::{CallTimeout, waiting_for_store};
+use crate::held::{CallTimeout, GrpcTimeout, waiting_for_store};
 use crate::native::{Ahead, Batch, Part};
 use crate::request::{RateLimitRequest, read_lossy_utf8};
 use crate::request_descriptor;
@@ -55,7 +55,7 @@ impl<S: Store> Inner<S> {
         let call = read_lossy_utf8(&message, &place, |message| KuadrantCall::read(method, message))?;
         let limiter = self.in_force();
         let deciding = self.decide_kuadrant(&limiter, call, headers);
-        let answered = waiting_for_store(&limiter, headers, deciding).await?;
+        let answered = waiting_for_store(&limiter, GrpcTimeout::of(headers), deciding).await?;
         self.counters().answered(Surface::Kuadrant, answered.over);
         Ok(grpc::response(GrpcBody::message(answered.bytes)))
     }
@@ -125,7 +125,7 @@ impl<S: Store> Inner<S> {
                 let mut decision = limiter.reserve(&batch.parts).await;
                 let spent = self.clock.now().since(started_at).into();
                 let first = batch.parts.first().map(|it| it as &(dyn Input + Sync));
-                let timeout = CallTimeout::Grpc(headers);
+                let timeout = CallTimeout::Grpc(GrpcTimeout::of(headers));
                 let hold = self.held.hold(limiter, (first, &mut decision), timeout, spent).await;
                 if let Some(hold) = hold
                     && hold.await.is_err()

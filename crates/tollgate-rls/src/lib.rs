@@ -37,5 +37,5 @@ mod unit;
 mod upstream;
 
 pub use response_headers::Headers;
-pub use service::{Rls, RlsSettings};
+pub use service::{Rls, RlsSettings, UnaryMethod};
 pub use tollgate_grpc::GrpcBody;

@@ -1,5 +1,6 @@
 //! The service: dispatches calls to their methods.
 
+use std::future::ready;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tollgate_telemetry::{Exposition, LatencyHistogram, MetricKind};
 use crate::counters::{Counters, Surface};
 use crate::decide::{EncodedResponse, Form, HeldResponse, PendingCall, RateLimitCall};
 use crate::health::ServingStatus;
-use crate::held::{CallTimeout, HeldAnswers, waiting_for_store};
+use crate::held::{CallTimeout, GrpcTimeout, HeldAnswers, waiting_for_store};
 use crate::kuadrant::{Method, Reservations};
 use crate::native::Refunds;
 use crate::request::RateLimitRequest;
@@ -22,7 +23,9 @@ use crate::response_headers::Headers;
 use crate::statistics::Statistics;
 use crate::{ext_authz, health, json, reflection, throttle};
 use tollgate_grpc::GrpcBody;
-use tollgate_grpc::call::{self as grpc, Refusal, read_message, reject_non_grpc};
+use tollgate_grpc::call::{
+    self as grpc, Refusal, check_partial, is_grpc, read_message, reject_non_grpc, unframed,
+};
 use tollgate_rlqs::Quotas;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -32,6 +35,31 @@ const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+/// A unary method that proxies call for every request ([`Rls::answer_unary`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryMethod {
+    /// Envoy's `ShouldRateLimit`.
+    ShouldRateLimit,
+    /// throttlecrab's `Throttle`.
+    Throttle,
+}
+
+impl UnaryMethod {
+    /// All methods.
+    pub const ALL: [Self; 2] = [Self::ShouldRateLimit, Self::Throttle];
+
+    /// Returns the method of a gRPC call; `None` for every other request ([`Rls::answer`]).
+    #[inline]
+    pub fn of(path: &[u8], content_type: &[u8]) -> Option<Self> {
+        let method = match path {
+            _ if path == SHOULD_RATE_LIMIT.as_bytes() => Self::ShouldRateLimit,
+            _ if path == THROTTLE.as_bytes() => Self::Throttle,
+            _ => return None,
+        };
+        is_grpc(content_type).then_some(method)
+    }
+}
 
 /// The longest time for which a response in JSON is held: HTTP has no `grpc-timeout`.
 const MAX_JSON_WAIT: Duration = Duration::from_secs(5);
@@ -226,18 +254,17 @@ impl<S: Store> Rls<S> {
         }
         let inner = &*self.0;
         let answered = match request.uri().path() {
-            SHOULD_RATE_LIMIT => {
+            path @ (SHOULD_RATE_LIMIT | THROTTLE) => {
+                let is_throttle = path == THROTTLE;
                 let (parts, body) = request.into_parts();
-                let started_at = inner.response_times.get().map(|times| (times, inner.clock.now()));
-                let answered = inner.should_rate_limit(body, &parts.headers).await;
-                if let Some((times, started_at)) = started_at {
-                    times.record(inner.clock.now().since(started_at).into());
-                }
-                answered
-            }
-            THROTTLE => {
-                let (parts, body) = request.into_parts();
-                inner.throttle(body, &parts.headers).await
+                let timeout = GrpcTimeout::of(&parts.headers);
+                let message = read_message(body);
+                let answered = if is_throttle {
+                    inner.throttle(message, timeout).await
+                } else {
+                    inner.should_rate_limit(message, timeout).await
+                };
+                answered.map(|framed| grpc::response(GrpcBody::message(framed)))
             }
             ext_authz::CHECK => {
                 let (parts, body) = request.into_parts();
@@ -257,6 +284,36 @@ impl<S: Store> Rls<S> {
             inner.counters.turned_down(refusal.code);
             refusal.response()
         })
+    }
+
+    /// Answers a call of a unary method, given the whole body of its request and its `grpc-timeout`. Returns the body of
+    /// the response, or the headers of a response without one.
+    #[inline]
+    pub async fn answer_unary(
+        &self,
+        method: UnaryMethod,
+        body: Bytes,
+        timeout: Option<&[u8]>,
+    ) -> Result<Bytes, HeaderMap> {
+        let (inner, timeout) = (&*self.0, GrpcTimeout(timeout));
+        let message = ready(unframed(body));
+        let answered = match method {
+            UnaryMethod::ShouldRateLimit => inner.should_rate_limit(message, timeout).await,
+            UnaryMethod::Throttle => inner.throttle(message, timeout).await,
+        };
+        answered.map_err(|refusal| inner.refuse(&refusal))
+    }
+
+    /// Checks the first part of the body of a unary call, and returns the headers of a refusal if its message will not be
+    /// accepted.
+    pub fn check_partial(&self, received: &[u8]) -> Result<(), HeaderMap> {
+        check_partial(received).map_err(|refusal| self.0.refuse(&refusal))
+    }
+
+    /// Returns the headers of a refusal of a message because too many others are incomplete.
+    pub fn refuse_incomplete(&self) -> HeaderMap {
+        let reason = "too many messages on this connection are incomplete".to_owned();
+        self.0.refuse(&Refusal::exhausted(reason))
     }
 
     /// Answers a `RateLimitRequest` in JSON, like `/json` of envoyproxy/ratelimit: 200 within the
@@ -279,6 +336,13 @@ impl<S: Store> Rls<S> {
 }
 
 impl<S: Store> Inner<S> {
+    /// Counts a refusal, and returns its headers.
+    #[cold]
+    fn refuse(&self, refusal: &Refusal) -> HeaderMap {
+        self.counters.turned_down(refusal.code);
+        refusal.headers()
+    }
+
     pub(crate) const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -309,18 +373,32 @@ impl<S: Store> Inner<S> {
     }
 
     #[inline]
-    async fn should_rate_limit<B: Body>(
+    async fn should_rate_limit(
         &self,
-        body: B,
-        headers: &HeaderMap,
-    ) -> Result<Response<GrpcBody>, Refusal> {
-        let message = read_message(body).await?;
+        message: impl Future<Output = Result<Bytes, Refusal>>,
+        timeout: GrpcTimeout<'_>,
+    ) -> Result<Bytes, Refusal> {
+        let started_at = self.response_times.get().map(|times| (times, self.clock.now()));
+        let answered = self.limit(message, timeout).await;
+        if let Some((times, started_at)) = started_at {
+            times.record(self.clock.now().since(started_at).into());
+        }
+        answered
+    }
+
+    #[inline]
+    async fn limit(
+        &self,
+        message: impl Future<Output = Result<Bytes, Refusal>>,
+        timeout: GrpcTimeout<'_>,
+    ) -> Result<Bytes, Refusal> {
+        let message = message.await?;
         let (place, limiter) = (OnceLock::new(), self.in_force());
-        let answered = match self.try_limit(&limiter, &message, &place, CallTimeout::Grpc(headers))? {
+        let answered = match self.try_limit(&limiter, &message, &place, CallTimeout::Grpc(timeout))? {
             Ok(answered) => answered,
-            Err(pending) => held(waiting_for_store(&limiter, headers, pending).await?).await,
+            Err(pending) => held(waiting_for_store(&limiter, timeout, pending).await?).await,
         };
-        Ok(grpc::response(GrpcBody::message(self.counted(Surface::Envoy, answered).bytes)))
+        Ok(self.counted(Surface::Envoy, answered).bytes)
     }
 
     /// Reads a call and removes the parts that its caller is not permitted to request.
@@ -372,13 +450,17 @@ impl<S: Store> Inner<S> {
         Ok(self.counted(Surface::Json, answered))
     }
 
-    async fn throttle<B: Body>(&self, body: B, headers: &HeaderMap) -> Result<Response<GrpcBody>, Refusal> {
-        let message = read_message(body).await?;
+    async fn throttle(
+        &self,
+        message: impl Future<Output = Result<Bytes, Refusal>>,
+        timeout: GrpcTimeout<'_>,
+    ) -> Result<Bytes, Refusal> {
+        let message = message.await?;
         let request = throttle::ThrottleRequest::read(&message)?;
         let limiter = self.limiter.load();
-        let throttled = throttle::throttle(&limiter, &request, headers).await?;
+        let throttled = throttle::throttle(&limiter, &request, timeout).await?;
         self.counters.answered(Surface::Throttlecrab, !throttled.allowed);
-        Ok(grpc::response(GrpcBody::message(throttle::framed(&throttled))))
+        Ok(throttle::framed(&throttled))
     }
 
     /// Answers the methods that are not called for every request.

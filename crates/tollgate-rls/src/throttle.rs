@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tollgate::policy::Key;
 use tollgate::throttle::{Throttle, ThrottleReply, ThrottleRules};
 use tollgate::{Limiter, Rule, Store};
 
-use crate::held::waiting_for_store;
+use crate::held::{GrpcTimeout, waiting_for_store};
 use tollgate_grpc::call::{self as grpc, Refusal};
 use tollgate_grpc::wire::{Reader, Write as _};
 
@@ -73,14 +72,14 @@ impl<'m> ThrottleRequest<'m> {
 pub(crate) async fn throttle<S: Store>(
     limiter: &Limiter<S>,
     request: &ThrottleRequest<'_>,
-    headers: &HeaderMap,
+    timeout: GrpcTimeout<'_>,
 ) -> Result<ThrottleReply, Refusal> {
     let (rule, quantity) = (request.rule()?, request.quantity()?);
     Ok(match limiter.try_throttle(&rule, Key::named(request.key.as_bytes()), quantity) {
         Ok(throttled) => throttled,
         // Boxed: it is large, and a store in this process never needs it.
         Err(pending) => {
-            let decided = Box::pin(waiting_for_store(limiter, headers, pending.finish(None))).await;
+            let decided = Box::pin(waiting_for_store(limiter, timeout, pending.finish(None))).await;
             ThrottleReply::of(&decided, &rule, quantity)
         }
     })

@@ -56,11 +56,17 @@ pub fn envoy_file() -> String {
 }
 
 impl Grpc {
-    fn path(self) -> &'static str {
+    /// Returns the path of the method.
+    pub fn path(self) -> &'static str {
         match self {
             Self::Descriptor => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
             Self::Throttle => "/throttlecrab.RateLimiter/Throttle",
         }
+    }
+
+    /// Returns the body of a call of the load.
+    pub fn load_body(self) -> Vec<u8> {
+        self.message(self.ample(), &key(0)).framed()
     }
 
     fn message(self, limit: Limit, key: &str) -> Message {
@@ -130,7 +136,7 @@ impl Question for Grpc {
 
     fn load(&self, server: SocketAddr, amount: Amount, folder: &Path) -> io::Result<Pace> {
         let body = folder.join("body");
-        std::fs::write(&body, self.message(self.ample(), &key(0)).framed())?;
+        std::fs::write(&body, self.load_body())?;
         let mut command = Command::new("h2load");
         command.args(["-t", "1", "-c", &CONNECTIONS.to_string(), "-m", &STREAMS.to_string()]);
         command.args(["-n", &amount.requests().to_string()]).arg("-d").arg(&body);

@@ -11,7 +11,6 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::http2;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -27,6 +26,7 @@ use crate::caps::Caps;
 use crate::conn_timer::{ClientTimeout, ConnTimer, REST_AFTER, shortest};
 use crate::drain::{Drain, Phase};
 use crate::http1::{self, Http1End, Http1Surface};
+use crate::http2::{self, GrpcSurface, Http2End};
 use crate::keep_alive::keep_alive;
 use crate::proxy_protocol;
 use crate::subject::subject;
@@ -55,11 +55,11 @@ struct OpenConnection {
     http2: bool,
 }
 
-pub(super) async fn serve<Make, MakeHttp1, S, F, B>(
+pub(super) async fn serve<Make, MakeHttp1, S, F, B, G>(
     stream: TcpStream,
     peer: SocketAddr,
     slot: Option<OwnedSemaphorePermit>,
-    shared: &Shared<Make, MakeHttp1>,
+    shared: &Shared<Make, MakeHttp1, G>,
 ) where
     Make: Fn(&Connection) -> S,
     MakeHttp1: Fn(&Connection) -> Option<F>,
@@ -69,6 +69,7 @@ pub(super) async fn serve<Make, MakeHttp1, S, F, B>(
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<BoxError>,
+    G: GrpcSurface,
 {
     let caps = &shared.server.caps;
     let mut drain = shared.drain.clone();
@@ -93,10 +94,18 @@ pub(super) async fn serve<Make, MakeHttp1, S, F, B>(
         service: (shared.make)(connection),
         conn_timer: Arc::clone(&conn_timer),
     };
+    if http2 && let Some(surface) = &shared.grpc {
+        let served = http2::serve(wire, Arc::clone(surface), &conn_timer, caps, &mut drain);
+        return match Box::pin(served).await {
+            Http2End::Closed => {}
+            Http2End::Failed(error) => tracing::debug!(%peer, %error, "connection ended"),
+            Http2End::Late(late) => log_end(peer, End::Late(late)),
+        };
+    }
     if http2 {
         let service = service(&connection);
         let mut connection = Box::pin(http2_builder(caps).serve_connection(TokioIo::new(wire), service));
-        let close = http2::Connection::graceful_shutdown;
+        let close = hyper::server::conn::http2::Connection::graceful_shutdown;
         let ending = drain.reached(Phase::Draining);
         let end = Box::pin(drive(connection.as_mut(), close, &conn_timer, caps, false, ending)).await;
         return log_end(peer, end);
@@ -234,8 +243,8 @@ fn http1_builder(server: &HttpServer) -> hyper::server::conn::http1::Builder {
     builder
 }
 
-fn http2_builder(caps: &Caps) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2_builder(caps: &Caps) -> hyper::server::conn::http2::Builder<TokioExecutor> {
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(caps.streams)

@@ -1,0 +1,360 @@
+//! Frames that no client should send.
+
+use std::time::Duration;
+
+use tollgate_net::Caps;
+
+use crate::frames::*;
+use crate::surface::{ECHO, MAX_BYTES, NEVER, PANIC, STREAM, Server};
+
+const PROTOCOL_ERROR: u8 = 1;
+const FLOW_CONTROL_ERROR: u8 = 3;
+const STREAM_CLOSED: u8 = 5;
+const FRAME_SIZE_ERROR: u8 = 6;
+const REFUSED_STREAM: u8 = 7;
+const COMPRESSION_ERROR: u8 = 9;
+const ENHANCE_YOUR_CALM: u8 = 11;
+
+#[test]
+fn frames_that_violate_the_protocol_end_the_connection() {
+    let server = Server::start(Caps::default());
+    let call = block(ECHO, &[]);
+    let open = frame(HEADERS, 4, 1, &call);
+    for (name, frames, reason) in [
+        ("data on an idle stream", frame(DATA, 0, 1, b"x"), PROTOCOL_ERROR),
+        ("data on no stream", frame(DATA, 0, 0, b"x"), PROTOCOL_ERROR),
+        ("data on an even stream", [open.clone(), frame(DATA, 0, 2, b"x")].concat(), PROTOCOL_ERROR),
+        ("an even stream", frame(HEADERS, 4, 2, &call), PROTOCOL_ERROR),
+        ("headers on no stream", frame(HEADERS, 4, 0, &call), PROTOCOL_ERROR),
+        ("a priority that is cut off", frame(HEADERS, 0x24, 1, b"xxxx"), FRAME_SIZE_ERROR),
+        ("padding beyond the frame", frame(HEADERS, 12, 1, b"\xffx"), PROTOCOL_ERROR),
+        (
+            "padding of data beyond the frame",
+            [open.clone(), frame(DATA, 8, 1, b"\x05x")].concat(),
+            PROTOCOL_ERROR,
+        ),
+        ("an invalid header block", frame(HEADERS, 4, 1, b"\x80"), COMPRESSION_ERROR),
+        ("a continuation of nothing", frame(CONTINUATION, 4, 1, &call), PROTOCOL_ERROR),
+        (
+            "a ping inside a header block",
+            [frame(HEADERS, 0, 1, &call), frame(PING, 0, 0, &[0; 8])].concat(),
+            PROTOCOL_ERROR,
+        ),
+        (
+            "the continuation of another stream",
+            [frame(HEADERS, 0, 1, &call), frame(CONTINUATION, 4, 3, &[])].concat(),
+            PROTOCOL_ERROR,
+        ),
+        ("a push", frame(PUSH_PROMISE, 4, 1, &[0; 4]), PROTOCOL_ERROR),
+        ("a reset of an idle stream", frame(RST_STREAM, 0, 1, &[0; 4]), PROTOCOL_ERROR),
+        ("a short reset", [open.clone(), frame(RST_STREAM, 0, 1, &[0; 3])].concat(), FRAME_SIZE_ERROR),
+        ("settings of a stream", frame(SETTINGS, 0, 1, &[]), PROTOCOL_ERROR),
+        ("settings that are cut off", frame(SETTINGS, 0, 0, &[0; 5]), FRAME_SIZE_ERROR),
+        ("a confirmation with content", frame(SETTINGS, 1, 0, &[0; 6]), FRAME_SIZE_ERROR),
+        ("a push setting of two", frame(SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2]), PROTOCOL_ERROR),
+        ("a window of 2^31", frame(SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0]), FLOW_CONTROL_ERROR),
+        ("tiny frames", frame(SETTINGS, 0, 0, &[0, 5, 0, 0, 0, 1]), PROTOCOL_ERROR),
+        ("a ping of a stream", frame(PING, 0, 1, &[0; 8]), PROTOCOL_ERROR),
+        ("a short ping", frame(PING, 0, 0, &[0; 7]), FRAME_SIZE_ERROR),
+        ("a window update of zero", frame(WINDOW_UPDATE, 0, 0, &[0; 4]), PROTOCOL_ERROR),
+        ("a window update of an idle stream", frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), PROTOCOL_ERROR),
+        (
+            "a window that overflows",
+            frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
+            FLOW_CONTROL_ERROR,
+        ),
+        ("a short window update", frame(WINDOW_UPDATE, 0, 0, &[0; 3]), FRAME_SIZE_ERROR),
+        ("a farewell of a stream", frame(GOAWAY, 0, 1, &[0; 8]), PROTOCOL_ERROR),
+        ("a short farewell", frame(GOAWAY, 0, 0, &[0; 7]), FRAME_SIZE_ERROR),
+        ("a priority of no stream", frame(PRIORITY, 0, 0, &[0; 5]), PROTOCOL_ERROR),
+        ("a short priority", frame(PRIORITY, 0, 1, &[0; 4]), FRAME_SIZE_ERROR),
+        ("a frame that is too large", vec![0, 0x40, 1, DATA, 0, 0, 0, 0, 1], FRAME_SIZE_ERROR),
+    ] {
+        let mut client = RawClient::connect(server.address);
+        client.send(&frames);
+        assert_eq!(client.error(), reason, "{name}");
+    }
+    for first in [frame(PING, 0, 0, &[0; 8]), frame(SETTINGS, 1, 0, &[])] {
+        let mut client = RawClient::silent(server.address);
+        client.preface();
+        client.send(&first);
+        assert_eq!(client.error(), PROTOCOL_ERROR, "settings come first");
+    }
+    server.stop();
+}
+
+#[test]
+fn errors_of_a_stream_leave_the_others_alone() {
+    let server = Server::start(Caps { streams: 2, header_bytes: 1_000, ..Caps::default() });
+    let with = |more: &[(&str, &str)]| frame(HEADERS, 4, 1, &block(ECHO, more));
+    let large = "x".repeat(100);
+    let large: Vec<(&str, &str)> = std::iter::repeat_n(("x", &large[..]), 10).collect();
+    for (name, frames, reason) in [
+        ("an upper case name", with(&[("X", "y")]), Some(PROTOCOL_ERROR)),
+        ("a connection header", with(&[("connection", "close")]), Some(PROTOCOL_ERROR)),
+        ("no path", frame(HEADERS, 4, 1, &[0x83, 0x86]), Some(PROTOCOL_ERROR)),
+        (
+            "more than the length",
+            [with(&[("content-length", "2")]), frame(DATA, 1, 1, b"xyz")].concat(),
+            Some(PROTOCOL_ERROR),
+        ),
+        (
+            "less than the length",
+            [with(&[("content-length", "4")]), frame(DATA, 1, 1, b"xyz")].concat(),
+            Some(PROTOCOL_ERROR),
+        ),
+        (
+            "a length without a body",
+            frame(HEADERS, 5, 1, &block(ECHO, &[("content-length", "4")])),
+            Some(PROTOCOL_ERROR),
+        ),
+        (
+            "trailers that do not end the request",
+            [with(&[]), frame(HEADERS, 4, 1, b"\x00\x01x\x01y")].concat(),
+            Some(PROTOCOL_ERROR),
+        ),
+        (
+            "pseudo-headers in trailers",
+            [with(&[]), frame(HEADERS, 5, 1, b"\x83")].concat(),
+            Some(PROTOCOL_ERROR),
+        ),
+        (
+            "a window update of zero",
+            [with(&[]), frame(WINDOW_UPDATE, 0, 1, &[0; 4])].concat(),
+            Some(PROTOCOL_ERROR),
+        ),
+        (
+            "a window that overflows",
+            [with(&[]), frame(WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff])].concat(),
+            Some(FLOW_CONTROL_ERROR),
+        ),
+        (
+            "data after the end",
+            [frame(HEADERS, 4, 1, &block(NEVER, &[])), frame(DATA, 1, 1, b"x"), frame(DATA, 0, 1, b"x")]
+                .concat(),
+            Some(STREAM_CLOSED),
+        ),
+        ("large headers", with(&large), None),
+    ] {
+        let mut client = RawClient::connect(server.address);
+        client.send(&frames);
+        if let Some(reason) = reason {
+            assert_eq!(client.until(RST_STREAM).payload[3], reason, "{name}");
+        } else {
+            assert_eq!(client.until(HEADERS).payload, b"\x08\x03431", "{name}");
+        }
+        client.call(3, ECHO, b"hello");
+        assert_eq!(client.response(3).1, b"hello", "after {name}");
+    }
+    // A third stream at once is refused.
+    let mut client = RawClient::connect(server.address);
+    client.call(1, NEVER, b"x");
+    client.call(3, NEVER, b"x");
+    client.call(5, ECHO, b"x");
+    let refused = client.until(RST_STREAM);
+    assert_eq!((refused.stream, refused.payload[3]), (5, REFUSED_STREAM));
+    client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    client.call(7, ECHO, b"again");
+    assert_eq!(client.response(7).1, b"again");
+    server.stop();
+}
+
+#[test]
+fn clients_that_send_floods_are_disconnected() {
+    let server = Server::start(Caps::default());
+    let open = |stream: u32| frame(HEADERS, 4, stream, &block(ECHO, &[]));
+    let many = |of: &dyn Fn(u32) -> Vec<u8>| -> Vec<u8> { (0..2_500).flat_map(of).collect() };
+    for (name, frames) in [
+        ("pings", many(&|_| frame(PING, 0, 0, &[0; 8]))),
+        ("settings", many(&|_| frame(SETTINGS, 0, 0, &[]))),
+        ("confirmations", many(&|_| frame(SETTINGS, 1, 0, &[]))),
+        ("priorities", many(&|_| frame(PRIORITY, 0, 1, &[0; 5]))),
+        ("unknown frames", many(&|_| frame(77, 0, 0, &[]))),
+        ("window updates", many(&|_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]))),
+        ("empty data", [open(1), many(&|_| frame(DATA, 0, 1, &[]))].concat()),
+        (
+            "requests that are reset",
+            many(&|number| {
+                [open(2 * number + 1), frame(RST_STREAM, 0, 2 * number + 1, &[0, 0, 0, 8])].concat()
+            }),
+        ),
+        (
+            "streams that are reset",
+            many(&|number| {
+                let open = frame(HEADERS, 4, 2 * number + 1, &block(STREAM, &[]));
+                [open, frame(RST_STREAM, 0, 2 * number + 1, &[0, 0, 0, 8])].concat()
+            }),
+        ),
+        ("malformed requests", many(&|number| frame(HEADERS, 5, 2 * number + 1, &[0x83]))),
+        ("refused streams", many(&|number| frame(HEADERS, 4, 2 * number + 1, &block(NEVER, &[])))),
+        (
+            "data of closed streams",
+            [
+                frame(HEADERS, 4, 1, &block(ECHO, &[])),
+                frame(DATA, 1, 1, b"x"),
+                many(&|_| frame(DATA, 0, 1, b"x")),
+            ]
+            .concat(),
+        ),
+        (
+            "an endless header block",
+            [frame(HEADERS, 0, 1, &block(ECHO, &[])), many(&|_| frame(CONTINUATION, 0, 1, &[]))].concat(),
+        ),
+        (
+            "a large header block",
+            [frame(HEADERS, 0, 1, &block(ECHO, &[])), many(&|_| frame(CONTINUATION, 0, 1, &[0x88; 100]))]
+                .concat(),
+        ),
+    ] {
+        let mut client = RawClient::connect(server.address);
+        client.send(&frames);
+        assert_eq!(client.error(), ENHANCE_YOUR_CALM, "{name}");
+    }
+    server.stop();
+}
+
+#[test]
+fn clients_that_call_and_cancel_are_served() {
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    for number in 0..3_000 {
+        let stream = 2 * number + 1;
+        client.call(stream, NEVER, b"x");
+        client.send(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+    }
+    client.call(9_001, ECHO, b"still here");
+    assert_eq!(client.response(9_001).1, b"still here");
+    server.stop();
+}
+
+#[test]
+fn a_call_that_panics_fails_alone() {
+    const INTERNAL_ERROR: u8 = 2;
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    client.call(1, PANIC, b"x");
+    assert_eq!(client.until(RST_STREAM).payload[3], INTERNAL_ERROR);
+    client.call(3, ECHO, b"hello");
+    assert_eq!(client.response(3).1, b"hello");
+    server.stop();
+}
+
+#[test]
+fn data_beyond_a_window_is_refused() {
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    client.send(&frame(HEADERS, 4, 1, &block(ECHO, &[])));
+    for stream in [0, 1] {
+        client.send(&frame(WINDOW_UPDATE, 0, stream, &100_000_u32.to_be_bytes()));
+    }
+    for _ in 0..4 {
+        client.send(&frame(DATA, 0, 1, &[0; 16_384]));
+    }
+    client.send(&frame(DATA, 1, 1, &[0; 16_384]));
+    let (_, message, _) = client.response(1);
+    assert_eq!(message.len(), 5 * 16_384, "the window was opened again");
+
+    let mut client = RawClient::connect(server.address);
+    client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    client.send(&frame(HEADERS, 4, 1, &block(STREAM, &[])));
+    // The response waits for a window, so the request is not read.
+    for _ in 0..12 {
+        client.send(&frame(DATA, 0, 1, &[0; 16_384]));
+    }
+    assert_eq!(client.until(RST_STREAM).payload[3], FLOW_CONTROL_ERROR);
+    server.stop();
+}
+
+#[test]
+fn messages_beyond_the_bound_are_refused_before_they_have_arrived() {
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    client.send(&frame(HEADERS, 4, 1, &block(ECHO, &[])));
+    for _ in 0..=MAX_BYTES / 16_000 {
+        client.send(&frame(DATA, 0, 1, &[0; 16_000]));
+    }
+    let (head, message, _) = client.response(1);
+    assert!(message.is_empty() && head.ends_with(b"grpc-status\x018"), "{head:?}");
+    // The rest is read for a while, then the stream is reset without an error.
+    for _ in 0..6 {
+        client.send(&frame(DATA, 0, 1, &[0; 16_000]));
+    }
+    assert_eq!(client.until(RST_STREAM).payload[3], 0);
+    client.call(3, ECHO, b"next");
+    assert_eq!(client.response(3).1, b"next");
+    server.stop();
+}
+
+/// A generator of random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ mixed >> 31) % end as u64).unwrap()
+    }
+
+    fn frame(&mut self) -> Vec<u8> {
+        let paths = [ECHO, NEVER, STREAM, "/other", ""];
+        let stream = u32::try_from(self.below(12)).unwrap();
+        let mut payload = match self.below(4) {
+            0 => block(paths[self.below(paths.len())], &[("x", "y")]),
+            1 => (0..self.below(40)).map(|_| u8::try_from(self.below(256)).unwrap()).collect(),
+            2 => vec![0; self.below(9)],
+            _ => vec![0, 4, 0, 0, u8::try_from(self.below(256)).unwrap(), 0],
+        };
+        if self.below(3) == 0 && !payload.is_empty() {
+            let at = self.below(payload.len());
+            payload[at] = u8::try_from(self.below(256)).unwrap();
+        }
+        let flags = [0, 1, 4, 5, 8, 0x20, 0x25, 0x2d][self.below(8)];
+        frame(u8::try_from(self.below(11)).unwrap(), flags, stream, &payload)
+    }
+}
+
+#[test]
+fn no_sequence_of_frames_stops_the_server() {
+    let server = Server::start(Caps::default());
+    let mut random = Random(20_261_118);
+    let mut ends = 0;
+    for round in 0..3_000 {
+        let mut client = RawClient::connect(server.address);
+        let frames: Vec<u8> = (0..1 + random.below(12)).flat_map(|_| random.frame()).collect();
+        client.send(&frames);
+        // A connection that survived confirms this ping.
+        client.send(&frame(PING, 0, 0, b"are you?"));
+        loop {
+            match client.next() {
+                None => break,
+                Some(it) if it.kind == GOAWAY => {
+                    ends += 1;
+                    break;
+                }
+                Some(it) if it.kind == PING && it.payload == b"are you?" => break,
+                Some(it) => assert!(it.kind <= CONTINUATION, "round {round}: {it:?}"),
+            }
+        }
+    }
+    assert!((100..2_990).contains(&ends), "{ends} of the connections ended");
+    let mut client = RawClient::connect(server.address);
+    client.call(1, ECHO, b"hello");
+    assert_eq!(client.response(1).1, b"hello");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_either() {
+    let stalled = Duration::from_millis(300);
+    let server = Server::start(Caps { stalled, ..Caps::default() });
+    let mut client = RawClient::connect(server.address);
+    // The replies to these do not fit the buffers of the sockets, and the client reads none.
+    let pings: Vec<u8> = (0..500).flat_map(|_| frame(PING, 0, 0, &[0; 8])).collect();
+    client.send(&pings);
+    client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    client.call(1, ECHO, b"waits for a window");
+    // The head is sent, the message waits, and the connection ends.
+    while client.next().is_some() {}
+    server.stop();
+}

@@ -1,0 +1,84 @@
+//! Timeouts, with a virtual clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tollgate_net::{Caps, Connection, Drain, HttpServer, Sockets};
+
+use crate::frames::{DATA, HEADERS, PING, SETTINGS, block, frame};
+use crate::surface::{ECHO, NEVER, NoService, STREAM, TestSurface};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Sends frames, and returns the received bytes and the time until the server has closed the connection.
+async fn exchange(frames: &[u8]) -> (Vec<u8>, Duration) {
+    let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
+    let address = sockets.address();
+    let (_drainer, drain) = Drain::new();
+    let listener = sockets.into_listeners().pop().unwrap();
+    let make = |_: &Connection| NoService;
+    let server = HttpServer { caps: Caps::default(), ..HttpServer::default() };
+    let serving = tokio::spawn(server.serve_grpc(listener, make, Arc::new(TestSurface::default()), drain));
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(frames).await.unwrap();
+    let (mut received, started_at) = (Vec::new(), Instant::now());
+    timeout(Duration::from_secs(600), client.read_to_end(&mut received)).await.unwrap().unwrap();
+    serving.abort();
+    (received, started_at.elapsed())
+}
+
+fn with_settings(frames: &[Vec<u8>]) -> Vec<u8> {
+    [PREFACE, &frame(SETTINGS, 0, 0, &[]), &frames.concat()].concat()
+}
+
+fn count(received: &[u8], part: &[u8]) -> usize {
+    received.windows(part.len()).filter(|it| *it == part).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_answers_no_ping_is_disconnected() {
+    let open = frame(HEADERS, 4, 1, &block(STREAM, &[]));
+    let (received, time) = exchange(&with_settings(&[open])).await;
+    assert_eq!(count(&received, &frame(PING, 0, 0, b"tollkeep")), 1);
+    assert!((40..=60).contains(&time.as_secs()), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed_after_its_timeout() {
+    let call = [frame(HEADERS, 4, 1, &block(ECHO, &[])), frame(DATA, 1, 1, b"x")];
+    let (received, time) = exchange(&with_settings(&call)).await;
+    // An announcement and a ping, which the client does not confirm.
+    assert_eq!(count(&received, &frame(PING, 0, 0, b"tollgate")), 1);
+    assert!((75..=97).contains(&time.as_secs()), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_start_or_header_block_is_closed_early() {
+    for frames in [PREFACE.to_vec(), with_settings(&[frame(HEADERS, 0, 1, &block(ECHO, &[]))])] {
+        let (_, time) = exchange(&frames).await;
+        assert!((10..=21).contains(&time.as_secs()), "{time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_does_not_arrive_in_time_is_refused() {
+    let call = [frame(HEADERS, 4, 1, &block(ECHO, &[])), frame(DATA, 0, 1, b"x")];
+    let (received, _) = exchange(&with_settings(&call)).await;
+    assert_eq!(count(&received, b"grpc-status\x014"), 1);
+    // A call that waits for longer than it may is refused in the same way.
+    let call = [frame(HEADERS, 4, 1, &block(NEVER, &[])), frame(DATA, 1, 1, b"x")];
+    let (received, _) = exchange(&with_settings(&call)).await;
+    assert_eq!(count(&received, b"grpc-status\x014"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_opens_no_window_is_disconnected() {
+    let no_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let call = [no_window, frame(HEADERS, 4, 1, &block(ECHO, &[])), frame(DATA, 1, 1, b"x")];
+    let (_, time) = exchange(&with_settings(&call)).await;
+    // The client answers no ping either, which ends the connection first.
+    assert!((40..=75).contains(&time.as_secs()), "{time:?}");
+}
