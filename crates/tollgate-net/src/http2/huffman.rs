@@ -121,6 +121,7 @@ fn long(bits: u64) -> Result<(u8, u32), HuffmanError> {
 mod tests {
     use super::*;
 
+    #[allow(clippy::cast_possible_truncation, reason = "the remaining bits fit into a byte")]
     fn encode(text: &[u8]) -> Vec<u8> {
         let (mut out, mut bits, mut count) = (Vec::new(), 0_u64, 0_u32);
         for byte in text {

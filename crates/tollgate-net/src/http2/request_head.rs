@@ -135,6 +135,7 @@ pub(super) fn check_trailers(list: &HeaderList) -> Result<(), Malformed> {
 }
 
 /// The bytes of a header name: those of a token, in lower case.
+#[allow(clippy::cast_possible_truncation, reason = "the index of a byte")]
 static NAME_BYTES: [bool; 256] = {
     let mut bytes = [false; 256];
     let (mut at, others) = (0, b"!#$%&'*+-.^_`|~");
@@ -155,8 +156,8 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 /// Whether these bytes are a header value: no controls, and no space at an end.
+#[allow(clippy::needless_bitwise_bool, reason = "no early exit, so that the loop is vectorized")]
 fn is_value(value: &[u8]) -> bool {
-    // No early exit, so that the loop is vectorized.
     let has_control =
         value.iter().fold(false, |any, it| any | ((*it < b' ' && *it != b'\t') | (*it == 0x7f)));
     let is_space = |it: Option<&u8>| matches!(it, Some(b' ' | b'\t'));
@@ -181,7 +182,9 @@ mod tests {
     fn check(headers: &[(&str, &str)], is_valid: bool) {
         let mut list = HeaderList::default();
         list.reset(16_384, 100);
-        headers.iter().for_each(|(name, value)| list.push(name.as_bytes(), value.as_bytes()));
+        for (name, value) in headers {
+            list.push(name.as_bytes(), value.as_bytes());
+        }
         let head = RequestHead::read(&list);
         assert_eq!(head.is_ok(), is_valid, "{headers:?}");
         if let Ok(head) = head {

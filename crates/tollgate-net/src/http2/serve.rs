@@ -98,7 +98,7 @@ pub(crate) async fn serve<G: GrpcSurface>(
                 polls_drain = false;
                 if draining.as_mut().poll(cx).is_ready() {
                     is_draining = true;
-                    connection.write(|session, out| session.begin_shutdown(out));
+                    connection.write(Session::begin_shutdown);
                     continue;
                 }
             }
@@ -278,7 +278,7 @@ impl<G: GrpcSurface> Loop<'_, G> {
         match self.conn_timer.late(caps) {
             Ok(wait) => next = next.min(wait),
             Err(ClientTimeout::Idle) if self.session.has_streams() => {}
-            Err(ClientTimeout::Idle) => self.write(|session, out| session.begin_shutdown(out)),
+            Err(ClientTimeout::Idle) => self.write(Session::begin_shutdown),
             Err(late) => return Err(late),
         }
         if self.session.has_streams() {

@@ -814,11 +814,9 @@ impl<G: GrpcSurface> Session<G> {
             match u16::from_be_bytes([n0, n1]) {
                 frame::SETTING_ENABLE_PUSH if value > 1 => return Err(PROTOCOL_ERROR),
                 frame::SETTING_INITIAL_WINDOW_SIZE => self.set_initial_window(i64::from(value), out)?,
-                frame::SETTING_MAX_FRAME_SIZE => {
-                    if !(16_384..1 << 24).contains(&value) {
-                        return Err(PROTOCOL_ERROR);
-                    }
-                    // Larger frames save nothing here.
+                // A valid size is not used: larger frames save nothing here.
+                frame::SETTING_MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => {
+                    return Err(PROTOCOL_ERROR);
                 }
                 _ => {}
             }

@@ -285,7 +285,7 @@ fn messages_beyond_the_bound_are_refused_before_they_have_arrived() {
     server.stop();
 }
 
-/// A generator of random numbers (SplitMix64).
+/// A generator of random numbers (`SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -321,7 +321,7 @@ fn no_sequence_of_frames_stops_the_server() {
     let mut ends = 0;
     for round in 0..3_000 {
         let mut client = RawClient::connect(server.address);
-        let frames: Vec<u8> = (0..1 + random.below(12)).flat_map(|_| random.frame()).collect();
+        let frames: Vec<u8> = (0..=random.below(12)).flat_map(|_| random.frame()).collect();
         client.send(&frames);
         // A connection that survived confirms this ping.
         client.send(&frame(PING, 0, 0, b"are you?"));
