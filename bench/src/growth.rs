@@ -71,7 +71,7 @@ pub const CONNECTIONS_RESP: Case = Case {
     name: "connections_resp",
     title: "connections, RESP",
     unit: "connections",
-    sizes: &[1, 10, 100, 1_000, 10_000],
+    sizes: &[1, 10, 100, 1_000, 5_000, 10_000],
     max_counted: 0,
 };
 /// One to ten thousand connections to the gateway, which refuses.

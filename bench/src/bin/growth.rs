@@ -7,7 +7,7 @@ use std::{fs, io};
 use tollgate_bench::contest::Contestant;
 use tollgate_bench::cores::Cores;
 use tollgate_bench::gateway::idle;
-use tollgate_bench::growth::connections::Track;
+use tollgate_bench::growth::connections::{self, Track};
 use tollgate_bench::growth::report::{self as growth_report, Measured};
 use tollgate_bench::growth::{self, CONNECTIONS_RESP, Case, GrowthReport, KEYS, KEYS_HUGE_PAGES, keys};
 use tollgate_bench::subject::{Offer, Subject as _, Tollgate};
@@ -26,10 +26,10 @@ const USAGE: &str = "usage: growth [OPTION VALUE]...
   --svg PATH           writes the chart there, instead of target/bench/growth.svg
 growth --count CASE SIZE N sets up and makes N decisions, for callgrind and perf";
 
-/// The number of idle connections whose memory is measured.
-const IDLE_CONNECTIONS: usize = 10_000;
-/// File descriptors: one per connection, and some more.
-const DESCRIPTORS: usize = IDLE_CONNECTIONS + 2_000;
+/// The least number of idle connections whose memory is measured.
+const MIN_IDLE_CONNECTIONS: usize = 1_000;
+/// File descriptors: a server gives each of its surfaces a part of them.
+const DESCRIPTORS: usize = 60_000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -199,7 +199,8 @@ fn timed(case: &Case, size: usize) -> io::Result<f64> {
 }
 
 fn track(options: &Options, remarks: &mut Vec<String>) -> io::Result<Track> {
-    idle::make_room_for(DESCRIPTORS)?;
+    // Without the right to it, fewer connections are measured.
+    let _ = idle::make_room_for(DESCRIPTORS);
     let cores = Cores::shared_out()?;
     cores.move_aside()?;
     let folder = report::target()?.join("bench/growth");
@@ -224,6 +225,10 @@ fn measure_server(
 ) -> io::Result<Vec<(usize, Measured)>> {
     let mut measured = Vec::new();
     for &size in case.sizes {
+        if let Some(why) = connections::exceeds_descriptors(size)? {
+            remarks.push(format!("{} stops before {size}: {why}", case.name));
+            break;
+        }
         let sample = track.measure(case, size)?;
         if sample.is_disturbed() {
             remarks.push(format!(
@@ -231,8 +236,8 @@ fn measure_server(
                 case.name, case.unit, sample.others
             ));
         }
-        let is_last = size == IDLE_CONNECTIONS;
-        let bytes = if is_last { Some(track.idle_bytes(case, size)?) } else { None };
+        let is_large = size >= MIN_IDLE_CONNECTIONS;
+        let bytes = if is_large { Some(track.idle_bytes(case, size)?) } else { None };
         eprintln!("{}, {size} {}: {:.2} us of CPU", case.name, case.unit, sample.cpu_us);
         measured.push((size, Measured { ns: sample.cpu_us * 1e3, instructions: None, bytes }));
     }

@@ -95,6 +95,21 @@ impl Track {
     }
 }
 
+/// Returns the reason why a service on this machine cannot have this many connections: a listener takes at most a
+/// quarter of the file descriptors.
+pub fn exceeds_descriptors(connections: usize) -> io::Result<Option<String>> {
+    let limits = fs::read_to_string("/proc/self/limits")?;
+    let most = descriptors(&limits).unwrap_or(usize::MAX);
+    Ok((most / 4 < connections)
+        .then(|| format!("the limit of {most} file descriptors gives a listener {} connections", most / 4)))
+}
+
+/// Returns the hard limit of open files; `None` if there is none.
+fn descriptors(limits: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 fn serve(program: &Path, surface: &str, at: net::SocketAddr, folder: &Path) -> io::Result<Command> {
     let config = folder.join("tollgate.yaml");
     fs::write(&config, POLICY)?;
@@ -120,4 +135,16 @@ fn answers(address: net::SocketAddr) -> io::Result<()> {
         }
     }
     Err(io::Error::other("the gateway refuses no request"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::descriptors;
+
+    #[test]
+    fn the_hard_limit_of_open_files_is_read() {
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 20000                files\n";
+        assert_eq!(descriptors(limits), Some(20_000));
+        assert_eq!(descriptors("Max open files  unlimited  unlimited  files\n"), None);
+    }
 }

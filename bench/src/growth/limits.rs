@@ -10,7 +10,7 @@ use crate::zipf::Rng;
 
 const CLIENT: [u8; 4] = [203, 0, 113, 9];
 /// A quota that no run exhausts. It is short: a policy has at most 8 MiB.
-const AMPLE: &str = "bucket: 1000000/1s}";
+const AMPLE: &str = "bucket: 30000000/1d}";
 /// Requests before endpoints repeat in the same order.
 const REQUESTS: usize = 65_536;
 
