@@ -96,7 +96,7 @@ impl Options {
                 "--max-keys" => options.max_keys = command_line::number(value, 1..=1_000_000_000)?,
                 "--seconds" => options.seconds = command_line::number(value, 1..=20)?,
                 "--instructions" => {
-                    options.counts = ["no", "yes"].iter().position(|word| *word == value)? == 1
+                    options.counts = ["no", "yes"].iter().position(|word| *word == value)? == 1;
                 }
                 "--svg" => options.svg = Some(value.into()),
                 _ => return None,

@@ -51,7 +51,7 @@ impl Protocol {
             return Err(io::Error::other(format!("not an answer: {}", String::from_utf8_lossy(bytes))));
         }
         Ok(match self {
-            Self::Resp => bytes.iter().filter(|byte| **byte == b'\n').count() == 6,
+            Self::Resp => bytes.split(|byte| *byte == b'\n').count() == 7,
             Self::Http => is_complete_response(&String::from_utf8_lossy(bytes)),
         })
     }

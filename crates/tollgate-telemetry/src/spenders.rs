@@ -159,18 +159,15 @@ impl Set {
     /// Returns the spending of a caller, which takes the place of the oldest one if it has none.
     fn caller(&mut self, at: usize, tag: u64, asker: &Asker<'_>) -> &mut Spending {
         let callers = self.callers(at);
-        let place = match callers.iter().position(|it| it.tag == tag) {
-            Some(known) => known,
-            None => {
-                let count = callers.len();
-                let oldest = (0..count).min_by_key(|place| callers[*place].last).unwrap_or(0);
-                let place = if count < CALLERS { count } else { oldest };
-                self.counts[at] = u8::try_from(count.max(place + 1)).unwrap_or(0);
-                self.identities[at][place].replace(asker);
-                self.spending[at][place] = Spending { tag, ..Spending::default() };
-                place
-            }
-        };
+        if let Some(known) = callers.iter().position(|it| it.tag == tag) {
+            return &mut self.spending[at][known];
+        }
+        let count = callers.len();
+        let oldest = (0..count).min_by_key(|place| callers[*place].last).unwrap_or(0);
+        let place = if count < CALLERS { count } else { oldest };
+        self.counts[at] = u8::try_from(count.max(place + 1)).unwrap_or(0);
+        self.identities[at][place].replace(asker);
+        self.spending[at][place] = Spending { tag, ..Spending::default() };
         &mut self.spending[at][place]
     }
 }

@@ -118,7 +118,7 @@ pub(super) async fn serve<Make, MakeHttp1, S, F, B, G>(
                 Http1End::Closed => return,
                 Http1End::Failed(error) => return tracing::debug!(%peer, %error, "connection ended"),
                 Http1End::Late(late) => return log_end(peer, End::Late(late)),
-            };
+            }
         }
         let service = service(&connection);
         let served = serve_hyper(wire, service, &conn_timer, &shared.server, &mut drain, surface.is_some());
@@ -330,6 +330,7 @@ mod tests {
 
     use super::*;
     use crate::http1::{ExchangeEnd, Http1Client, RequestHead, Verdict};
+    use crate::http2::NoGrpcSurface;
 
     /// A surface like that of the gateway: an address and references.
     struct Surface(#[expect(dead_code, reason = "its size counts")] [u64; 8]);
@@ -357,6 +358,7 @@ mod tests {
             server: HttpServer::default(),
             make: move |_: &Connection| service_fn(answer),
             make_http1: |_: &Connection| Some(Surface([0; 8])),
+            grpc: None::<Arc<NoGrpcSurface>>,
             drain: Drain::new().1,
         };
         let opening = size_of_val(&timeout(Duration::ZERO, open(stream, peer, &shared.server)));

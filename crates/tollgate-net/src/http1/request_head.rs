@@ -188,9 +188,10 @@ fn is_common(method: &str) -> bool {
 
 /// Whether every line ends in CRLF: httparse also accepts LF.
 fn has_only_crlf(head: &[u8]) -> bool {
-    // No early end: the loop handles many bytes at once. A head starts with a method, so its first byte is no LF.
+    // No early end: the loop handles many bytes at once.
     let pairs = head.iter().zip(head.iter().skip(1));
-    !pairs.fold(false, |has_bare_lf, (&before, &byte)| has_bare_lf | (byte == b'\n' && before != b'\r'))
+    let bare = pairs.map(|(&before, &byte)| u8::from(byte == b'\n') & u8::from(before != b'\r'));
+    bare.fold(0, |any, bare| any | bare) == 0 && head.first() != Some(&b'\n')
 }
 
 /// Whether a byte may be in the path or the query of a URI (RFC 3986, 3.3 and 3.4).
