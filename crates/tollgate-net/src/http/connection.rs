@@ -357,6 +357,7 @@ mod tests {
             server: HttpServer::default(),
             make: move |_: &Connection| service_fn(answer),
             make_http1: |_: &Connection| Some(Surface([0; 8])),
+            grpc: None::<Arc<http2::NoGrpcSurface>>,
             drain: Drain::new().1,
         };
         let opening = size_of_val(&timeout(Duration::ZERO, open(stream, peer, &shared.server)));
