@@ -29,7 +29,7 @@ pub(super) struct BodyChannel(Mutex<State>);
 struct State {
     received: BytesMut,
     end: Option<BodyEnd>,
-    /// Whether nobody reads the body.
+    /// Whether the service has dropped the body, or its stream was removed.
     is_dropped: bool,
     waker: Option<Waker>,
 }
@@ -64,7 +64,7 @@ impl BodyChannel {
         wake(state);
     }
 
-    /// Ends the body of a removed stream. Returns the number of bytes that nobody will read.
+    /// Ends the body of a removed stream. Returns the number of received bytes that the service has not read.
     pub(super) fn abort(&self) -> usize {
         let mut state = self.lock();
         let unread = std::mem::take(&mut state.received).len();

@@ -1,4 +1,7 @@
 //! The connection loop: reads frames, writes replies, and watches timeouts and the drain.
+//!
+//! The timer and the drain are polled outside of the budget of the task: the budget refuses every poll after a client
+//! has kept its socket full, and a refused poll neither registers the task nor tells that the time has come.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -10,6 +13,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::GrpcSurface;
@@ -96,13 +100,13 @@ pub(crate) async fn serve<G: GrpcSurface>(
             }
             if !is_draining && (polls_drain || flag.has_begun()) {
                 polls_drain = false;
-                if draining.as_mut().poll(cx).is_ready() {
+                if pin!(unconstrained(draining.as_mut())).poll(cx).is_ready() {
                     is_draining = true;
                     connection.write(Session::begin_shutdown);
                     continue;
                 }
             }
-            if timer.as_mut().poll(cx).is_pending() {
+            if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
                 return Poll::Pending;
             }
             polls_drain = true;
@@ -299,5 +303,112 @@ impl<G: GrpcSurface> Loop<'_, G> {
             next = next.min(wait);
         }
         Ok(next.min(self.session.next_check(caps)).max(Duration::from_millis(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use http::{HeaderMap, Request, Response};
+    use http_body_util::Empty;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::coop::consume_budget;
+    use tokio::time::advance;
+    use tokio_util::either::Either;
+
+    use super::*;
+    use crate::http2::{GrpcTimeout, Http2Body, UnaryCall};
+
+    /// A surface without unary methods that answers no request.
+    struct SilentSurface;
+
+    impl GrpcSurface for SilentSurface {
+        type Body = Empty<Bytes>;
+
+        fn unary_method(&self, _: &[u8], _: &[u8]) -> Option<u8> {
+            None
+        }
+
+        fn call(&self, _: u8, _: Bytes, _: GrpcTimeout) -> UnaryCall {
+            Box::pin(pending())
+        }
+
+        fn answer(
+            &self,
+            _: Request<Http2Body>,
+        ) -> impl Future<Output = Response<Empty<Bytes>>> + Send + 'static {
+            pending()
+        }
+
+        fn check_partial(&self, _: &[u8]) -> Result<(), HeaderMap> {
+            Ok(())
+        }
+
+        fn full_refusal(&self) -> HeaderMap {
+            HeaderMap::new()
+        }
+
+        fn max_time(&self) -> Duration {
+            Duration::from_secs(30)
+        }
+
+        fn late_refusal(&self) -> HeaderMap {
+            HeaderMap::new()
+        }
+    }
+
+    /// Serves a connection whose first polls have no budget, as after endless input.
+    async fn serve_busy(stream: TcpStream, mut drain: Drain, mut busy_polls: usize) -> Http2End {
+        let (conn_timer, caps) = (ConnTimer::of_frames(), Caps::default());
+        let wire = Wire::new(Either::Left(stream), Bytes::new(), Arc::clone(&conn_timer), None);
+        let mut serving = pin!(serve(wire, Arc::new(SilentSurface), &conn_timer, &caps, &mut drain));
+        poll_fn(|cx| {
+            if busy_polls > 0 {
+                busy_polls -= 1;
+                while pin!(consume_budget()).poll(cx).is_ready() {}
+            }
+            serving.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    async fn socket_pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (client, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_reaches_a_connection_that_is_always_busy() {
+        let (_client, stream) = socket_pair().await;
+        let (_drainer, drain) = Drain::new();
+        let serving = tokio::spawn(serve_busy(stream, drain, usize::MAX));
+        tokio::task::yield_now().await;
+        // The connection wakes itself, so the clock moves only here.
+        advance(Caps::default().head).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(serving.is_finished(), "it is still served");
+        let end = serving.await.unwrap();
+        assert!(matches!(end, Http2End::Late(ClientTimeout::Head)), "{end:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_reaches_a_connection_that_was_busy_at_its_start() {
+        let (mut client, stream) = socket_pair().await;
+        let (drainer, drain) = Drain::new();
+        let serving = tokio::spawn(serve_busy(stream, drain, 1));
+        let mut settings = [0; 34];
+        client.read_exact(&mut settings).await.unwrap();
+        let started_at = Instant::now();
+        drainer.begin();
+        let mut announcement = [0; 9];
+        client.read_exact(&mut announcement).await.unwrap();
+        assert_eq!(announcement[3], 7, "GOAWAY");
+        assert!(started_at.elapsed() < Duration::from_secs(1), "{:?}", started_at.elapsed());
+        serving.abort();
     }
 }

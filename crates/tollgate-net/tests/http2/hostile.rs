@@ -80,7 +80,7 @@ fn frames_that_violate_the_protocol_end_the_connection() {
         client.send(&first);
         assert_eq!(client.error(), PROTOCOL_ERROR, "settings come first");
     }
-    server.stop();
+    server.stop(());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn errors_of_a_stream_leave_the_others_alone() {
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     client.call(7, ECHO, b"again");
     assert_eq!(client.response(7).1, b"again");
-    server.stop();
+    server.stop(client);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn clients_that_send_floods_are_disconnected() {
         client.send(&frames);
         assert_eq!(client.error(), ENHANCE_YOUR_CALM, "{name}");
     }
-    server.stop();
+    server.stop(());
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn clients_that_call_and_cancel_are_served() {
     }
     client.call(9_001, ECHO, b"still here");
     assert_eq!(client.response(9_001).1, b"still here");
-    server.stop();
+    server.stop(client);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_call_that_panics_fails_alone() {
     assert_eq!(client.until(RST_STREAM).payload[3], INTERNAL_ERROR);
     client.call(3, ECHO, b"hello");
     assert_eq!(client.response(3).1, b"hello");
-    server.stop();
+    server.stop(client);
 }
 
 #[test]
@@ -253,6 +253,7 @@ fn data_beyond_a_window_is_refused() {
     client.send(&frame(DATA, 1, 1, &[0; 16_384]));
     let (_, message, _) = client.response(1);
     assert_eq!(message.len(), 5 * 16_384, "the window was opened again");
+    drop(client);
 
     let mut client = RawClient::connect(server.address);
     client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
@@ -262,7 +263,7 @@ fn data_beyond_a_window_is_refused() {
         client.send(&frame(DATA, 0, 1, &[0; 16_384]));
     }
     assert_eq!(client.until(RST_STREAM).payload[3], FLOW_CONTROL_ERROR);
-    server.stop();
+    server.stop(client);
 }
 
 #[test]
@@ -282,7 +283,7 @@ fn messages_beyond_the_bound_are_refused_before_they_have_arrived() {
     assert_eq!(client.until(RST_STREAM).payload[3], 0);
     client.call(3, ECHO, b"next");
     assert_eq!(client.response(3).1, b"next");
-    server.stop();
+    server.stop(client);
 }
 
 /// A generator of random numbers (`SplitMix64`).
@@ -341,7 +342,7 @@ fn no_sequence_of_frames_stops_the_server() {
     let mut client = RawClient::connect(server.address);
     client.call(1, ECHO, b"hello");
     assert_eq!(client.response(1).1, b"hello");
-    server.stop();
+    server.stop(client);
 }
 
 #[test]
@@ -356,5 +357,5 @@ fn a_client_that_does_not_read_is_not_read_either() {
     client.call(1, ECHO, b"waits for a window");
     // The head is sent, the message waits, and the connection ends.
     while client.next().is_some() {}
-    server.stop();
+    server.stop(client);
 }

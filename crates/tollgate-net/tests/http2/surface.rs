@@ -169,8 +169,10 @@ impl Server {
         Self { address, drainer, release, thread }
     }
 
-    /// Ends the server, and checks that it did not panic.
-    pub(crate) fn stop(self) {
+    /// Ends the server, and checks that it did not panic. The clients are closed first: the server would wait for them
+    /// to confirm the shutdown.
+    pub(crate) fn stop<C>(self, clients: C) {
+        drop(clients);
         self.drainer.begin();
         self.drainer.close_idle();
         self.thread.join().unwrap();
