@@ -138,6 +138,10 @@ impl<G: GrpcSurface> Loop<'_, G> {
             if self.closes || self.session.is_finished() {
                 return Poll::Ready(Step::Close);
             }
+            if self.session.takes_turn() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let mut out = OutputBuffer::take();
             self.handle_events(cx, &mut out);
             let is_pending = match self.poll_read(cx, &mut out) {

@@ -228,6 +228,47 @@ fn clients_that_call_and_cancel_are_served() {
 }
 
 #[test]
+fn cancelled_calls_are_dropped_before_many_others_are_read() {
+    let server = Server::start(Caps::default());
+    for (path, flags) in [(NEVER, 4), (STREAM, 5)] {
+        let mut client = RawClient::connect(server.address);
+        // The first call adds its path and its content type to the table.
+        let path = [&[0x83, 0x86, 0x44, u8::try_from(path.len()).unwrap()][..], path.as_bytes()].concat();
+        let first = [&path[..], b"\x5f\x10application/grpc"].concat();
+        let mut frames = Vec::new();
+        for number in 0..40_000 {
+            let stream = 2 * number + 1;
+            let block = if number == 0 { &first[..] } else { b"\x83\x86\xbf\xbe" };
+            frames.extend(frame(HEADERS, flags, stream, block));
+            if flags == 4 {
+                frames.extend(frame(DATA, 1, stream, b"x"));
+            }
+            frames.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+        }
+        client.send(&frames);
+        client.call(80_001, ECHO, b"still here");
+        assert_eq!(client.response(80_001).1, b"still here");
+        let max = server.live.max();
+        assert!(max <= 2_000, "{max} calls at once");
+    }
+    server.stop(());
+}
+
+#[test]
+fn header_blocks_that_expand_without_bound_end_the_connection() {
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    // A name of 4,000 bytes enters the table, and each two bytes after it copy it.
+    let mut large = vec![0x40, 0x7f, 0xa1, 0x1e];
+    large.extend([b'x'; 4_000]);
+    large.push(0);
+    let copies = [0x7e, 0].repeat(6_000);
+    client.send(&frame(HEADERS, 5, 1, &[large, copies].concat()));
+    assert_eq!(client.error(), ENHANCE_YOUR_CALM);
+    server.stop(client);
+}
+
+#[test]
 fn a_call_that_panics_fails_alone() {
     const INTERNAL_ERROR: u8 = 2;
     let server = Server::start(Caps::default());

@@ -88,7 +88,9 @@ impl<G: GrpcSurface> Session<G> {
         list.reset(self.bounds.header_bytes, self.bounds.headers);
         // Every block is decoded, because it changes the table.
         if self.decoder.decode(block, list).is_err() {
-            return Err(ConnectionError(Reason::CompressionError));
+            let is_excessive = list.is_excessive();
+            let reason = if is_excessive { Reason::EnhanceYourCalm } else { Reason::CompressionError };
+            return Err(ConnectionError(reason));
         }
         if let Some(at) = self.find(id) {
             return self.trailers(at, ends, list, cx, out);
