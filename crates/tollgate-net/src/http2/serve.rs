@@ -56,6 +56,8 @@ struct Loop<'c, G> {
     /// Bytes that the socket has not taken yet.
     unsent: Bytes,
     is_flushed: bool,
+    /// Since when the socket has not taken all bytes that TLS has.
+    unflushed_since: Option<u64>,
     /// When bytes arrived last, in milliseconds of the connection.
     read_at: u64,
     /// When a ping was sent that is not answered.
@@ -83,6 +85,7 @@ pub(crate) async fn serve<G: GrpcSurface>(
         input: None,
         unsent: first.into(),
         is_flushed: false,
+        unflushed_since: None,
         read_at: 0,
         pinged_at: None,
         head_since: Some(0),
@@ -120,8 +123,9 @@ pub(crate) async fn serve<G: GrpcSurface>(
     match step {
         Step::End(end) => end,
         Step::Close => {
-            let Loop { mut wire, .. } = connection;
             // Requests that are not answered end here.
+            let Loop { mut wire, session, .. } = connection;
+            drop(session);
             let _ = timeout(caps.head, wire.shutdown()).await;
             Http2End::Closed
         }
@@ -146,7 +150,12 @@ impl<G: GrpcSurface> Loop<'_, G> {
             self.handle_events(cx, &mut out);
             let is_pending = match self.poll_read(cx, &mut out) {
                 Poll::Ready(Ok(true)) => false,
-                Poll::Ready(Ok(false)) => return Poll::Ready(Step::End(Http2End::Closed)),
+                Poll::Ready(Ok(false)) => {
+                    // A client that only sends no more can still read these.
+                    self.send(cx, &out);
+                    let _ = self.poll_write(cx);
+                    return Poll::Ready(Step::End(Http2End::Closed));
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Step::End(Http2End::Failed(error))),
                 Poll::Pending => true,
             };
@@ -261,8 +270,15 @@ impl<G: GrpcSurface> Loop<'_, G> {
         }
         self.unsent = Bytes::new();
         if !self.is_flushed {
-            ready!(Pin::new(&mut self.wire).poll_flush(cx))?;
-            self.is_flushed = true;
+            // TLS takes bytes before the socket does.
+            let Poll::Ready(flushed) = Pin::new(&mut self.wire).poll_flush(cx) else {
+                self.unflushed_since.get_or_insert_with(|| self.conn_timer.now());
+                self.conn_timer.blocked();
+                return Poll::Pending;
+            };
+            flushed?;
+            (self.is_flushed, self.unflushed_since) = (true, None);
+            self.conn_timer.wrote();
         }
         Poll::Ready(Ok(()))
     }
@@ -276,6 +292,12 @@ impl<G: GrpcSurface> Loop<'_, G> {
         if let Some(since) = self.head_since {
             match left(since, self.caps.head) {
                 Duration::ZERO => return Err(ClientTimeout::Head),
+                wait => next = next.min(wait),
+            }
+        }
+        if let Some(since) = self.unflushed_since {
+            match left(since, self.caps.stalled) {
+                Duration::ZERO => return Err(ClientTimeout::Taking),
                 wait => next = next.min(wait),
             }
         }
