@@ -261,6 +261,7 @@ impl<G: GrpcSurface> Session<G> {
             return Err(PROTOCOL_ERROR);
         }
         if head.has(frame::ACK) {
+            self.budget.confirm();
             return if payload.is_empty() { self.budget.spend() } else { Err(FRAME_SIZE_ERROR) };
         }
         if !payload.len().is_multiple_of(6) {

@@ -107,7 +107,7 @@ impl<G: GrpcSurface> Session<G> {
         self.accepted = id;
         if self.streams.len() >= self.bounds.streams {
             frame::write_reset(out, id, Reason::RefusedStream);
-            return self.budget.spend();
+            return self.budget.spend_refused();
         }
         if list.is_too_large() {
             self.open(id, None, Incoming::Discarded(MAX_DISCARDED_BYTES), ends);
