@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::task::unconstrained;
+use tokio::task::{unconstrained, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::GrpcSurface;
@@ -26,6 +26,10 @@ use crate::wire::Wire;
 
 /// The interval of pings on a quiet connection with requests in progress, and the time to answer one.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The number of reads of a connection before others get a turn. A client that keeps to the maximum number of streams
+/// rarely fills one buffer.
+const MAX_READS: u32 = 4;
 
 thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
@@ -134,6 +138,7 @@ pub(crate) async fn serve<G: GrpcSurface>(
 
 impl<G: GrpcSurface> Loop<'_, G> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let mut reads = 0;
         loop {
             // Nothing is read while the client does not read.
             if let Err(error) = ready!(self.poll_write(cx)) {
@@ -142,10 +147,12 @@ impl<G: GrpcSurface> Loop<'_, G> {
             if self.closes || self.session.is_finished() {
                 return Poll::Ready(Step::Close);
             }
-            if self.session.takes_turn() {
-                cx.waker().wake_by_ref();
+            if self.session.takes_turn() || reads >= MAX_READS {
+                // Unlike a wake, this also lets the runtime look for other sockets first.
+                let _ = pin!(yield_now()).poll(cx);
                 return Poll::Pending;
             }
+            reads += 1;
             let mut out = OutputBuffer::take();
             self.handle_events(cx, &mut out);
             let is_pending = match self.poll_read(cx, &mut out) {
@@ -436,5 +443,37 @@ mod tests {
         assert_eq!(announcement[3], 7, "GOAWAY");
         assert!(started_at.elapsed() < Duration::from_secs(1), "{:?}", started_at.elapsed());
         serving.abort();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_sends_without_end_gives_others_a_turn() {
+        let (mut client, stream) = socket_pair().await;
+        // Unknown frames, as many as the socket takes; then the rest of the last one, and a ping.
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        client.write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat()).await.unwrap();
+        let frame = [&[0, 0x40, 0, 77, 0, 0, 0, 0, 0][..], &[0; 16_384]].concat();
+        let mut sent = 0;
+        while let Ok(count) = client.try_write(&frame[sent % frame.len()..]) {
+            sent += count;
+        }
+        let (_drainer, mut drain) = Drain::new();
+        let serving = tokio::spawn(async move {
+            let (conn_timer, caps, mut turns) = (ConnTimer::of_frames(), Caps::default(), 0);
+            let wire = Wire::new(Either::Left(stream), Bytes::new(), Arc::clone(&conn_timer), None);
+            let mut serving = pin!(serve(wire, Arc::new(SilentSurface), &conn_timer, &caps, &mut drain));
+            let end = poll_fn(|cx| {
+                turns += 1;
+                serving.as_mut().poll(cx)
+            });
+            assert!(matches!(end.await, Http2End::Closed));
+            turns
+        });
+        client.write_all(&frame[sent % frame.len()..]).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        let turns = serving.await.unwrap();
+        let least = sent / (MAX_READS as usize * 16_384);
+        assert!(least > 4 && turns >= least, "{turns} turns for {sent} bytes");
     }
 }
