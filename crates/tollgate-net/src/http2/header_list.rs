@@ -3,12 +3,15 @@
 /// The size that HTTP/2 adds to each header (RFC 9113, section 6.5.2).
 const OVERHEAD_BYTES: usize = 32;
 
+/// A block of headers of more than this many times the maximum size is not decoded further.
+const MAX_EXCESS: usize = 8;
+
 /// A list of headers, bounded in size and number.
 #[derive(Debug, Default)]
 pub(super) struct HeaderList {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// The size as HTTP/2 defines it.
+    /// The size as HTTP/2 defines it, with the headers that were left out.
     size: usize,
     max_size: usize,
     max_fields: usize,
@@ -40,6 +43,11 @@ impl HeaderList {
     /// Whether headers were left out because the list is full.
     pub(super) const fn is_too_large(&self) -> bool {
         self.is_too_large
+    }
+
+    /// Whether the headers, with those that were left out, are many times too large.
+    pub(super) const fn is_excessive(&self) -> bool {
+        self.size / MAX_EXCESS > self.max_size
     }
 
     /// Appends a header.
@@ -77,13 +85,9 @@ impl HeaderList {
     }
 
     fn takes(&mut self, bytes: usize) -> bool {
-        let size = self.size + bytes + OVERHEAD_BYTES;
-        if self.is_too_large || size > self.max_size || self.fields.len() >= self.max_fields {
-            self.is_too_large = true;
-            return false;
-        }
-        self.size = size;
-        true
+        self.size += bytes + OVERHEAD_BYTES;
+        self.is_too_large |= self.size > self.max_size || self.fields.len() >= self.max_fields;
+        !self.is_too_large
     }
 
     fn add(&mut self, name: usize, value: usize) {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the dynamic table has at most [`MAX_TABLE_BYTES`], whatever a block says, and no input causes a panic.
 //! Blocks are decoded to their end even if their headers are too large: the table has to follow that of the client.
+//! Only blocks that expand to many times the bound, two bytes of which can copy 4 KiB, are refused with their connection.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ const MAX_TABLE_BYTES: usize = 4096;
 /// The size that HPACK adds to each entry.
 const ENTRY_OVERHEAD_BYTES: usize = 32;
 
-/// The bytes are not a header block. The connection cannot be used further.
+/// The bytes are not a header block, or expand without bound. The connection cannot be used further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HpackError;
 
@@ -73,6 +74,9 @@ impl Decoder {
             } else {
                 let (start, value) = self.read_literal(&mut block, 4, list)?;
                 list.commit(start, value);
+            }
+            if list.is_excessive() {
+                return Err(HpackError);
             }
             may_resize = false;
         }

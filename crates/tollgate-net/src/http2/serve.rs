@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::task::unconstrained;
+use tokio::task::{unconstrained, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::GrpcSurface;
@@ -26,6 +26,10 @@ use crate::wire::Wire;
 
 /// The interval of pings on a quiet connection with requests in progress, and the time to answer one.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The number of reads of a connection before others get a turn. A client that keeps to the maximum number of streams
+/// rarely fills one buffer.
+const MAX_READS: u32 = 4;
 
 thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
@@ -56,6 +60,8 @@ struct Loop<'c, G> {
     /// Bytes that the socket has not taken yet.
     unsent: Bytes,
     is_flushed: bool,
+    /// Since when the socket has not taken all bytes that TLS has.
+    unflushed_since: Option<u64>,
     /// When bytes arrived last, in milliseconds of the connection.
     read_at: u64,
     /// When a ping was sent that is not answered.
@@ -83,6 +89,7 @@ pub(crate) async fn serve<G: GrpcSurface>(
         input: None,
         unsent: first.into(),
         is_flushed: false,
+        unflushed_since: None,
         read_at: 0,
         pinged_at: None,
         head_since: Some(0),
@@ -120,8 +127,9 @@ pub(crate) async fn serve<G: GrpcSurface>(
     match step {
         Step::End(end) => end,
         Step::Close => {
-            let Loop { mut wire, .. } = connection;
             // Requests that are not answered end here.
+            let Loop { mut wire, session, .. } = connection;
+            drop(session);
             let _ = timeout(caps.head, wire.shutdown()).await;
             Http2End::Closed
         }
@@ -130,6 +138,7 @@ pub(crate) async fn serve<G: GrpcSurface>(
 
 impl<G: GrpcSurface> Loop<'_, G> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let mut reads = 0;
         loop {
             // Nothing is read while the client does not read.
             if let Err(error) = ready!(self.poll_write(cx)) {
@@ -138,11 +147,22 @@ impl<G: GrpcSurface> Loop<'_, G> {
             if self.closes || self.session.is_finished() {
                 return Poll::Ready(Step::Close);
             }
+            if self.session.takes_turn() || reads >= MAX_READS {
+                // Unlike a wake, this also lets the runtime look for other sockets first.
+                let _ = pin!(yield_now()).poll(cx);
+                return Poll::Pending;
+            }
+            reads += 1;
             let mut out = OutputBuffer::take();
             self.handle_events(cx, &mut out);
             let is_pending = match self.poll_read(cx, &mut out) {
                 Poll::Ready(Ok(true)) => false,
-                Poll::Ready(Ok(false)) => return Poll::Ready(Step::End(Http2End::Closed)),
+                Poll::Ready(Ok(false)) => {
+                    // A client that only sends no more can still read these.
+                    self.send(cx, &out);
+                    let _ = self.poll_write(cx);
+                    return Poll::Ready(Step::End(Http2End::Closed));
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Step::End(Http2End::Failed(error))),
                 Poll::Pending => true,
             };
@@ -257,8 +277,15 @@ impl<G: GrpcSurface> Loop<'_, G> {
         }
         self.unsent = Bytes::new();
         if !self.is_flushed {
-            ready!(Pin::new(&mut self.wire).poll_flush(cx))?;
-            self.is_flushed = true;
+            // TLS takes bytes before the socket does.
+            let Poll::Ready(flushed) = Pin::new(&mut self.wire).poll_flush(cx) else {
+                self.unflushed_since.get_or_insert_with(|| self.conn_timer.now());
+                self.conn_timer.blocked();
+                return Poll::Pending;
+            };
+            flushed?;
+            (self.is_flushed, self.unflushed_since) = (true, None);
+            self.conn_timer.wrote();
         }
         Poll::Ready(Ok(()))
     }
@@ -272,6 +299,12 @@ impl<G: GrpcSurface> Loop<'_, G> {
         if let Some(since) = self.head_since {
             match left(since, self.caps.head) {
                 Duration::ZERO => return Err(ClientTimeout::Head),
+                wait => next = next.min(wait),
+            }
+        }
+        if let Some(since) = self.unflushed_since {
+            match left(since, self.caps.stalled) {
+                Duration::ZERO => return Err(ClientTimeout::Taking),
                 wait => next = next.min(wait),
             }
         }
@@ -410,5 +443,37 @@ mod tests {
         assert_eq!(announcement[3], 7, "GOAWAY");
         assert!(started_at.elapsed() < Duration::from_secs(1), "{:?}", started_at.elapsed());
         serving.abort();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_sends_without_end_gives_others_a_turn() {
+        let (mut client, stream) = socket_pair().await;
+        // Unknown frames, as many as the socket takes; then the rest of the last one, and a ping.
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        client.write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat()).await.unwrap();
+        let frame = [&[0, 0x40, 0, 77, 0, 0, 0, 0, 0][..], &[0; 16_384]].concat();
+        let mut sent = 0;
+        while let Ok(count) = client.try_write(&frame[sent % frame.len()..]) {
+            sent += count;
+        }
+        let (_drainer, mut drain) = Drain::new();
+        let serving = tokio::spawn(async move {
+            let (conn_timer, caps, mut turns) = (ConnTimer::of_frames(), Caps::default(), 0);
+            let wire = Wire::new(Either::Left(stream), Bytes::new(), Arc::clone(&conn_timer), None);
+            let mut serving = pin!(serve(wire, Arc::new(SilentSurface), &conn_timer, &caps, &mut drain));
+            let end = poll_fn(|cx| {
+                turns += 1;
+                serving.as_mut().poll(cx)
+            });
+            assert!(matches!(end.await, Http2End::Closed));
+            turns
+        });
+        client.write_all(&frame[sent % frame.len()..]).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        let turns = serving.await.unwrap();
+        let least = sent / (MAX_READS as usize * 16_384);
+        assert!(least > 4 && turns >= least, "{turns} turns for {sent} bytes");
     }
 }

@@ -13,6 +13,7 @@
 //! - Frames that achieve nothing (pings, settings, resets of requests that were not answered, empty or late frames, refused
 //!   streams) use up a budget that answers and time refill. A client without budget is disconnected
 //!   (`ENHANCE_YOUR_CALM`).
+//! - A client that cancels many calls at once is not read until their tasks have ended (`serve`).
 //! - The socket is not read while its output is blocked, so replies to control frames do not accumulate (`serve`).
 //!
 //! Invariant: no input causes a panic. `tests/http2` checks this with seeded random frames.
@@ -43,6 +44,9 @@ use crate::caps::Caps;
 
 /// The client preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The number of calls that a client cancels before their tasks, which keep their memory until then, get a turn.
+const MAX_CANCELLED: usize = 64;
 
 /// The connection has to end for this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub(super) struct Session<G> {
     /// The time of the connection in milliseconds.
     now: u64,
     answered: u64,
+    /// The number of calls in progress that the client has reset since their tasks had a turn.
+    cancelled: usize,
 }
 
 /// The bounds of a connection.
@@ -133,6 +139,7 @@ impl<G: GrpcSurface> Session<G> {
             mailbox: None,
             now: 0,
             answered: 0,
+            cancelled: 0,
         }
     }
 
@@ -148,6 +155,15 @@ impl<G: GrpcSurface> Session<G> {
     /// The number of answered requests.
     pub(super) const fn answered(&self) -> u64 {
         self.answered
+    }
+
+    /// Whether the client has cancelled so many calls that their tasks have to end before more frames are read.
+    pub(super) const fn takes_turn(&mut self) -> bool {
+        let is_over = self.cancelled >= MAX_CANCELLED;
+        if is_over {
+            self.cancelled = 0;
+        }
+        is_over
     }
 
     /// Whether a frame or a header block is incomplete that has to be completed in time.
@@ -245,6 +261,7 @@ impl<G: GrpcSurface> Session<G> {
             return Err(PROTOCOL_ERROR);
         }
         if head.has(frame::ACK) {
+            self.budget.confirm();
             return if payload.is_empty() { self.budget.spend() } else { Err(FRAME_SIZE_ERROR) };
         }
         if !payload.len().is_multiple_of(6) {

@@ -163,7 +163,7 @@ fn errors_of_a_stream_leave_the_others_alone() {
 fn clients_that_send_floods_are_disconnected() {
     let server = Server::start(Caps::default());
     let open = |stream: u32| frame(HEADERS, 4, stream, &block(ECHO, &[]));
-    let many = |of: &dyn Fn(u32) -> Vec<u8>| -> Vec<u8> { (0..2_500).flat_map(of).collect() };
+    let many = |of: &dyn Fn(u32) -> Vec<u8>| -> Vec<u8> { (0..4_000).flat_map(of).collect() };
     for (name, frames) in [
         ("pings", many(&|_| frame(PING, 0, 0, &[0; 8]))),
         ("settings", many(&|_| frame(SETTINGS, 0, 0, &[]))),
@@ -224,6 +224,72 @@ fn clients_that_call_and_cancel_are_served() {
     }
     client.call(9_001, ECHO, b"still here");
     assert_eq!(client.response(9_001).1, b"still here");
+    server.stop(client);
+}
+
+#[test]
+fn a_client_that_does_not_know_the_maximum_of_streams_yet_is_not_disconnected() {
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    // As Envoy does after it has connected: all calls that wait, before the settings of the server arrive.
+    for number in 0..1_024 {
+        client.call(2 * number + 1, NEVER, b"x");
+    }
+    for number in 128..1_024 {
+        let refused = client.until(RST_STREAM);
+        assert_eq!((refused.stream, refused.payload[3]), (2 * number + 1, REFUSED_STREAM));
+    }
+    client.send(&frame(SETTINGS, 1, 0, &[]));
+    client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    client.call(2_049, ECHO, b"later");
+    assert_eq!(client.response(2_049).1, b"later");
+    // Now it knows the maximum.
+    client.call(2_051, NEVER, b"x");
+    for number in 1_026..2_000 {
+        client.call(2 * number + 1, NEVER, b"x");
+    }
+    assert_eq!(client.error(), ENHANCE_YOUR_CALM);
+    server.stop(client);
+}
+
+#[test]
+fn cancelled_calls_are_dropped_before_many_others_are_read() {
+    let server = Server::start(Caps::default());
+    for (path, flags) in [(NEVER, 4), (STREAM, 5)] {
+        let mut client = RawClient::connect(server.address);
+        // The first call adds its path and its content type to the table.
+        let path = [&[0x83, 0x86, 0x44, u8::try_from(path.len()).unwrap()][..], path.as_bytes()].concat();
+        let first = [&path[..], b"\x5f\x10application/grpc"].concat();
+        let mut frames = Vec::new();
+        for number in 0..40_000 {
+            let stream = 2 * number + 1;
+            let block = if number == 0 { &first[..] } else { b"\x83\x86\xbf\xbe" };
+            frames.extend(frame(HEADERS, flags, stream, block));
+            if flags == 4 {
+                frames.extend(frame(DATA, 1, stream, b"x"));
+            }
+            frames.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+        }
+        client.send(&frames);
+        client.call(80_001, ECHO, b"still here");
+        assert_eq!(client.response(80_001).1, b"still here");
+        let max = server.live.max();
+        assert!(max <= 2_000, "{max} calls at once");
+    }
+    server.stop(());
+}
+
+#[test]
+fn header_blocks_that_expand_without_bound_end_the_connection() {
+    let server = Server::start(Caps::default());
+    let mut client = RawClient::connect(server.address);
+    // A name of 4,000 bytes enters the table, and each two bytes after it copy it.
+    let mut large = vec![0x40, 0x7f, 0xa1, 0x1e];
+    large.extend([b'x'; 4_000]);
+    large.push(0);
+    let copies = [0x7e, 0].repeat(6_000);
+    client.send(&frame(HEADERS, 5, 1, &[large, copies].concat()));
+    assert_eq!(client.error(), ENHANCE_YOUR_CALM);
     server.stop(client);
 }
 

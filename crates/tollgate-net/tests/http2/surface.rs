@@ -5,6 +5,7 @@ use std::future::{Future, Ready, pending, ready};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -37,6 +38,35 @@ const METHODS: [&str; 5] = [ECHO, LATER, LONG, NEVER, PANIC];
 pub(crate) struct TestSurface {
     /// Completes calls of [`LATER`].
     pub(crate) release: Arc<Notify>,
+    /// Counts the calls that exist.
+    live: Arc<LiveCalls>,
+}
+
+/// The number of calls that exist, and its maximum.
+#[derive(Default)]
+pub(crate) struct LiveCalls {
+    count: AtomicUsize,
+    max: AtomicUsize,
+}
+
+impl LiveCalls {
+    pub(crate) fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    fn enter(self: &Arc<Self>) -> LiveCall {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        self.max.fetch_max(count, Ordering::Relaxed);
+        LiveCall(Arc::clone(self))
+    }
+}
+
+struct LiveCall(Arc<LiveCalls>);
+
+impl Drop for LiveCall {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl GrpcSurface for TestSurface {
@@ -48,8 +78,9 @@ impl GrpcSurface for TestSurface {
     }
 
     fn call(&self, method: u8, body: Bytes, timeout: GrpcTimeout) -> UnaryCall {
-        let release = Arc::clone(&self.release);
+        let (release, live) = (Arc::clone(&self.release), self.live.enter());
         Box::pin(async move {
+            let _live = live;
             match METHODS[usize::from(method)] {
                 _ if body.is_empty() => return UnaryReply::Refusal(status("3")),
                 LATER => release.notified().await,
@@ -70,7 +101,7 @@ impl GrpcSurface for TestSurface {
         &self,
         request: Request<Http2Body>,
     ) -> impl Future<Output = Response<EchoBody>> + Send + 'static {
-        let mut response = Response::new(EchoBody { body: None, is_done: false });
+        let mut response = Response::new(EchoBody { body: None, is_done: false, _live: self.live.enter() });
         if request.uri().path() == STREAM {
             response.headers_mut().insert("x-method", HeaderValue::from_static("stream"));
             response.body_mut().body = Some(request.into_body());
@@ -106,6 +137,7 @@ pub(crate) fn status(code: &'static str) -> HeaderMap {
 pub(crate) struct EchoBody {
     body: Option<Http2Body>,
     is_done: bool,
+    _live: LiveCall,
 }
 
 impl Body for EchoBody {
@@ -149,6 +181,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) drainer: Drainer,
     pub(crate) release: Arc<Notify>,
+    pub(crate) live: Arc<LiveCalls>,
     thread: JoinHandle<()>,
 }
 
@@ -159,14 +192,14 @@ impl Server {
         let (drainer, drain) = Drain::new();
         let listener = sockets.into_listeners().pop().unwrap();
         let surface = Arc::new(TestSurface::default());
-        let release = Arc::clone(&surface.release);
+        let (release, live) = (Arc::clone(&surface.release), Arc::clone(&surface.live));
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let server = HttpServer { caps, ..HttpServer::default() };
             let make = |_: &Connection| NoService;
             runtime.block_on(server.serve_grpc(listener, make, surface, drain)).unwrap();
         });
-        Self { address, drainer, release, thread }
+        Self { address, drainer, release, live, thread }
     }
 
     /// Ends the server, and checks that it did not panic. The clients are closed first: the server would wait for them

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use tollgate_net::{Caps, Connection, Drain, HttpServer, Sockets};
+use tokio_rustls::TlsConnector;
+use tollgate_net::{Caps, Connection, Drain, HttpServer, Sockets, Tls, client_tls};
 
-use crate::frames::{DATA, HEADERS, PING, SETTINGS, block, frame};
+use crate::frames::{DATA, HEADERS, PING, SETTINGS, WINDOW_UPDATE, block, frame};
 use crate::surface::{ECHO, NEVER, NoService, STREAM, TestSurface};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -81,4 +82,42 @@ async fn a_client_that_opens_no_window_is_disconnected() {
     let (_, time) = exchange(&with_settings(&call)).await;
     // The client answers no ping either, which ends the connection first.
     assert!((40..=75).contains(&time.as_secs()), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_from_tls_is_disconnected() {
+    let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (signed.cert.pem(), signed.signing_key.serialize_pem());
+    let tls = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+    let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
+    let address = sockets.address();
+    let (_drainer, drain) = Drain::new();
+    let listener = sockets.into_listeners().pop().unwrap();
+    let server = HttpServer { tls: Some(tls), ..HttpServer::default() };
+    let make = |_: &Connection| NoService;
+    let serving = tokio::spawn(server.serve_grpc(listener, make, Arc::new(TestSurface::default()), drain));
+
+    let mut config = client_tls(Some(certificate.as_bytes())).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let name = "localhost".try_into().unwrap();
+    let socket = TcpStream::connect(address).await.unwrap();
+    let mut client = TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap();
+    // Windows for all responses, and calls until the server takes no more: the answers fill all buffers.
+    let windows =
+        [frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0, 0, 0]), frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0])];
+    client.write_all(&[PREFACE, &windows.concat()].concat()).await.unwrap();
+    let mut written_at = Instant::now();
+    let calling = async {
+        for stream in (1..u32::MAX).step_by(2) {
+            let call = [frame(HEADERS, 4, stream, &block(ECHO, &[])), frame(DATA, 1, stream, &[0; 8_000])];
+            client.write_all(&call.concat()).await?;
+            client.flush().await?;
+            written_at = Instant::now();
+        }
+        std::io::Result::Ok(())
+    };
+    timeout(Duration::from_secs(600), calling).await.expect("the server ends the connection").unwrap_err();
+    let time = written_at.elapsed();
+    serving.abort();
+    assert!((60..=90).contains(&time.as_secs()), "{time:?}");
 }

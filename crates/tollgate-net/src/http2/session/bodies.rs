@@ -42,7 +42,7 @@ impl<G: GrpcSurface> Session<G> {
         let Some(at) = self.find(head.stream) else {
             // The stream was closed while this was on the way.
             self.release(size, out);
-            return self.budget.spend();
+            return self.budget.spend_refused();
         };
         let stream = &mut self.streams[at];
         stream.recv_window -= size;

@@ -88,7 +88,9 @@ impl<G: GrpcSurface> Session<G> {
         list.reset(self.bounds.header_bytes, self.bounds.headers);
         // Every block is decoded, because it changes the table.
         if self.decoder.decode(block, list).is_err() {
-            return Err(ConnectionError(Reason::CompressionError));
+            let is_excessive = list.is_excessive();
+            let reason = if is_excessive { Reason::EnhanceYourCalm } else { Reason::CompressionError };
+            return Err(ConnectionError(reason));
         }
         if let Some(at) = self.find(id) {
             return self.trailers(at, ends, list, cx, out);
@@ -105,7 +107,7 @@ impl<G: GrpcSurface> Session<G> {
         self.accepted = id;
         if self.streams.len() >= self.bounds.streams {
             frame::write_reset(out, id, Reason::RefusedStream);
-            return self.budget.spend();
+            return self.budget.spend_refused();
         }
         if list.is_too_large() {
             self.open(id, None, Incoming::Discarded(MAX_DISCARDED_BYTES), ends);

@@ -182,6 +182,7 @@ impl<G: GrpcSurface> Session<G> {
         let Some(at) = self.find(head.stream) else { return self.budget.spend() };
         // A unary call that was received completely has cost the client as much as any other call.
         let is_call = matches!(self.streams[at].incoming, Incoming::Ended);
+        self.cancelled += usize::from(self.streams[at].task.is_some());
         self.remove(at, out);
         if is_call { Ok(()) } else { self.budget.spend() }
     }
