@@ -364,6 +364,7 @@ mod tests {
         let opening = size_of_val(&timeout(Duration::ZERO, open(stream, peer, &shared.server)));
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let serving = size_of_val(&serve(stream, peer, None, &shared));
-        assert!(opening <= 460 && serving <= 1_280, "opening takes {opening} bytes, serving {serving}");
+        // Features that other crates of a build enable in dependencies add some bytes.
+        assert!(opening <= 512 && serving <= 1_344, "opening takes {opening} bytes, serving {serving}");
     }
 }
