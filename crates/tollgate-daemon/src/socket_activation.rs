@@ -105,7 +105,7 @@ fn listener(descriptor: RawFd) -> Option<TcpListener> {
     // SAFETY: `listen_fds_with_names` has found the descriptor open. If a wrong LISTEN_FDS names one of our own, its
     // owner is the runtime, which outlives this call.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    // Asked before it is owned: no descriptor of our own listens yet, so one that does was passed.
+    // Checked before it is owned: no descriptor of our own listens yet, so one that does was passed.
     if !tollgate_net::is_tcp_listener(borrowed) {
         return None;
     }
