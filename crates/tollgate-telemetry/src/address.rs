@@ -36,6 +36,34 @@ impl ShownAddress {
     }
 }
 
+impl From<ShownAddress> for Box<str> {
+    /// Returns the text of the address. Most records of a decision log have an IPv4 address, and its `Display` would
+    /// take a third of the time in which a record is built.
+    fn from(address: ShownAddress) -> Self {
+        match address {
+            ShownAddress::Plain(IpAddr::V4(address)) => ipv4_text(address),
+            _ => address.to_string().into(),
+        }
+    }
+}
+
+/// Returns the four decimal numbers of an address.
+fn ipv4_text(address: Ipv4Addr) -> Box<str> {
+    let (mut bytes, mut length) = ([0; 16], 0);
+    for octet in address.octets() {
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let zeros = usize::from(octet < 100) + usize::from(octet < 10);
+        for digit in digits.into_iter().skip(zeros) {
+            bytes[length] = b'0' + digit;
+            length += 1;
+        }
+        bytes[length] = b'.';
+        length += 1;
+    }
+    // Digits and dots, without the last dot.
+    std::str::from_utf8(&bytes[..length - 1]).unwrap_or_default().into()
+}
+
 impl fmt::Display for ShownAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -59,4 +87,27 @@ impl fmt::Display for ShownAddress {
 /// correlated.
 pub fn show_address(address: IpAddr, policy: &Policy, secret: &RandomState) -> String {
     ShownAddress::of(address, policy, secret).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_address_is_its_display() {
+        for octet in 0..=u8::MAX {
+            for octets in [[octet, 0, 255, 9], [10, octet, 99, octet], [100, 1, octet, 200]] {
+                let address = ShownAddress::Plain(IpAddr::from(octets));
+                assert_eq!(*Box::<str>::from(address), *address.to_string());
+            }
+        }
+        let others = [
+            ShownAddress::Plain("2001:db8::1".parse().unwrap()),
+            ShownAddress::Prefix("192.0.0.0".parse().unwrap()),
+            ShownAddress::Hash(7),
+        ];
+        for address in others {
+            assert_eq!(*Box::<str>::from(address), *address.to_string());
+        }
+    }
 }

@@ -375,8 +375,9 @@ pub(crate) fn unpack(bytes: &[u8], describer: &Describer<'_>) -> Option<Record> 
     });
     let shadowed: Vec<ShadowBlock> = shadowed.collect::<Option<_>>()?;
     let allowed = matches!(fate, RecordFate::Admitted | RecordFate::AllowListed);
-    let (mut limits, mut refusing) = (Vec::<LimitRecord>::new(), None);
-    for index in 0..bytes.u8()? {
+    let count = bytes.u8()?;
+    let (mut limits, mut refusing) = (Vec::<LimitRecord>::with_capacity(count), None);
+    for index in 0..count {
         let [places, rule, kinds, cost, units, wait] = bytes.u64s()?;
         let [limit_units, remaining, reset_after, tag, key_hash] = bytes.u64s()?;
         let (limit, place) = RulePlace::from_places([places, rule])?;
@@ -423,7 +424,7 @@ pub(crate) fn unpack(bytes: &[u8], describer: &Describer<'_>) -> Option<Record> 
         method: method.into(),
         path: path.into(),
         host: host.map(Into::into),
-        client: client.map(|it| it.to_string().into()),
+        client: client.map(Into::into),
         limit: match block {
             Some((limit, _)) => Some(limit.shared_name()),
             None => refusing.map(|(limit, ..)| limit.shared_name()),
