@@ -4,6 +4,7 @@
 
 mod batch;
 mod field;
+mod headers;
 mod limiter;
 mod single;
 
@@ -35,6 +36,8 @@ enum Kind {
     /// A limiter whose policy has a thousand limits, of which `matching` apply, with or without a watcher. The last of
     /// them has the given offer.
     Limiter { matching: usize, offer: Offer, watched: bool },
+    /// The headers of a decision under `matching` limits.
+    Headers { matching: usize },
 }
 
 /// Distribution of keys.
@@ -55,8 +58,8 @@ enum Threads {
 }
 
 /// All cases, in the order of the table.
-pub const ALL: [Case; 21] = {
-    use Kind::{Bare, Batch, Limiter, Single};
+pub const ALL: [Case; 22] = {
+    use Kind::{Bare, Batch, Headers, Limiter, Single};
     use Offer::{Ample, Spent};
     use Spread::{Hot, Uniform, Zipf};
     use Threads::{One, Two};
@@ -94,6 +97,7 @@ pub const ALL: [Case; 21] = {
             "limiter",
             Limiter { matching: 3, offer: Spent, watched: true },
         ),
+        ours("headers_3_limits", "limiter", Headers { matching: 3 }),
     ]
 };
 
@@ -120,6 +124,7 @@ impl Case {
             Kind::Limiter { matching, offer, watched } => {
                 Some(Box::new(limiter::Whole::new(matching, offer, watched)))
             }
+            Kind::Headers { matching } => Some(Box::new(headers::Headers::new(matching))),
         }
     }
 
@@ -129,7 +134,7 @@ impl Case {
             Kind::Single(Spread::Hot, _, Threads::One) => (15, 300_000),
             Kind::Single(_, _, Threads::Two) => (30, 200_000),
             Kind::Single(..) | Kind::Batch(_) => (9, 400_000),
-            Kind::Bare { .. } | Kind::Limiter { .. } => (25, 100_000),
+            Kind::Bare { .. } | Kind::Limiter { .. } | Kind::Headers { .. } => (25, 100_000),
         };
         Plan { rounds, checks, contended: !self.is_countable() }
     }

@@ -18,12 +18,12 @@ use crate::subject::{Offer, rule};
 
 /// Number of limits in the policy.
 const LIMITS: usize = 1_000;
-const PATH: &str = "/api/v1/resource-500/items";
-const CLIENT: [u8; 4] = [203, 0, 113, 9];
+pub(super) const PATH: &str = "/api/v1/resource-500/items";
+pub(super) const CLIENT: [u8; 4] = [203, 0, 113, 9];
 
 /// Returns a policy of a thousand limits on different endpoints, of which `matching` match `PATH`. A spent offer
 /// admits one request to each endpoint.
-fn policy(matching: usize, offer: Offer) -> String {
+pub(super) fn policy(matching: usize, offer: Offer) -> String {
     let mut text = String::from("limits:\n");
     let more = ["{endpoint: /api/**, by: ip", "{endpoint: /api/v1/**, by: global"];
     let allowance = r#"bucket: "15/minute, burst 30000000"}"#;

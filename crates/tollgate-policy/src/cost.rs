@@ -32,7 +32,14 @@ impl Cost {
         if let Self::Fixed(cost) = self { *cost } else { 1 }
     }
 
+    #[inline(always)]
     pub(crate) fn of<R: Request + ?Sized>(&self, request: &R) -> u64 {
+        if let Self::Fixed(cost) = self { *cost } else { self.read(request) }
+    }
+
+    /// Reads a cost that depends on the request.
+    #[inline(never)]
+    fn read<R: Request + ?Sized>(&self, request: &R) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,
             Self::Header(name) => {

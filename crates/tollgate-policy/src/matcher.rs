@@ -5,14 +5,20 @@
 //! patterns: a path of ten thousand segments costs no more than one of sixty, and matches
 //! every `/**` on its way.
 //!
+//! A path that equals a pattern without parameters is not walked: its routes are known when the policy is compiled
+//! (`exact_paths`).
+//!
 //! `match_request` checks methods and headers of the few limits that remain.
 //!
 //! Invariant: the matcher finds the same routes as trying each pattern in turn. Tested by
 //! `tests/matching.rs::the_tree_agrees_with_trying_each_pattern`.
 
+mod exact_paths;
+
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
+use self::exact_paths::ExactPaths;
 use crate::path;
 use crate::pattern::{HostPattern, PathPattern, Segment, without_port};
 
@@ -42,6 +48,14 @@ impl Matcher {
         tree.add(pattern, route);
     }
 
+    /// Prepares the lookup of exact paths. Called once, after the last route was added.
+    pub(crate) fn index_exact_paths(&mut self) {
+        let hosts = self.exact.values_mut().chain(self.below.values_mut());
+        for tree in std::iter::once(&mut self.any_host).chain(hosts) {
+            tree.exact_paths = ExactPaths::of(tree);
+        }
+    }
+
     /// Whether any route covers specific hosts only.
     pub(crate) fn asks_for_hosts(&self) -> bool {
         !(self.exact.is_empty() && self.below.is_empty())
@@ -51,9 +65,7 @@ impl Matcher {
     /// nodes.
     #[inline]
     pub(crate) fn find(&self, normal: &str, found: &mut RouteIds) -> usize {
-        let visited = self.any_host.find(normal, found);
-        sort(found);
-        visited
+        self.any_host.find_sorted(normal, found)
     }
 
     /// Finds all routes that cover a host and a path, in file order. Returns the number of visited nodes.
@@ -101,6 +113,7 @@ fn sort(found: &mut RouteIds) {
 #[derive(Clone, Debug)]
 struct Tree {
     nodes: Vec<TreeNode>,
+    exact_paths: ExactPaths,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -153,7 +166,7 @@ impl Literals {
 
 impl Default for Tree {
     fn default() -> Self {
-        Self { nodes: vec![TreeNode::default()] }
+        Self { nodes: vec![TreeNode::default()], exact_paths: ExactPaths::default() }
     }
 }
 
@@ -176,7 +189,28 @@ impl Tree {
         if pattern.tail { node.tails.push(route) } else { node.ends.push(route) }
     }
 
+    /// Finds all routes that cover a path, in file order, into an empty buffer.
+    #[inline]
+    fn find_sorted(&self, normal: &str, found: &mut RouteIds) -> usize {
+        if let Some(routes) = self.exact_paths.get(normal) {
+            routes.iter().for_each(|&route| found.push(route));
+            return 1;
+        }
+        let visited = self.find_by_walking(normal, found);
+        sort(found);
+        visited
+    }
+
+    /// Adds all routes that cover a path.
     fn find(&self, normal: &str, found: &mut RouteIds) -> usize {
+        if let Some(routes) = self.exact_paths.get(normal) {
+            found.extend_from_slice(routes);
+            return 1;
+        }
+        self.find_by_walking(normal, found)
+    }
+
+    fn find_by_walking(&self, normal: &str, found: &mut RouteIds) -> usize {
         let rest = normal.strip_prefix('/').unwrap_or(normal);
         // Bytes, because slicing a text would test each end for a character boundary.
         self.walk(0, (!rest.is_empty()).then_some(rest.as_bytes()), found)

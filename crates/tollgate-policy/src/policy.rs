@@ -180,6 +180,7 @@ impl Policy {
                 limit.hosts.iter().for_each(|host| self.matcher.add(Some(host), pattern, route));
             }
         }
+        self.matcher.index_exact_paths();
         self.read_headers = read_headers::all(&self);
         self.has_slot_queues = self.limits.iter().any(|limit| limit.slot_queue.is_some());
         self.has_queues_and_slots = self.limits.iter().any(Limit::has_leaky_queue)

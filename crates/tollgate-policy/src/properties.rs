@@ -92,7 +92,8 @@ impl<'r, R: Request + ?Sized> Properties<'r> for View<'r, R> {
         self.request.plan()
     }
 
-    #[inline]
+    // Inlined: for most requests and limits it is a constant.
+    #[inline(always)]
     fn cost(&self, limit: &Limit) -> u64 {
         self.request.cost().unwrap_or_else(|| limit.cost.of(self.request))
     }

@@ -127,6 +127,17 @@ fn a_hostile_path_visits_each_node_at_most_once() {
 }
 
 #[test]
+fn a_path_that_equals_a_pattern_is_found_in_one_step_with_its_wildcards() {
+    let policy = compile(&["/a/**".into(), "/a/b/c/d".into(), "/a/*/c/d".into(), "/".into(), "/x".into()]);
+    for (path, limits, steps) in
+        [("/a/b/c/d", &["l0", "l1", "l2"][..], 1), ("/", &["l3"], 1), ("/a/x/c/d", &["l0", "l2"], 5)]
+    {
+        assert_eq!(matched(&policy, path), limits, "{path}");
+        assert_eq!(policy.matching_steps(&Call::new("GET", path)), steps, "{path}");
+    }
+}
+
+#[test]
 fn ten_thousand_limits_compile_and_a_walk_visits_few_nodes() {
     let mut text = String::from("limits:\n");
     for i in 0..10_000 {

@@ -219,40 +219,46 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn decide_several(&self, checks: &[Check<'_>], now: Timestamp, outcomes: &mut Outcomes) -> bool {
-        let mut hashes = SmallVec::<[u64; 8]>::new();
+        let (mut hashes, mut has_slots) = (SmallVec::<[u64; 8]>::new(), false);
         for check in checks {
             let hash = self.hash(check);
             self.table.prefetch(hash);
             hashes.push(hash);
+            has_slots |= matches!(check.amount, Amount::Slot(_));
         }
         let each = || checks.iter().zip(&hashes);
         let refused = |outcomes: &[Outcome]| checks.iter().zip(outcomes).any(|(it, out)| !admits(it, out));
-        let has_slots = checks.iter().any(|check| matches!(check.amount, Amount::Slot(_)));
         // The first check is charged first, so it decides by its charge: if it refuses, nothing has been written.
         let has_room = |(check, &hash): (&Check<'_>, &u64)| !check.binding || self.has_room(check, hash, now);
-        if !has_slots && each().skip(1).all(has_room) {
-            self.acquire_all(checks, &hashes, now, outcomes);
+        let admitted = if !has_slots && each().skip(1).all(has_room) {
+            self.acquire_all(checks, &hashes, now, outcomes)
         } else {
             each().for_each(|(check, &hash)| outcomes.push(self.peek(check, hash, now)));
             if !refused(outcomes) {
                 self.acquire_slots_last(checks, &hashes, now, outcomes);
             }
-        }
-        let admitted = !refused(outcomes);
+            !refused(outcomes)
+        };
         if !admitted {
             for ((check, &hash), outcome) in each().zip(&mut *outcomes) {
                 if check.count_denied {
                     *outcome = self.charge_denied(check, outcome.verdict, now);
                 } else if outcome.is_admitted() {
-                    *outcome = self.act(check.rule, check.key, hash, Action::Peek(Amount::Exactly(0)), now);
+                    *outcome = self.state(check, hash, now);
                 }
             }
         }
         admitted
     }
 
-    /// Charges a batch in its order. All checks after the first had room a moment ago.
-    fn acquire_all(&self, checks: &[Check<'_>], hashes: &[u64], now: Timestamp, outcomes: &mut Outcomes) {
+    /// Charges a batch in its order. All checks after the first had room a moment ago. Returns whether all were charged.
+    fn acquire_all(
+        &self,
+        checks: &[Check<'_>],
+        hashes: &[u64],
+        now: Timestamp,
+        outcomes: &mut Outcomes,
+    ) -> bool {
         for (at, (check, &hash)) in checks.iter().zip(hashes).enumerate() {
             outcomes.push(self.acquire(check, hash, now));
             if !admits(check, &outcomes[at]) {
@@ -262,9 +268,10 @@ impl<C: Clock> MemoryStore<C> {
                 met.rev().for_each(|(check, outcome)| self.give_back(check, outcome, now));
                 let rest = checks.iter().zip(hashes).skip(at + 1);
                 outcomes.extend(rest.map(|(check, &hash)| self.peek(check, hash, now)));
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// Charges a batch that also takes slots. Slots come last: a unit can be refunded without a
@@ -346,6 +353,21 @@ impl<C: Clock> MemoryStore<C> {
             return outcome;
         }
         self.act(check.rule, check.key, hash, Action::Peek(check.amount), now)
+    }
+
+    /// Returns the outcome of a check that charges nothing.
+    #[inline]
+    fn state(&self, check: &Check<'_>, hash: u64, now: Timestamp) -> Outcome {
+        // As in `acquire`, without the payment. A cost of zero is always admitted.
+        if let Quota::Bucket(bucket) = &check.rule.quota
+            && check.rule.before.is_none()
+            && let Some(bucket) = bucket.in_ticks()
+            && let Some(tat) = self.table.tat(hash)
+            && let Some(outcome) = bucket.describe(tat, true, 0, now)
+        {
+            return outcome;
+        }
+        self.act(check.rule, check.key, hash, Action::Peek(Amount::Exactly(0)), now)
     }
 
     /// Runs `action` on one key, in the table that holds the states of its rule.

@@ -80,9 +80,9 @@ impl PolicyCounters {
         Self { totals, limits, has_candidates, has_queues, classes, has_shedders }
     }
 
-    /// Counts a decision.
+    /// Counts a decision. `limiting` is the limit that refused, if one did.
     #[inline]
-    pub(crate) fn count(&self, event: &Event<'_, '_>) {
+    pub(crate) fn count(&self, event: &Event<'_, '_>, limiting: Option<LimitOutcome<'_>>) {
         let (decision, (totals, adder)) = (event.decision, self.totals.mine());
         totals.latency.put(&LATENCY, Span::from(event.took).as_micros(), adder);
         let is_degraded = decision.is_degraded();
@@ -109,7 +109,11 @@ impl PolicyCounters {
         if in_shadow && decision.is_allowed() {
             totals.count(Kind::ShadowLimited, adder);
         }
-        if let Some(wait) = decision.advised_wait() {
+        let wait = match decision.fate() {
+            Fate::Refused => limiting.and_then(|it| it.advised_wait()),
+            _ => decision.advised_wait(),
+        };
+        if let Some(wait) = wait {
             totals.wait.put(&WAIT, Span::from(wait).as_micros(), adder);
         }
         if self.has_candidates {
@@ -124,20 +128,17 @@ impl PolicyCounters {
     #[inline]
     fn count_limits(&self, decision: &Decision<'_>) -> bool {
         let (is_degraded, mut in_shadow) = (decision.is_degraded(), false);
-        let mut open: Option<Part<'_>> = None;
-        for limit in decision.limits() {
+        let mut limits = decision.limits();
+        let mut next = limits.next();
+        while let Some(first) = next {
+            let mut part = Part::of(&first);
+            next = limits.next();
             // Windows of one limit are adjacent.
-            match &mut open {
-                Some(part) if part.limit.place() == limit.limit().place() => part.add(&limit),
-                _ => {
-                    if let Some(part) = open.replace(Part::of(&limit)) {
-                        in_shadow |= self.count_part(&part, is_degraded);
-                    }
-                }
+            while let Some(window) = next.filter(|it| it.limit().place() == part.limit.place()) {
+                part.add(&window);
+                next = limits.next();
             }
-        }
-        if let Some(part) = &open {
-            in_shadow |= self.count_part(part, is_degraded);
+            in_shadow |= self.count_part(&part, is_degraded);
         }
         in_shadow
     }
@@ -215,7 +216,7 @@ impl PolicyCounters {
     }
 
     /// Classifies a decision, and counts the limits that refused it without counting.
-    #[inline]
+    #[inline(always)]
     fn kind(&self, decision: &Decision<'_>, applied: bool) -> Kind {
         match decision.fate() {
             Fate::Admitted if applied => Kind::Allowed,

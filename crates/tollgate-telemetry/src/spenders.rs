@@ -11,13 +11,13 @@
 //! its lock taken is dropped, so the sums are lower bounds. Updates allocate nothing; texts are
 //! truncated.
 
-use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use tollgate::{Span, Timestamp};
 
 use crate::describe::fit;
+use crate::key_hash::hash_parts;
 use crate::text::Text;
 
 /// 64 locks, each for 32 sets of four allowances with four callers each.
@@ -142,8 +142,18 @@ impl Set {
         &mut self.spending[at][..known]
     }
 
-    /// Moves an allowance to a period, and drops the units of periods before the previous one.
-    fn move_to(&mut self, at: usize, stretch: u64) {
+    /// Moves an allowance to the period of a time, and drops the units of periods before the previous one.
+    #[inline]
+    fn move_to(&mut self, at: usize, time: Timestamp, period: Span) {
+        let (time, period) = (time.as_micros(), period.clamp(MIN_SPAN, MAX_SPAN).as_micros());
+        // Nearly every request is in the period of the one before, and a product takes less than a division.
+        let start = self.stretches[at].saturating_mul(period);
+        if time.checked_sub(start).is_none_or(|since| since >= period) {
+            self.change_period(at, time / period);
+        }
+    }
+
+    fn change_period(&mut self, at: usize, stretch: u64) {
         // A clock that is slightly behind stays in the current period.
         if stretch <= self.stretches[at] {
             return;
@@ -192,8 +202,16 @@ impl Spenders {
     }
 
     /// Returns the hash of a caller.
+    #[inline]
     pub(crate) fn caller(&self, asker: &Asker<'_>) -> u64 {
-        self.hasher.hash_one((asker.client, asker.method, fit(asker.path, MAX_PATH_BYTES)))
+        let client = asker.client.map_or(0, |client| match client {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        });
+        // A path that is cut differs from one that ends there.
+        let (path, is_cut) = fit(asker.path, MAX_PATH_BYTES);
+        let end: &[u8] = if is_cut { b"..." } else { b"" };
+        hash_parts(&self.hasher, client, [asker.method.as_bytes(), path.as_bytes(), end])
     }
 
     /// Adds units that a caller spent. `tag` is [`caller`](Self::caller) of the asker.
@@ -219,7 +237,7 @@ impl Spenders {
         let Some(set) = sets.get_mut(set) else { return };
         let place = set.place_of(key_hash);
         set.lasts[place] = at;
-        set.move_to(place, at.as_micros() / period.clamp(MIN_SPAN, MAX_SPAN).as_micros());
+        set.move_to(place, at, period);
         let caller = set.caller(place, tag, asker);
         caller.last = at;
         caller.units = caller.units.saturating_add(units);

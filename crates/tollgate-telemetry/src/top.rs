@@ -6,7 +6,6 @@
 //!
 //! The sketch and its error bound are in `sketch` and `windowed_topk`.
 
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,6 +13,7 @@ use tollgate::{Span, Timestamp};
 
 use crate::describe::fit;
 use crate::key_cache::ShownKey;
+use crate::key_hash::hash_parts;
 use crate::text::Text;
 use crate::window::{WINDOW, window_start};
 use crate::windowed_topk::{By, WindowedTopK};
@@ -143,11 +143,19 @@ impl Top {
             let rarer = self.rarity.load(Ordering::Relaxed) + 1;
             self.rarity.store(rarer.min(MAX_SAMPLE_SHIFT), Ordering::Relaxed);
         }
-        let key_hash = self.hasher.hash_one((fit(method, MAX_METHOD_BYTES), fit(path, MAX_PATH_BYTES)));
+        let key_hash = self.route_hash(method, path);
         self.routes.add(key_hash, weight, refused, at, || RouteName {
             method: Text::new(method),
             path: Text::new(path),
         });
+    }
+
+    /// Returns the hash of a route. A text that is cut differs from one that ends there.
+    fn route_hash(&self, method: &str, path: &str) -> u64 {
+        let ((method, is_method_cut), (path, is_path_cut)) =
+            (fit(method, MAX_METHOD_BYTES), fit(path, MAX_PATH_BYTES));
+        let number = u128::from(is_method_cut) << 1 | u128::from(is_path_cut);
+        hash_parts(&self.hasher, number, [method.as_bytes(), path.as_bytes()])
     }
 
     /// Advances to `at`. After a second with few samples, the sampling rate increases.

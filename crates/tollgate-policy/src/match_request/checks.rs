@@ -60,11 +60,12 @@ pub struct RuleCheck {
 
 /// A reusable buffer for the checks of one request.
 ///
-/// Holds eight checks before it needs the heap.
+/// Holds four checks before it needs the heap, as the outcomes of a store do: a decision is returned by value, and room
+/// for more would be copied with it.
 #[derive(Clone, Debug, Default)]
 pub struct Checks<'p> {
-    pub(super) list: SmallVec<[Check<'p>; 8]>,
-    pub(super) adaptive: SmallVec<[AdaptiveCheck<'p>; 1]>,
+    pub(super) list: SmallVec<[Check<'p>; 4]>,
+    pub(super) adaptive: Vec<AdaptiveCheck<'p>>,
     pub(super) shadowed: SmallVec<[Block<'p>; 2]>,
     /// The priority class of the request; of requests that are decided together, the least important.
     pub(super) priority: Option<&'p PriorityClass>,

@@ -30,7 +30,7 @@ struct AllocationNote {
 
 impl Watch for AllocationNote {
     fn decided(&self, event: &Event<'_, '_>) {
-        let made = allocations(|| self.counters.count(event));
+        let made = allocations(|| self.counters.count(event, event.decision.limiting()));
         self.allocations.lock().unwrap().push(made);
     }
 }

@@ -1,0 +1,48 @@
+//! The rate-limit headers of an admitted request, as lines of HTTP/1.1: the part of the gateway after the decision.
+//!
+//! The decision is made once, so only its headers are measured.
+
+use std::hint::black_box;
+
+use http::HeaderMap;
+use tollgate::{Call, Limiter};
+use tollgate_http::conclude_raw;
+
+use super::limiter::{CLIENT, PATH, policy};
+use crate::contest::{self, Contestant, Expected, Run};
+use crate::stream::{Stream as _, Text};
+use crate::subject::Offer;
+
+/// Writes the headers of a decision.
+pub(super) struct Headers {
+    limiter: Limiter,
+    keys: Text,
+    matching: usize,
+}
+
+impl Headers {
+    pub(super) fn new(matching: usize) -> Self {
+        let limiter =
+            Limiter::from_policy(&policy(matching, Offer::Ample)).expect("the policy of limiters is sound");
+        Self { limiter, keys: Text::one(), matching }
+    }
+}
+
+impl Contestant for Headers {
+    fn run(&mut self, _: usize, checks: usize) -> Run {
+        let call = Call::new("GET", PATH).ip(CLIENT).api_key(self.keys.key(0));
+        let decision = self.limiter.check(&call);
+        assert_eq!(decision.limits().len(), self.matching, "of the limits apply");
+        let (request, mut out) = (HeaderMap::new(), Vec::new());
+        contest::alone(0..checks, |_| {
+            let written = (&mut out, |_: &mut Vec<u8>| {});
+            let admission =
+                conclude_raw(&self.limiter, black_box(&decision), (&request, false), || 0, written);
+            black_box(&admission).is_some().into()
+        })
+    }
+
+    fn expected(&self) -> Expected {
+        Expected::All
+    }
+}
