@@ -86,7 +86,8 @@ impl<S: Store> Session<S> {
     ) -> usize {
         let command = Command::named(words.get(0));
         let Some(dialect) = Dialect::of(command) else { return 0 };
-        let Ok(ThrottleRequest { throttle, wanted: ThrottleAction::Units(units) }) = dialect.read(words) else {
+        let Ok(ThrottleRequest { throttle, wanted: ThrottleAction::Units(units) }) = dialect.read(words)
+        else {
             return 0;
         };
         let Some(rule) = self.throttles.rule(throttle).ok().map(Arc::clone) else { return 0 };

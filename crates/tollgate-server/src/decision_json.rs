@@ -9,6 +9,7 @@
 //! field does not compile, because the functions take the types apart completely.
 
 use tollgate_api::Throttled;
+use tollgate_http::write_json_string;
 
 use crate::decision_view::{DecisionView, LimitOutcomeView};
 
@@ -29,7 +30,7 @@ pub(crate) fn write_head<L>(view: &DecisionView<'_, L>, out: &mut Vec<u8>) {
     out.push(b'{');
     if let Some(id) = id {
         out.extend_from_slice(b"\"id\":");
-        write_text(id, out);
+        write_json_string(out, id);
         out.push(b',');
     }
     out.extend_from_slice(if *allowed {
@@ -53,12 +54,12 @@ pub(crate) fn write_head<L>(view: &DecisionView<'_, L>, out: &mut Vec<u8>) {
         if at > 0 {
             out.push(b',');
         }
-        write_text(name, out);
+        write_json_string(out, name);
     }
     out.push(b']');
     if let Some(reason) = reason {
         out.extend_from_slice(b",\"reason\":");
-        write_text(reason, out);
+        write_json_string(out, reason);
     }
     out.extend_from_slice(b",\"limits\":");
 }
@@ -80,23 +81,23 @@ pub(crate) fn write_limit(view: &LimitOutcomeView<'_>, out: &mut Vec<u8>) {
         held,
     } = view;
     out.extend_from_slice(b"{\"name\":");
-    write_text(name, out);
+    write_json_string(out, name);
     out.extend_from_slice(b",\"window\":");
     write_optional_text(window.as_deref(), out);
     out.extend_from_slice(b",\"key\":");
-    write_text(key, out);
+    write_json_string(out, key);
     if let Some(tag) = tag {
         out.extend_from_slice(b",\"tag\":");
-        write_text(tag, out);
+        write_json_string(out, tag);
     }
     out.extend_from_slice(b",\"algorithm\":");
-    write_text(algorithm, out);
+    write_json_string(out, algorithm);
     out.extend_from_slice(if *allowed {
         b",\"allowed\":true,\"mode\":".as_slice()
     } else {
         b",\"allowed\":false,\"mode\":"
     });
-    write_text(mode, out);
+    write_json_string(out, mode);
     out.extend_from_slice(b",\"limit\":");
     write_number(*limit, out);
     out.extend_from_slice(b",\"remaining\":");
@@ -132,21 +133,9 @@ pub(crate) fn write_throttled(throttled: &Throttled, out: &mut Vec<u8>) {
 
 fn write_optional_text(text: Option<&str>, out: &mut Vec<u8>) {
     match text {
-        Some(text) => write_text(text, out),
+        Some(text) => write_json_string(out, text),
         None => out.extend_from_slice(b"null"),
     }
-}
-
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    if needs_escape(text.as_bytes()) {
-        // Writing to memory does not fail.
-        let _never = serde_json::to_writer(out, text);
-        return;
-    }
-    out.reserve(text.len() + 2);
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
 }
 
 fn write_optional_number(number: Option<u64>, out: &mut Vec<u8>) {
@@ -163,35 +152,6 @@ fn write_number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Whether a JSON string with these bytes has an escape sequence: control characters, `"` and `\`.
-fn needs_escape(text: &[u8]) -> bool {
-    let mut words = text.chunks_exact(8);
-    let mut found = 0;
-    for word in &mut words {
-        found |= escaped_bytes(word);
-    }
-    let rest = words.remainder();
-    if let Some(last) = text.last_chunk::<8>() {
-        // The last eight bytes overlap those before.
-        found |= escaped_bytes(last);
-    } else {
-        found |= u64::from(rest.iter().any(|&byte| byte < b' ' || byte == b'"' || byte == b'\\'));
-    }
-    found != 0
-}
-
-/// Returns zero if none of eight bytes needs an escape sequence. (`x - n` borrows from the highest bit of a byte only if
-/// the byte, or one below it, is less than `n`.)
-fn escaped_bytes(word: &[u8]) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHS: u64 = ONES << 7;
-    let Ok(word) = word.try_into().map(u64::from_le_bytes) else { return HIGHS };
-    let is_zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    let is_control = word.wrapping_sub(ONES * 0x20) & !word;
-    let (quotes, backslashes) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-    (is_control | is_zero(quotes) | is_zero(backslashes)) & HIGHS
-}
-
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
@@ -201,35 +161,14 @@ mod tests {
     /// Texts with and without characters that JSON escapes, of many lengths.
     fn texts() -> Vec<String> {
         let mut texts: Vec<String> = (0..20).map(|length| "x".repeat(length)).collect();
-        for special in ['"', '\\', '\n', '\u{8}', '\u{c}', '\u{1}', '\u{1f}', ' ', '!', '\u{7f}', 'é', '…', '😀'] {
+        for special in
+            ['"', '\\', '\n', '\u{8}', '\u{c}', '\u{1}', '\u{1f}', ' ', '!', '\u{7f}', 'é', '…', '😀']
+        {
             for (before, after) in [(0, 0), (0, 9), (3, 2), (7, 0), (7, 1), (8, 8), (15, 0), (17, 30)] {
                 texts.push(format!("{}{special}{}", "a".repeat(before), "b".repeat(after)));
             }
         }
         texts
-    }
-
-    #[test]
-    fn texts_are_written_as_by_serde() {
-        for text in texts() {
-            let mut out = Vec::new();
-            write_text(&text, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&text).unwrap());
-        }
-    }
-
-    #[test]
-    fn only_special_bytes_need_escapes() {
-        for byte in 0..=255_u8 {
-            let is_special = byte < 0x20 || byte == b'"' || byte == b'\\';
-            for (length, at) in (1..20).flat_map(|length| (0..length).map(move |at| (length, at))) {
-                for filler in [b'a', 0x7f, 0xff, b' '] {
-                    let mut text = vec![filler; length];
-                    text[at] = byte;
-                    assert_eq!(needs_escape(&text), is_special, "{byte} at {at} of {length}");
-                }
-            }
-        }
     }
 
     #[test]
