@@ -11,10 +11,10 @@ use std::time::Duration;
 use http_body_util::Full;
 use hyper::body::{Body, Bytes};
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response};
 use tokio::time::timeout;
 use tollgate_gateway::HeadLines;
-use tollgate_http::{write_body, write_status};
+use tollgate_http::{write_body, write_body_with, write_status};
 use tollgate_net::http1::{
     ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestHead, Verdict, write_date,
 };
@@ -81,18 +81,19 @@ impl Http1Api {
     fn answer(&self, request: &RequestHead<'_, '_>, body: &[u8], out: &mut Vec<u8>) -> Verdict<ReplyFuture> {
         let headers = &HeadLines(request.headers);
         let buffered = BufferedRequest { path: request.path, host: request.host, headers, body };
-        let mut json = OutputBuffer::take();
-        match self.api.try_answer(&buffered, &self.caller, &mut json) {
-            BufferedReply::Json => {
-                write_status(out, StatusCode::OK);
-                out.extend_from_slice(JSON_HEADER_LINES);
-                write_connection_lines(out, request.is_last_if_answered);
-                write_body(out, &json, false);
-                Verdict::Answered
-            }
-            BufferedReply::Waits(reply) => Verdict::Admitted(reply),
-            BufferedReply::Unusual => Verdict::HandOver,
-        }
+        let start = out.len();
+        // Most requests are answered, so the head is written first.
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        out.extend_from_slice(JSON_HEADER_LINES);
+        write_connection_lines(out, request.is_last_if_answered);
+        let verdict =
+            match write_body_with(out, false, |out| self.api.try_answer(&buffered, &self.caller, out)) {
+                BufferedReply::Json => return Verdict::Answered,
+                BufferedReply::Waits(reply) => Verdict::Admitted(reply),
+                BufferedReply::Unusual => Verdict::HandOver,
+            };
+        out.truncate(start);
+        verdict
     }
 }
 

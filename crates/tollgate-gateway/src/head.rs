@@ -194,11 +194,26 @@ pub(crate) fn is_host(text: &str) -> bool {
         return address.parse::<std::net::Ipv6Addr>().is_ok()
             && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port));
     }
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    match text.bytes().position(|byte| !is_name(byte)) {
+    match text.bytes().position(|byte| !is_host_byte(byte)) {
         None => !text.is_empty(),
-        Some(end) => end > 0 && text[end..].strip_prefix(':').is_some_and(is_port),
+        Some(end) => end > 0 && text.as_bytes()[end] == b':' && is_port(&text[end + 1..]),
     }
+}
+
+/// Whether a byte may be in a name or an IPv4 address.
+const fn is_host_byte(byte: u8) -> bool {
+    const TABLE: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut at = 0;
+        while at < 128 {
+            #[allow(clippy::cast_possible_truncation, reason = "less than 128")]
+            let byte = at as u8;
+            table[at] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            at += 1;
+        }
+        table
+    };
+    TABLE[byte as usize]
 }
 
 /// Whether the text after a colon is a port, which may be empty (RFC 3986, 3.2.3).

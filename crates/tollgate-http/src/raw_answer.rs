@@ -107,15 +107,15 @@ pub fn write_body(out: &mut Vec<u8>, body: &[u8], is_head: bool) {
     }
 }
 
-/// Appends the same as [`write_body`] for a body that `write` appends. The length is written after the body, in the place
-/// of three digits.
-fn write_body_with(out: &mut Vec<u8>, is_head: bool, write: impl FnOnce(&mut Vec<u8>)) {
+/// Appends the same as [`write_body`] for a body that `write` appends, and returns its result. The length is written after
+/// the body, in the place of three digits.
+pub fn write_body_with<T>(out: &mut Vec<u8>, is_head: bool, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     const DIGITS: usize = 3;
     out.extend_from_slice(b"content-length: ");
     let place = out.len();
     out.extend_from_slice(b"000\r\n\r\n");
     let start = out.len();
-    write(out);
+    let result = write(out);
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(out.len() - start).as_bytes();
     if is_head {
@@ -125,6 +125,7 @@ fn write_body_with(out: &mut Vec<u8>, is_head: bool, write: impl FnOnce(&mut Vec
         Some(room) if digits.len() == DIGITS => room.copy_from_slice(digits),
         _ => drop(out.splice(place..place + DIGITS, digits.iter().copied())),
     }
+    result
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod chunked;
 mod client;
 mod date;
 mod framing_guard;
+mod plain_head;
 mod request_head;
 mod response_head;
 mod serve;
@@ -38,12 +39,21 @@ pub(crate) use serve::{HEAD, Http1End, send_request_timeout, serve};
 /// The maximum number of headers of a request or a response that is served here.
 pub const MAX_HEADERS: usize = 100;
 
-/// The storage for the headers of one head, without initialization.
-pub type HeaderSpace<'b> = [std::mem::MaybeUninit<httparse::Header<'b>>; MAX_HEADERS];
+/// The storage for the headers of one head.
+#[derive(Debug)]
+pub struct HeaderSpace<'b> {
+    /// For heads with few headers.
+    plain: [httparse::Header<'b>; plain_head::MAX_PLAIN_HEADERS],
+    /// For all other heads, without initialization.
+    all: [std::mem::MaybeUninit<httparse::Header<'b>>; MAX_HEADERS],
+}
 
 /// Creates the storage for the headers of one head.
 pub const fn header_space<'b>() -> HeaderSpace<'b> {
-    [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS]
+    HeaderSpace {
+        plain: [httparse::EMPTY_HEADER; plain_head::MAX_PLAIN_HEADERS],
+        all: [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS],
+    }
 }
 
 /// The outcome of a request.

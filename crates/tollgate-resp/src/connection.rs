@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::Store;
+use tollgate_net::http1::OutputBuffer;
 use tollgate_net::{Drain, Stream};
 
+use crate::input::Input;
 use crate::metrics::CloseReason;
 use crate::pending::PendingReplies;
 use crate::server::Inner;
@@ -50,8 +51,7 @@ struct Connection<S> {
     drain: Drain,
     /// When the connection is closed during a drain.
     gives_up: Option<Instant>,
-    buffer: BytesMut,
-    out: Vec<u8>,
+    input: Input,
     /// Whether a command has arrived since the timer last fired.
     is_active: bool,
 }
@@ -63,8 +63,7 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
         session,
         drain: drain.clone(),
         gives_up: None,
-        buffer: BytesMut::new(),
-        out: Vec::new(),
+        input: Input::default(),
         is_active: true,
     };
     let end = connection.run(drain).await;
@@ -87,6 +86,8 @@ impl<S: Store> Connection<S> {
         let mut authentication = pin!(sleep(handshake));
         let (mut is_resting, mut was_unauthenticated) = (false, true);
         loop {
+            let most = self.max_read_bytes();
+            let (stream, input) = (&mut self.stream, &mut self.input);
             tokio::select! {
                 biased;
                 () = &mut closing => return self.finish().await,
@@ -94,7 +95,7 @@ impl<S: Store> Connection<S> {
                     self.session.inner.counters.close(CloseReason::Unauthenticated);
                     return End::Close;
                 }
-                read = self.stream.read_buf(&mut self.buffer) => match read {
+                read = poll_fn(|cx| input.poll_fill(Pin::new(&mut *stream), most, cx)) => match read {
                     Ok(1..) => {}
                     Ok(0) | Err(_) => return End::Gone,
                 },
@@ -106,7 +107,7 @@ impl<S: Store> Connection<S> {
                     }
                     is_resting = !active;
                     if is_resting {
-                        self.rest();
+                        self.session.rest();
                     }
                     let wait = if active { IDLE_BUFFER_TIMEOUT.min(idle) } else { idle.saturating_sub(IDLE_BUFFER_TIMEOUT) };
                     timer.as_mut().reset(Instant::now() + wait);
@@ -128,29 +129,35 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Answers all complete commands in the buffer, and makes room for more.
+    /// The maximum number of bytes of the next read.
+    const fn max_read_bytes(&self) -> usize {
+        if self.session.is_unauthenticated { UNAUTHENTICATED_READ_BYTES } else { READ_BYTES }
+    }
+
+    /// Answers all complete commands that have arrived.
     async fn answer(&mut self) -> Option<End> {
+        let mut out = OutputBuffer::take();
         loop {
             let progress = {
                 let limiter = self.session.inner.limiter.load();
                 let mut waiting = PendingReplies::new(&limiter);
-                let (used, progress) = self.session.run(&limiter, &self.buffer, &mut self.out, &mut waiting);
-                self.buffer.advance(used);
+                let (used, progress) = self.session.run(&limiter, self.input.bytes(), &mut out, &mut waiting);
+                self.input.consume(used);
                 self.is_active |= used > 0;
                 if !waiting.is_empty() {
-                    waiting.all(&mut self.session.tally, &mut self.out).await;
+                    waiting.all(&mut self.session.tally, &mut out).await;
                 }
                 progress
             };
             self.session.inner.counters.add(&mut self.session.tally);
-            if !self.out.is_empty() {
-                match self.send().await {
-                    Ok(true) => self.out.clear(),
+            if !out.is_empty() {
+                match self.send(&out).await {
+                    Ok(true) => out.clear(),
                     Ok(false) => return Some(End::Stalled),
                     Err(_) => return Some(End::Gone),
                 }
                 // Releases memory after a large reply.
-                self.out.shrink_to(2 * MAX_REPLY_BYTES);
+                out.shrink_to(2 * MAX_REPLY_BYTES);
             }
             match progress {
                 Progress::Done => break,
@@ -163,10 +170,7 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
-        let read = if self.session.is_unauthenticated { UNAUTHENTICATED_READ_BYTES } else { READ_BYTES };
-        if self.buffer.capacity() - self.buffer.len() < read / 4 {
-            self.buffer.reserve(read);
-        }
+        self.input.settle();
         None
     }
 
@@ -175,9 +179,11 @@ impl<S: Store> Connection<S> {
     async fn finish(&mut self) -> End {
         let mut left = MAX_DISCARDED_BYTES;
         loop {
+            let most = self.max_read_bytes();
+            let (stream, input) = (&mut self.stream, &mut self.input);
             let arrived = tokio::select! {
                 biased;
-                read = self.stream.read_buf(&mut self.buffer) => read,
+                read = poll_fn(|cx| input.poll_fill(Pin::new(&mut *stream), most, cx)) => read,
                 // Bytes that arrived recently are visible only after the runtime has polled again.
                 () = tokio::task::yield_now() => Ok(0),
             };
@@ -198,8 +204,8 @@ impl<S: Store> Connection<S> {
 
     /// Sends all replies. Returns false if the client did not read them in time. The timer is set
     /// only if the first write does not complete.
-    async fn send(&mut self) -> io::Result<bool> {
-        let (stream, bytes) = (&mut self.stream, &self.out);
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let stream = &mut self.stream;
         let mut written = 0;
         let all = poll_fn(|cx| {
             match Pin::new(&mut *stream).poll_write(cx, bytes) {
@@ -236,14 +242,5 @@ impl<S: Store> Connection<S> {
             sent = rest => sent.map(|()| true),
             () = late => Ok(false),
         }
-    }
-
-    /// Releases memory that only a busy connection needs.
-    fn rest(&mut self) {
-        self.out = Vec::new();
-        if self.buffer.is_empty() {
-            self.buffer = BytesMut::new();
-        }
-        self.session.rest();
     }
 }

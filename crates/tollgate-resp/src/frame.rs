@@ -11,19 +11,22 @@
 mod fuzz;
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::inline;
 
 /// The maximum number of arguments of a command.
 const MAX_ARGUMENTS: usize = 128;
 /// The maximum number of bytes of an argument.
-const MAX_BULK_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_BULK_BYTES: usize = 64 * 1024;
 /// The maximum number of bytes of an inline command.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 /// The maximum number of bytes of a command.
 const MAX_FRAME_BYTES: usize = 128 * 1024;
 /// The maximum number of characters of an integer, including its sign.
 const MAX_DIGITS: usize = 21;
+/// The number of digits that fit into an `i64` whatever they are.
+const MAX_SAFE_DIGITS: usize = 18;
 /// The bounds before authentication.
 const MAX_UNAUTHENTICATED_ARGUMENTS: usize = 10;
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 4 * 1024;
@@ -257,6 +260,14 @@ fn number(
     }
 }
 
+/// Parses the length of an argument, which is at the start of the bytes without its `$`. Returns it with the start of the
+/// argument; `None` if it is incomplete or invalid.
+#[inline]
+pub(crate) fn length_line(bytes: &[u8]) -> Option<(usize, usize)> {
+    let (length, start) = number(bytes, 0, FrameError::LengthTooBig, FrameError::Length).ok()??;
+    Some((usize::try_from(length).ok()?, start))
+}
+
 /// Parses an integer as Redis does: digits with an optional minus.
 pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match digits {
@@ -269,6 +280,16 @@ pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
         _ => {}
     }
     let mut number = 0i64;
+    if digits.len() <= MAX_SAFE_DIGITS {
+        for digit in digits {
+            let digit = digit.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            number = number * 10 + i64::from(digit);
+        }
+        return Some(if is_negative { -number } else { number });
+    }
     for digit in digits {
         let digit = i64::from(digit.wrapping_sub(b'0'));
         if digit > 9 {
@@ -310,6 +331,13 @@ impl<'b> Words<'b> {
         let Some(&(start, length)) = self.places.get(index) else { return &[] };
         let start = start as usize;
         self.bytes.get(start..start + length as usize).unwrap_or_default()
+    }
+
+    /// Returns the range of an argument in the bytes.
+    #[inline]
+    pub(crate) fn place_of(&self, index: usize) -> Option<Range<usize>> {
+        let &(start, length) = self.places.get(index)?;
+        Some(start as usize..start as usize + length as usize)
     }
 
     /// Returns the first argument of the command that follows this one in the buffer, if it has arrived and begins

@@ -7,7 +7,8 @@
 //! - `session`: the state of one connection, and the execution of a command.
 //! - `throttle`, `limit_commands`, `peer_call`, `handshake`, `info`: the commands. `transaction`:
 //!   `MULTI` and `EXEC`.
-//! - `pending`: pipelined commands that wait for a store together.
+//! - `pending`: pipelined commands that wait for a store together. `repeat`: pipelined commands that differ in their key.
+//! - `connection`, `input`: reads and writes.
 //!
 //! Not here: arithmetic (`tollgate_core`), sockets and draining (`tollgate_net`).
 
@@ -20,10 +21,12 @@ pub mod fuzz;
 mod handshake;
 mod info;
 mod inline;
+mod input;
 mod limit_commands;
 mod metrics;
 mod peer_call;
 mod pending;
+mod repeat;
 mod reply;
 mod server;
 mod session;

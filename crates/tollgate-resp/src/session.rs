@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tollgate::policy::Key;
 use tollgate::throttle::{ThrottleReply, ThrottleRules};
-use tollgate::{Limiter, Store};
+use tollgate::{Limiter, Rule, Store};
 
 use crate::command::Command;
 use crate::exchange::Exchange;
@@ -135,7 +135,12 @@ impl<S: Store> Session<S> {
                         if let Some(key) = words.key_of_next(length) {
                             self.prefetch(limiter, key);
                         }
-                        (length, self.execute(words, exchange))
+                        let flow = self.execute(words, exchange);
+                        let repeated = match flow {
+                            Flow::On => self.repeat(words, (rest, length), exchange),
+                            _ => 0,
+                        };
+                        (length + repeated, flow)
                     }
                     Err(malformed) => {
                         refuse(malformed, exchange.end());
@@ -167,7 +172,7 @@ impl<S: Store> Session<S> {
 
     /// Starts to load the state of a key that a throttle command names, if this connection has sent such commands.
     #[inline]
-    fn prefetch(&self, limiter: &Limiter<S>, name: &[u8]) {
+    pub(crate) fn prefetch(&self, limiter: &Limiter<S>, name: &[u8]) {
         if let Some(rule) = self.throttles.last().filter(|_| name.len() <= MAX_PREFETCHED_KEY_BYTES) {
             limiter.prefetch_rule(rule, &key_in(self.database, name));
         }
@@ -196,13 +201,7 @@ impl<S: Store> Session<S> {
         } else if !command.takes(words.len()) {
             exchange.error(&wrong_arity(words.get(0)))
         } else {
-            let dialect = match command {
-                Command::ClThrottle => Some(Dialect::Cell),
-                Command::Throttle => Some(Dialect::Crab),
-                Command::Gcra => Some(Dialect::Gcra),
-                _ => None,
-            };
-            let answered = match (dialect, command) {
+            let answered = match (Dialect::of(command), command) {
                 (Some(dialect), _) => self.throttle(command, dialect, words, exchange),
                 (
                     _,
@@ -301,21 +300,7 @@ impl<S: Store> Session<S> {
                 return Err(exchange.defer_alone(command, answer));
             }
         };
-        let pending = match exchange.limiter.try_throttle(rule, key_in(database, name), units) {
-            Ok(throttled) => {
-                dialect.write(&throttled, exchange.end());
-                return Ok(decision_result(throttled.allowed));
-            }
-            Err(pending) => pending.detach(),
-        };
-        let rule = Arc::clone(rule);
-        let answer = async move {
-            let throttled = pending.finish(None, |decision| ThrottleReply::of(decision, &rule, units)).await;
-            let mut out = Vec::with_capacity(64);
-            dialect.write(&throttled, &mut out);
-            (out, decision_result(throttled.allowed))
-        };
-        Err(exchange.defer(command, answer))
+        spend((command, dialect), rule, (key_in(database, name), units), exchange)
     }
 
     /// Releases memory that only a busy connection needs.
@@ -332,9 +317,34 @@ impl<S> Drop for Session<S> {
     }
 }
 
+/// Spends units of a key. The error is the flow of a command that waits for the store.
+#[inline]
+pub(crate) fn spend<S: Store>(
+    (command, dialect): (Command, Dialect),
+    rule: &Arc<Rule>,
+    (key, units): (Key, u64),
+    exchange: &mut Exchange<'_, '_, S>,
+) -> Result<CommandResult, Flow> {
+    let pending = match exchange.limiter.try_throttle(rule, key, units) {
+        Ok(throttled) => {
+            dialect.write(&throttled, exchange.end());
+            return Ok(decision_result(throttled.allowed));
+        }
+        Err(pending) => pending.detach(),
+    };
+    let rule = Arc::clone(rule);
+    let answer = async move {
+        let throttled = pending.finish(None, |decision| ThrottleReply::of(decision, &rule, units)).await;
+        let mut out = Vec::with_capacity(64);
+        dialect.write(&throttled, &mut out);
+        (out, decision_result(throttled.allowed))
+    };
+    Err(exchange.defer(command, answer))
+}
+
 /// The key of a throttle command. Each database has its own keys.
 #[inline]
-fn key_in(database: u8, name: &[u8]) -> Key {
+pub(crate) fn key_in(database: u8, name: &[u8]) -> Key {
     if database == 0 { Key::named(name) } else { Key::named_in(database, name) }
 }
 

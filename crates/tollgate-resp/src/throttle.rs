@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tollgate::throttle::{Throttle, ThrottleReply};
 
+use crate::command::Command;
 use crate::frame::{Words, integer};
 use crate::reply;
 
@@ -43,6 +44,17 @@ pub(crate) type Mistake = Vec<u8>;
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 impl Dialect {
+    /// Returns the dialect of a throttle command.
+    #[inline]
+    pub(crate) const fn of(command: Command) -> Option<Self> {
+        match command {
+            Command::ClThrottle => Some(Self::Cell),
+            Command::Throttle => Some(Self::Crab),
+            Command::Gcra => Some(Self::Gcra),
+            _ => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn read(self, words: Words<'_>) -> Result<ThrottleRequest, Mistake> {
         match self {

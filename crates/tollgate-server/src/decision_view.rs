@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::hash::RandomState;
 
-use serde::{Serialize, Serializer};
 use tollgate::policy::{Key, KeyPrivacy};
 use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Rule, Span};
 use tollgate_http::{RetryAfter, soft_limits};
 use tollgate_telemetry::reason;
 
 use crate::access::Role;
+use crate::decision_json::{write_head, write_limit};
 use crate::status::tag;
 
 /// A decision that borrows its texts.
@@ -55,7 +55,7 @@ pub(crate) struct ViewContext<'a> {
 }
 
 impl ViewContext<'_> {
-    /// Writes a decision as JSON. Writing to memory does not fail.
+    /// Writes a decision as JSON.
     pub(crate) fn write(self, decision: &Decision<'_>, id: DecisionId, out: &mut Vec<u8>) {
         let refusing = match decision.fate() {
             Fate::Blocked(block) => Some(block.limit.name()),
@@ -74,14 +74,23 @@ impl ViewContext<'_> {
             priority: decision.priority().map(|class| Cow::Borrowed(class.name())),
             soft: soft_limits(decision).map(Cow::Borrowed).collect(),
             reason: reason(decision),
-            limits: Limits(self, decision),
+            limits: (),
         };
-        let _never = serde_json::to_writer(out, &view);
+        write_head(&view, out);
+        // The text of every key, one after the other.
+        let mut shown = String::with_capacity(64);
+        for (at, counted) in decision.limits().enumerate() {
+            out.push(if at == 0 { b'[' } else { b',' });
+            shown.clear();
+            self.policy.show_key_to(counted.limit(), counted.key(), self.secret, &mut shown);
+            write_limit(&self.counted(&counted, &shown), out);
+        }
+        out.extend_from_slice(if decision.limits().len() == 0 { b"[]}" } else { b"]}" });
     }
 
-    fn counted<'d>(self, it: &LimitOutcome<'d>) -> LimitOutcomeView<'d> {
+    fn counted<'d>(self, it: &LimitOutcome<'d>, shown: &'d str) -> LimitOutcomeView<'d> {
         let outcome = it.outcome();
-        let view = self.standing(it.limit(), it.rule(), it.key(), outcome);
+        let view = self.view(it.limit(), it.rule(), it.key(), outcome, Cow::Borrowed(shown));
         let wait = RetryAfter::of_limit(it).map(RetryAfter::millis);
         LimitOutcomeView { allowed: outcome.is_admitted(), retry_after_ms: wait, ..view }
     }
@@ -95,12 +104,24 @@ impl ViewContext<'_> {
         outcome: &Outcome,
     ) -> LimitOutcomeView<'d> {
         let shown = self.policy.show_key(limit, key, self.secret);
-        let is_shortened = shown.contains('…');
+        self.view(limit, rule, key, outcome, Cow::Owned(shown))
+    }
+
+    fn view<'d>(
+        self,
+        limit: &'d Limit,
+        rule: &'d Rule,
+        key: &Key,
+        outcome: &Outcome,
+        shown: Cow<'d, str>,
+    ) -> LimitOutcomeView<'d> {
+        // Most keys are ASCII, which is found out faster.
+        let is_shortened = !shown.is_ascii() && shown.contains('…');
         LimitOutcomeView {
             name: Cow::Borrowed(limit.name()),
             window: window(limit, rule).map(Cow::Borrowed),
             tag: is_shortened.then(|| tag(self.policy.key_tag(limit, key, self.secret)).into()),
-            key: Cow::Owned(shown),
+            key: shown,
             algorithm: Cow::Borrowed(rule.quota.algorithm()),
             allowed: outcome.remaining > 0,
             mode: Cow::Borrowed(mode(limit.mode())),
@@ -117,15 +138,6 @@ impl ViewContext<'_> {
 /// several.
 fn window<'d>(limit: &Limit, rule: &'d Rule) -> Option<&'d str> {
     rule.name.strip_prefix(limit.name())?.strip_prefix('/')
-}
-
-/// The limits of a decision, serialized one by one.
-struct Limits<'a, 'd, 'l>(ViewContext<'a>, &'d Decision<'l>);
-
-impl Serialize for Limits<'_, '_, '_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.1.limits().map(|it| self.0.counted(&it)))
-    }
 }
 
 /// The reason of a refusal that waiting does not resolve.

@@ -19,6 +19,7 @@ mod auth;
 mod body;
 mod book;
 mod check;
+mod decision_json;
 mod decision_view;
 mod decisions;
 mod explain;

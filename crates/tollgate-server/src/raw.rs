@@ -14,6 +14,7 @@ use tollgate_http::HeaderLines;
 use crate::access::Caller;
 use crate::api::Api;
 use crate::body::{MAX_BODY_BYTES, may_be_json};
+use crate::decision_json::write_throttled;
 use crate::reply::{json, json_of, not_kept};
 use crate::route::{Operation, Route};
 
@@ -118,8 +119,7 @@ impl<S: Store> Api<S> {
     fn try_answer_throttle(&self, body: &[u8], out: &mut Vec<u8>) -> Option<BufferedReply> {
         match self.0.try_throttle(body).ok()? {
             Ok(throttled) => {
-                // Writing to memory does not fail.
-                serde_json::to_writer(out, &throttled).ok()?;
+                write_throttled(&throttled, out);
                 Some(BufferedReply::Json)
             }
             Err(waiting) => {

@@ -10,12 +10,13 @@
 //! the same cost for [`REPEAT_TIME`]: limits that are settled already may not be settled at another, and
 //! the store forgets after a while that it settled them.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+mod ring;
 
 use parking_lot::Mutex;
 use tollgate::store::ADJUSTMENT_ID_LIFETIME;
 use tollgate::{DecisionId, Receipt, Span, Timestamp};
+
+use self::ring::Ring;
 
 /// The number of decisions that can be settled: the last ones that charged something, and as many that took
 /// a slot.
@@ -24,106 +25,26 @@ pub const MAX_RECEIPTS: usize = 65_536;
 /// How long an incomplete settlement may be repeated.
 const REPEAT_TIME: Span = Span::from_micros(ADJUSTMENT_ID_LIFETIME.as_micros() / 2);
 
-#[derive(Default)]
 pub(crate) struct Receipts(Mutex<ReceiptTable>);
 
-/// The receipts, in the order in which they are evicted, and their places by id.
-///
-/// The receipts themselves are written and evicted in order, which the caches follow; only the places, which are small,
-/// are looked up at random.
-#[derive(Default)]
+impl Default for Receipts {
+    fn default() -> Self {
+        Self(Mutex::new(ReceiptTable {
+            without_slots: Ring::new(MAX_RECEIPTS),
+            with_slots: Ring::new(MAX_RECEIPTS),
+        }))
+    }
+}
+
+/// The receipts by id. An id is in one of the two.
 struct ReceiptTable {
-    by_id: HashMap<DecisionId, Place, BuildHasherDefault<IdHasher>>,
-    without_slots: Order,
-    with_slots: Order,
-}
-
-/// The place of a receipt.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
-    number: u64,
-    has_slots: bool,
-}
-
-/// Receipts, the oldest first.
-#[derive(Default)]
-struct Order {
-    entries: VecDeque<(DecisionId, Entry)>,
-    /// The number of receipts that were evicted before the first one here.
-    evicted: u64,
-}
-
-impl Order {
-    /// Adds the newest receipt, and returns its number.
-    fn push(&mut self, id: DecisionId, entry: Entry) -> u64 {
-        self.entries.push_back((id, entry));
-        self.evicted + self.entries.len() as u64 - 1
-    }
-
-    fn get_mut(&mut self, number: u64) -> Option<&mut Entry> {
-        let index = usize::try_from(number.checked_sub(self.evicted)?).ok()?;
-        self.entries.get_mut(index).map(|(_, entry)| entry)
-    }
-
-    fn pop(&mut self) -> Option<(u64, DecisionId, Entry)> {
-        let (id, entry) = self.entries.pop_front()?;
-        self.evicted += 1;
-        Some((self.evicted - 1, id, entry))
-    }
+    without_slots: Ring<Entry>,
+    with_slots: Ring<Entry>,
 }
 
 impl ReceiptTable {
-    fn order(&mut self, has_slots: bool) -> &mut Order {
-        if has_slots { &mut self.with_slots } else { &mut self.without_slots }
-    }
-
     fn get_mut(&mut self, id: DecisionId) -> Option<&mut Entry> {
-        let Place { number, has_slots } = *self.by_id.get(&id)?;
-        self.order(has_slots).get_mut(number)
-    }
-
-    fn insert(&mut self, id: DecisionId, entry: Entry, has_slots: bool) {
-        let number = self.order(has_slots).push(id, entry);
-        self.by_id.insert(id, Place { number, has_slots });
-    }
-
-    /// Removes the oldest receipt, if there are too many. One that was renewed since it became the oldest
-    /// counts as new.
-    fn evict(&mut self, has_slots: bool) -> Option<Entry> {
-        while self.order(has_slots).entries.len() >= MAX_RECEIPTS {
-            let (number, id, mut entry) = self.order(has_slots).pop()?;
-            // A receipt that was kept twice has its later place.
-            let is_current = self.by_id.get(&id) == Some(&Place { number, has_slots });
-            if is_current && std::mem::take(&mut entry.is_renewed) {
-                self.insert(id, entry, has_slots);
-                continue;
-            }
-            if is_current {
-                self.by_id.remove(&id);
-            }
-            return Some(entry);
-        }
-        None
-    }
-}
-
-/// Ids are generated here and are uniformly distributed, so callers cannot cause collisions.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = id;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+        self.without_slots.get_mut(id).or_else(|| self.with_slots.get_mut(id))
     }
 }
 
@@ -161,11 +82,6 @@ pub(crate) enum SettleState {
 impl Receipts {
     /// Stores a receipt. `starts_at`: when the request has waited in the queues of its limits.
     pub(crate) fn keep(&self, id: DecisionId, receipt: Receipt, starts_at: Timestamp) {
-        // Declared before the lock, so that it is dropped after the lock is released.
-        let _oldest;
-        let mut kept = self.0.lock();
-        let has_slots = receipt.slots() > 0;
-        _oldest = kept.evict(has_slots);
         let entry = Entry {
             receipt,
             starts_at,
@@ -175,7 +91,11 @@ impl Receipts {
             last_repeat: None,
             is_renewed: false,
         };
-        kept.insert(id, entry, has_slots);
+        let has_slots = entry.receipt.slots() > 0;
+        let mut kept = self.0.lock();
+        let ring = if has_slots { &mut kept.with_slots } else { &mut kept.without_slots };
+        // A receipt that was renewed since it became the oldest counts as new.
+        ring.insert(id, entry, |oldest| std::mem::take(&mut oldest.is_renewed));
     }
 
     /// Marks a decision as settled, unless it is already.
@@ -223,6 +143,11 @@ mod tests {
 
     use super::*;
 
+    fn known(receipts: &Receipts) -> usize {
+        let kept = receipts.0.lock();
+        kept.with_slots.known() + kept.without_slots.known()
+    }
+
     #[test]
     fn an_incomplete_settlement_may_be_repeated_until_the_store_forgets_it() {
         let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
@@ -255,7 +180,7 @@ mod tests {
             assert!(receipts.renew(renewed).is_some(), "round {round}");
             keep(round * some..(round + 1) * some);
             assert!(receipts.find(silent).is_none());
-            assert_eq!(receipts.0.lock().by_id.len(), MAX_RECEIPTS);
+            assert_eq!(known(&receipts), MAX_RECEIPTS);
         }
         keep(8 * some..12 * some);
         assert!(receipts.renew(renewed).is_none(), "it was not renewed in time");
@@ -274,10 +199,10 @@ mod tests {
         // Kept twice: its first place is evicted without it.
         keep(50);
         assert!(is_known(50) && !is_known(10) && is_known(11));
-        assert_eq!(receipts.0.lock().by_id.len(), MAX_RECEIPTS - 1);
+        assert_eq!(known(&receipts), MAX_RECEIPTS - 1);
         (1_000_000..1_000_040).for_each(keep);
         assert!(is_known(50) && !is_known(49) && is_known(51));
-        assert_eq!(receipts.0.lock().by_id.len(), MAX_RECEIPTS);
+        assert_eq!(known(&receipts), MAX_RECEIPTS);
     }
 
     #[test]

@@ -36,13 +36,14 @@ pub struct Receipt {
     pub(crate) own_id: OnceLock<DecisionId>,
     pub(crate) at: Timestamp,
     pub(crate) owner: Option<Owner>,
-    charges: SmallVec<[Charge; 2]>,
+    /// One fits inline: callers keep many receipts, and most have one charge.
+    charges: SmallVec<[Charge; 1]>,
 }
 
 /// The charge of one window of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
-    limit: Box<str>,
+    limit: Arc<str>,
     rule: RuleId,
     pub(crate) key: Key,
     pub(crate) units: u64,
@@ -83,7 +84,7 @@ impl Receipt {
             .limits()
             .filter(|it| it.outcome().is_admitted() && (it.is_binding() || !refuses(it.limit())));
         let charges = admitted.map(|it| Charge {
-            limit: it.limit().name().into(),
+            limit: it.limit().shared_name(),
             rule: it.rule().id,
             key: it.key().clone(),
             units: it.outcome().units(),
@@ -118,7 +119,7 @@ impl Receipt {
                 charge_status: degraded.charge_status,
             };
             Some(Charge {
-                limit: check.limit.name().into(),
+                limit: check.limit.shared_name(),
                 rule: check.rule.id,
                 key: check.key.clone(),
                 units,

@@ -11,10 +11,10 @@ use tollgate_http::{HeaderLines, RawAdmission};
 use tollgate_net::http1::{RequestBody, RequestHead};
 
 use crate::head::{self, Caller};
-use crate::override_headers::OverrideHeaders;
+use crate::override_headers::{OverrideHeaders, may_override};
 use crate::settings::Forwarding;
 
-/// The length of the longest header that is removed before the decision.
+/// The length of names of removed headers that are converted without a heap allocation.
 const MAX_REMOVED_NAME_BYTES: usize = 32;
 
 /// The header lines of a head in a buffer.
@@ -42,9 +42,8 @@ pub(super) fn prepare(request: &mut RequestHead<'_, '_>, override_headers: &Over
     let mut cookies = 0;
     for header in request.headers.iter_mut() {
         match header.name.as_bytes().first().map_or(0, u8::to_ascii_lowercase) {
-            // Only these letters start such a header.
-            b'x' | b's' | b'p'
-                if header.name.len() <= MAX_REMOVED_NAME_BYTES
+            letter
+                if may_override(letter, header.name.len())
                     && lowercase(header.name, |name| override_headers.removes(name)) =>
             {
                 *header = EMPTY_HEADER;

@@ -30,6 +30,18 @@ impl FieldName {
         Self { name: HeaderName::from_static(line.split_at(at - 2).0), line: padded, length: at }
     }
 
+    /// Returns the length of the name.
+    #[inline]
+    pub(super) const fn name_length(&self) -> usize {
+        self.length - 2
+    }
+
+    /// Whether the names are the same. Lines of equal length are compared faster than names of any length.
+    #[inline]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.line == other.line
+    }
+
     /// Appends the name and `: `.
     #[inline]
     pub(super) fn write(&self, lines: &mut Vec<u8>) {

@@ -71,9 +71,8 @@ pub(crate) fn find_line(lines: &[u8], name: &str) -> Option<std::ops::Range<usiz
 impl HeaderSink for LineSink<'_> {
     #[inline]
     fn start(&mut self, name: &'static FieldName) {
-        let text = name.name.as_str();
-        if self.lengths.may_contain(text.len()) && self.names.iter().any(|known| known.name == text) {
-            self.remove(text);
+        if self.lengths.may_contain(name.name_length()) && self.names.iter().any(|known| known.is(name)) {
+            self.remove(name.name.as_str());
         }
         self.names.push(name);
         self.line = self.out.len();

@@ -6,10 +6,12 @@
 //! length, `Connection` options other than `close` and `keep-alive`, and headers that change the connection or the body
 //! (`Upgrade`, `Expect`, `TE`, `Trailer`).
 
+use std::mem::MaybeUninit;
+
 use httparse::{Header, Status};
 
 use super::chunked::ChunkedDecoder;
-use super::{HeaderSpace, MAX_HEADERS};
+use super::{HeaderSpace, MAX_HEADERS, plain_head};
 
 /// The maximum number of digits of a length. With more digits, the sum could overflow.
 const MAX_LENGTH_DIGITS: usize = 18;
@@ -79,6 +81,20 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         space: &'h mut HeaderSpace<'b>,
         max_headers: usize,
     ) -> ParsedRequest<'h, 'b> {
+        let HeaderSpace { plain, all } = space;
+        let max_plain_headers = plain.len().min(max_headers);
+        match plain_head::parse(bytes, &mut plain[..max_plain_headers]) {
+            Some((head, length)) => ParsedRequest::Complete(head, length),
+            None => Self::parse_any(bytes, all, max_headers),
+        }
+    }
+
+    /// Parses the head at the start of `bytes`, whatever it looks like.
+    pub(super) fn parse_any(
+        bytes: &'b [u8],
+        space: &'h mut [MaybeUninit<Header<'b>>],
+        max_headers: usize,
+    ) -> ParsedRequest<'h, 'b> {
         // httparse skips empty lines before a request.
         if !bytes.first().is_some_and(u8::is_ascii_uppercase) {
             return ParsedRequest::Unusual;
@@ -111,32 +127,11 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             Some(end) => (&target[..end], Some(&target[end + 1..])),
             None => (target, None),
         };
-        let (mut host, mut body, mut is_last) = (None, None, false);
+        let mut framing = Framing::default();
         for header in headers.iter() {
-            match Framing::of(header.name) {
-                Framing::None => {}
-                Framing::Host => {
-                    let value = std::str::from_utf8(header.value).ok()?;
-                    if host.replace(value).is_some() {
-                        return None;
-                    }
-                }
-                Framing::Length => {
-                    if body.replace(RequestBody::Length(length(header.value)?)).is_some() {
-                        return None;
-                    }
-                }
-                Framing::Encoding => {
-                    // Beside a length, two parsers may find different ends.
-                    let is_chunked = header.value.eq_ignore_ascii_case(b"chunked");
-                    if !is_chunked || body.replace(RequestBody::Chunked).is_some() {
-                        return None;
-                    }
-                }
-                Framing::Connection => is_last |= closes(header.value)?,
-                Framing::Unusual => return None,
-            }
+            framing.add(header)?;
         }
+        let Framing { host, body, is_last } = framing;
         Some(Self {
             method,
             path,
@@ -153,33 +148,51 @@ impl<'h, 'b> RequestHead<'h, 'b> {
     }
 }
 
-/// The role of a header for the message and its connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Framing {
-    None,
-    Host,
-    Length,
-    Encoding,
-    Connection,
-    /// The header changes the connection or the body in a way that is left to hyper.
-    Unusual,
+/// The headers of a request that concern its connection and the end of its body.
+#[derive(Default)]
+pub(super) struct Framing<'b> {
+    pub(super) host: Option<&'b str>,
+    pub(super) body: Option<RequestBody>,
+    pub(super) is_last: bool,
 }
 
-impl Framing {
-    fn of(name: &str) -> Self {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        match name.len() {
-            2 if is("te") => Self::Unusual,
-            4 if is("host") => Self::Host,
-            6 if is("expect") => Self::Unusual,
-            7 if is("upgrade") || is("trailer") => Self::Unusual,
-            10 if is("connection") => Self::Connection,
-            14 if is("content-length") => Self::Length,
-            14 if is("http2-settings") => Self::Unusual,
-            17 if is("transfer-encoding") => Self::Encoding,
-            _ => Self::None,
+impl<'b> Framing<'b> {
+    /// Reads a header. `None`: the request is outside of the subset.
+    #[inline]
+    pub(super) fn add(&mut self, header: &Header<'b>) -> Option<()> {
+        let is = |known: &str| is_name(header.name, known);
+        match header.name.len() {
+            4 if is("host") => {
+                let value = std::str::from_utf8(header.value).ok()?;
+                self.host.replace(value).is_none().then_some(())
+            }
+            14 if is("content-length") => {
+                let length = RequestBody::Length(length(header.value)?);
+                self.body.replace(length).is_none().then_some(())
+            }
+            17 if is("transfer-encoding") => {
+                // Beside a length, two parsers may find different ends.
+                let is_chunked = header.value.eq_ignore_ascii_case(b"chunked");
+                (is_chunked && self.body.replace(RequestBody::Chunked).is_none()).then_some(())
+            }
+            10 if is("connection") => {
+                self.is_last |= closes(header.value)?;
+                Some(())
+            }
+            // Headers that change the connection or the body in a way that is left to hyper.
+            2 if is("te") => None,
+            6 if is("expect") => None,
+            7 if is("upgrade") || is("trailer") => None,
+            14 if is("http2-settings") => None,
+            _ => Some(()),
         }
     }
+}
+
+/// Whether a name of the same length is this one, which is in lower case. No other character of a name becomes a letter,
+/// a digit or `-` by this bit.
+fn is_name(name: &str, known: &str) -> bool {
+    name.bytes().zip(known.bytes()).fold(0, |differs, (byte, known)| differs | ((byte | 0x20) ^ known)) == 0
 }
 
 fn is_common(method: &str) -> bool {
@@ -195,7 +208,7 @@ fn has_only_crlf(head: &[u8]) -> bool {
 }
 
 /// Whether a byte may be in the path or the query of a URI (RFC 3986, 3.3 and 3.4).
-const fn is_target_byte(byte: u8) -> bool {
+pub(super) const fn is_target_byte(byte: u8) -> bool {
     const TABLE: [bool; 256] = {
         let mut table = [false; 256];
         let allowed = b"-._~!$&'()*+,;=:@/?%";

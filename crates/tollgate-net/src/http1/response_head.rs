@@ -62,7 +62,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
     ) -> Result<Option<(Self, usize)>, ResponseHeadError> {
         let mut response = httparse::Response::new(&mut []);
         let parser = httparse::ParserConfig::default();
-        let length = match parser.parse_response_with_uninit_headers(&mut response, bytes, space) {
+        let length = match parser.parse_response_with_uninit_headers(&mut response, bytes, &mut space.all) {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) => return Ok(None),
             Err(_) => return Err(ResponseHeadError::Malformed),
