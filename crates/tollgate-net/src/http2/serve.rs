@@ -177,23 +177,10 @@ impl<G: GrpcSurface> Loop<'_, G> {
     }
 
     fn handle_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
-        let Some(mailbox) = self.session.mailbox() else { return };
-        let events = mailbox.take(cx.waker());
-        if events.is_empty() {
-            return;
+        let conn_timer = self.conn_timer;
+        if let Some(now) = self.session.handle_events(|| conn_timer.now(), cx, out) {
+            conn_timer.active(now);
         }
-        // The next event wakes this connection, too.
-        let mailbox = Arc::clone(mailbox);
-        let now = self.conn_timer.now();
-        self.session.set_now(now);
-        let mut events = events;
-        while !events.is_empty() {
-            for (stream, event) in events {
-                self.session.apply(stream, event, out);
-            }
-            events = mailbox.take(cx.waker());
-        }
-        self.conn_timer.active(now);
     }
 
     /// Reads and handles frames. `false`: the client has closed the connection.

@@ -21,6 +21,7 @@
 mod bodies;
 mod budget;
 mod calls;
+mod closed;
 mod requests;
 mod responses;
 mod shutdown;
@@ -31,13 +32,14 @@ use std::sync::Arc;
 use std::task::Context;
 
 use self::budget::FrameBudget;
+use self::closed::ClosedStreams;
 use self::requests::PartialBlock;
 use self::shutdown::{SHUTDOWN_PING, Shutdown};
 use self::windows::{CONNECTION_WINDOW, INITIAL_WINDOW, increment};
 use super::GrpcSurface;
 use super::frame::{self, FrameHead, Reason};
 use super::header_list::HeaderList;
-use super::hpack::Decoder;
+use super::hpack::{self, Decoder};
 use super::mailbox::Mailbox;
 use super::stream::Stream;
 use crate::caps::Caps;
@@ -73,6 +75,7 @@ pub(super) struct Session<G> {
     highest: u32,
     /// The highest stream that is served.
     accepted: u32,
+    closed: ClosedStreams,
     has_preface: bool,
     has_settings: bool,
     partial: Option<Box<PartialBlock>>,
@@ -125,6 +128,7 @@ impl<G: GrpcSurface> Session<G> {
             streams: Vec::new(),
             highest: 0,
             accepted: 0,
+            closed: ClosedStreams::default(),
             has_preface: false,
             has_settings: false,
             partial: None,
@@ -176,8 +180,47 @@ impl<G: GrpcSurface> Session<G> {
         self.streams.is_empty() && (self.is_client_done || self.shutdown == Shutdown::Final)
     }
 
-    pub(super) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
-        self.mailbox.as_ref()
+    /// Handles the events of the tasks, and registers the connection for the next one. Returns the time if there were
+    /// any; it is not read otherwise.
+    pub(super) fn handle_events(
+        &mut self,
+        now: impl FnOnce() -> u64,
+        cx: &Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let mailbox = self.mailbox.as_ref()?;
+        let mut events = mailbox.take(cx.waker());
+        if events.is_empty() {
+            return None;
+        }
+        let mailbox = Arc::clone(mailbox);
+        self.now = now();
+        // The next event wakes this connection, too.
+        while !events.is_empty() {
+            for (stream, event) in events {
+                self.apply(stream, event, out);
+            }
+            events = mailbox.take(cx.waker());
+        }
+        Some(self.now)
+    }
+
+    /// The number of received bytes that are kept: incomplete header blocks and messages, unread bodies, and the table.
+    pub(super) fn received_bytes(&self) -> usize {
+        let bodies: usize = self.streams.iter().map(Stream::received_bytes).sum();
+        let block = self.partial.as_ref().map_or(0, |it| it.len());
+        bodies + block + self.decoder.table_bytes()
+    }
+
+    /// The maximum of [`received_bytes`](Self::received_bytes).
+    pub(super) const fn max_received_bytes(&self) -> usize {
+        let block = self.bounds.header_bytes + frame::MAX_PAYLOAD_BYTES;
+        bodies::MAX_COLLECTED_BYTES + CONNECTION_WINDOW as usize + block + hpack::MAX_TABLE_BYTES
+    }
+
+    /// Whether all bytes of requests have been reported as used.
+    pub(super) const fn is_window_restored(&self) -> bool {
+        self.recv_window + self.unreported == CONNECTION_WINDOW
     }
 
     /// Handles all complete frames, and returns the number of used bytes.

@@ -28,6 +28,21 @@ pub(super) struct Stream {
     pub(super) task: Option<TaskGuard>,
 }
 
+impl Stream {
+    /// The bytes of an incomplete message.
+    pub(super) fn collected_bytes(&self) -> usize {
+        if let Incoming::Unary { message, .. } = &self.incoming { message.len() } else { 0 }
+    }
+
+    /// The received bytes that are kept.
+    pub(super) fn received_bytes(&self) -> usize {
+        match &self.incoming {
+            Incoming::Streaming(channel) => channel.unread_bytes(),
+            _ => self.collected_bytes(),
+        }
+    }
+}
+
 /// The request of a stream.
 #[derive(Debug)]
 pub(super) enum Incoming {

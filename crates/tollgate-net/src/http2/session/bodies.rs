@@ -13,7 +13,7 @@ use crate::http2::frame::{self, FrameHead, Reason};
 use crate::http2::stream::{Incoming, Stream};
 
 /// The maximum number of bytes of incomplete messages of unary calls on one connection.
-const MAX_COLLECTED_BYTES: usize = 8 << 20;
+pub(super) const MAX_COLLECTED_BYTES: usize = 8 << 20;
 /// The maximum number of bytes that are read and dropped after an early answer.
 pub(super) const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
@@ -40,7 +40,7 @@ impl<G: GrpcSurface> Session<G> {
             self.budget.spend()?;
         }
         let Some(at) = self.find(head.stream) else {
-            // The stream was closed while this was on the way.
+            self.check_closed(head.stream)?;
             self.release(size, out);
             return self.budget.spend_refused();
         };
@@ -128,12 +128,5 @@ impl<G: GrpcSurface> Session<G> {
             }
             Err(refusal) => self.reply(at, UnaryReply::Refusal(refusal), out),
         }
-    }
-}
-
-impl Stream {
-    /// The bytes of an incomplete message.
-    fn collected_bytes(&self) -> usize {
-        if let Incoming::Unary { message, .. } = &self.incoming { message.len() } else { 0 }
     }
 }

@@ -27,6 +27,13 @@ pub(super) struct PartialBlock {
     block: Vec<u8>,
 }
 
+impl PartialBlock {
+    /// The number of bytes that have arrived.
+    pub(super) const fn len(&self) -> usize {
+        self.block.len()
+    }
+}
+
 impl<G: GrpcSurface> Session<G> {
     pub(super) fn headers(
         &mut self,
@@ -96,17 +103,17 @@ impl<G: GrpcSurface> Session<G> {
             return self.trailers(at, ends, list, cx, out);
         }
         if id <= self.highest {
-            // The stream was closed while this was on the way.
+            self.check_closed(id)?;
             return self.budget.spend();
         }
-        self.highest = id;
+        self.open_highest(id);
         if self.shutdown == Shutdown::Final {
             // The client knows that it is not served.
             return self.budget.spend();
         }
         self.accepted = id;
         if self.streams.len() >= self.bounds.streams {
-            frame::write_reset(out, id, Reason::RefusedStream);
+            self.write_reset(id, Reason::RefusedStream, out);
             return self.budget.spend_refused();
         }
         if list.is_too_large() {
@@ -116,11 +123,11 @@ impl<G: GrpcSurface> Session<G> {
             return self.budget.spend();
         }
         let Ok(head) = RequestHead::read(list) else {
-            frame::write_reset(out, id, Reason::ProtocolError);
+            self.write_reset(id, Reason::ProtocolError, out);
             return self.budget.spend();
         };
         if ends && head.content_length.is_some_and(|it| it > 0) {
-            frame::write_reset(out, id, Reason::ProtocolError);
+            self.write_reset(id, Reason::ProtocolError, out);
             return self.budget.spend();
         }
         let is_call = head.method == b"POST";

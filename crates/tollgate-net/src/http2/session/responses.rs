@@ -66,7 +66,7 @@ impl<G: GrpcSurface> Session<G> {
                 self.send(at, out);
             }
             Event::Failed => {
-                frame::write_reset(out, id, Reason::InternalError);
+                self.write_reset(id, Reason::InternalError, out);
                 self.remove(at, out);
             }
             Event::Consumed(_) => {}
@@ -162,7 +162,7 @@ impl<G: GrpcSurface> Session<G> {
 
     /// Resets a stream because of an error of the client.
     pub(super) fn reset(&mut self, at: usize, reason: Reason, out: &mut Vec<u8>) -> Received<()> {
-        frame::write_reset(out, self.streams[at].id, reason);
+        self.write_reset(self.streams[at].id, reason, out);
         self.remove(at, out);
         self.budget.spend()
     }
