@@ -74,6 +74,11 @@ impl<G: GrpcSurface> SessionDriver<G> {
         self.session.check_times(&self.caps, out)
     }
 
+    /// Removes the requests that have not arrived completely.
+    pub fn end_input(&mut self, out: &mut Vec<u8>) {
+        self.session.end_input(out);
+    }
+
     /// Announces that the connection is closed after the requests in progress.
     pub fn begin_shutdown(&mut self, out: &mut Vec<u8>) {
         self.session.begin_shutdown(out);

@@ -65,6 +65,13 @@ pub(super) struct Scratch {
     list: HeaderList,
 }
 
+/// The surroundings of a frame: space for its headers, the task of the connection, and the output.
+struct FrameContext<'f, 'c> {
+    scratch: &'f mut Scratch,
+    cx: &'f mut Context<'c>,
+    out: &'f mut Vec<u8>,
+}
+
 /// The protocol state of a connection.
 pub(super) struct Session<G> {
     surface: Arc<G>,
@@ -231,6 +238,7 @@ impl<G: GrpcSurface> Session<G> {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Received<usize> {
+        let mut context = FrameContext { scratch, cx, out };
         let mut used = 0;
         if !self.has_preface {
             if !input.starts_with(PREFACE) {
@@ -245,20 +253,13 @@ impl<G: GrpcSurface> Session<G> {
             }
             let start = used + frame::HEAD_BYTES;
             let Some(payload) = input.get(start..start + head.length) else { break };
-            self.frame(head, payload, scratch, cx, out)?;
+            self.frame(head, payload, &mut context)?;
             used = start + head.length;
         }
         Ok(used)
     }
 
-    fn frame(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
-    ) -> Received<()> {
+    fn frame(&mut self, head: FrameHead, payload: &[u8], context: &mut FrameContext<'_, '_>) -> Received<()> {
         if !self.has_settings && (head.kind != frame::SETTINGS || head.has(frame::ACK)) {
             return Err(PROTOCOL_ERROR);
         }
@@ -267,13 +268,13 @@ impl<G: GrpcSurface> Session<G> {
             return Err(PROTOCOL_ERROR);
         }
         match head.kind {
-            frame::DATA => self.data(head, payload, cx, out),
-            frame::HEADERS => self.headers(head, payload, scratch, cx, out),
-            frame::CONTINUATION => self.continuation(head, payload, scratch, cx, out),
-            frame::SETTINGS => self.settings(head, payload, out),
-            frame::WINDOW_UPDATE => self.window_update(head, payload, out),
-            frame::RST_STREAM => self.reset_by_client(head, payload, out),
-            frame::PING => self.ping(head, payload, out),
+            frame::DATA => self.data(head, payload, context),
+            frame::HEADERS => self.headers(head, payload, context),
+            frame::CONTINUATION => self.continuation(head, payload, context),
+            frame::SETTINGS => self.settings(head, payload, context.out),
+            frame::WINDOW_UPDATE => self.window_update(head, payload, context.out),
+            frame::RST_STREAM => self.reset_by_client(head, payload, context.out),
+            frame::PING => self.ping(head, payload, context.out),
             frame::GOAWAY => {
                 if head.stream != 0 {
                     return Err(PROTOCOL_ERROR);

@@ -63,7 +63,8 @@ pub(super) struct Outgoing {
     pub(super) data: Bytes,
     pub(super) permit: Option<OwnedSemaphorePermit>,
     pub(super) end: Option<ResponseEnd>,
-    /// Since when it has been waiting for the client.
+    /// Since when these bytes have been waiting for the client. Windows that let a part of them pass do not change it, so
+    /// a client that opens them by single bytes cannot keep a response.
     pub(super) blocked_since: Option<u64>,
 }
 

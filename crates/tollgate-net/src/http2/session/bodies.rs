@@ -1,19 +1,21 @@
 //! DATA frames: the messages of unary calls are collected, other bodies are passed on to the service.
 
 use std::sync::Arc;
-use std::task::Context;
 
 use bytes::Bytes;
 
 use super::windows::{INITIAL_WINDOW, STREAM_UPDATE_BYTES};
-use super::{ConnectionError, GrpcSurface, PROTOCOL_ERROR, Received, Session, signed, unpadded};
+use super::{
+    ConnectionError, FrameContext, GrpcSurface, PROTOCOL_ERROR, Received, Session, signed, unpadded,
+};
 use crate::http2::UnaryReply;
 use crate::http2::body::BodyEnd;
 use crate::http2::frame::{self, FrameHead, Reason};
 use crate::http2::stream::{Incoming, Stream};
 
-/// The maximum number of bytes of incomplete messages of unary calls on one connection.
-pub(super) const MAX_COLLECTED_BYTES: usize = 8 << 20;
+/// The maximum number of bytes of incomplete messages of unary calls on one connection: two of the largest messages of
+/// gRPC, or 16 KiB for each of 128 calls. Messages usually arrive in one frame and are never incomplete.
+pub(super) const MAX_COLLECTED_BYTES: usize = 2 << 20;
 /// The maximum number of bytes that are read and dropped after an early answer.
 pub(super) const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
@@ -22,8 +24,7 @@ impl<G: GrpcSurface> Session<G> {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        FrameContext { cx, out, .. }: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
         if self.is_idle(head.stream) {
             return Err(PROTOCOL_ERROR);

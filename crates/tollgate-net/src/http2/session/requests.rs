@@ -10,7 +10,8 @@ use super::bodies::MAX_DISCARDED_BYTES;
 use super::shutdown::Shutdown;
 use super::windows::INITIAL_WINDOW;
 use super::{
-    ConnectionError, FRAME_SIZE_ERROR, GrpcSurface, PROTOCOL_ERROR, Received, Scratch, Session, unpadded,
+    ConnectionError, FRAME_SIZE_ERROR, FrameContext, GrpcSurface, PROTOCOL_ERROR, Received, Scratch, Session,
+    unpadded,
 };
 use crate::http2::body::BodyEnd;
 use crate::http2::frame::{self, FrameHead, Reason};
@@ -39,9 +40,7 @@ impl<G: GrpcSurface> Session<G> {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        context: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
         if head.stream.is_multiple_of(2) {
             return Err(PROTOCOL_ERROR);
@@ -52,7 +51,7 @@ impl<G: GrpcSurface> Session<G> {
         }
         let (stream, ends) = (head.stream, head.has(frame::END_STREAM));
         if head.has(frame::END_HEADERS) {
-            return self.block(stream, ends, block, scratch, cx, out);
+            return self.block(stream, ends, block, context);
         }
         self.partial = Some(Box::new(PartialBlock { stream, ends, block: block.to_vec() }));
         self.budget.spend()
@@ -62,9 +61,7 @@ impl<G: GrpcSurface> Session<G> {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        context: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
         let Some(mut partial) = self.partial.take().filter(|it| it.stream == head.stream) else {
             return Err(PROTOCOL_ERROR);
@@ -75,7 +72,7 @@ impl<G: GrpcSurface> Session<G> {
         }
         partial.block.extend_from_slice(payload);
         if head.has(frame::END_HEADERS) {
-            return self.block(partial.stream, partial.ends, &partial.block, scratch, cx, out);
+            return self.block(partial.stream, partial.ends, &partial.block, context);
         }
         self.partial = Some(partial);
         self.budget.spend()
@@ -87,11 +84,9 @@ impl<G: GrpcSurface> Session<G> {
         id: u32,
         ends: bool,
         block: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        context: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
-        let list = &mut scratch.list;
+        let FrameContext { scratch: Scratch { list }, cx, out } = context;
         list.reset(self.bounds.header_bytes, self.bounds.headers);
         // Every block is decoded, because it changes the table.
         if self.decoder.decode(block, list).is_err() {

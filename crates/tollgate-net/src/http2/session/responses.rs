@@ -84,7 +84,6 @@ impl<G: GrpcSurface> Session<G> {
                 outgoing.blocked_since.get_or_insert(self.now);
                 return;
             }
-            outgoing.blocked_since = None;
             let is_last = length == outgoing.data.len() && matches!(outgoing.end, Some(ResponseEnd::Empty));
             let flags = if is_last { frame::END_STREAM } else { 0 };
             frame::write_head(out, length, frame::DATA, flags, stream.id);
