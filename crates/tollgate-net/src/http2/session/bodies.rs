@@ -46,12 +46,20 @@ impl<G: GrpcSurface> Session<G> {
             return self.budget.spend_refused();
         };
         let stream = &mut self.streams[at];
+        if ends && matches!(stream.incoming, Incoming::Discarded(_)) {
+            // Both sides are closed now. An error of this request could not be reported any more.
+            self.release(size, out);
+            self.remove(at, out);
+            return Ok(());
+        }
         stream.recv_window -= size;
         let mut reason = (stream.recv_window < 0).then_some(Reason::FlowControlError);
         if matches!(stream.incoming, Incoming::Ended) {
             reason = Some(Reason::StreamClosed);
         }
-        if let Some(left) = &mut stream.length_left {
+        if reason.is_none()
+            && let Some(left) = &mut stream.length_left
+        {
             match left.checked_sub(data.len() as u64) {
                 Some(rest) if rest == 0 || !ends => *left = rest,
                 _ => reason = Some(Reason::ProtocolError),
@@ -91,11 +99,6 @@ impl<G: GrpcSurface> Session<G> {
                 self.release(size - kept, out);
             }
             Incoming::Discarded(left) => match left.checked_sub(data.len()) {
-                Some(_) if ends => {
-                    stream.incoming = Incoming::Ended;
-                    self.release(size, out);
-                    self.remove(at, out);
-                }
                 Some(rest) => {
                     *left = rest;
                     self.release(size, out);

@@ -173,6 +173,11 @@ impl<G: GrpcSurface> Session<G> {
         if matches!(stream.incoming, Incoming::Ended) {
             return self.reset(at, Reason::StreamClosed, out);
         }
+        if ends && matches!(stream.incoming, Incoming::Discarded(_)) {
+            // Both sides are closed now. An error of this request could not be reported any more.
+            self.remove(at, out);
+            return Ok(());
+        }
         let is_short = stream.length_left.is_some_and(|left| left > 0);
         if !ends || is_short || list.is_too_large() || check_trailers(list).is_err() {
             return self.reset(at, Reason::ProtocolError, out);
@@ -183,8 +188,7 @@ impl<G: GrpcSurface> Session<G> {
                 self.call(at, surface.call(method, message.into(), timeout), cx, out);
             }
             Incoming::Streaming(channel) => channel.end(BodyEnd::Complete),
-            Incoming::Discarded(_) => self.remove(at, out),
-            Incoming::Ended => {}
+            Incoming::Discarded(_) | Incoming::Ended => {}
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ impl<G: GrpcSurface> Session<G> {
         self.budget.refill(ANSWER_REFILL);
         let now = self.now;
         let stream = &mut self.streams[at];
-        stream.task = None;
+        (stream.task, stream.length_left) = (None, None);
         match &stream.incoming {
             Incoming::Ended => return self.remove(at, out),
             Incoming::Unary { .. } => {

@@ -65,6 +65,16 @@ fn idle_and_half_closed(continuation: &[u8], window: &[u8]) -> Vec<Case> {
             StreamError(1, STREAM_CLOSED),
         ),
         Case::new(
+            "",
+            "half-closed: data beyond the announced length reset the stream for the same reason",
+            &[
+                frame(HEADERS, END_HEADERS, 1, &block(NEVER, &[("content-length", "1")])),
+                end(1, b"x"),
+                end(1, b"x"),
+            ],
+            StreamError(1, STREAM_CLOSED),
+        ),
+        Case::new(
             "http2/5.1/7",
             "half-closed: a continuation ends the connection",
             &[half_closed(1), continuation.to_vec()],
@@ -108,6 +118,7 @@ fn closed(continuation: &[u8], window: &[u8]) -> Vec<Case> {
     // RFC 7540 wants stream errors after a reset of the client; RFC 9113 permits an error of the connection for every
     // frame that a client sends on a stream that it has closed itself.
     let cancelled = [open(1), reset(1)].concat();
+    let early = frame(HEADERS, END_HEADERS, 1, &block("/other", &[("content-length", "9")]));
     let refused = frame(HEADERS, END_HEADERS, 1, &block(ECHO, &[("X", "y")]));
     vec![
         Case::new(
@@ -169,6 +180,21 @@ fn closed(continuation: &[u8], window: &[u8]) -> Vec<Case> {
             ],
             StreamError(1, PROTOCOL_ERROR),
         ),
+        // The end of the request closes the stream, so that no error can be reported.
+        Case::new(
+            "",
+            "answered early: an end before the announced length closes the stream",
+            &[end(1, b"x")],
+            Ignored,
+        )
+        .after(&[early.clone()], 1),
+        Case::new(
+            "",
+            "answered early: invalid trailers close the stream",
+            &[frame(HEADERS, END_HEADERS | END_STREAM, 1, &literal("X", "y"))],
+            Ignored,
+        )
+        .after(&[early], 1),
         Case::new(
             "",
             "closed by the server: a request with a body is answered early",
