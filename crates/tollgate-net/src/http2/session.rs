@@ -16,7 +16,8 @@
 //! - A client that cancels many calls at once is not read until their tasks have ended (`serve`).
 //! - The socket is not read while its output is blocked, so replies to control frames do not accumulate (`serve`).
 //!
-//! Invariant: no input causes a panic. `tests/http2` checks this with seeded random frames.
+//! Invariants: no input causes a panic, a complete request gets exactly one response or reset, and every byte of a request
+//! is reported as used. The fuzz target `http2_session` checks them, and `tests/http2/conformance` the standard.
 
 mod bodies;
 mod budget;
