@@ -73,6 +73,8 @@ struct Connection {
     surface: Arc<FuzzSurface>,
     client: Client,
     now: u64,
+    /// Whether the client closes its sending side at the end.
+    ends_input: bool,
 }
 
 impl Connection {
@@ -84,7 +86,7 @@ impl Connection {
         let driver = SessionDriver::new(Arc::clone(surface), caps, &mut out);
         let mut client = Client::new();
         client.check(&out);
-        Self { driver, surface: Arc::clone(surface), client, now: 0 }
+        Self { driver, surface: Arc::clone(surface), client, now: 0, ends_input: mode & 16 != 0 }
     }
 
     /// Passes bytes that may be anything. Their effect is not predicted.
@@ -216,6 +218,12 @@ impl Connection {
             }
         }
         self.turn().await;
+        if self.ends_input {
+            let mut out = Vec::new();
+            self.driver.end_input(&mut out);
+            self.client.end_input();
+            self.client.check(&out);
+        }
         self.wait(MAX_TIME).await?;
         self.client.check_answered();
         for stream in self.client.open_requests() {
@@ -224,6 +232,10 @@ impl Connection {
         self.turn().await;
         assert!(!self.driver.has_streams(), "a stream is left");
         assert!(self.driver.is_window_restored(), "a part of the window is lost");
+        if self.ends_input {
+            assert!(self.driver.is_finished());
+            return Ok(());
+        }
         let mut out = Vec::new();
         self.driver.begin_shutdown(&mut out);
         self.client.check(&out);

@@ -187,6 +187,13 @@ impl Client {
         self.slack = highest - self.initial_window;
     }
 
+    /// Records that the client sends no more: requests that are incomplete get no response.
+    pub(crate) fn end_input(&mut self) {
+        for stream in self.streams.values_mut() {
+            stream.is_reset_by_client |= !stream.is_request_ended;
+        }
+    }
+
     /// Checks the frames that the session has written.
     pub(crate) fn check(&mut self, out: &[u8]) {
         let mut rest = out;
