@@ -22,6 +22,8 @@ use crate::http1::{Http1Surface, NoHttp1Surface};
 use crate::http2::{GrpcSurface, NoGrpcSurface};
 use crate::tls::Tls;
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The remote end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
@@ -39,6 +41,28 @@ pub struct Connection {
 /// Whether a peer is trusted to name the client it forwards for. Called for every connection,
 /// because the answer may change.
 pub type Trusts = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// A service that answers every request of a connection, from any task.
+///
+/// Every such service of hyper is one.
+pub trait HttpService:
+    Service<Request<Incoming>, Response = Response<Self::Body>, Error = Infallible, Future: Send + 'static>
+    + Send
+    + 'static
+{
+    /// The body of its responses.
+    type Body: Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
+}
+
+impl<S, B> HttpService for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send + 'static>
+        + Send
+        + 'static,
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+{
+    type Body = B;
+}
 
 /// The configuration of an HTTP server.
 #[derive(Clone, Default)]
@@ -70,21 +94,17 @@ impl HttpServer {
     /// draining has ended and the last connection has closed.
     ///
     /// The service is called without polling its readiness.
-    pub async fn serve<Make, S, B>(self, listener: StdListener, make: Make, drain: Drain) -> io::Result<()>
+    pub async fn serve<Make, S>(self, listener: StdListener, make: Make, drain: Drain) -> io::Result<()>
     where
         Make: Fn(&Connection) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
-        S::Future: Send + 'static,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: HttpService,
     {
         self.serve_http1(listener, (make, |_: &Connection| None::<NoHttp1Surface>), drain).await
     }
 
     /// Serves as [`serve`](Self::serve) does. Plain HTTP/1.1 requests are served by the surface that the second function
     /// creates for a connection, all others by the service. Without a surface, hyper serves every request.
-    pub async fn serve_http1<Make, MakeHttp1, S, F, B>(
+    pub async fn serve_http1<Make, MakeHttp1, S, F>(
         self,
         listener: StdListener,
         (make, make_http1): (Make, MakeHttp1),
@@ -93,18 +113,14 @@ impl HttpServer {
     where
         Make: Fn(&Connection) -> S + Send + Sync + 'static,
         MakeHttp1: Fn(&Connection) -> Option<F> + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
-        S::Future: Send + 'static,
+        S: HttpService,
         F: Http1Surface,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         self.serve_all(listener, (make, make_http1), None::<Arc<NoGrpcSurface>>, drain).await
     }
 
     /// Serves as [`serve`](Self::serve) does. HTTP/2 is served by the gRPC surface, without hyper.
-    pub async fn serve_grpc<Make, S, B, G>(
+    pub async fn serve_grpc<Make, S, G>(
         self,
         listener: StdListener,
         make: Make,
@@ -113,18 +129,14 @@ impl HttpServer {
     ) -> io::Result<()>
     where
         Make: Fn(&Connection) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
-        S::Future: Send + 'static,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: HttpService,
         G: GrpcSurface,
     {
         let make = (make, |_: &Connection| None::<NoHttp1Surface>);
         self.serve_all(listener, make, Some(surface), drain).await
     }
 
-    async fn serve_all<Make, MakeHttp1, S, F, B, G>(
+    async fn serve_all<Make, MakeHttp1, S, F, G>(
         self,
         listener: StdListener,
         (make, make_http1): (Make, MakeHttp1),
@@ -134,12 +146,8 @@ impl HttpServer {
     where
         Make: Fn(&Connection) -> S + Send + Sync + 'static,
         MakeHttp1: Fn(&Connection) -> Option<F> + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
-        S::Future: Send + 'static,
+        S: HttpService,
         F: Http1Surface,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
         G: GrpcSurface,
     {
         let (connections, accepting) = (self.caps.connections, drain.clone());

@@ -11,6 +11,8 @@
 
 mod body;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod header_list;
 mod hpack;
 mod huffman;

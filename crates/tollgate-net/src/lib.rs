@@ -35,7 +35,7 @@ mod wire;
 pub use caps::Caps;
 pub use connector::{Connector, UpstreamStream};
 pub use drain::{Drain, Drainer};
-pub use http::{Connection, HttpServer, Trusts};
+pub use http::{Connection, HttpServer, HttpService, Trusts};
 pub use http_client::{ClientRequest, ClientResponse, HttpClient, HttpClientError};
 pub use http_url::{HttpUrl, HttpUrlError};
 pub use keep_alive::keep_alive;

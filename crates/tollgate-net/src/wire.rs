@@ -77,6 +77,11 @@ impl Wire {
         }
     }
 
+    /// Whether the other end has refused bytes, because it has closed its socket.
+    pub(crate) fn is_broken(&self) -> bool {
+        !matches!(socket(&self.transport).take_error(), Ok(None))
+    }
+
     /// Checks the bytes that are read from here on, which start with a request.
     pub(crate) fn start_guard(&mut self) {
         self.guard = Some(Box::default());

@@ -1,6 +1,5 @@
 //! Serves one connection from its start to its end.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body::Body;
-use hyper::body::Incoming;
-use hyper::service::Service;
-use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::either::Either;
 
 use super::answer::ConnectionService;
-use super::{Connection, HttpServer, Shared};
+use super::{Connection, HttpServer, HttpService, Shared};
 use crate::caps::Caps;
 use crate::conn_timer::{ClientTimeout, ConnTimer, REST_AFTER, shortest};
 use crate::drain::{Drain, Phase};
@@ -45,8 +40,6 @@ const MAX_SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// The minimum read buffer of hyper.
 const MIN_READ_BUFFER_BYTES: usize = 8 * 1024;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// A connection that is ready for HTTP.
 struct OpenConnection {
     transport: Transport,
@@ -55,7 +48,7 @@ struct OpenConnection {
     http2: bool,
 }
 
-pub(super) async fn serve<Make, MakeHttp1, S, F, B, G>(
+pub(super) async fn serve<Make, MakeHttp1, S, F, G>(
     stream: TcpStream,
     peer: SocketAddr,
     slot: Option<OwnedSemaphorePermit>,
@@ -63,12 +56,8 @@ pub(super) async fn serve<Make, MakeHttp1, S, F, B, G>(
 ) where
     Make: Fn(&Connection) -> S,
     MakeHttp1: Fn(&Connection) -> Option<F>,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
-    S::Future: Send + 'static,
+    S: HttpService,
     F: Http1Surface,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
     G: GrpcSurface,
 {
     let caps = &shared.server.caps;
@@ -133,7 +122,7 @@ pub(super) async fn serve<Make, MakeHttp1, S, F, B, G>(
 /// resting connection drops hyper's state and only waits for the next byte, which starts a new one.
 ///
 /// Returns a resting connection if it `may_return`, else how the connection ended.
-async fn serve_hyper<S, B>(
+async fn serve_hyper<S>(
     mut wire: Wire,
     mut service: ConnectionService<S>,
     conn_timer: &ConnTimer,
@@ -142,11 +131,7 @@ async fn serve_hyper<S, B>(
     may_return: bool,
 ) -> Result<Wire, End>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
-    S::Future: Send + 'static,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     let (mut may_rest, caps) = (true, &server.caps);
     wire.start_guard();
@@ -322,10 +307,13 @@ fn log_end(peer: SocketAddr, end: End) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::time::Duration;
 
     use http_body_util::Empty;
+    use hyper::body::Incoming;
     use hyper::service::service_fn;
+    use hyper::{Request, Response};
     use tokio::net::TcpListener;
 
     use super::*;

@@ -58,6 +58,11 @@ impl BodyChannel {
         true
     }
 
+    /// The number of received bytes that the service has not read.
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.lock().received.len()
+    }
+
     pub(super) fn end(&self, end: BodyEnd) {
         let mut state = self.lock();
         state.end.get_or_insert(end);

@@ -10,7 +10,7 @@ use super::header_list::HeaderList;
 use super::huffman;
 
 /// The maximum size of the dynamic table: the default of HTTP/2, which is never raised.
-const MAX_TABLE_BYTES: usize = 4096;
+pub(super) const MAX_TABLE_BYTES: usize = 4096;
 /// The size that HPACK adds to each entry.
 const ENTRY_OVERHEAD_BYTES: usize = 32;
 
@@ -81,6 +81,11 @@ impl Decoder {
             may_resize = false;
         }
         Ok(())
+    }
+
+    /// The size of the dynamic table.
+    pub(super) const fn table_bytes(&self) -> usize {
+        self.size
     }
 
     fn indexed(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {

@@ -45,7 +45,7 @@ pub(super) struct RequestHead<'l> {
     pub(super) content_length: Option<u64>,
     pub(super) timeout: GrpcTimeout,
     scheme: &'l [u8],
-    authority: &'l [u8],
+    has_authority: bool,
 }
 
 impl<'l> RequestHead<'l> {
@@ -68,10 +68,10 @@ impl<'l> RequestHead<'l> {
                 b"path" => &mut head.path,
                 b"scheme" => &mut head.scheme,
                 b"authority" => {
-                    if !head.authority.is_empty() {
+                    if head.has_authority {
                         return Err(Malformed);
                     }
-                    head.authority = value;
+                    head.has_authority = true;
                     continue;
                 }
                 _ => return Err(Malformed),
@@ -83,11 +83,12 @@ impl<'l> RequestHead<'l> {
         }
         let is_complete = !head.method.is_empty() && !head.scheme.is_empty();
         // CONNECT, which has no path, is not served.
-        if is_complete && matches!(head.path, [b'/', ..] | b"*") { Ok(head) } else { Err(Malformed) }
+        let has_path = matches!((head.path, head.method), ([b'/', ..], _) | (b"*", b"OPTIONS"));
+        if is_complete && has_path { Ok(head) } else { Err(Malformed) }
     }
 
     fn read_header(&mut self, name: &[u8], value: &'l [u8]) -> Result<(), Malformed> {
-        if !is_name(name) {
+        if !is_name(name) || is_of_connection(name) {
             return Err(Malformed);
         }
         match name {
@@ -100,9 +101,6 @@ impl<'l> RequestHead<'l> {
                 }
             }
             b"te" if value != b"trailers" => return Err(Malformed),
-            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-                return Err(Malformed);
-            }
             _ => {}
         }
         Ok(())
@@ -130,7 +128,8 @@ fn header((name, value): (&[u8], &[u8])) -> Result<(HeaderName, HeaderValue), Ma
 
 /// Checks the trailers of a request, which are not used.
 pub(super) fn check_trailers(list: &HeaderList) -> Result<(), Malformed> {
-    let is_valid = list.iter().all(|(name, value)| is_name(name) && is_value(value));
+    let is_valid =
+        list.iter().all(|(name, value)| is_name(name) && is_value(value) && !is_of_connection(name));
     if is_valid { Ok(()) } else { Err(Malformed) }
 }
 
@@ -153,6 +152,11 @@ static NAME_BYTES: [bool; 256] = {
 
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|it| NAME_BYTES[usize::from(*it)])
+}
+
+/// Whether this is the name of a header of a connection, which HTTP/2 has not (RFC 9113, section 8.2.2).
+fn is_of_connection(name: &[u8]) -> bool {
+    matches!(name, b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade")
 }
 
 /// Whether these bytes are a header value: no controls, and no space at an end.

@@ -27,6 +27,9 @@ use crate::wire::Wire;
 /// The interval of pings on a quiet connection with requests in progress, and the time to answer one.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
+/// The interval of checks whether a client that sends no more has closed its socket.
+const CLOSED_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
 /// The number of reads of a connection before others get a turn. A client that keeps to the maximum number of streams
 /// rarely fills one buffer.
 const MAX_READS: u32 = 4;
@@ -68,6 +71,10 @@ struct Loop<'c, G> {
     pinged_at: Option<u64>,
     /// Since when the start of a connection, or a header block, is incomplete.
     head_since: Option<u64>,
+    /// Whether the client sends no more.
+    is_input_ended: bool,
+    /// Whether the next check of the times is earlier than planned.
+    is_check_due: bool,
     closes: bool,
 }
 
@@ -93,6 +100,8 @@ pub(crate) async fn serve<G: GrpcSurface>(
         read_at: 0,
         pinged_at: None,
         head_since: Some(0),
+        is_input_ended: false,
+        is_check_due: false,
         closes: false,
     };
     let mut timer = pin!(sleep(shortest(caps)));
@@ -104,6 +113,9 @@ pub(crate) async fn serve<G: GrpcSurface>(
         loop {
             if let Poll::Ready(step) = connection.poll(cx) {
                 return Poll::Ready(step);
+            }
+            if std::mem::take(&mut connection.is_check_due) {
+                timer.as_mut().reset(Instant::now() + CLOSED_CHECK_INTERVAL);
             }
             if !is_draining && (polls_drain || flag.has_begun()) {
                 polls_drain = false;
@@ -158,10 +170,8 @@ impl<G: GrpcSurface> Loop<'_, G> {
             let is_pending = match self.poll_read(cx, &mut out) {
                 Poll::Ready(Ok(true)) => false,
                 Poll::Ready(Ok(false)) => {
-                    // A client that only sends no more can still read these.
-                    self.send(cx, &out);
-                    let _ = self.poll_write(cx);
-                    return Poll::Ready(Step::End(Http2End::Closed));
+                    self.end_input(&mut out);
+                    false
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Step::End(Http2End::Failed(error))),
                 Poll::Pending => true,
@@ -177,27 +187,17 @@ impl<G: GrpcSurface> Loop<'_, G> {
     }
 
     fn handle_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
-        let Some(mailbox) = self.session.mailbox() else { return };
-        let events = mailbox.take(cx.waker());
-        if events.is_empty() {
-            return;
+        let conn_timer = self.conn_timer;
+        if let Some(now) = self.session.handle_events(|| conn_timer.now(), cx, out) {
+            conn_timer.active(now);
         }
-        // The next event wakes this connection, too.
-        let mailbox = Arc::clone(mailbox);
-        let now = self.conn_timer.now();
-        self.session.set_now(now);
-        let mut events = events;
-        while !events.is_empty() {
-            for (stream, event) in events {
-                self.session.apply(stream, event, out);
-            }
-            events = mailbox.take(cx.waker());
-        }
-        self.conn_timer.active(now);
     }
 
     /// Reads and handles frames. `false`: the client has closed the connection.
     fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<bool>> {
+        if self.is_input_ended {
+            return Poll::Pending;
+        }
         let mut buffer = self.input.take().unwrap_or_else(Buffer::take);
         let read = buffer.poll_fill(Pin::new(&mut self.wire), u64::MAX, cx);
         match read {
@@ -231,6 +231,14 @@ impl<G: GrpcSurface> Loop<'_, G> {
         buffer.grow();
         self.input = Some(buffer).filter(|it| !it.is_empty());
         Poll::Ready(Ok(true))
+    }
+
+    /// Continues with the requests that have arrived completely: a client that only sends no more reads their responses.
+    fn end_input(&mut self, out: &mut Vec<u8>) {
+        (self.is_input_ended, self.is_check_due) = (true, true);
+        self.session.end_input(out);
+        // It can answer no ping, so it gets the time to answer one.
+        (self.head_since, self.pinged_at) = (None, Some(self.conn_timer.now()));
     }
 
     fn end(&mut self, error: ConnectionError, out: &mut Vec<u8>) {
@@ -296,6 +304,11 @@ impl<G: GrpcSurface> Loop<'_, G> {
         let left =
             |since: u64, max: Duration| max.saturating_sub(Duration::from_millis(now.saturating_sub(since)));
         let mut next = shortest(self.caps);
+        if self.is_input_ended {
+            // A client that has closed its socket has refused the last frame.
+            self.closes |= self.wire.is_broken();
+            next = CLOSED_CHECK_INTERVAL;
+        }
         if let Some(since) = self.head_since {
             match left(since, self.caps.head) {
                 Duration::ZERO => return Err(ClientTimeout::Head),

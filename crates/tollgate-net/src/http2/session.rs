@@ -16,11 +16,13 @@
 //! - A client that cancels many calls at once is not read until their tasks have ended (`serve`).
 //! - The socket is not read while its output is blocked, so replies to control frames do not accumulate (`serve`).
 //!
-//! Invariant: no input causes a panic. `tests/http2` checks this with seeded random frames.
+//! Invariants: no input causes a panic, a complete request gets exactly one response or reset, and every byte of a request
+//! is reported as used. The fuzz target `http2_session` checks them, and `tests/http2/conformance` the standard.
 
 mod bodies;
 mod budget;
 mod calls;
+mod closed;
 mod requests;
 mod responses;
 mod shutdown;
@@ -31,13 +33,14 @@ use std::sync::Arc;
 use std::task::Context;
 
 use self::budget::FrameBudget;
+use self::closed::ClosedStreams;
 use self::requests::PartialBlock;
 use self::shutdown::{SHUTDOWN_PING, Shutdown};
 use self::windows::{CONNECTION_WINDOW, INITIAL_WINDOW, increment};
 use super::GrpcSurface;
 use super::frame::{self, FrameHead, Reason};
 use super::header_list::HeaderList;
-use super::hpack::Decoder;
+use super::hpack::{self, Decoder};
 use super::mailbox::Mailbox;
 use super::stream::Stream;
 use crate::caps::Caps;
@@ -63,6 +66,13 @@ pub(super) struct Scratch {
     list: HeaderList,
 }
 
+/// The surroundings of a frame: space for its headers, the task of the connection, and the output.
+struct FrameContext<'f, 'c> {
+    scratch: &'f mut Scratch,
+    cx: &'f mut Context<'c>,
+    out: &'f mut Vec<u8>,
+}
+
 /// The protocol state of a connection.
 pub(super) struct Session<G> {
     surface: Arc<G>,
@@ -73,6 +83,7 @@ pub(super) struct Session<G> {
     highest: u32,
     /// The highest stream that is served.
     accepted: u32,
+    closed: ClosedStreams,
     has_preface: bool,
     has_settings: bool,
     partial: Option<Box<PartialBlock>>,
@@ -125,6 +136,7 @@ impl<G: GrpcSurface> Session<G> {
             streams: Vec::new(),
             highest: 0,
             accepted: 0,
+            closed: ClosedStreams::default(),
             has_preface: false,
             has_settings: false,
             partial: None,
@@ -176,8 +188,47 @@ impl<G: GrpcSurface> Session<G> {
         self.streams.is_empty() && (self.is_client_done || self.shutdown == Shutdown::Final)
     }
 
-    pub(super) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
-        self.mailbox.as_ref()
+    /// Handles the events of the tasks, and registers the connection for the next one. Returns the time if there were
+    /// any; it is not read otherwise.
+    pub(super) fn handle_events(
+        &mut self,
+        now: impl FnOnce() -> u64,
+        cx: &Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let mailbox = self.mailbox.as_ref()?;
+        let mut events = mailbox.take(cx.waker());
+        if events.is_empty() {
+            return None;
+        }
+        let mailbox = Arc::clone(mailbox);
+        self.now = now();
+        // The next event wakes this connection, too.
+        while !events.is_empty() {
+            for (stream, event) in events {
+                self.apply(stream, event, out);
+            }
+            events = mailbox.take(cx.waker());
+        }
+        Some(self.now)
+    }
+
+    /// The number of received bytes that are kept: incomplete header blocks and messages, unread bodies, and the table.
+    pub(super) fn received_bytes(&self) -> usize {
+        let bodies: usize = self.streams.iter().map(Stream::received_bytes).sum();
+        let block = self.partial.as_ref().map_or(0, |it| it.len());
+        bodies + block + self.decoder.table_bytes()
+    }
+
+    /// The maximum of [`received_bytes`](Self::received_bytes).
+    pub(super) const fn max_received_bytes(&self) -> usize {
+        let block = self.bounds.header_bytes + frame::MAX_PAYLOAD_BYTES;
+        bodies::MAX_COLLECTED_BYTES + CONNECTION_WINDOW as usize + block + hpack::MAX_TABLE_BYTES
+    }
+
+    /// Whether all bytes of requests have been reported as used.
+    pub(super) const fn is_window_restored(&self) -> bool {
+        self.recv_window + self.unreported == CONNECTION_WINDOW
     }
 
     /// Handles all complete frames, and returns the number of used bytes.
@@ -188,6 +239,7 @@ impl<G: GrpcSurface> Session<G> {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Received<usize> {
+        let mut context = FrameContext { scratch, cx, out };
         let mut used = 0;
         if !self.has_preface {
             if !input.starts_with(PREFACE) {
@@ -202,20 +254,13 @@ impl<G: GrpcSurface> Session<G> {
             }
             let start = used + frame::HEAD_BYTES;
             let Some(payload) = input.get(start..start + head.length) else { break };
-            self.frame(head, payload, scratch, cx, out)?;
+            self.frame(head, payload, &mut context)?;
             used = start + head.length;
         }
         Ok(used)
     }
 
-    fn frame(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
-    ) -> Received<()> {
+    fn frame(&mut self, head: FrameHead, payload: &[u8], context: &mut FrameContext<'_, '_>) -> Received<()> {
         if !self.has_settings && (head.kind != frame::SETTINGS || head.has(frame::ACK)) {
             return Err(PROTOCOL_ERROR);
         }
@@ -224,13 +269,13 @@ impl<G: GrpcSurface> Session<G> {
             return Err(PROTOCOL_ERROR);
         }
         match head.kind {
-            frame::DATA => self.data(head, payload, cx, out),
-            frame::HEADERS => self.headers(head, payload, scratch, cx, out),
-            frame::CONTINUATION => self.continuation(head, payload, scratch, cx, out),
-            frame::SETTINGS => self.settings(head, payload, out),
-            frame::WINDOW_UPDATE => self.window_update(head, payload, out),
-            frame::RST_STREAM => self.reset_by_client(head, payload, out),
-            frame::PING => self.ping(head, payload, out),
+            frame::DATA => self.data(head, payload, context),
+            frame::HEADERS => self.headers(head, payload, context),
+            frame::CONTINUATION => self.continuation(head, payload, context),
+            frame::SETTINGS => self.settings(head, payload, context.out),
+            frame::WINDOW_UPDATE => self.window_update(head, payload, context.out),
+            frame::RST_STREAM => self.reset_by_client(head, payload, context.out),
+            frame::PING => self.ping(head, payload, context.out),
             frame::GOAWAY => {
                 if head.stream != 0 {
                     return Err(PROTOCOL_ERROR);

@@ -28,6 +28,21 @@ pub(super) struct Stream {
     pub(super) task: Option<TaskGuard>,
 }
 
+impl Stream {
+    /// The bytes of an incomplete message.
+    pub(super) fn collected_bytes(&self) -> usize {
+        if let Incoming::Unary { message, .. } = &self.incoming { message.len() } else { 0 }
+    }
+
+    /// The received bytes that are kept.
+    pub(super) fn received_bytes(&self) -> usize {
+        match &self.incoming {
+            Incoming::Streaming(channel) => channel.unread_bytes(),
+            _ => self.collected_bytes(),
+        }
+    }
+}
+
 /// The request of a stream.
 #[derive(Debug)]
 pub(super) enum Incoming {
@@ -48,7 +63,8 @@ pub(super) struct Outgoing {
     pub(super) data: Bytes,
     pub(super) permit: Option<OwnedSemaphorePermit>,
     pub(super) end: Option<ResponseEnd>,
-    /// Since when it has been waiting for the client.
+    /// Since when these bytes have been waiting for the client. Windows that let a part of them pass do not change it, so
+    /// a client that opens them by single bytes cannot keep a response.
     pub(super) blocked_since: Option<u64>,
 }
 

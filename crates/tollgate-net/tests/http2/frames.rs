@@ -137,6 +137,18 @@ impl RawClient {
         }
     }
 
+    /// Reads bytes of any protocol until the server ends the connection.
+    pub(crate) fn end(&mut self) {
+        let mut some = [0; 4096];
+        loop {
+            match self.socket.read(&mut some) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => return assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+            }
+        }
+    }
+
     /// Reads until the server ends the connection, and returns its reason.
     pub(crate) fn error(&mut self) -> u8 {
         let last = self.until(GOAWAY);

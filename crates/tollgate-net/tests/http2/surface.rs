@@ -39,7 +39,7 @@ pub(crate) struct TestSurface {
     /// Completes calls of [`LATER`].
     pub(crate) release: Arc<Notify>,
     /// Counts the calls that exist.
-    live: Arc<LiveCalls>,
+    pub(crate) live: Arc<LiveCalls>,
 }
 
 /// The number of calls that exist, and its maximum.
@@ -50,6 +50,10 @@ pub(crate) struct LiveCalls {
 }
 
 impl LiveCalls {
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn max(&self) -> usize {
         self.max.load(Ordering::Relaxed)
     }

@@ -1,19 +1,21 @@
 //! DATA frames: the messages of unary calls are collected, other bodies are passed on to the service.
 
 use std::sync::Arc;
-use std::task::Context;
 
 use bytes::Bytes;
 
 use super::windows::{INITIAL_WINDOW, STREAM_UPDATE_BYTES};
-use super::{ConnectionError, GrpcSurface, PROTOCOL_ERROR, Received, Session, signed, unpadded};
+use super::{
+    ConnectionError, FrameContext, GrpcSurface, PROTOCOL_ERROR, Received, Session, signed, unpadded,
+};
 use crate::http2::UnaryReply;
 use crate::http2::body::BodyEnd;
 use crate::http2::frame::{self, FrameHead, Reason};
 use crate::http2::stream::{Incoming, Stream};
 
-/// The maximum number of bytes of incomplete messages of unary calls on one connection.
-const MAX_COLLECTED_BYTES: usize = 8 << 20;
+/// The maximum number of bytes of incomplete messages of unary calls on one connection: two of the largest messages of
+/// gRPC, or 16 KiB for each of 128 calls. Messages usually arrive in one frame and are never incomplete.
+pub(super) const MAX_COLLECTED_BYTES: usize = 2 << 20;
 /// The maximum number of bytes that are read and dropped after an early answer.
 pub(super) const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
@@ -22,8 +24,7 @@ impl<G: GrpcSurface> Session<G> {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        FrameContext { cx, out, .. }: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
         if self.is_idle(head.stream) {
             return Err(PROTOCOL_ERROR);
@@ -40,17 +41,25 @@ impl<G: GrpcSurface> Session<G> {
             self.budget.spend()?;
         }
         let Some(at) = self.find(head.stream) else {
-            // The stream was closed while this was on the way.
+            self.check_closed(head.stream)?;
             self.release(size, out);
             return self.budget.spend_refused();
         };
         let stream = &mut self.streams[at];
+        if ends && matches!(stream.incoming, Incoming::Discarded(_)) {
+            // Both sides are closed now. An error of this request could not be reported any more.
+            self.release(size, out);
+            self.remove(at, out);
+            return Ok(());
+        }
         stream.recv_window -= size;
         let mut reason = (stream.recv_window < 0).then_some(Reason::FlowControlError);
         if matches!(stream.incoming, Incoming::Ended) {
             reason = Some(Reason::StreamClosed);
         }
-        if let Some(left) = &mut stream.length_left {
+        if reason.is_none()
+            && let Some(left) = &mut stream.length_left
+        {
             match left.checked_sub(data.len() as u64) {
                 Some(rest) if rest == 0 || !ends => *left = rest,
                 _ => reason = Some(Reason::ProtocolError),
@@ -90,11 +99,6 @@ impl<G: GrpcSurface> Session<G> {
                 self.release(size - kept, out);
             }
             Incoming::Discarded(left) => match left.checked_sub(data.len()) {
-                Some(_) if ends => {
-                    stream.incoming = Incoming::Ended;
-                    self.release(size, out);
-                    self.remove(at, out);
-                }
                 Some(rest) => {
                     *left = rest;
                     self.release(size, out);
@@ -128,12 +132,5 @@ impl<G: GrpcSurface> Session<G> {
             }
             Err(refusal) => self.reply(at, UnaryReply::Refusal(refusal), out),
         }
-    }
-}
-
-impl Stream {
-    /// The bytes of an incomplete message.
-    fn collected_bytes(&self) -> usize {
-        if let Incoming::Unary { message, .. } = &self.incoming { message.len() } else { 0 }
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{GrpcSurface, Received, Session};
 use crate::http2::body::{BodyChannel, BodyEnd, Http2Body};
-use crate::http2::frame::{self, Reason};
+use crate::http2::frame::Reason;
 use crate::http2::header_list::HeaderList;
 use crate::http2::mailbox::{Event, Mailbox};
 use crate::http2::request_head::RequestHead;
@@ -51,7 +51,7 @@ impl<G: GrpcSurface> Session<G> {
         }
         let body = Http2Body::new(id, Arc::clone(&channel), Arc::clone(&mailbox));
         let Ok(request) = head.request(list, body) else {
-            frame::write_reset(out, id, Reason::ProtocolError);
+            self.write_reset(id, Reason::ProtocolError, out);
             return self.budget.spend();
         };
         let answering = self.surface.answer(request);

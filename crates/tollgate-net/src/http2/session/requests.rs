@@ -10,7 +10,8 @@ use super::bodies::MAX_DISCARDED_BYTES;
 use super::shutdown::Shutdown;
 use super::windows::INITIAL_WINDOW;
 use super::{
-    ConnectionError, FRAME_SIZE_ERROR, GrpcSurface, PROTOCOL_ERROR, Received, Scratch, Session, unpadded,
+    ConnectionError, FRAME_SIZE_ERROR, FrameContext, GrpcSurface, PROTOCOL_ERROR, Received, Scratch, Session,
+    unpadded,
 };
 use crate::http2::body::BodyEnd;
 use crate::http2::frame::{self, FrameHead, Reason};
@@ -27,14 +28,19 @@ pub(super) struct PartialBlock {
     block: Vec<u8>,
 }
 
+impl PartialBlock {
+    /// The number of bytes that have arrived.
+    pub(super) const fn len(&self) -> usize {
+        self.block.len()
+    }
+}
+
 impl<G: GrpcSurface> Session<G> {
     pub(super) fn headers(
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        context: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
         if head.stream.is_multiple_of(2) {
             return Err(PROTOCOL_ERROR);
@@ -45,7 +51,7 @@ impl<G: GrpcSurface> Session<G> {
         }
         let (stream, ends) = (head.stream, head.has(frame::END_STREAM));
         if head.has(frame::END_HEADERS) {
-            return self.block(stream, ends, block, scratch, cx, out);
+            return self.block(stream, ends, block, context);
         }
         self.partial = Some(Box::new(PartialBlock { stream, ends, block: block.to_vec() }));
         self.budget.spend()
@@ -55,9 +61,7 @@ impl<G: GrpcSurface> Session<G> {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        context: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
         let Some(mut partial) = self.partial.take().filter(|it| it.stream == head.stream) else {
             return Err(PROTOCOL_ERROR);
@@ -68,7 +72,7 @@ impl<G: GrpcSurface> Session<G> {
         }
         partial.block.extend_from_slice(payload);
         if head.has(frame::END_HEADERS) {
-            return self.block(partial.stream, partial.ends, &partial.block, scratch, cx, out);
+            return self.block(partial.stream, partial.ends, &partial.block, context);
         }
         self.partial = Some(partial);
         self.budget.spend()
@@ -80,11 +84,9 @@ impl<G: GrpcSurface> Session<G> {
         id: u32,
         ends: bool,
         block: &[u8],
-        scratch: &mut Scratch,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        context: &mut FrameContext<'_, '_>,
     ) -> Received<()> {
-        let list = &mut scratch.list;
+        let FrameContext { scratch: Scratch { list }, cx, out } = context;
         list.reset(self.bounds.header_bytes, self.bounds.headers);
         // Every block is decoded, because it changes the table.
         if self.decoder.decode(block, list).is_err() {
@@ -96,17 +98,17 @@ impl<G: GrpcSurface> Session<G> {
             return self.trailers(at, ends, list, cx, out);
         }
         if id <= self.highest {
-            // The stream was closed while this was on the way.
+            self.check_closed(id)?;
             return self.budget.spend();
         }
-        self.highest = id;
+        self.open_highest(id);
         if self.shutdown == Shutdown::Final {
             // The client knows that it is not served.
             return self.budget.spend();
         }
         self.accepted = id;
         if self.streams.len() >= self.bounds.streams {
-            frame::write_reset(out, id, Reason::RefusedStream);
+            self.write_reset(id, Reason::RefusedStream, out);
             return self.budget.spend_refused();
         }
         if list.is_too_large() {
@@ -116,11 +118,11 @@ impl<G: GrpcSurface> Session<G> {
             return self.budget.spend();
         }
         let Ok(head) = RequestHead::read(list) else {
-            frame::write_reset(out, id, Reason::ProtocolError);
+            self.write_reset(id, Reason::ProtocolError, out);
             return self.budget.spend();
         };
         if ends && head.content_length.is_some_and(|it| it > 0) {
-            frame::write_reset(out, id, Reason::ProtocolError);
+            self.write_reset(id, Reason::ProtocolError, out);
             return self.budget.spend();
         }
         let is_call = head.method == b"POST";
@@ -171,6 +173,11 @@ impl<G: GrpcSurface> Session<G> {
         if matches!(stream.incoming, Incoming::Ended) {
             return self.reset(at, Reason::StreamClosed, out);
         }
+        if ends && matches!(stream.incoming, Incoming::Discarded(_)) {
+            // Both sides are closed now. An error of this request could not be reported any more.
+            self.remove(at, out);
+            return Ok(());
+        }
         let is_short = stream.length_left.is_some_and(|left| left > 0);
         if !ends || is_short || list.is_too_large() || check_trailers(list).is_err() {
             return self.reset(at, Reason::ProtocolError, out);
@@ -181,8 +188,7 @@ impl<G: GrpcSurface> Session<G> {
                 self.call(at, surface.call(method, message.into(), timeout), cx, out);
             }
             Incoming::Streaming(channel) => channel.end(BodyEnd::Complete),
-            Incoming::Discarded(_) => self.remove(at, out),
-            Incoming::Ended => {}
+            Incoming::Discarded(_) | Incoming::Ended => {}
         }
         Ok(())
     }

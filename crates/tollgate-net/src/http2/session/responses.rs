@@ -66,7 +66,7 @@ impl<G: GrpcSurface> Session<G> {
                 self.send(at, out);
             }
             Event::Failed => {
-                frame::write_reset(out, id, Reason::InternalError);
+                self.write_reset(id, Reason::InternalError, out);
                 self.remove(at, out);
             }
             Event::Consumed(_) => {}
@@ -84,7 +84,6 @@ impl<G: GrpcSurface> Session<G> {
                 outgoing.blocked_since.get_or_insert(self.now);
                 return;
             }
-            outgoing.blocked_since = None;
             let is_last = length == outgoing.data.len() && matches!(outgoing.end, Some(ResponseEnd::Empty));
             let flags = if is_last { frame::END_STREAM } else { 0 };
             frame::write_head(out, length, frame::DATA, flags, stream.id);
@@ -128,7 +127,7 @@ impl<G: GrpcSurface> Session<G> {
         self.budget.refill(ANSWER_REFILL);
         let now = self.now;
         let stream = &mut self.streams[at];
-        stream.task = None;
+        (stream.task, stream.length_left) = (None, None);
         match &stream.incoming {
             Incoming::Ended => return self.remove(at, out),
             Incoming::Unary { .. } => {
@@ -162,7 +161,7 @@ impl<G: GrpcSurface> Session<G> {
 
     /// Resets a stream because of an error of the client.
     pub(super) fn reset(&mut self, at: usize, reason: Reason, out: &mut Vec<u8>) -> Received<()> {
-        frame::write_reset(out, self.streams[at].id, reason);
+        self.write_reset(self.streams[at].id, reason, out);
         self.remove(at, out);
         self.budget.spend()
     }

@@ -2,6 +2,7 @@
 
 use super::{ConnectionError, GrpcSurface, Session};
 use crate::http2::frame::{self, Reason};
+use crate::http2::stream::Incoming;
 
 /// The payload of the ping that follows the announcement of a shutdown.
 pub(super) const SHUTDOWN_PING: [u8; 8] = *b"tollgate";
@@ -30,6 +31,20 @@ impl<G: GrpcSurface> Session<G> {
     pub(super) fn end_shutdown(&mut self, out: &mut Vec<u8>) {
         self.shutdown = Shutdown::Final;
         frame::write_go_away(out, self.accepted, Reason::NoError);
+    }
+
+    /// Removes the requests that have not arrived completely, because the client sends no more. The others are answered.
+    pub(in crate::http2) fn end_input(&mut self, out: &mut Vec<u8>) {
+        (self.is_client_done, self.partial) = (true, None);
+        for at in (0..self.streams.len()).rev() {
+            if !matches!(self.streams[at].incoming, Incoming::Ended) {
+                self.remove(at, out);
+            }
+        }
+        // The socket of a client that has closed it refuses this frame, and so tells the difference.
+        if self.has_streams() && self.shutdown != Shutdown::Final {
+            self.end_shutdown(out);
+        }
     }
 
     /// Writes the reason why the connection ends.

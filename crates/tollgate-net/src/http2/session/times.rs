@@ -40,7 +40,7 @@ impl<G: GrpcSurface> Session<G> {
                     self.reply(at, UnaryReply::Refusal(refusal), out);
                 }
                 Incoming::Discarded(_) if is_over(stream.since, caps.head) => {
-                    frame::write_reset(out, stream.id, Reason::NoError);
+                    self.write_reset(stream.id, Reason::NoError, out);
                     self.remove(at, out);
                 }
                 _ => {}
