@@ -3,7 +3,7 @@
 //! - [`contestant`]: the servers and how they are started.
 //! - [`question`]: single requests and load generators, one file per protocol.
 //! - [`trial`]: one verified measurement.
-//! - [`idle`]: memory of gRPC connections.
+//! - [`idle`]: memory of connections.
 //! - [`report`]: the table, the JSON, the bars.
 //!
 //! Invariant: a number is reported only if the server limits, and has charged every request that the load counted.

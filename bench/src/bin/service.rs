@@ -10,9 +10,7 @@ use tollgate_bench::gateway::idle::make_room_for;
 use tollgate_bench::gateway::wrk;
 use tollgate_bench::report::{self, Machine};
 use tollgate_bench::sample::Row;
-use tollgate_bench::service::contestant::GRPC;
 use tollgate_bench::service::idle::{self, CONNECTIONS};
-use tollgate_bench::service::question::grpc::Grpc;
 use tollgate_bench::service::question::{grpc, resp};
 use tollgate_bench::service::report::Setting;
 use tollgate_bench::service::trial::Track;
@@ -69,9 +67,6 @@ impl Options {
     /// Returns the contestants to run. Named cases and named subjects both restrict them.
     fn contestants(&self) -> io::Result<Vec<Contestant>> {
         let mut all = Contestant::all();
-        if self.only == [IDLE] {
-            return Ok(Vec::new());
-        }
         let named = |of: fn(&Contestant) -> &'static str, all: &[Contestant]| -> Vec<String> {
             self.only.iter().filter(|word| all.iter().any(|it| of(it) == **word)).cloned().collect()
         };
@@ -80,23 +75,23 @@ impl Options {
         if let Some(word) = self.only.iter().find(is_unknown) {
             return Err(io::Error::other(format!("nothing is called `{word}`\n{USAGE}")));
         }
+        // Without another case, `idle` is the only one.
+        let is_idle = cases.is_empty() && self.only.iter().any(|word| word == IDLE);
+        all.retain(|_| !is_idle);
         all.retain(|it| cases.is_empty() || cases.iter().any(|case| case == it.case));
         all.retain(|it| subjects.is_empty() || subjects.iter().any(|subject| subject == it.subject));
         Ok(all)
     }
 
-    /// Returns the contestants whose memory is measured, with the call that each of their connections makes.
-    fn weighed(&self) -> Vec<(Contestant, Grpc)> {
-        if !self.only.is_empty() && !self.only.iter().any(|word| word == IDLE) {
-            return Vec::new();
+    /// Returns the contestants whose memory is measured. Named subjects restrict them.
+    fn weighed(&self) -> Vec<Contestant> {
+        let mut all = idle::contestants();
+        if !self.only.is_empty() {
+            let is_named = |word: &str| self.only.iter().any(|it| it == word);
+            let has_subjects = all.iter().any(|it| is_named(it.subject));
+            all.retain(|it| is_named(IDLE) && (!has_subjects || is_named(it.subject)));
         }
-        let calls = [("tollgate", Grpc::Descriptor), ("throttlecrab", Grpc::Throttle)];
-        let all = Contestant::all().into_iter().filter(|it| it.case == GRPC);
-        let with_call = |it: Contestant| {
-            let (_, call) = calls.iter().find(|(subject, _)| *subject == it.subject)?;
-            Some((it, *call))
-        };
-        all.filter_map(with_call).collect()
+        all
     }
 }
 
@@ -119,8 +114,7 @@ fn run(options: Options) -> io::Result<()> {
     let remarks = remarks(&cores, !only.is_empty());
     let track = Track { cores, programs, folder, seconds };
     let rows = measure(&track, &contestants, rounds)?;
-    let weights =
-        weighed.iter().map(|(it, call)| idle::weigh(&track, it, *call)).collect::<io::Result<_>>()?;
+    let weights = weighed.iter().map(|it| idle::weigh(&track, it)).collect::<io::Result<_>>()?;
     let report = ServiceReport::new(setting, rows, weights, remarks);
     println!("{report}");
     println!("\nwritten to {}", report::write("service", &report)?.display());

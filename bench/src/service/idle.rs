@@ -1,4 +1,4 @@
-//! Measures the memory of gRPC connections: idle ones, and ones with a call behind them.
+//! Measures the memory of connections: idle ones, ones with a request behind them, and gRPC ones with an open stream.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,8 +7,9 @@ use std::{fmt, fs};
 
 use serde::Serialize;
 
-use super::contestant::Contestant;
+use super::contestant::{Contestant, GRPC, HTTP, RESP_1};
 use super::question::grpc::Grpc;
+use super::question::{Limit, Question};
 use super::trial::{Track, connects};
 use crate::server::{Server, free_address};
 use crate::stopwatch;
@@ -28,74 +29,135 @@ const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
+/// What a connection has done before its memory is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing; over gRPC, it has exchanged settings.
+    Idle,
+    /// One request, which was answered.
+    Asked,
+    /// The head of a call without its body. Only over gRPC.
+    OpenStream,
+}
+
 /// Resident memory of a server, in MiB.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Weight {
+    /// Name of the case.
+    pub case: &'static str,
     /// Name of the contestant.
     pub subject: &'static str,
     /// Without connections.
     pub alone: f64,
-    /// With connections that have exchanged settings only.
+    /// With connections that have sent no request.
     pub idle: f64,
-    /// With connections that have made one call each.
-    pub called: f64,
+    /// With connections that have made one request each.
+    pub asked: f64,
+    /// With connections that have one open stream each.
+    pub open_stream: Option<f64>,
+}
+
+impl Weight {
+    /// Returns the bytes of one connection of all.
+    pub fn bytes_of_each(&self, with: f64) -> f64 {
+        (with - self.alone) * f64::from(1 << 20) / f64::from(CONNECTIONS)
+    }
 }
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, alone, idle, called } = self;
-        let each = |with: f64| (with - alone) * f64::from(1 << 20) / f64::from(CONNECTIONS);
-        write!(
-            f,
-            "{subject:<20} {alone:6.1} MiB alone, {idle:6.1} with {CONNECTIONS} idle connections ({:.0} bytes each), \
-             {called:6.1} after a call on each ({:.0})",
-            each(*idle),
-            each(*called)
-        )
+        let Self { case, subject, alone, idle, asked, open_stream } = self;
+        write!(f, "{case:<8} {subject:<14} {alone:6.1} MiB alone; with {CONNECTIONS} connections: ")?;
+        write!(f, "{idle:6.1} idle ({:.0} bytes each), ", self.bytes_of_each(*idle))?;
+        write!(f, "{asked:6.1} after a request on each ({:.0})", self.bytes_of_each(*asked))?;
+        if let Some(open) = open_stream {
+            write!(f, ", {open:6.1} with an open stream on each ({:.0})", self.bytes_of_each(*open))?;
+        }
+        Ok(())
     }
 }
 
-/// Measures a contestant over gRPC, restarted for each kind of connection.
-pub fn weigh(track: &Track, contestant: &Contestant, call: Grpc) -> io::Result<Weight> {
-    let (alone, idle) = hold(track, contestant, None)?;
-    let (_, called) = hold(track, contestant, Some(call))?;
-    Ok(Weight { subject: contestant.subject, alone, idle, called })
+/// Returns the contestants whose memory is measured.
+pub fn contestants() -> Vec<Contestant> {
+    let is_weighed = |it: &Contestant| {
+        [RESP_1, HTTP, GRPC].contains(&it.case) && ["tollgate", "throttlecrab"].contains(&it.subject)
+    };
+    Contestant::all().into_iter().filter(is_weighed).collect()
+}
+
+/// Measures a contestant, restarted for each state of its connections.
+pub fn weigh(track: &Track, contestant: &Contestant) -> io::Result<Weight> {
+    let (alone, idle) = hold(track, contestant, State::Idle)?;
+    let (_, asked) = hold(track, contestant, State::Asked)?;
+    let open_stream = match contestant.case {
+        GRPC => Some(hold(track, contestant, State::OpenStream)?.1),
+        _ => None,
+    };
+    let Contestant { case, subject, .. } = *contestant;
+    Ok(Weight { case, subject, alone, idle, asked, open_stream })
 }
 
 /// Returns the resident memory before and with all connections open.
-fn hold(track: &Track, contestant: &Contestant, call: Option<Grpc>) -> io::Result<(f64, f64)> {
-    let folder = track.folder.join(format!("idle_{}", contestant.subject));
+fn hold(track: &Track, contestant: &Contestant, state: State) -> io::Result<(f64, f64)> {
+    let folder = track.folder.join(format!("idle_{}_{}", contestant.case, contestant.subject));
     fs::create_dir_all(&folder)?;
     let address = free_address()?;
     let command = contestant.command(&track.programs, address, &folder)?;
     let server = Server::start(&command, Some(track.cores.contestant), address, &folder, connects)?;
     let resident = || Ok::<_, io::Error>(mib(server.family()?.resident()?));
     let before = resident()?;
-    let open: Vec<TcpStream> = (0..CONNECTIONS).map(|_| open(address, call)).collect::<io::Result<_>>()?;
+    let open: Vec<TcpStream> =
+        (0..CONNECTIONS).map(|_| open(address, contestant, state)).collect::<io::Result<_>>()?;
     stopwatch::pause(SETTLE_TIME);
     let with = resident()?;
     drop(open);
     Ok((before, with))
 }
 
-/// Opens a connection, and makes a call if there is one.
-fn open(server: SocketAddr, call: Option<Grpc>) -> io::Result<TcpStream> {
+/// Opens a connection.
+fn open(server: SocketAddr, contestant: &Contestant, state: State) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
+    match (contestant.case, state) {
+        (GRPC, _) => {
+            let call = if contestant.subject == "tollgate" { Grpc::Descriptor } else { Grpc::Throttle };
+            open_grpc(&mut stream, call, state)?;
+        }
+        (_, State::Idle | State::OpenStream) => {}
+        (_, State::Asked) => {
+            let question: &dyn Question = contestant.question.as_ref();
+            let request = question.request(server, Limit::AMPLE, "idle");
+            let request = request.ok_or_else(|| io::Error::other("this case has no request in bytes"))?;
+            stream.write_all(&request)?;
+            // Responses are short, and arrive in one piece.
+            if stream.read(&mut [0; 4096])? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+    Ok(stream)
+}
+
+/// Exchanges settings, and makes a call or starts one.
+fn open_grpc(stream: &mut TcpStream, call: Grpc, state: State) -> io::Result<()> {
     let mut sent = PREFACE.to_vec();
     write_frame(&mut sent, SETTINGS, 0, 0, &[]);
-    if let Some(call) = call {
+    if state != State::Idle {
         write_frame(&mut sent, HEADERS, END_HEADERS, 1, &head(call.path()));
+    }
+    if state == State::Asked {
         write_frame(&mut sent, DATA, END_STREAM, 1, &call.load_body());
     }
     stream.write_all(&sent)?;
-    // The settings of the server, and the end of the response.
+    // The settings of the server, or the end of the response.
     loop {
-        let (kind, flags) = read_frame(&mut stream)?;
-        let is_end =
-            if call.is_some() { kind == HEADERS && flags & END_STREAM != 0 } else { kind == SETTINGS };
+        let (kind, flags) = read_frame(stream)?;
+        let is_end = match state {
+            State::Asked => kind == HEADERS && flags & END_STREAM != 0,
+            State::Idle | State::OpenStream => kind == SETTINGS,
+        };
         if is_end {
-            return Ok(stream);
+            return Ok(());
         }
     }
 }

@@ -99,6 +99,11 @@ pub trait Question {
     /// Sends one request, under the ample or the small limit.
     fn ask(&self, server: SocketAddr, limit: Limit, key: &str) -> io::Result<Answer>;
 
+    /// Returns the bytes of one request on a connection that stays open. `None` if a tool sends it.
+    fn request(&self, _server: SocketAddr, _limit: Limit, _key: &str) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Sends a load, under the ample limit. Returns an error for any unexpected response.
     fn load(&self, server: SocketAddr, amount: Amount, folder: &Path) -> io::Result<Pace>;
 }

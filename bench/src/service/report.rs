@@ -32,7 +32,7 @@ pub struct ServiceReport {
     pub rows: Vec<Row>,
     /// For each case: Tollgate's requests per second relative to each subject's.
     pub ratios: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
-    /// Memory of gRPC connections.
+    /// Memory of connections.
     pub weights: Vec<Weight>,
     /// Targets and results.
     pub bars: Vec<Bar>,
@@ -52,7 +52,8 @@ impl ServiceReport {
                 ratios.entry(row.case).or_default().insert(row.subject, ratio);
             }
         }
-        let bars = bars::all(&rows);
+        let mut bars = bars::all(&rows);
+        bars.extend(bars::memory(&weights));
         Self { setting, rows, ratios, weights, bars, remarks }
     }
 }

@@ -76,7 +76,7 @@ pub(crate) static SHARE: Scale<7> = Scale { bounds: [0, 100, 250, 500, 750, 900,
 impl<const N: usize> Scale<N> {
     #[inline]
     fn bucket(&self, value: u64) -> usize {
-        if N <= 8 {
+        if N <= 12 {
             // To compare with few bounds takes less than a branch for each. The bounds ascend.
             let exceeded: usize = self.bounds.iter().map(|&bound| usize::from(value > bound)).sum();
             return exceeded.min(N - 1);

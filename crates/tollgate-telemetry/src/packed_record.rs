@@ -15,6 +15,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
@@ -59,10 +60,26 @@ mod flag {
     pub(super) const CLIENT: u8 = 128;
 }
 
+thread_local! {
+    /// The buffer of this thread: to clear a new one for each refusal would take longer than to pack a limit.
+    static BUFFER: RefCell<PackedRecord> = const { RefCell::new(PackedRecord::new()) };
+}
+
 impl PackedRecord {
     /// Creates an empty record.
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self { length: 0, bytes: [0; MAX_PACKED_BYTES], is_cut: false, is_trace_sampled: false }
+    }
+
+    /// Passes an empty record to `then`, in a buffer of this thread. `None` if `then` returns it, or if the buffer is in
+    /// use.
+    #[inline]
+    pub(crate) fn with_buffer<T>(then: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        BUFFER.with(|buffer| {
+            let mut buffer = buffer.try_borrow_mut().ok()?;
+            (buffer.length, buffer.is_cut, buffer.is_trace_sampled) = (0, false, false);
+            then(&mut buffer)
+        })
     }
 
     /// Returns the bytes; `None` if the record does not fit.

@@ -235,26 +235,25 @@ impl PolicyWatch {
         not_held: Option<NotHeld>,
         caller: u64,
     ) {
-        let event = observed.event;
-        let (mut packed, describer) = (PackedRecord::new(), self.describer());
+        let (event, describer) = (observed.event, self.describer());
         let show_key = |index, it: &LimitOutcome<'_>, then: &mut dyn FnMut(&ShownKey, u64)| {
             let key_hash = key_hashes.get(index).copied().unwrap_or(0);
             self.show_key(it, key_hash, |key| then(key, key_hash));
         };
-        let is_packed = pack(&mut packed, &describer, event, limiting, not_held, observed.path, show_key);
-        match is_packed.and_then(|()| packed.as_bytes()) {
-            Some(bytes) => {
-                let is_trace_sampled = packed.is_trace_sampled;
-                let head = RecordHead {
-                    seq: 0,
-                    id: event.id,
-                    at: event.at,
-                    allowed: event.decision.is_allowed(),
-                    is_trace_sampled,
-                };
-                self.all.records.keep_packed(head, &self.policy, bytes, caller);
-            }
-            None => self.remember_unpacked(event, not_held, caller),
+        let is_stored = PackedRecord::with_buffer(|packed| {
+            pack(packed, &describer, event, limiting, not_held, observed.path, show_key)?;
+            let head = RecordHead {
+                seq: 0,
+                id: event.id,
+                at: event.at,
+                allowed: event.decision.is_allowed(),
+                is_trace_sampled: packed.is_trace_sampled,
+            };
+            self.all.records.keep_packed(head, &self.policy, packed.as_bytes()?, caller);
+            Some(())
+        });
+        if is_stored.is_none() {
+            self.remember_unpacked(event, not_held, caller);
         }
     }
 

@@ -110,27 +110,18 @@ impl Ring {
     /// Stores a record. `key_hash` identifies the allowance that refused, or else the caller. A record on the heap that
     /// is replaced, which is rare, is dropped after the lock is released.
     #[inline]
-    pub(crate) fn keep(&self, head: RecordHead, content: Content<'_>, key_hash: u64) {
-        match content {
-            Content::Packed(policy, bytes) => {
-                let mut rings = self.lock();
-                let slot = rings.number(head);
-                let evicted = rings.push(head.allowed, key_hash, &slot, Some((policy, bytes)));
-                drop(rings);
-                drop(evicted);
-            }
-            Content::Built(mut record) => {
-                let mut rings = self.lock();
-                let mut slot = rings.number(head);
-                if let Some(record) = Arc::get_mut(&mut record) {
-                    record.seq = slot.head.seq;
-                }
-                slot.built = Some(record);
-                let evicted = rings.push(head.allowed, key_hash, &slot, None);
-                drop(rings);
-                drop(evicted);
-            }
+    pub(crate) fn keep(&self, head: RecordHead, mut content: Content<'_>, key_hash: u64) {
+        let mut rings = self.lock();
+        rings.last += 1;
+        let head = RecordHead { seq: rings.last, ..head };
+        if let Content::Built(record) = &mut content
+            && let Some(record) = Arc::get_mut(record)
+        {
+            record.seq = head.seq;
         }
+        let evicted = rings.push(head, key_hash, &content);
+        drop(rings);
+        drop(evicted);
     }
 
     /// Returns the record of a decision.
@@ -254,28 +245,15 @@ impl Ring {
 }
 
 impl Rings {
-    /// Returns the slot of a new record, with the next sequence number.
-    #[inline]
-    fn number(&mut self, head: RecordHead) -> Slot {
-        self.last += 1;
-        Slot { head: RecordHead { seq: self.last, ..head }, policy: 0, length: 0, built: None }
-    }
-
     /// Stores a record, and returns the records on the heap that it replaced.
     #[inline]
-    fn push(
-        &mut self,
-        allowed: bool,
-        key_hash: u64,
-        slot: &Slot,
-        packed: Option<(u32, &[u8])>,
-    ) -> [Option<Arc<Record>>; 2] {
-        if allowed {
-            [self.slots[ADMITTED].push(slot, packed), None]
-        } else if self.is_first(key_hash, slot.head.at) {
-            [self.slots[FIRST].push(slot, packed), self.slots[REFUSED].push(slot, packed)]
+    fn push(&mut self, head: RecordHead, key_hash: u64, content: &Content<'_>) -> [Option<Arc<Record>>; 2] {
+        if head.allowed {
+            [self.slots[ADMITTED].push(head, content), None]
+        } else if self.is_first(key_hash, head.at) {
+            [self.slots[FIRST].push(head, content), self.slots[REFUSED].push(head, content)]
         } else {
-            [self.slots[REFUSED].push(slot, packed), None]
+            [self.slots[REFUSED].push(head, content), None]
         }
     }
 
@@ -341,17 +319,19 @@ impl SlotRing {
 
     /// Stores a record, and returns the record on the heap that it replaced.
     #[inline]
-    fn push(&mut self, slot: &Slot, packed: Option<(u32, &[u8])>) -> Option<Arc<Record>> {
+    fn push(&mut self, head: RecordHead, content: &Content<'_>) -> Option<Arc<Record>> {
         let is_full = self.slots.len() >= self.most;
         let index = if is_full { self.oldest } else { self.slots.len() };
-        let (mut policy, mut length) = (0, 0);
-        if let Some((number, bytes)) = packed {
-            let start = index * MAX_PACKED_BYTES;
-            self.bytes.get_mut(start..start + bytes.len())?.copy_from_slice(bytes);
-            // A packed record has at most `MAX_PACKED_BYTES`.
-            (policy, length) = (number, u16::try_from(bytes.len()).unwrap_or(0));
-        }
-        let slot = Slot { head: slot.head, policy, length, built: slot.built.clone() };
+        let slot = match content {
+            Content::Packed(policy, bytes) => {
+                let start = index * MAX_PACKED_BYTES;
+                self.bytes.get_mut(start..start + bytes.len())?.copy_from_slice(bytes);
+                // A packed record has at most `MAX_PACKED_BYTES`.
+                let length = u16::try_from(bytes.len()).unwrap_or(0);
+                Slot { head, policy: *policy, length, built: None }
+            }
+            Content::Built(record) => Slot { head, policy: 0, length: 0, built: Some(Arc::clone(record)) },
+        };
         if !is_full {
             self.slots.push(slot);
             return None;

@@ -62,6 +62,18 @@ impl Http {
         }
     }
 
+    /// Returns a request with additional header lines.
+    fn written(self, server: SocketAddr, limit: Limit, key: &str, lines: &str) -> Vec<u8> {
+        let (path, (before, after)) = (self.path(), self.around(limit));
+        let body = format!("{before}{key}{after}");
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {server}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n{lines}\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+
     fn read(self, body: &str) -> Option<(bool, u64)> {
         let body: Value = serde_json::from_str(body).ok()?;
         let left = match self {
@@ -94,18 +106,16 @@ end
 
 impl Question for Http {
     fn ask(&self, server: SocketAddr, limit: Limit, key: &str) -> io::Result<Answer> {
-        let (path, (before, after)) = (self.path(), self.around(limit));
-        let body = format!("{before}{key}{after}");
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {server}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        let answer = String::from_utf8_lossy(&exchange(server, request.as_bytes())?).into_owned();
+        let request = self.written(server, limit, key, "Connection: close\r\n");
+        let answer = String::from_utf8_lossy(&exchange(server, &request)?).into_owned();
         let body = answer.split_once("\r\n\r\n").filter(|_| answer.starts_with("HTTP/1.1 200 "));
         let read = body.and_then(|(_, body)| self.read(body));
         let (admitted, left) = read.ok_or_else(|| surprise(&answer))?;
         Ok(Answer { admitted, left, bytes: answer.len() })
+    }
+
+    fn request(&self, server: SocketAddr, limit: Limit, key: &str) -> Option<Vec<u8>> {
+        Some(self.written(server, limit, key, ""))
     }
 
     fn load(&self, server: SocketAddr, amount: Amount, folder: &Path) -> io::Result<Pace> {

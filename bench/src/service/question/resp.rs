@@ -98,6 +98,10 @@ impl Question for Resp {
         Ok(Answer { admitted, left, bytes })
     }
 
+    fn request(&self, _server: SocketAddr, limit: Limit, key: &str) -> Option<Vec<u8>> {
+        Some(written(&self.dialect.words(limit, key)))
+    }
+
     fn load(&self, server: SocketAddr, amount: Amount, _folder: &Path) -> io::Result<Pace> {
         let load = Load { connections: CONNECTIONS, pipeline: self.pipeline, requests: amount.requests() };
         load.run(server, &self.dialect.words(self.ample(), ANY))
@@ -134,11 +138,15 @@ pub fn version() -> io::Result<String> {
     Ok(said(command)?.trim().to_owned())
 }
 
+/// Returns a command as an array of bulk strings.
+fn written(words: &[String]) -> Vec<u8> {
+    let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), bulks.collect::<String>()).into_bytes()
+}
+
 /// Sends a command, and returns the integers of the answer and its length.
 fn call(server: SocketAddr, words: &[String]) -> io::Result<(Vec<i64>, usize)> {
-    let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-    let command = format!("*{}\r\n{}", words.len(), bulks.collect::<String>());
-    let mut reply = BufReader::new(send(server, command.as_bytes())?);
+    let mut reply = BufReader::new(send(server, &written(words))?);
     let (mut numbers, mut bytes) = (Vec::new(), 0);
     read(&mut reply, &mut numbers, &mut bytes)?;
     Ok((numbers, bytes))

@@ -3,6 +3,7 @@
 use crate::report::Bar;
 use crate::sample::{Row, Sample, ratio};
 use crate::service::contestant::{GRPC, HTTP, RESP_1, RESP_16};
+use crate::service::idle::Weight;
 
 pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
     let of = |case, ours, peer, number: fn(&Sample) -> f64| ratio(rows, (case, ours), (case, peer), number);
@@ -34,6 +35,16 @@ pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
         Bar::at_least(1.8, "gRPC: CPU, throttlecrab / with Envoy's files", thrift("tollgate-envoy")),
         Bar::at_least(2.0, "gRPC: CPU, throttlecrab / Throttle", thrift("tollgate-throttle")),
     ]
+}
+
+/// The memory of 10,000 HTTP/2 connections with one stream each, in MiB.
+const MAX_STREAM_MIB: f64 = 120.0;
+
+/// Returns the bars on memory; none if no memory was measured.
+pub(super) fn memory(weights: &[Weight]) -> Option<Bar> {
+    let grpc = weights.iter().find(|it| it.case == GRPC && it.subject == "tollgate")?;
+    let mib = grpc.open_stream.map(|open| grpc.bytes_of_each(open) * 10_000.0 / f64::from(1 << 20));
+    Some(Bar::at_most(MAX_STREAM_MIB, "gRPC: MiB of 10,000 connections with a stream each", mib))
 }
 
 #[cfg(test)]

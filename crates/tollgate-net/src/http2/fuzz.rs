@@ -67,11 +67,11 @@ impl<G: GrpcSurface> SessionDriver<G> {
         self.session.handle_events(|| now, cx, out).is_some()
     }
 
-    /// Sets the time of the connection in milliseconds, and checks all timeouts. `Err`: a client does not read a
+    /// Sets the time of the connection in milliseconds, and checks all timeouts. `false`: the client does not read a
     /// response.
-    pub fn check_times(&mut self, now: u64, out: &mut Vec<u8>) -> Result<(), ()> {
+    pub fn check_times(&mut self, now: u64, out: &mut Vec<u8>) -> bool {
         self.session.set_now(now);
-        self.session.check_times(&self.caps, out)
+        self.session.check_times(&self.caps, out).is_ok()
     }
 
     /// Removes the requests that have not arrived completely.

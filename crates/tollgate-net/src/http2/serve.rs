@@ -71,11 +71,17 @@ struct Loop<'c, G> {
     pinged_at: Option<u64>,
     /// Since when the start of a connection, or a header block, is incomplete.
     head_since: Option<u64>,
-    /// Whether the client sends no more.
-    is_input_ended: bool,
-    /// Whether the next check of the times is earlier than planned.
-    is_check_due: bool,
+    input_state: InputState,
     closes: bool,
+}
+
+/// Whether the client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputState {
+    Open,
+    /// It sends no more; the next check of the times is to be earlier than planned.
+    Ending,
+    Ended,
 }
 
 /// Serves a connection until it ends.
@@ -100,8 +106,7 @@ pub(crate) async fn serve<G: GrpcSurface>(
         read_at: 0,
         pinged_at: None,
         head_since: Some(0),
-        is_input_ended: false,
-        is_check_due: false,
+        input_state: InputState::Open,
         closes: false,
     };
     let mut timer = pin!(sleep(shortest(caps)));
@@ -114,7 +119,8 @@ pub(crate) async fn serve<G: GrpcSurface>(
             if let Poll::Ready(step) = connection.poll(cx) {
                 return Poll::Ready(step);
             }
-            if std::mem::take(&mut connection.is_check_due) {
+            if connection.input_state == InputState::Ending {
+                connection.input_state = InputState::Ended;
                 timer.as_mut().reset(Instant::now() + CLOSED_CHECK_INTERVAL);
             }
             if !is_draining && (polls_drain || flag.has_begun()) {
@@ -195,7 +201,7 @@ impl<G: GrpcSurface> Loop<'_, G> {
 
     /// Reads and handles frames. `false`: the client has closed the connection.
     fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<bool>> {
-        if self.is_input_ended {
+        if self.input_state != InputState::Open {
             return Poll::Pending;
         }
         let mut buffer = self.input.take().unwrap_or_else(Buffer::take);
@@ -235,7 +241,7 @@ impl<G: GrpcSurface> Loop<'_, G> {
 
     /// Continues with the requests that have arrived completely: a client that only sends no more reads their responses.
     fn end_input(&mut self, out: &mut Vec<u8>) {
-        (self.is_input_ended, self.is_check_due) = (true, true);
+        self.input_state = InputState::Ending;
         self.session.end_input(out);
         // It can answer no ping, so it gets the time to answer one.
         (self.head_since, self.pinged_at) = (None, Some(self.conn_timer.now()));
@@ -304,7 +310,7 @@ impl<G: GrpcSurface> Loop<'_, G> {
         let left =
             |since: u64, max: Duration| max.saturating_sub(Duration::from_millis(now.saturating_sub(since)));
         let mut next = shortest(self.caps);
-        if self.is_input_ended {
+        if self.input_state != InputState::Open {
             // A client that has closed its socket has refused the last frame.
             self.closes |= self.wire.is_broken();
             next = CLOSED_CHECK_INTERVAL;

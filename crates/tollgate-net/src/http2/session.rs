@@ -221,9 +221,10 @@ impl<G: GrpcSurface> Session<G> {
     }
 
     /// The maximum of [`received_bytes`](Self::received_bytes).
-    pub(super) const fn max_received_bytes(&self) -> usize {
+    pub(super) fn max_received_bytes(&self) -> usize {
+        let bodies = usize::try_from(CONNECTION_WINDOW).unwrap_or(usize::MAX);
         let block = self.bounds.header_bytes + frame::MAX_PAYLOAD_BYTES;
-        bodies::MAX_COLLECTED_BYTES + CONNECTION_WINDOW as usize + block + hpack::MAX_TABLE_BYTES
+        bodies::MAX_COLLECTED_BYTES + bodies + block + hpack::MAX_TABLE_BYTES
     }
 
     /// Whether all bytes of requests have been reported as used.

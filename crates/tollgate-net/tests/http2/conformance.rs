@@ -25,17 +25,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tollgate_net::Caps;
 
-use crate::frames::{
-    DATA, GOAWAY, HEADERS, PING, RST_STREAM, RawClient, RawFrame, SETTINGS, WINDOW_UPDATE, block, frame,
-};
+use crate::frames::*;
 use crate::surface::{ECHO, Server};
-
-pub(crate) const PROTOCOL_ERROR: u8 = 1;
-pub(crate) const FLOW_CONTROL_ERROR: u8 = 3;
-pub(crate) const STREAM_CLOSED: u8 = 5;
-pub(crate) const FRAME_SIZE_ERROR: u8 = 6;
-pub(crate) const REFUSED_STREAM: u8 = 7;
-pub(crate) const COMPRESSION_ERROR: u8 = 9;
 
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;

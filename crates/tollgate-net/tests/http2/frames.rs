@@ -15,6 +15,14 @@ pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
+pub(crate) const PROTOCOL_ERROR: u8 = 1;
+pub(crate) const FLOW_CONTROL_ERROR: u8 = 3;
+pub(crate) const STREAM_CLOSED: u8 = 5;
+pub(crate) const FRAME_SIZE_ERROR: u8 = 6;
+pub(crate) const REFUSED_STREAM: u8 = 7;
+pub(crate) const COMPRESSION_ERROR: u8 = 9;
+pub(crate) const ENHANCE_YOUR_CALM: u8 = 11;
+
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The time after which a test has failed.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);

@@ -98,17 +98,15 @@ impl<G: GrpcSurface> Session<G> {
                 self.release_stream(at, size - kept, out);
                 self.release(size - kept, out);
             }
-            Incoming::Discarded(left) => match left.checked_sub(data.len()) {
-                Some(rest) => {
-                    *left = rest;
-                    self.release(size, out);
-                    self.release_stream(at, size, out);
+            Incoming::Discarded(left) => {
+                let rest = left.checked_sub(data.len());
+                *left = rest.unwrap_or(0);
+                self.release(size, out);
+                if rest.is_none() {
+                    return self.reset(at, Reason::NoError, out);
                 }
-                None => {
-                    self.release(size, out);
-                    self.reset(at, Reason::NoError, out)?;
-                }
-            },
+                self.release_stream(at, size, out);
+            }
             Incoming::Ended => {}
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use super::Outcome::{Answered, ConnectionError};
 use super::*;
-use crate::frames::CONTINUATION;
 
 pub(super) fn cases() -> Vec<Case> {
     let call_block = block(ECHO, &[]);
@@ -43,6 +42,12 @@ pub(super) fn cases() -> Vec<Case> {
             "http2/6.10/3",
             "a continuation of no stream ends the connection",
             &[start.clone(), frame(CONTINUATION, END_HEADERS, 0, &literal("x", "y"))],
+            ConnectionError(PROTOCOL_ERROR),
+        ),
+        Case::new(
+            "",
+            "a continuation of another stream ends the connection",
+            &[start.clone(), frame(CONTINUATION, END_HEADERS, 3, &literal("x", "y"))],
             ConnectionError(PROTOCOL_ERROR),
         ),
         Case::new(

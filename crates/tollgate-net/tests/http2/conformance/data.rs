@@ -27,6 +27,12 @@ pub(super) fn cases() -> Vec<Case> {
             ConnectionError(PROTOCOL_ERROR),
         ),
         Case::new(
+            "",
+            "data of an even stream end the connection",
+            &[call(3), end(2, b"x")],
+            ConnectionError(PROTOCOL_ERROR),
+        ),
+        Case::new(
             "http2/6.1/2",
             "data of a stream that is not open reset it",
             &[half_closed, end(1, b"x")],

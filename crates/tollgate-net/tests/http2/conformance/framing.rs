@@ -2,11 +2,10 @@
 
 use super::Outcome::{Answered, ConnectionError, Ignored, Received};
 use super::*;
-use crate::frames::PRIORITY;
 
 pub(super) fn cases() -> Vec<Case> {
     let call_block = block(ECHO, &[]);
-    let large = |kind: u8| [&[0, 0x40, 1, kind, 5, 0, 0, 0, 1][..], &[0; 16_385]].concat();
+    let large = |kind: u8| frame(kind, END_HEADERS | END_STREAM, 1, &vec![0; 16_385]);
     vec![
         Case::new(
             "http2/4.1/1",
@@ -67,6 +66,12 @@ pub(super) fn cases() -> Vec<Case> {
             "",
             "data inside a header block end the connection",
             &[frame(HEADERS, 0, 1, &call_block), end(1, b"x")],
+            ConnectionError(PROTOCOL_ERROR),
+        ),
+        Case::new(
+            "",
+            "a PING inside a header block ends the connection",
+            &[frame(HEADERS, 0, 1, &call_block), frame(PING, 0, 0, &[0; 8])],
             ConnectionError(PROTOCOL_ERROR),
         ),
         Case::new(

@@ -6,7 +6,7 @@ use super::*;
 pub(super) fn cases() -> Vec<Case> {
     let goaway = frame(GOAWAY, 0, 0, &[0; 8]);
     vec![
-        Case::new("generic/3.8/1", "an idle connection is closed", &[goaway.clone()], Closed),
+        Case::new("generic/3.8/1", "an idle connection is closed", std::slice::from_ref(&goaway), Closed),
         Case::new(
             "http2/6.8/1",
             "a GOAWAY of a stream ends the connection",

@@ -2,7 +2,6 @@
 
 use super::Outcome::{Answered, ConnectionError};
 use super::*;
-use crate::frames::PRIORITY;
 
 pub(super) fn cases() -> Vec<Case> {
     let call_block = block(ECHO, &[]);

@@ -2,7 +2,6 @@
 
 use super::Outcome::{Answered, ConnectionError, StreamError};
 use super::*;
-use crate::frames::PUSH_PROMISE;
 use crate::surface::STREAM;
 
 /// The pseudo-headers of a request.

@@ -2,8 +2,7 @@
 
 use tollgate_net::Caps;
 
-use super::PROTOCOL_ERROR;
-use crate::frames::{RawClient, SETTINGS, frame};
+use crate::frames::{PING, PROTOCOL_ERROR, RawClient, SETTINGS, frame};
 use crate::surface::Server;
 
 pub(super) const COVERED: &[&str] = &["generic/1/1", "http2/3.5/1", "http2/3.5/2"];
@@ -39,9 +38,11 @@ fn an_invalid_preface_ends_the_connection() {
     client.send(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n");
     client.end();
     // A preface without settings.
-    let mut client = RawClient::silent(server.address);
-    client.preface();
-    client.send(&frame(6, 0, 0, b"too soon"));
-    assert_eq!(client.error(), PROTOCOL_ERROR);
-    server.stop(client);
+    for first in [frame(PING, 0, 0, b"too soon"), frame(SETTINGS, 1, 0, &[])] {
+        let mut client = RawClient::silent(server.address);
+        client.preface();
+        client.send(&first);
+        assert_eq!(client.error(), PROTOCOL_ERROR);
+    }
+    server.stop(());
 }

@@ -2,7 +2,6 @@
 
 use super::Outcome::{Answered, ConnectionError};
 use super::*;
-use crate::frames::PRIORITY;
 
 pub(super) fn cases() -> Vec<Case> {
     let priority = |stream: u32, payload: [u8; 5]| frame(PRIORITY, 0, stream, &payload);

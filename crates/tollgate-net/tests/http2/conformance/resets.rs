@@ -1,4 +1,4 @@
-//! RST_STREAM frames (RFC 9113, section 6.4).
+//! `RST_STREAM` frames (RFC 9113, section 6.4).
 
 use super::Outcome::{ConnectionError, Ignored};
 use super::*;

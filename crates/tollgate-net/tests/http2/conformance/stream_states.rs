@@ -2,7 +2,6 @@
 
 use super::Outcome::{Answered, ConnectionError, Ignored, StreamError};
 use super::*;
-use crate::frames::{CONTINUATION, PRIORITY};
 use crate::surface::{NEVER, STREAM};
 
 pub(super) const COVERED: &[&str] = &["http2/5.1.2/1"];
@@ -102,7 +101,7 @@ fn idle_and_half_closed(continuation: &[u8], window: &[u8]) -> Vec<Case> {
         Case::new(
             "http2/5.4.1/1",
             "an invalid PING ends the connection",
-            &[invalid_ping.clone()],
+            std::slice::from_ref(&invalid_ping),
             ConnectionError(PROTOCOL_ERROR),
         ),
         Case::new(
@@ -187,7 +186,7 @@ fn closed(continuation: &[u8], window: &[u8]) -> Vec<Case> {
             &[end(1, b"x")],
             Ignored,
         )
-        .after(&[early.clone()], 1),
+        .after(std::slice::from_ref(&early), 1),
         Case::new(
             "",
             "answered early: invalid trailers close the stream",

@@ -1,4 +1,4 @@
-//! WINDOW_UPDATE frames and flow control (RFC 9113, section 6.9).
+//! `WINDOW_UPDATE` frames and flow control (RFC 9113, section 6.9).
 
 use super::Outcome::{Answered, ConnectionError, Ignored, StreamError};
 use super::*;
