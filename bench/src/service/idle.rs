@@ -35,7 +35,7 @@ enum State {
     /// Nothing; over gRPC, it has exchanged settings.
     Idle,
     /// One request, which was answered.
-    Asked,
+    Answered,
     /// The head of a call without its body. Only over gRPC.
     OpenStream,
 }
@@ -52,7 +52,7 @@ pub struct Weight {
     /// With connections that have sent no request.
     pub idle: f64,
     /// With connections that have made one request each.
-    pub asked: f64,
+    pub answered: f64,
     /// With connections that have one open stream each.
     pub open_stream: Option<f64>,
 }
@@ -66,10 +66,10 @@ impl Weight {
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { case, subject, alone, idle, asked, open_stream } = self;
+        let Self { case, subject, alone, idle, answered, open_stream } = self;
         write!(f, "{case:<8} {subject:<14} {alone:6.1} MiB alone; with {CONNECTIONS} connections: ")?;
         write!(f, "{idle:6.1} idle ({:.0} bytes each), ", self.bytes_of_each(*idle))?;
-        write!(f, "{asked:6.1} after a request on each ({:.0})", self.bytes_of_each(*asked))?;
+        write!(f, "{answered:6.1} after a request on each ({:.0})", self.bytes_of_each(*answered))?;
         if let Some(open) = open_stream {
             write!(f, ", {open:6.1} with an open stream on each ({:.0})", self.bytes_of_each(*open))?;
         }
@@ -88,13 +88,13 @@ pub fn contestants() -> Vec<Contestant> {
 /// Measures a contestant, restarted for each state of its connections.
 pub fn weigh(track: &Track, contestant: &Contestant) -> io::Result<Weight> {
     let (alone, idle) = hold(track, contestant, State::Idle)?;
-    let (_, asked) = hold(track, contestant, State::Asked)?;
+    let (_, answered) = hold(track, contestant, State::Answered)?;
     let open_stream = match contestant.case {
         GRPC => Some(hold(track, contestant, State::OpenStream)?.1),
         _ => None,
     };
     let Contestant { case, subject, .. } = *contestant;
-    Ok(Weight { case, subject, alone, idle, asked, open_stream })
+    Ok(Weight { case, subject, alone, idle, answered, open_stream })
 }
 
 /// Returns the resident memory before and with all connections open.
@@ -124,7 +124,7 @@ fn open(server: SocketAddr, contestant: &Contestant, state: State) -> io::Result
             open_grpc(&mut stream, call, state)?;
         }
         (_, State::Idle | State::OpenStream) => {}
-        (_, State::Asked) => {
+        (_, State::Answered) => {
             let question: &dyn Question = contestant.question.as_ref();
             let request = question.request(server, Limit::AMPLE, "idle");
             let request = request.ok_or_else(|| io::Error::other("this case has no request in bytes"))?;
@@ -145,7 +145,7 @@ fn open_grpc(stream: &mut TcpStream, call: Grpc, state: State) -> io::Result<()>
     if state != State::Idle {
         write_frame(&mut sent, HEADERS, END_HEADERS, 1, &head(call.path()));
     }
-    if state == State::Asked {
+    if state == State::Answered {
         write_frame(&mut sent, DATA, END_STREAM, 1, &call.load_body());
     }
     stream.write_all(&sent)?;
@@ -153,7 +153,7 @@ fn open_grpc(stream: &mut TcpStream, call: Grpc, state: State) -> io::Result<()>
     loop {
         let (kind, flags) = read_frame(stream)?;
         let is_end = match state {
-            State::Asked => kind == HEADERS && flags & END_STREAM != 0,
+            State::Answered => kind == HEADERS && flags & END_STREAM != 0,
             State::Idle | State::OpenStream => kind == SETTINGS,
         };
         if is_end {

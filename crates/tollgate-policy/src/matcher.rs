@@ -193,7 +193,9 @@ impl Tree {
     #[inline]
     fn find_sorted(&self, normal: &str, found: &mut RouteIds) -> usize {
         if let Some(routes) = self.exact_paths.get(normal) {
-            routes.iter().for_each(|&route| found.push(route));
+            for &route in routes {
+                found.push(route);
+            }
             return 1;
         }
         let visited = self.find_by_walking(normal, found);

@@ -65,7 +65,7 @@ pub struct RuleCheck {
 #[derive(Clone, Debug, Default)]
 pub struct Checks<'p> {
     pub(super) list: SmallVec<[Check<'p>; 4]>,
-    pub(super) adaptive: Vec<AdaptiveCheck<'p>>,
+    pub(super) adaptive: SmallVec<[AdaptiveCheck<'p>; 1]>,
     pub(super) shadowed: SmallVec<[Block<'p>; 2]>,
     /// The priority class of the request; of requests that are decided together, the least important.
     pub(super) priority: Option<&'p PriorityClass>,
