@@ -286,7 +286,7 @@ pub(crate) fn without_query(path: &str) -> &str {
 /// Whether a path has a question mark. Tests blocks without branches, which are a few vector instructions each.
 #[inline]
 fn has_query(path: &[u8]) -> bool {
-    let any = |bytes: &[u8]| bytes.iter().fold(false, |found, &byte| found || byte == b'?');
+    let any = |bytes: &[u8]| bytes.iter().fold(0, |found, &byte| found | u8::from(byte == b'?')) != 0;
     let (blocks, _) = path.as_chunks::<16>();
     match path.last_chunk::<16>() {
         // The last block overlaps the one before.
