@@ -38,9 +38,8 @@ setup-test: setup
 	@setup/envoy
 
 test: setup-test test-loom ## all tests, from nothing
-	@# Without the examples, which `make lint` compiles. Documentation is tested even if a test fails. Most tests wait for
-	@# servers, so there are two for each core.
-	cargo test --workspace --no-fail-fast --lib --bins --tests -- --test-threads=$$((2 * $$(nproc))); tests=$$?; cargo test --workspace --doc && exit $$tests
+	@# Without the examples, which `make lint` compiles. Documentation is tested even if a test fails.
+	cargo test --workspace --no-fail-fast --lib --bins --tests; tests=$$?; cargo test --workspace --doc && exit $$tests
 
 # Loom replaces the atomics of the in-memory table and tries every interleaving,
 # so it needs a build of its own.

@@ -8,7 +8,7 @@ use tollgate_core::{Adjustment, Amount, Bucket, Concurrency, Owner, Rate, Rule, 
 use tollgate_peers::{Served, VERSION};
 use tollgate_store::{AdjustmentId, Check, Repeatable, Store as _};
 
-use crate::support::{DEADLINE, Nodes, settle, wait_for_holders};
+use crate::support::{DEADLINE, Nodes, settle};
 
 fn hourly(name: &str, units: u64) -> Rule {
     Rule::new(name, Bucket::new(Rate::per_hour(units)).unwrap())
@@ -183,7 +183,6 @@ async fn batches_sent_together_follow_partitions_that_have_moved() {
     let members = [nodes.address(0), nodes.address(1)];
     nodes.stores[1].set_members(&members, Some(&members[1]));
     nodes.stores[2].set_members(&members, None);
-    wait_for_holders(&[&nodes.stores[0], &nodes.stores[1]]);
     assert_eq!(take(&nodes.stores[0]).await, HashSet::from([98]), "nothing is forgotten, whoever holds it");
     nodes.stores[0].set_members(&members, Some(&members[0]));
     settle(&[&nodes.stores[0], &nodes.stores[1]]);

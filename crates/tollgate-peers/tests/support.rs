@@ -130,17 +130,8 @@ pub(crate) fn settle(stores: &[&PeerStore<ManualClock>]) {
             && stores.iter().all(|it| it.is_settled() && it.counters().known == 256)
             && keys.iter().all(|key| stores.iter().all(|it| it.owner(key) == stores[0].owner(key)))
     };
-    wait_for(stores, is_settled);
-}
-
-/// Waits until the stores, whatever their lists, hold all partitions among them.
-pub(crate) fn wait_for_holders(stores: &[&PeerStore<ManualClock>]) {
-    wait_for(stores, || stores.iter().map(|it| it.counters().held).sum::<usize>() == 256);
-}
-
-fn wait_for(stores: &[&PeerStore<ManualClock>], is_done: impl Fn() -> bool) {
     let start = std::time::Instant::now();
-    while !is_done() {
+    while !is_settled() {
         let counters: Vec<_> = stores.iter().map(|it| it.counters()).collect();
         assert!(start.elapsed() < DEADLINE * 3, "the nodes do not agree: {counters:?}");
         thread::sleep(Duration::from_millis(2));
