@@ -97,7 +97,7 @@ impl Stream {
     pub async fn close(mut self) {
         let closed = async {
             self.shutdown().await?;
-            let (mut scrap, mut left) = ([0; 4 * 1024], MAX_LINGER_BYTES);
+            let (mut scrap, mut left) = (vec![0; 4 * 1024], MAX_LINGER_BYTES);
             loop {
                 match self.read(&mut scrap).await? {
                     some @ 1.. if some < left => left -= some,

@@ -3,6 +3,9 @@
 //! Nothing is read while a client does not read its replies. A connection has one timer, which is
 //! not reset for each read: when it fires, it checks whether a command has arrived since it last
 //! fired.
+//!
+//! Most connections are idle, so their future is small: steps that are rarely awaited are on the heap.
+//! Tested by `an_idle_connection_is_small`.
 
 use std::future::poll_fn;
 use std::io;
@@ -69,7 +72,7 @@ pub(crate) async fn serve<S: Store>(stream: Stream, drain: Drain, inner: Arc<Inn
     let end = connection.run(drain).await;
     let Connection { stream, session, .. } = connection;
     match end {
-        End::Close => stream.close().await,
+        End::Close => Box::pin(stream.close()).await,
         End::Gone => drop(stream),
         End::Stalled => {
             session.inner.counters.close(CloseReason::Stalled);
@@ -90,7 +93,7 @@ impl<S: Store> Connection<S> {
             let (stream, input) = (&mut self.stream, &mut self.input);
             tokio::select! {
                 biased;
-                () = &mut closing => return self.finish().await,
+                () = &mut closing => return Box::pin(self.finish()).await,
                 () = &mut authentication, if self.session.is_unauthenticated => {
                     self.session.inner.counters.close(CloseReason::Unauthenticated);
                     return End::Close;
@@ -145,7 +148,7 @@ impl<S: Store> Connection<S> {
                 self.input.consume(used);
                 self.is_active |= used > 0;
                 if !waiting.is_empty() {
-                    waiting.all(&mut self.session.tally, &mut out).await;
+                    Box::pin(waiting.all(&mut self.session.tally, &mut out)).await;
                 }
                 progress
             };
@@ -222,8 +225,14 @@ impl<S: Store> Connection<S> {
         if all {
             return Ok(true);
         }
+        Box::pin(self.send_slowly(&bytes[written..])).await
+    }
+
+    /// Sends replies for which the socket has no room. Returns false if the client did not read them in time.
+    async fn send_slowly(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let stream = &mut self.stream;
         let rest = async {
-            stream.write_all(&bytes[written..]).await?;
+            stream.write_all(bytes).await?;
             stream.flush().await
         };
         let RespSettings { stalled, handshake, .. } = self.session.inner.settings;
@@ -242,5 +251,38 @@ impl<S: Store> Connection<S> {
             sent = rest => sent.map(|()| true),
             () = late => Ok(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tokio::net::TcpStream;
+    use tokio::sync::mpsc;
+    use tollgate::{Limiter, Policy, SharedLimiter};
+    use tollgate_net::StreamServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_idle_connection_is_small() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let limiter = SharedLimiter::from(Limiter::new(Policy::default()));
+        let inner = Arc::new(Inner::new(limiter, RespSettings::default()));
+        let (sizes, mut size) = mpsc::unbounded_channel();
+        let serve = move |stream, drain| {
+            let serving = serve(stream, drain, Arc::clone(&inner));
+            sizes.send(size_of_val(&serving)).unwrap();
+            serving
+        };
+        let server = StreamServer { connections: 1, handshake: Duration::from_secs(60), tls: None };
+        let (_drainer, drain) = Drain::new();
+        tokio::spawn(server.serve(listener, serve, drain));
+        let _client = TcpStream::connect(address).await.unwrap();
+        let size = size.recv().await.unwrap();
+        assert!(size <= 2_048, "{size} bytes");
     }
 }
