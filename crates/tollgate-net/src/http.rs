@@ -153,8 +153,7 @@ impl HttpServer {
         let (connections, accepting) = (self.caps.connections, drain.clone());
         let shared = Arc::new(Shared { server: self, make, make_http1, grpc, drain });
         accept_all(listener, connections, accepting, |stream, peer, slot| {
-            let shared = Arc::clone(&shared);
-            tokio::spawn(async move { connection::serve(stream, peer, slot, &shared).await });
+            tokio::spawn(connection::serve(stream, peer, slot, Arc::clone(&shared)));
         })
         .await
     }

@@ -48,73 +48,79 @@ struct OpenConnection {
     http2: bool,
 }
 
-pub(super) async fn serve<Make, MakeHttp1, S, F, G>(
+/// Serves a connection. Not an `async fn`, whose future would keep every argument twice as long as the connection is
+/// idle.
+pub(super) fn serve<Make, MakeHttp1, S, F, G>(
     stream: TcpStream,
     peer: SocketAddr,
     slot: Option<OwnedSemaphorePermit>,
-    shared: &Shared<Make, MakeHttp1, G>,
-) where
-    Make: Fn(&Connection) -> S,
-    MakeHttp1: Fn(&Connection) -> Option<F>,
+    shared: Arc<Shared<Make, MakeHttp1, G>>,
+) -> impl Future<Output = ()> + Send
+where
+    Make: Fn(&Connection) -> S + Send + Sync + 'static,
+    MakeHttp1: Fn(&Connection) -> Option<F> + Send + Sync + 'static,
     S: HttpService,
     F: Http1Surface,
     G: GrpcSurface,
 {
-    let caps = &shared.server.caps;
-    let mut drain = shared.drain.clone();
-    // Boxed, as the other stages of a connection: an idle connection stays small.
-    let opened = {
-        let opening = Box::pin(timeout(caps.head, open(stream, peer, &shared.server)));
-        tokio::select! {
-            opened = opening => opened,
-            () = drain.reached(Phase::Closing) => return,
-        }
-    };
-    let opened = match opened {
-        Ok(Ok(Some(opened))) => opened,
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => return tracing::debug!(%peer, %error, "connection refused"),
-        Err(_late) => return tracing::debug!(%peer, "the handshake timed out"),
-    };
-    let OpenConnection { transport, ahead, connection, http2 } = opened;
-    let conn_timer = if http2 { ConnTimer::of_frames() } else { ConnTimer::of_heads(shared.drain.ending()) };
-    let mut wire = Wire::new(transport, ahead, Arc::clone(&conn_timer), slot);
-    let service = |connection: &Connection| ConnectionService {
-        service: (shared.make)(connection),
-        conn_timer: Arc::clone(&conn_timer),
-    };
-    if http2 && let Some(surface) = &shared.grpc {
-        let served = http2::serve(wire, Arc::clone(surface), &conn_timer, caps, &mut drain);
-        return match Box::pin(served).await {
-            Http2End::Closed => {}
-            Http2End::Failed(error) => tracing::debug!(%peer, %error, "connection ended"),
-            Http2End::Late(late) => log_end(peer, End::Late(late)),
+    async move {
+        let caps = &shared.server.caps;
+        let mut drain = shared.drain.clone();
+        let (mut wire, connection, conn_timer, http2) = {
+            // Boxed, as the other stages of a connection: an idle connection stays small.
+            let opening = Box::pin(timeout(caps.head, open(stream, peer, &shared.server)));
+            let opened = tokio::select! {
+                opened = opening => opened,
+                () = drain.reached(Phase::Closing) => return,
+            };
+            let OpenConnection { transport, ahead, connection, http2 } = match opened {
+                Ok(Ok(Some(opened))) => opened,
+                Ok(Ok(None)) => return,
+                Ok(Err(error)) => return tracing::debug!(%peer, %error, "connection refused"),
+                Err(_late) => return tracing::debug!(%peer, "the handshake timed out"),
+            };
+            let conn_timer =
+                if http2 { ConnTimer::of_frames() } else { ConnTimer::of_heads(shared.drain.ending()) };
+            (Wire::new(transport, ahead, Arc::clone(&conn_timer), slot), connection, conn_timer, http2)
         };
-    }
-    if http2 {
-        let service = service(&connection);
-        let mut connection = Box::pin(http2_builder(caps).serve_connection(TokioIo::new(wire), service));
-        let close = hyper::server::conn::http2::Connection::graceful_shutdown;
-        let ending = drain.reached(Phase::Draining);
-        let end = Box::pin(drive(connection.as_mut(), close, &conn_timer, caps, false, ending)).await;
-        return log_end(peer, end);
-    }
-    let surface = (shared.make_http1)(&connection);
-    loop {
-        if let Some(surface) = &surface {
-            match http1::serve(&mut wire, surface, &conn_timer, caps, &mut drain).await {
-                Http1End::HandOver => {}
-                Http1End::Closed => return,
-                Http1End::Failed(error) => return tracing::debug!(%peer, %error, "connection ended"),
-                Http1End::Late(late) => return log_end(peer, End::Late(late)),
+        let service = |connection: &Connection| ConnectionService {
+            service: (shared.make)(connection),
+            conn_timer: Arc::clone(&conn_timer),
+        };
+        if http2 && let Some(surface) = &shared.grpc {
+            let served = http2::serve(wire, Arc::clone(surface), &conn_timer, caps, &mut drain);
+            return match Box::pin(served).await {
+                Http2End::Closed => {}
+                Http2End::Failed(error) => tracing::debug!(%peer, %error, "connection ended"),
+                Http2End::Late(late) => log_end(peer, End::Late(late)),
+            };
+        }
+        if http2 {
+            let service = service(&connection);
+            let mut connection = Box::pin(http2_builder(caps).serve_connection(TokioIo::new(wire), service));
+            let close = hyper::server::conn::http2::Connection::graceful_shutdown;
+            let ending = drain.reached(Phase::Draining);
+            let end = Box::pin(drive(connection.as_mut(), close, &conn_timer, caps, false, ending)).await;
+            return log_end(peer, end);
+        }
+        let surface = (shared.make_http1)(&connection);
+        loop {
+            if let Some(surface) = &surface {
+                match http1::serve(&mut wire, surface, &conn_timer, caps, &mut drain).await {
+                    Http1End::HandOver => {}
+                    Http1End::Closed => return,
+                    Http1End::Failed(error) => return tracing::debug!(%peer, %error, "connection ended"),
+                    Http1End::Late(late) => return log_end(peer, End::Late(late)),
+                }
             }
+            let service = service(&connection);
+            let served =
+                serve_hyper(wire, service, &conn_timer, &shared.server, &mut drain, surface.is_some());
+            wire = match Box::pin(served).await {
+                Ok(resting) => resting,
+                Err(end) => return log_end(peer, end),
+            };
         }
-        let service = service(&connection);
-        let served = serve_hyper(wire, service, &conn_timer, &shared.server, &mut drain, surface.is_some());
-        wire = match Box::pin(served).await {
-            Ok(resting) => resting,
-            Err(end) => return log_end(peer, end),
-        };
     }
 }
 
@@ -342,17 +348,17 @@ mod tests {
         let (stream, peer) = listener.accept().await.unwrap();
         let answer =
             |_: Request<Incoming>| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) };
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             server: HttpServer::default(),
             make: move |_: &Connection| service_fn(answer),
             make_http1: |_: &Connection| Some(Surface([0; 8])),
             grpc: None::<Arc<NoGrpcSurface>>,
             drain: Drain::new().1,
-        };
+        });
         let opening = size_of_val(&timeout(Duration::ZERO, open(stream, peer, &shared.server)));
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let serving = size_of_val(&serve(stream, peer, None, &shared));
+        let serving = size_of_val(&serve(stream, peer, None, Arc::clone(&shared)));
         // Features that other crates of a build enable in dependencies add some bytes.
-        assert!(opening <= 512 && serving <= 1_344, "opening takes {opening} bytes, serving {serving}");
+        assert!(opening <= 512 && serving <= 1_120, "opening takes {opening} bytes, serving {serving}");
     }
 }
