@@ -49,6 +49,7 @@ mod limit_counter;
 mod metrics;
 mod observation;
 mod packed_record;
+mod pending_spends;
 mod policies;
 mod policy_watch;
 mod queue_counter;
