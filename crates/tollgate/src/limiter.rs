@@ -255,6 +255,7 @@ impl<S> Limiter<S> {
         if let Some(watched) = &self.watched {
             let id = self.ids.next();
             decision.id = Some(id);
+            decision.find_refusing();
             watched.decided_in_place(id, input.map(Input::subject), decision, started_at);
         }
     }
@@ -267,6 +268,7 @@ impl<S> Limiter<S> {
         if let Some(watched) = &self.watched {
             let id = self.ids.next();
             decision.id = Some(id);
+            decision.find_refusing();
             watched.decided(id, input.map(Input::subject), decision, started_at);
         }
     }

@@ -184,6 +184,36 @@ fn a_store_on_another_clock_reads_its_own() {
     assert_eq!((clock.take_readings(), other.take_readings()), (1, 1));
 }
 
+#[test]
+fn an_observed_refusal_names_the_same_limit() {
+    let clock = ManualClock::at(START);
+    let several = "
+limits:
+  - {name: minute, by: user, bucket: 2/minute}
+  - {name: shadow, by: user, bucket: 1/day, mode: shadow}
+  - {name: hour, by: user, bucket: 3/hour}
+  - {name: windows, by: global, windows: [4/second, 5/day]}
+";
+    let unwatched = limiter(several, &clock);
+    let watched = limiter(several, &clock).with_observer_on(Arc::new(EventLog::default()), clock.clone());
+    for turn in 0..12 {
+        let user = ["ann", "bob"][turn % 2];
+        let call = Call::new("GET", "/path").user(user);
+        let answers = [&unwatched, &watched].map(|limiter| {
+            let decision = limiter.check(&call);
+            let limiting = decision.limiting().map(|it| (it.name().to_owned(), *it.outcome()));
+            (
+                decision.fate() == tollgate::Fate::Admitted,
+                limiting,
+                decision.advised_wait(),
+                decision.retry_after(),
+            )
+        });
+        assert_eq!(answers[0], answers[1], "turn {turn}");
+        clock.advance(Span::from_secs(20));
+    }
+}
+
 /// A store that answers at the second poll, a second later, or not at all.
 struct Slow {
     memory: MemoryStore<ManualClock>,
