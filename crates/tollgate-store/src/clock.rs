@@ -7,8 +7,8 @@
 //! Windows that are aligned to the calendar or to 1970, and dates in headers, follow the wall
 //! clock. A clock therefore also reports how far the wall clock is ahead of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollgate_core::{Span, Timestamp};
@@ -30,13 +30,38 @@ pub trait Clock: Send + Sync + 'static {
         let now = self.now();
         now.shifted(self.wall_ahead(now))
     }
+
+    /// Identifies the time that the clock shows: while two clocks exist, they show the same time if they have the same
+    /// id. `None` if this is not known.
+    fn id(&self) -> Option<ClockId> {
+        None
+    }
+}
+
+/// Identifies the time that a clock shows ([`Clock::id`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockId(usize);
+
+impl ClockId {
+    /// Returns the id of all clocks that share this state.
+    pub fn of<T>(shared: &Arc<T>) -> Self {
+        Self(Arc::as_ptr(shared).addr())
+    }
 }
 
 /// The interval between two reads of the wall clock, in microseconds of the monotonic clock.
 const WALL_READ_INTERVAL_US: u64 = 100_000;
 
-/// The system clock: wall time at the start, monotonic from then on. Clones share the last reading
-/// of the wall clock.
+/// How far the wall clock may have moved from the system clocks of this process before a new one starts from it.
+const MAX_WALL_DRIFT_US: u64 = 1_000_000;
+
+/// The latest system clock of this process.
+static LATEST: Mutex<Option<SystemClock>> = Mutex::new(None);
+
+/// The system clock: wall time at the start, monotonic from then on.
+///
+/// The system clocks of a process show the same time, unless the wall clock was set or the machine was suspended
+/// between their starts: so one reading serves several components.
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     clock: quanta::Clock,
@@ -56,8 +81,19 @@ struct Wall {
 }
 
 impl SystemClock {
-    /// Creates a clock that starts at the current wall time.
+    /// Creates a clock that starts at the current wall time, to a second.
     pub fn new() -> Self {
+        let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*latest
+            && read_wall().ahead_of(known.now()).unsigned_abs() < MAX_WALL_DRIFT_US
+        {
+            return known.clone();
+        }
+        latest.insert(Self::separate()).clone()
+    }
+
+    /// Creates a clock that shares nothing with others.
+    fn separate() -> Self {
         let clock = quanta::Clock::new();
         Self { start: clock.raw(), clock, wall: read_wall(), seen: Arc::default() }
     }
@@ -65,7 +101,7 @@ impl SystemClock {
     /// Creates a clock that shows `now` and counts monotonically from there, to continue the time of
     /// another process. Its wall clock is that of the system.
     pub fn starting_at(now: Timestamp) -> Self {
-        Self { wall: now, ..Self::new() }
+        Self { wall: now, ..Self::separate() }
     }
 }
 
@@ -94,6 +130,10 @@ impl Clock for SystemClock {
             self.refresh_wall();
         }
         self.seen.ahead.load(Ordering::Relaxed)
+    }
+
+    fn id(&self) -> Option<ClockId> {
+        Some(ClockId::of(&self.seen))
     }
 }
 
@@ -155,6 +195,10 @@ impl Clock for ManualClock {
     fn wall_ahead(&self, _now: Timestamp) -> i64 {
         self.0.wall_ahead.load(Ordering::SeqCst)
     }
+
+    fn id(&self) -> Option<ClockId> {
+        Some(ClockId::of(&self.0))
+    }
 }
 
 #[cfg(test)]
@@ -163,11 +207,26 @@ mod tests {
 
     #[test]
     fn the_wall_clock_is_read_periodically() {
-        let clock = SystemClock::new();
+        let clock = SystemClock::separate();
         // As if the wall clock had stepped back by thirty hours since the start.
         let clock = SystemClock { wall: clock.wall + Span::from_hours(30), ..clock };
         let off = read_wall().ahead_of(clock.wall());
         assert!(off.abs() < 5_000_000, "{off} µs off");
         assert!(clock.wall_ahead(clock.now()) < -29 * 3_600_000_000);
+    }
+
+    #[test]
+    fn system_clocks_of_a_process_show_the_same_time() {
+        let (one, other) = (SystemClock::new(), SystemClock::new());
+        assert_eq!(one.id(), other.id());
+        assert_eq!((one.start, one.wall), (other.start, other.wall));
+        assert_ne!(one.id(), SystemClock::starting_at(Timestamp::EPOCH).id());
+    }
+
+    #[test]
+    fn only_clones_of_a_manual_clock_show_its_time() {
+        let clock = ManualClock::at(Timestamp::EPOCH);
+        assert_eq!(clock.id(), clock.clone().id());
+        assert_ne!(clock.id(), ManualClock::at(Timestamp::EPOCH).id());
     }
 }

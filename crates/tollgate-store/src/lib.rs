@@ -29,7 +29,7 @@ mod undo;
 pub mod version_registry;
 
 pub use call_failure::CallFailure;
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ClockId, ManualClock, SystemClock};
 pub use join::join_all;
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;

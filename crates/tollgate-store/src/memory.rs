@@ -47,7 +47,7 @@ use self::sync::{Mutex, lock};
 use self::table::Table;
 use self::wide_table::{WideKey, WideTable};
 use self::word::PackedState;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, ClockId, SystemClock};
 use crate::store::{Answer, Check, Outcomes, Store, StoreError};
 use crate::undo::undo_check;
 
@@ -470,8 +470,21 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     #[inline]
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
-        let now = self.now();
+        self.try_decide_at(checks, self.now(), outcomes)
+    }
+
+    #[inline]
+    fn try_decide_at(
+        &self,
+        checks: &[Check<'_>],
+        now: Timestamp,
+        outcomes: &mut Outcomes,
+    ) -> Option<(bool, Timestamp)> {
         Some((self.decide_into(checks, now, outcomes), now))
+    }
+
+    fn clock_id(&self) -> Option<ClockId> {
+        self.clock.id()
     }
 
     #[inline]

@@ -16,6 +16,7 @@ use std::future::Future;
 use smallvec::SmallVec;
 use tollgate_core::{Adjustment, Amount, Outcome, Rule, Span, Timestamp};
 
+use crate::clock::ClockId;
 use crate::join::join_all;
 
 /// The amount to acquire from one key under one rule.
@@ -109,6 +110,24 @@ pub trait Store: Send + Sync + 'static {
     /// [`decide_uncached`](Self::decide_uncached).
     fn try_decide(&self, checks: &[Check<'_>], outcomes: &mut Outcomes) -> Option<(bool, Timestamp)> {
         let _ = (checks, outcomes);
+        None
+    }
+
+    /// Decides a batch as [`try_decide`](Self::try_decide) does. `now` was just read from a clock with the id
+    /// [`clock_id`](Self::clock_id), so that a store on that clock need not read it again. The default implementation
+    /// ignores it.
+    fn try_decide_at(
+        &self,
+        checks: &[Check<'_>],
+        now: Timestamp,
+        outcomes: &mut Outcomes,
+    ) -> Option<(bool, Timestamp)> {
+        let _ = now;
+        self.try_decide(checks, outcomes)
+    }
+
+    /// Returns the id of the clock of the decisions, if it is a clock of this process.
+    fn clock_id(&self) -> Option<ClockId> {
         None
     }
 

@@ -84,7 +84,7 @@ impl PolicyCounters {
     #[inline]
     pub(crate) fn count(&self, event: &Event<'_, '_>, limiting: Option<LimitOutcome<'_>>) {
         let (decision, (totals, adder)) = (event.decision, self.totals.mine());
-        totals.latency.put(&LATENCY, Span::from(event.took).as_micros(), adder);
+        totals.latency.put(&LATENCY, totals.latency_sampler.latency(event), adder);
         let is_degraded = decision.is_degraded();
         let applied = decision.is_limited();
         let mut in_shadow = self.count_limits(decision);

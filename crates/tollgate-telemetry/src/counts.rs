@@ -17,6 +17,7 @@ use tollgate::{Limit, Policy, Quota, Span};
 use crate::class_counter::{ClassCounters, ClassCounts};
 use crate::counting::PolicyCounters;
 use crate::histogram::{Histogram, LATENCY, Spread};
+use crate::latency_sampler::LatencySampler;
 use crate::limit_counter::LimitCounter;
 use crate::stripes::{Adder, Striped};
 
@@ -72,6 +73,7 @@ const KINDS: usize = 8;
 pub(crate) struct Totals {
     counts: [AtomicU64; KINDS],
     pub(crate) latency: Histogram<20>,
+    pub(crate) latency_sampler: LatencySampler,
     pub(crate) wait: Histogram<12>,
     answered: Histogram<20>,
     unanswered: Histogram<20>,
@@ -82,6 +84,7 @@ impl Default for Totals {
         Self {
             counts: array::from_fn(|_| AtomicU64::new(0)),
             latency: Histogram::default(),
+            latency_sampler: LatencySampler::default(),
             wait: Histogram::default(),
             answered: Histogram::default(),
             unanswered: Histogram::default(),

@@ -1,6 +1,7 @@
 //! Counters, recent decision records and explanations for a rate limiter, in bounded memory.
 //!
-//! A [`Watcher`] is an observer of a limiter. It adds some hundreds of nanoseconds to each request.
+//! A [`Watcher`] is an observer of a limiter. It adds some tens of nanoseconds to an admitted request, and some hundreds to a
+//! refused one.
 //! Metrics endpoints, dashboards and logs read its counters and records.
 //!
 //! ```
@@ -45,10 +46,12 @@ mod history;
 mod key_cache;
 mod key_hash;
 mod latency;
+mod latency_sampler;
 mod limit_counter;
 mod metrics;
 mod observation;
 mod packed_record;
+mod pending_spends;
 mod policies;
 mod policy_watch;
 mod queue_counter;

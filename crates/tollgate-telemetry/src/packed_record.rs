@@ -242,7 +242,7 @@ pub(crate) fn pack(
         event.id.0,
         event.at.as_micros(),
         decision.at().unwrap_or(event.at).as_micros(),
-        Span::from(event.took).as_micros(),
+        Span::from(event.took()).as_micros(),
     ]);
     if let Some(retry_after) = retry_after {
         packed.put_u64s([Span::from(retry_after).as_micros()]);

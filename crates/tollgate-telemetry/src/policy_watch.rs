@@ -92,19 +92,10 @@ impl PolicyWatch {
         let (all, outcome, event) = (&self.all, it.outcome(), observed.event);
         // A limit that does not refuse raises no alert.
         if it.is_binding() {
-            let refused = match outcome.verdict {
-                // The time at which a slot is released is unknown.
-                Verdict::Refused { .. } if matches!(it.rule().quota, Quota::Concurrency(_)) => {
-                    Some(Span::ZERO)
-                }
-                Verdict::Refused { retry_after } => Some(retry_after),
-                Verdict::Never if outcome.remaining == 0 => Some(Span::ZERO),
-                _ => None,
-            };
-            if outcome.remaining > 0 && refused.is_none() {
+            if outcome.remaining > 0 && !matches!(outcome.verdict, Verdict::Refused { .. }) {
                 all.zero.left(key_hash);
-            } else if refused.is_some() || outcome.limit > 1 {
-                all.zero.empty(key_hash, it.policy_rule().id, refused, event.at, || self.name(it, key_hash));
+            } else {
+                self.look_at_exhausted(event, it, key_hash);
             }
         }
         let units = outcome.units();
@@ -112,6 +103,24 @@ impl PolicyWatch {
             self.spent(observed, it, key_hash, units);
         } else if it.limit().count_denied() && !event.decision.is_allowed() {
             self.charged(observed, it, key_hash);
+        }
+    }
+
+    /// Updates the state of a key that has nothing left, or too little for a request.
+    #[inline(never)]
+    fn look_at_exhausted(&self, event: &Event<'_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+        let outcome = it.outcome();
+        let refused = match outcome.verdict {
+            // The time at which a slot is released is unknown.
+            Verdict::Refused { .. } if matches!(it.rule().quota, Quota::Concurrency(_)) => Some(Span::ZERO),
+            Verdict::Refused { retry_after } => Some(retry_after),
+            // Nothing remains, see above.
+            Verdict::Never => Some(Span::ZERO),
+            Verdict::Admitted { .. } => None,
+        };
+        if refused.is_some() || outcome.limit > 1 {
+            let name = || self.name(it, key_hash);
+            self.all.zero.empty(key_hash, it.policy_rule().id, refused, event.at, name);
         }
     }
 
@@ -225,6 +234,43 @@ impl PolicyWatch {
         self.record_refusal(&Observation::new(event, &path), &key_hashes, decision.limiting(), not_held);
     }
 
+    /// Observes an admitted request.
+    #[inline]
+    fn admitted(&self, event: &Event<'_, '_>) {
+        let decision = event.decision;
+        self.counters.count(event, None);
+        let path = self.path(event);
+        let mut observed = Observation::new(event, &path);
+        let (key_hashes, mut is_shadowed) = self.look_at_all(&mut observed);
+        is_shadowed |= !decision.shadowed().is_empty();
+        if let Some(weight) = self.all.top.stands_for(event.id.0) {
+            self.count_route(event, &path, weight);
+        }
+        if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
+            self.remember(&observed, &key_hashes, decision.limiting(), None, 0);
+        }
+    }
+
+    /// Observes a refused request.
+    fn refused(&self, event: &Event<'_, '_>) {
+        let decision = event.decision;
+        let limiting = decision.limiting();
+        self.counters.count(event, limiting);
+        let path = self.path(event);
+        let mut observed = Observation::new(event, &path);
+        let (key_hashes, _) = self.look_at_all(&mut observed);
+        self.count_route(event, &path, 1);
+        self.record_refusal(&observed, &key_hashes, limiting, decision.not_held());
+    }
+
+    /// Counts the route of a request, which stands for `weight` requests.
+    fn count_route(&self, event: &Event<'_, '_>, path: &str, weight: u64) {
+        if let Some(subject) = event.subject {
+            let is_refused = !event.decision.is_allowed();
+            self.all.top.routed(method_of(subject), path, is_refused, weight, event.at);
+        }
+    }
+
     /// Stores the record of a decision. `caller` identifies the allowance that refused, or else the caller.
     #[inline(never)]
     fn remember(
@@ -261,7 +307,7 @@ impl PolicyWatch {
     fn remember_unpacked(&self, event: &Event<'_, '_>, not_held: Option<NotHeld>, caller: u64) {
         let key_hash = |it: &LimitOutcome<'_>| self.all.key_hash(it.policy_rule(), it.key());
         let record = self.describer().describe(event.subject, event.decision, event.at, key_hash);
-        let mut record = Record { id: event.id, took: event.took.into(), ..record };
+        let mut record = Record { id: event.id, took: event.took().into(), ..record };
         if let Some(not_held) = not_held {
             record.reason = Some(describe::not_held(not_held).into());
         }
@@ -271,22 +317,11 @@ impl PolicyWatch {
 
 impl Watch for PolicyWatch {
     fn decided(&self, event: &Event<'_, '_>) {
-        let decision = event.decision;
-        let refused = !decision.is_allowed();
-        let limiting = if refused { decision.limiting() } else { None };
-        self.counters.count(event, limiting);
-        let path = self.path(event);
-        let mut observed = Observation::new(event, &path);
-        let (key_hashes, mut is_shadowed) = self.look_at_all(&mut observed);
-        is_shadowed |= !decision.shadowed().is_empty();
-        let weight = if refused { Some(1) } else { self.all.top.stands_for(event.id.0) };
-        if let (Some(weight), Some(subject)) = (weight, event.subject) {
-            self.all.top.routed(method_of(subject), &path, refused, weight, event.at);
-        }
-        if refused {
-            self.record_refusal(&observed, &key_hashes, limiting, decision.not_held());
-        } else if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
-            self.remember(&observed, &key_hashes, decision.limiting(), None, 0);
+        if event.decision.is_allowed() {
+            self.admitted(event);
+        } else {
+            // The duration is recorded.
+            self.refused(&event.with_duration());
         }
     }
 

@@ -10,6 +10,9 @@
 //! The table has a fixed size, is set-associative, and replaces the oldest entry. An update that finds
 //! its lock taken is dropped, so the sums are lower bounds. Updates allocate nothing; texts are
 //! truncated.
+//!
+//! The units of callers that spend repeatedly are pending for up to a second (`pending_spends`). Every reader adds them
+//! first.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -18,6 +21,7 @@ use tollgate::{Span, Timestamp};
 
 use crate::describe::fit;
 use crate::key_hash::hash_parts;
+use crate::pending_spends::{OwnPlaces, PendingSpends};
 use crate::text::Text;
 
 /// 64 locks, each for 32 sets of four allowances with four callers each.
@@ -61,6 +65,7 @@ pub(crate) struct Spenders {
     /// The sets of a stripe are allocated when it is first spent from: together they take four megabytes, which a
     /// service without traffic does not need.
     stripes: Box<[Mutex<Box<[Set]>>]>,
+    pending: PendingSpends,
     hasher: foldhash::fast::RandomState,
 }
 
@@ -79,6 +84,8 @@ struct Set {
     stretches: [u64; ALLOWANCES],
     /// The number of known callers.
     counts: [u8; ALLOWANCES],
+    /// The threads whose units may be pending, one bit for each.
+    pending: [u16; ALLOWANCES],
     spending: [[Spending; CALLERS]; ALLOWANCES],
     identities: [[Identity; CALLERS]; ALLOWANCES],
 }
@@ -127,13 +134,34 @@ impl Set {
     }
 
     /// Returns the place of an allowance, which takes that of the oldest one if it has none.
-    fn place_of(&mut self, key_hash: u64) -> usize {
+    fn place_of(&mut self, key_hash: u64, pending: &PendingSpends) -> usize {
         if let Some(known) = self.find(key_hash) {
+            self.add_pending(known, pending);
             return known;
         }
+        (0..ALLOWANCES).for_each(|at| self.add_pending(at, pending));
         let oldest = (0..ALLOWANCES).min_by_key(|at| self.lasts[*at]).unwrap_or(0);
+        pending.free(self.key_hashes[oldest], std::mem::take(&mut self.pending[oldest]));
         (self.key_hashes[oldest], self.stretches[oldest], self.counts[oldest]) = (key_hash, 0, 0);
         oldest
+    }
+
+    /// Adds the units that are pending for an allowance.
+    #[inline]
+    fn add_pending(&mut self, at: usize, pending: &PendingSpends) {
+        if self.pending[at] != 0 {
+            self.take_pending(at, pending);
+        }
+    }
+
+    fn take_pending(&mut self, at: usize, pending: &PendingSpends) {
+        pending.take(self.key_hashes[at], self.pending[at], |spend| {
+            self.lasts[at] = self.lasts[at].max(spend.last);
+            if let Some(caller) = self.callers(at).iter_mut().find(|it| it.tag == spend.caller) {
+                caller.last = caller.last.max(spend.last);
+                caller.units = caller.units.saturating_add(spend.units);
+            }
+        });
     }
 
     /// Returns the callers of an allowance.
@@ -166,6 +194,13 @@ impl Set {
         }
     }
 
+    /// Returns the time until the period of an allowance ends.
+    fn left(&self, at: usize, time: Timestamp, period: Span) -> Span {
+        let period = period.clamp(MIN_SPAN, MAX_SPAN).as_micros();
+        let end = (self.stretches[at] + 1).saturating_mul(period);
+        Span::from_micros(end.saturating_sub(time.as_micros()).min(period))
+    }
+
     /// Returns the spending of a caller, which takes the place of the oldest one if it has none.
     fn caller(&mut self, at: usize, tag: u64, asker: &Asker<'_>) -> &mut Spending {
         let callers = self.callers(at);
@@ -191,7 +226,7 @@ fn new_sets() -> Box<[Set]> {
 impl Spenders {
     pub(crate) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        Self { stripes, hasher: foldhash::fast::RandomState::default() }
+        Self { stripes, pending: PendingSpends::new(), hasher: foldhash::fast::RandomState::default() }
     }
 
     /// Returns the index of the lock and of the set behind it.
@@ -208,10 +243,10 @@ impl Spenders {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
             IpAddr::V6(address) => address.to_bits(),
         });
-        // A path that is cut differs from one that ends there.
         let (path, is_cut) = fit(asker.path, MAX_PATH_BYTES);
-        let end: &[u8] = if is_cut { b"..." } else { b"" };
-        hash_parts(&self.hasher, client, [asker.method.as_bytes(), path.as_bytes(), end])
+        let hash = hash_parts(&self.hasher, client, [asker.method.as_bytes(), path.as_bytes()]);
+        // A path that is cut differs from one that ends there.
+        hash ^ u64::from(is_cut)
     }
 
     /// Adds units that a caller spent. `tag` is [`caller`](Self::caller) of the asker.
@@ -224,6 +259,29 @@ impl Spenders {
         at: Timestamp,
         period: Span,
     ) {
+        let own = self.pending.own();
+        if own.is_none_or(|it| !it.try_add(key_hash, tag, units, at)) {
+            let candidate = own.filter(|it| it.is_candidate(key_hash, tag));
+            self.add(key_hash, (tag, asker), units, at, period, candidate);
+        }
+    }
+
+    /// Adds units to the table. `candidate`: the places of this thread, if the caller is to get one of them.
+    fn add(
+        &self,
+        key_hash: u64,
+        (tag, asker): (u64, &Asker<'_>),
+        units: u64,
+        at: Timestamp,
+        period: Span,
+        candidate: Option<OwnPlaces<'_>>,
+    ) {
+        // Before the lock of this allowance, because each of them may have the same.
+        if let Some(own) = candidate
+            && let Some(occupant) = own.occupant(key_hash)
+        {
+            self.free_place(occupant, 1 << own.stripe);
+        }
         let (stripe, set) = Self::place(key_hash);
         let Some(stripe) = self.stripes.get(stripe) else { return };
         let mut sets = match stripe.try_lock() {
@@ -235,12 +293,29 @@ impl Spenders {
             *sets = new_sets();
         }
         let Some(set) = sets.get_mut(set) else { return };
-        let place = set.place_of(key_hash);
+        let place = set.place_of(key_hash, &self.pending);
         set.lasts[place] = at;
         set.move_to(place, at, period);
         let caller = set.caller(place, tag, asker);
         caller.last = at;
         caller.units = caller.units.saturating_add(units);
+        if let Some(own) = candidate {
+            own.occupy(key_hash, tag, at, set.left(place, at, period));
+            set.pending[place] |= 1 << own.stripe;
+        }
+    }
+
+    /// Adds what is pending for an allowance, and frees its place at one stripe, given as its bit.
+    #[cold]
+    fn free_place(&self, key_hash: u64, stripe_bit: u16) {
+        let (stripe, set) = Self::place(key_hash);
+        let Some(stripe) = self.stripes.get(stripe) else { return };
+        let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, set)) = sets.get_mut(set).and_then(|set| Some((set.find(key_hash)?, set))) {
+            set.add_pending(at, &self.pending);
+            set.pending[at] &= !stripe_bit;
+        }
+        self.pending.free(key_hash, stripe_bit);
     }
 
     /// Replaces the reserved cost of a charge by its final cost. Waits for the lock, because a dropped
@@ -251,6 +326,7 @@ impl Spenders {
         let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(set) = sets.get_mut(set) else { return };
         let Some(at) = set.find(key_hash) else { return };
+        set.add_pending(at, &self.pending);
         let Some(caller) = set.callers(at).iter_mut().find(|it| it.tag == caller) else { return };
         caller.units = caller.units.saturating_add(cost.saturating_sub(reserved));
         let back = reserved.saturating_sub(cost);
@@ -263,7 +339,14 @@ impl Spenders {
     /// Removes all callers.
     pub(crate) fn clear(&self) {
         for stripe in &self.stripes {
-            *stripe.lock().unwrap_or_else(PoisonError::into_inner) = Box::default();
+            let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            for set in &*sets {
+                set.key_hashes
+                    .iter()
+                    .zip(set.pending)
+                    .for_each(|(it, stripes)| self.pending.free(*it, stripes));
+            }
+            *sets = Box::default();
         }
     }
 
@@ -278,6 +361,7 @@ impl Spenders {
             let Some(at) = set.find(key_hash).filter(|at| set.lasts[*at] != Timestamp::EPOCH) else {
                 return Vec::new();
             };
+            set.add_pending(at, &self.pending);
             let identities = set.identities[at];
             let callers = set.callers(at).iter().zip(identities);
             for (place, (spending, identity)) in found.iter_mut().zip(callers) {
@@ -393,6 +477,73 @@ mod tests {
         spenders.settle(7, caller + 1, 100, 0);
         spenders.settle(8, caller, 100, 0);
         assert_eq!(shown(&spenders, 7), [(" POST /chat".to_owned(), 117)]);
+    }
+
+    /// Spends a unit several times in a row, so that the thread gets a place for the caller.
+    fn spend_often(spenders: &Spenders, key_hash: u64, path: &str, times: u64) {
+        (0..times).for_each(|_| spend(spenders, key_hash, None, "GET", path, 1, at(0)));
+    }
+
+    #[test]
+    fn pending_units_are_shown_to_all_threads() {
+        let spenders = Spenders::new();
+        spend_often(&spenders, 7, "/a", 10);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 10)]);
+                spend_often(&spenders, 7, "/a", 10);
+            });
+        });
+        assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 20)]);
+        spend_often(&spenders, 7, "/a", 5);
+        assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 25)]);
+    }
+
+    #[test]
+    fn pending_units_are_added_when_another_pair_gets_the_place() {
+        let spenders = Spenders::new();
+        // All of these have one place, and the first two are one allowance.
+        for round in 1..=3 {
+            for (key_hash, path) in [(7, "/a"), (7, "/b"), (8, "/c")] {
+                spend_often(&spenders, key_hash, path, 4);
+                let units: Vec<_> = shown(&spenders, key_hash).into_iter().map(|(_, units)| units).collect();
+                assert!(units.iter().all(|units| units % 4 == 0), "{units:?}");
+                assert!(units.contains(&(4 * round)), "{path} in round {round}: {units:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_whose_units_are_pending_is_not_the_least_recent() {
+        let spenders = Spenders::new();
+        let spend_one = |path: &str, second| spend(&spenders, 7, None, "GET", path, 1, at(second));
+        spend_one("/busy", 0);
+        spend_one("/busy", 0);
+        for path in ["/1", "/2", "/3"] {
+            spend_one(path, 0);
+        }
+        let busy = spenders.caller(&Asker { client: None, method: "GET", path: "/busy" });
+        // Less than a second later, so the units are pending.
+        let later = at(0) + Span::from_micros(1_000);
+        let own = spenders.pending.own();
+        assert!(own.is_none_or(|own| own.try_add(7, busy, 1, later)), "it has a place");
+        spend(&spenders, 7, None, "GET", "/4", 1, later);
+        let paths: Vec<_> = shown(&spenders, 7).into_iter().map(|(words, _)| words).collect();
+        assert!(own.is_none() || paths.contains(&" GET /busy".to_owned()), "{paths:?}");
+    }
+
+    #[test]
+    fn pending_units_are_settled_and_cleared() {
+        let spenders = Spenders::new();
+        let caller = spenders.caller(&Asker { client: None, method: "GET", path: "/a" });
+        spend_often(&spenders, 7, "/a", 10);
+        spenders.settle(7, caller, 8, 1);
+        assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 3)]);
+        spend_often(&spenders, 7, "/a", 10);
+        spenders.clear();
+        assert_eq!(shown(&spenders, 7), []);
+        spend_often(&spenders, 7, "/a", 10);
+        assert_eq!(shown(&spenders, 7), [(" GET /a".to_owned(), 10)]);
     }
 
     #[test]

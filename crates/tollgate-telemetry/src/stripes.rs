@@ -34,6 +34,12 @@ impl Adder {
     #[cfg(test)]
     pub(crate) const SHARED: Self = Self { is_owner: false };
 
+    /// Whether no other thread writes to the stripe.
+    #[inline]
+    pub(crate) const fn is_owner(self) -> bool {
+        self.is_owner
+    }
+
     /// Adds to a counter. Counters wrap.
     #[inline]
     pub(crate) fn add(self, counter: &AtomicU64, value: u64) {
@@ -66,9 +72,17 @@ impl<T> Striped<T> {
     /// Returns the stripe of the current thread, and how to write to it.
     #[inline]
     pub(crate) fn mine(&self) -> (&T, Adder) {
+        let (_, mine, adder) = self.mine_numbered();
+        (mine, adder)
+    }
+
+    /// Returns the index of the stripe of the current thread, the stripe, and how to write to it.
+    #[inline]
+    pub(crate) fn mine_numbered(&self) -> (usize, &T, Adder) {
         let (number, shared) = (number(), self.0.len() - 1);
         // The last stripe is shared. There are at least two.
-        (&self.0[number.min(shared)].0, Adder { is_owner: number < shared })
+        let index = number.min(shared);
+        (index, &self.0[index].0, Adder { is_owner: number < shared })
     }
 
     /// Iterates over all stripes.

@@ -96,3 +96,14 @@ fn a_thousand_keys_and_paths_add_no_lines() {
     }
     assert_eq!(metrics(&watcher).lines().count(), before);
 }
+
+#[test]
+fn every_decision_counts_in_the_latencies_at_any_rate() {
+    let watcher = Watcher::new(&WatchSettings::default());
+    let limiter = Limiter::from_policy(POLICY).unwrap().with_observer(watcher.clone());
+    for _ in 0..10_000 {
+        drop(limiter.check(&Call::new("GET", "/other")));
+    }
+    let text = metrics(&watcher);
+    assert!(text.contains("tollgate_decision_seconds_count 10000\n"), "{text}");
+}

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Outcome, Owner, Span, Timestamp, Verdict};
-use tollgate_policy::{Block, Checks, Limit, ListEntry, Matched, PriorityClass};
+use tollgate_policy::{Block, Check, Checks, Limit, ListEntry, Matched, PriorityClass};
 use tollgate_store::Outcomes;
 
 use crate::adaptive::InFlight;
@@ -60,6 +60,8 @@ pub struct Decision<'l> {
     pub(crate) id: Option<DecisionId>,
     /// The time after which a request that a line has refused may find a slot.
     line_wait: Option<Duration>,
+    /// The index of the limit that refused, once it was searched for ([`find_refusing`](Self::find_refusing)).
+    refusing: Option<u8>,
     /// Whether this is about the slots of a request that was admitted before, and starts now.
     pub(crate) is_start: bool,
     /// The reason to refuse a request that could have waited.
@@ -107,6 +109,7 @@ impl<'l> Decision<'l> {
             degraded: None,
             id: None,
             line_wait: None,
+            refusing: None,
             is_start: false,
             not_held: None,
         }
@@ -122,6 +125,7 @@ impl<'l> Decision<'l> {
     pub(crate) fn discard_outcomes(&mut self) {
         self.outcomes.clear();
         (self.fate, self.at, self.degraded) = (Fate::Admitted, None, None);
+        self.refusing = None;
     }
 
     /// Refuses because of the line at one check. Other limits were not asked.
@@ -320,6 +324,11 @@ impl<'l> Decision<'l> {
     /// during an overload. Otherwise it is the limit with the least remaining, since it refuses first.
     /// Limits in shadow mode are ignored.
     pub fn limiting(&self) -> Option<LimitOutcome<'_>> {
+        if let Some(index) = self.refusing.map(usize::from)
+            && let (Some(check), Some(outcome)) = (self.checks.get(index), self.outcomes.get(index))
+        {
+            return Some(LimitOutcome::counted(check, outcome, self.line_wait));
+        }
         // Tested once instead of per limit: every answer needs the limiting limit.
         if self.degraded.is_some() {
             return self.limiting_among(self.limits());
@@ -328,6 +337,19 @@ impl<'l> Decision<'l> {
         self.limiting_among(
             counted.map(|(check, outcome)| LimitOutcome::counted(check, outcome, self.line_wait)),
         )
+    }
+
+    /// Searches for the limit that refused, so that the observer and the writers of an answer need not repeat it. The
+    /// decision is final.
+    #[inline]
+    pub(crate) fn find_refusing(&mut self) {
+        if matches!(self.fate, Fate::Refused) && self.degraded.is_none() {
+            let index = self.limiting().and_then(|it| {
+                let is_refusing = |check: &Check<'_>| std::ptr::eq(check, it.check());
+                self.checks.iter().position(is_refusing)
+            });
+            self.refusing = index.and_then(|index| u8::try_from(index).ok());
+        }
     }
 
     #[inline]

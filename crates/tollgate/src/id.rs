@@ -3,7 +3,11 @@
 //! A counter goes through a permutation that is keyed with a random number of this process. The ids
 //! of one process are unique, two processes collide with the probability of random numbers, and an
 //! id reveals neither the number of decisions nor the next id.
+//!
+//! Threads take numbers from the counter in blocks, because all of them would otherwise write to one cache line for each
+//! decision. A thread that uses several generators in turns takes a block at each turn.
 
+use std::cell::Cell;
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::str::FromStr;
@@ -57,7 +61,25 @@ impl FromStr for DecisionId {
 /// Generates decision ids.
 pub(crate) struct DecisionIds {
     key: u64,
+    /// Identifies the generator in this process.
+    number: u64,
+    /// The first number of the next block.
     next: AtomicU64,
+}
+
+/// The numbers that a thread takes at a time. It may leave a block unfinished: 2^58 blocks last.
+const BLOCK: u64 = 64;
+
+/// The numbers that a thread has taken from a generator and not used.
+#[derive(Clone, Copy)]
+struct Block {
+    generator: u64,
+    next: u64,
+    left: u64,
+}
+
+thread_local! {
+    static UNUSED: Cell<Block> = const { Cell::new(Block { generator: 0, next: 0, left: 0 }) };
 }
 
 impl Default for DecisionIds {
@@ -69,13 +91,25 @@ impl Default for DecisionIds {
 impl DecisionIds {
     /// Creates a generator for one purpose: with a seed, two purposes have different ids.
     pub(crate) fn new(randomness: Randomness, purpose: u64) -> Self {
-        Self { key: randomness.hash_keys(purpose).hash_one(0u8), next: AtomicU64::new(0) }
+        static GENERATORS: AtomicU64 = AtomicU64::new(0);
+        let key = randomness.hash_keys(purpose).hash_one(0u8);
+        Self { key, number: GENERATORS.fetch_add(1, Ordering::Relaxed), next: AtomicU64::new(0) }
     }
 
+    #[inline]
     pub(crate) fn next(&self) -> DecisionId {
+        let unused = UNUSED.get();
+        let Block { next, left, .. } =
+            if unused.generator == self.number && unused.left > 0 { unused } else { self.take_block() };
+        UNUSED.set(Block { generator: self.number, next: next + 1, left: left - 1 });
+        DecisionId(permuted(next ^ self.key))
+    }
+
+    #[cold]
+    fn take_block(&self) -> Block {
         // Relaxed: no other memory access is ordered by this counter.
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
-        DecisionId(permuted(count ^ self.key))
+        let next = self.next.fetch_add(BLOCK, Ordering::Relaxed);
+        Block { generator: self.number, next, left: BLOCK }
     }
 }
 
@@ -102,6 +136,29 @@ mod tests {
             assert_eq!(std::str::from_utf8(&id.digits()).unwrap(), id.to_string());
             assert_eq!(id.to_string().parse(), Ok(id));
         }
+    }
+
+    #[test]
+    fn threads_and_generators_in_turns_share_no_ids() {
+        let generators = [0, 1].map(|purpose| DecisionIds::new(Randomness::Seed(7), purpose));
+        let draw = || {
+            let turns = (0..1_000).flat_map(|_| generators.iter().enumerate());
+            turns.map(|(at, ids)| (at, ids.next())).collect::<Vec<_>>()
+        };
+        let drawn = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(draw)).collect();
+            threads.into_iter().flat_map(|it| it.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), 8_000);
+    }
+
+    #[test]
+    fn one_seed_gives_the_same_ids_again() {
+        let draw = || {
+            let ids = DecisionIds::new(Randomness::Seed(7), 0);
+            (0..200).map(|_| ids.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(), draw());
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub use tollgate_policy::{
     BuildError, Call, Descriptor, Diagnostics as PolicyError, Input, KeySource, Limit, LimitBuilder,
     ListEntry, Missing, Mode, NodeShedSettings, Policy, PriorityClass, Request, Subject,
 };
-pub use tollgate_store::{Clock, ManualClock, MemoryStore, Store, StoreError, SystemClock};
+pub use tollgate_store::{Clock, ClockId, ManualClock, MemoryStore, Store, StoreError, SystemClock};
 
 /// The policy: limits, keys, matching, the policy file with its diagnostics, settings for surfaces.
 #[cfg(feature = "policy")]

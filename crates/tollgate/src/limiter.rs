@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Amount, Owner, Quota, Rule, Timestamp};
 use tollgate_policy::{Checks, Input, Key, Limit, Matched, Mode, Policy, RuleCheck, Subject};
 use tollgate_store::memory::Usage;
-use tollgate_store::{Check, Clock, Holding, MemoryStore, Store, SystemClock};
+use tollgate_store::{Check, Clock, Holding, MemoryStore, Outcomes, Store, SystemClock};
 
 use crate::adaptive::AdaptiveLimits;
 use crate::decision::Decision;
@@ -168,19 +168,6 @@ impl<S> Limiter<S> {
         }
     }
 
-    /// Sets the observer, which is notified of every decision.
-    #[must_use]
-    pub fn with_observer(self, observer: impl Observer) -> Self {
-        self.with_observer_on(Arc::new(observer), SystemClock::new())
-    }
-
-    /// Sets the observer as [`with_observer`](Self::with_observer) does, on the given clock.
-    #[must_use]
-    pub fn with_observer_on(self, observer: Arc<dyn Observer>, clock: impl Clock) -> Self {
-        let watched = ActiveObserver::new(observer, Arc::new(clock), &self.policy, self.version);
-        Self { watched: Some(watched), ..self }
-    }
-
     /// Sets the clock that measures the latency of requests, for limits with a learned number of slots
     /// (`slots: adaptive`), instead of the system clock.
     #[must_use]
@@ -259,8 +246,21 @@ impl<S> Limiter<S> {
         self.watched.as_ref().map_or(Timestamp::EPOCH, ActiveObserver::now)
     }
 
-    /// Notifies the observer of a decision, if there is one.
+    /// Notifies the observer, if there is one, of a decision that was made without waiting.
     #[inline]
+    fn notify_in_place(&self, input: Option<&dyn Input>, decision: &mut Decision<'_>, started_at: Timestamp) {
+        if decision.is_start {
+            return self.notify_start(input, decision);
+        }
+        if let Some(watched) = &self.watched {
+            let id = self.ids.next();
+            decision.id = Some(id);
+            decision.find_refusing();
+            watched.decided_in_place(id, input.map(Input::subject), decision, started_at);
+        }
+    }
+
+    /// Notifies the observer of a decision, if there is one.
     fn notify(&self, input: Option<&dyn Input>, decision: &mut Decision<'_>, started_at: Timestamp) {
         if decision.is_start {
             return self.notify_start(input, decision);
@@ -268,6 +268,7 @@ impl<S> Limiter<S> {
         if let Some(watched) = &self.watched {
             let id = self.ids.next();
             decision.id = Some(id);
+            decision.find_refusing();
             watched.decided(id, input.map(Input::subject), decision, started_at);
         }
     }
@@ -371,6 +372,36 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 }
 
 impl<S: Store> Limiter<S> {
+    /// Sets the observer, which is notified of every decision.
+    #[must_use]
+    pub fn with_observer(self, observer: impl Observer) -> Self {
+        self.with_observer_on(Arc::new(observer), SystemClock::new())
+    }
+
+    /// Sets the observer as [`with_observer`](Self::with_observer) does, on the given clock.
+    #[must_use]
+    pub fn with_observer_on(self, observer: Arc<dyn Observer>, clock: impl Clock) -> Self {
+        let (clock, store_clock) = (Arc::new(clock), self.store.clock_id());
+        let watched = ActiveObserver::new(observer, clock, store_clock, &self.policy, self.version);
+        Self { watched: Some(watched), ..self }
+    }
+
+    /// Asks the store for a decision that started at `started_at`, without waiting.
+    #[inline]
+    fn try_store(
+        &self,
+        checks: &[Check<'_>],
+        started_at: Timestamp,
+        outcomes: &mut Outcomes,
+    ) -> Option<(bool, Timestamp)> {
+        match &self.watched {
+            Some(watched) if watched.has_store_clock() => {
+                self.store.try_decide_at(checks, started_at, outcomes)
+            }
+            _ => self.store.try_decide(checks, outcomes),
+        }
+    }
+
     /// Returns the last known number of nodes that share the store, including this one.
     pub fn nodes(&self) -> usize {
         self.store.nodes()

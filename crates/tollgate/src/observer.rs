@@ -1,6 +1,9 @@
 //! Notification of every decision, for metrics, records and traces.
 //!
-//! Without an observer, a limiter does not read a clock for it. With one, each policy gets its own
+//! Without an observer, a limiter does not read a clock for it. With one, a single reading serves the observer and the
+//! store if they have the same clock, and a second one is made only for decisions whose duration the observer asks for.
+//!
+//! Each policy gets its own
 //! [`Watch`], created when the policy comes into force and dropped with the last request that it
 //! decides. A watch therefore never sees limits of another policy, and the request path needs no
 //! lookup by name.
@@ -13,7 +16,7 @@ use std::time::Duration;
 
 use tollgate_core::{RuleId, Span, Timestamp};
 use tollgate_policy::{Key, Limit, Policy, Subject};
-use tollgate_store::Clock;
+use tollgate_store::{Clock, ClockId};
 
 use crate::decision::Decision;
 use crate::id::DecisionId;
@@ -148,20 +151,56 @@ pub struct Event<'e, 'l> {
     pub subject: Option<Subject<'e>>,
     /// The decision.
     pub decision: &'e Decision<'l>,
-    /// The time by this node's clock. The decision itself has the time of the store.
+    /// The time by this node's clock: the start of a decision that was made without waiting, else the end. The decision
+    /// itself has the time of the store.
     pub at: Timestamp,
-    /// The duration of the decision, including the store.
-    pub took: Duration,
+    latency: Latency<'e>,
+}
+
+/// The duration of a decision.
+#[derive(Clone, Copy)]
+enum Latency<'e> {
+    Measured(Duration),
+    /// The decision has just been made, without waiting, and no clock has been read since it began.
+    Running {
+        clock: &'e dyn Clock,
+        started_at: Timestamp,
+    },
+}
+
+impl Event<'_, '_> {
+    /// Returns the duration of the decision, including the store. This reads the clock unless the event
+    /// [has its duration](Self::has_duration): reading it takes a large part of the time that a decision in memory
+    /// takes, so a watch that needs no duration, or those of a sample only, does not call this for each decision.
+    #[inline]
+    pub fn took(&self) -> Duration {
+        match self.latency {
+            Latency::Measured(took) => took,
+            Latency::Running { clock, started_at } => clock.now().since(started_at).into(),
+        }
+    }
+
+    /// Returns whether the duration is known without reading the clock.
+    #[inline]
+    pub const fn has_duration(&self) -> bool {
+        matches!(self.latency, Latency::Measured(_))
+    }
+
+    /// Returns the same event with its duration, for a watch that needs it several times.
+    #[must_use]
+    pub fn with_duration(&self) -> Self {
+        Self { latency: Latency::Measured(self.took()), ..*self }
+    }
 }
 
 impl fmt::Debug for Event<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, decision, at, took, .. } = self;
+        let Self { id, decision, at, .. } = self;
         f.debug_struct("Event")
             .field("id", id)
             .field("decision", decision)
             .field("at", at)
-            .field("took", took)
+            .field("took", &self.took())
             .finish_non_exhaustive()
     }
 }
@@ -171,21 +210,32 @@ pub(crate) struct ActiveObserver {
     observer: Arc<dyn Observer>,
     watch: Arc<dyn Watch>,
     clock: Arc<dyn Clock>,
+    /// Whether the store decides by the same clock.
+    has_store_clock: bool,
 }
 
 impl ActiveObserver {
+    /// `store_clock` is the clock of the store, if it is known.
     pub(crate) fn new(
         observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
+        store_clock: Option<ClockId>,
         policy: &Arc<Policy>,
         version: u64,
     ) -> Self {
-        Self { watch: observer.watch(policy, version), observer, clock }
+        let has_store_clock = store_clock.is_some() && store_clock == clock.id();
+        Self { watch: observer.watch(policy, version), observer, clock, has_store_clock }
     }
 
     /// Returns the same observer with a watch for another policy.
     pub(crate) fn on(&self, policy: &Arc<Policy>, version: u64) -> Self {
-        Self::new(Arc::clone(&self.observer), Arc::clone(&self.clock), policy, version)
+        Self { watch: self.observer.watch(policy, version), ..self.clone() }
+    }
+
+    /// Whether the store decides by the clock of the observer, so that one reading serves both.
+    #[inline]
+    pub(crate) const fn has_store_clock(&self) -> bool {
+        self.has_store_clock
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -214,14 +264,12 @@ impl ActiveObserver {
         decision: &Decision<'_>,
         reason: NotHeld,
     ) {
-        let event = Event { id, subject, decision, at: self.clock.now(), took: Duration::ZERO };
-        self.watch.not_held(&event, reason);
+        self.watch.not_held(&self.later_event(id, subject, decision), reason);
     }
 
     /// Notifies the watch of an admitted request that starts, and of its slots.
     pub(crate) fn started(&self, id: DecisionId, subject: Option<Subject<'_>>, decision: &Decision<'_>) {
-        let event = Event { id, subject, decision, at: self.clock.now(), took: Duration::ZERO };
-        self.watch.started(&event);
+        self.watch.started(&self.later_event(id, subject, decision));
     }
 
     /// Notifies the watch of an admitted request that the throttle of its upstream refused.
@@ -232,8 +280,30 @@ impl ActiveObserver {
         decision: &Decision<'_>,
         was_limited: bool,
     ) {
-        let (subject, at) = (Some(subject), self.clock.now());
-        self.watch.throttled(&Event { id, subject, decision, at, took: Duration::ZERO }, was_limited);
+        self.watch.throttled(&self.later_event(id, Some(subject), decision), was_limited);
+    }
+
+    /// Creates the event of a change to a request that was decided before.
+    fn later_event<'e, 'l>(
+        &self,
+        id: DecisionId,
+        subject: Option<Subject<'e>>,
+        decision: &'e Decision<'l>,
+    ) -> Event<'e, 'l> {
+        Event { id, subject, decision, at: self.clock.now(), latency: Latency::Measured(Duration::ZERO) }
+    }
+
+    /// Notifies the watch of a decision that started at `started_at` and was made without waiting.
+    #[inline]
+    pub(crate) fn decided_in_place(
+        &self,
+        id: DecisionId,
+        subject: Option<Subject<'_>>,
+        decision: &Decision<'_>,
+        started_at: Timestamp,
+    ) {
+        let latency = Latency::Running { clock: &*self.clock, started_at };
+        self.watch.decided(&Event { id, subject, decision, at: started_at, latency });
     }
 
     /// Notifies the watch of a decision that started at `started_at`.
@@ -245,7 +315,8 @@ impl ActiveObserver {
         started_at: Timestamp,
     ) {
         let at = self.clock.now();
-        self.watch.decided(&Event { id, subject, decision, at, took: at.since(started_at).into() });
+        let latency = Latency::Measured(at.since(started_at).into());
+        self.watch.decided(&Event { id, subject, decision, at, latency });
     }
 }
 
@@ -277,6 +348,7 @@ impl Clone for ActiveObserver {
             observer: Arc::clone(&self.observer),
             watch: Arc::clone(&self.watch),
             clock: Arc::clone(&self.clock),
+            has_store_clock: self.has_store_clock,
         }
     }
 }

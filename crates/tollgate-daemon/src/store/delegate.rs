@@ -21,6 +21,20 @@ macro_rules! delegate_store {
             }
 
             #[inline]
+            fn try_decide_at(
+                &self,
+                checks: &[tollgate::store::Check<'_>],
+                now: tollgate::Timestamp,
+                outcomes: &mut tollgate::store::Outcomes,
+            ) -> Option<(bool, tollgate::Timestamp)> {
+                match self { $(Self::$variant(store) => store.try_decide_at(checks, now, outcomes)),+ }
+            }
+
+            fn clock_id(&self) -> Option<tollgate::ClockId> {
+                match self { $(Self::$variant(store) => store.clock_id()),+ }
+            }
+
+            #[inline]
             fn prefetch(&self, rule: &tollgate::Rule, key: &[u8]) {
                 match self { $(Self::$variant(store) => store.prefetch(rule, key)),+ }
             }

@@ -38,10 +38,12 @@ impl Observer for Comparison {
 impl Watch for ComparingWatch {
     fn decided(&self, event: &Event<'_, '_>) {
         let Self { policy, secret, redactor, comparison } = self;
+        // The duration is compared, so it is read once.
+        let event = &event.with_duration();
         let describer = Describer { policy, version: 7, secret, redactor: redactor.as_ref() };
         let key_hash = |it: &LimitOutcome<'_>| it.policy_rule().id.0;
         let described = describer.describe(event.subject, event.decision, event.at, key_hash);
-        let mut described = Record { id: event.id, took: event.took.into(), ..described };
+        let mut described = Record { id: event.id, took: event.took().into(), ..described };
         if let Some(not_held) = comparison.not_held {
             described.reason = Some(describe::not_held(not_held).into());
         }

@@ -145,7 +145,7 @@ impl<S: Store> Limiter<S> {
             && let Some(shed) = self.shed_locally(input, decision).or_else(|| self.enter_adaptive(decision))
         {
             decision.shed(shed);
-            self.notify(input, decision, started_at);
+            self.notify_in_place(input, decision, started_at);
             return Ok(());
         }
         let has_line =
@@ -164,22 +164,22 @@ impl<S: Store> Limiter<S> {
                 return Err(waiting(None, Some(at)));
             }
             self.refuse_in_line(decision, at);
-            self.notify(input, decision, started_at);
+            self.notify_in_place(input, decision, started_at);
             return Ok(());
         }
         let answer = match matched {
             Matched::Applies if decision.checks.is_empty() => {
-                self.notify(input, decision, started_at);
+                self.notify_in_place(input, decision, started_at);
                 return Ok(());
             }
             Matched::Applies => {
                 let (owner, outcomes) = (decision.owner, &mut decision.outcomes);
                 match &decision.checks[..] {
-                    [check] => self.store.try_decide(&[ask(check, owner)], outcomes),
+                    [check] => self.try_store(&[ask(check, owner)], started_at, outcomes),
                     checks => {
                         let mut batch = Batch::new();
                         ask_all(checks, owner, &mut batch);
-                        self.store.try_decide(&batch, outcomes)
+                        self.try_store(&batch, started_at, outcomes)
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl<S: Store> Limiter<S> {
                 if denied.is_empty() {
                     Some((false, Timestamp::EPOCH))
                 } else {
-                    self.store.try_decide(&denied, &mut Outcomes::new())
+                    self.try_store(&denied, started_at, &mut Outcomes::new())
                 }
             }
         };
@@ -219,7 +219,7 @@ impl<S: Store> Limiter<S> {
             }
             None => return Err(waiting(None, None)),
         }
-        self.notify(input, decision, started_at);
+        self.notify_in_place(input, decision, started_at);
         Ok(())
     }
 

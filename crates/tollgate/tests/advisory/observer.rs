@@ -1,13 +1,14 @@
 //! An observer is notified of every decision, by the watch of the policy that made it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, DecisionId, Event, Limiter, ManualClock, MemoryStore, Observer, Outcome, Policy, Rule,
-    Span, Store, StoreError, Subject, Watch,
+    Adjustment, Call, Clock, ClockId, DecisionId, Event, Limiter, ManualClock, MemoryStore, Observer,
+    Outcome, Policy, Rule, Span, Store, StoreError, Subject, Timestamp, Watch,
 };
 use tollgate_testkit::poll_once;
 
@@ -43,7 +44,7 @@ impl Watch for RecordingWatch {
             id: event.id,
             path: event.subject.and_then(Subject::request).map(|it| it.path().to_owned()),
             allowed: event.decision.is_allowed(),
-            took: event.took,
+            took: event.took(),
         });
     }
 
@@ -110,6 +111,107 @@ fn every_policy_has_the_next_version_and_its_own_watch() {
     }
     let versions: Vec<_> = events.take_events().into_iter().map(|(version, _)| version).collect();
     assert_eq!(versions, [3, 1, 2]);
+}
+
+/// A clock that counts its readings, and shows a microsecond more at each.
+#[derive(Clone)]
+struct CountingClock(ManualClock, Arc<AtomicU64>);
+
+impl CountingClock {
+    fn new() -> Self {
+        Self(ManualClock::at(START), Arc::default())
+    }
+
+    fn take_readings(&self) -> u64 {
+        self.1.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Clock for CountingClock {
+    fn now(&self) -> Timestamp {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.advance(Span::from_micros(1));
+        self.0.now()
+    }
+
+    fn id(&self) -> Option<ClockId> {
+        self.0.id()
+    }
+}
+
+/// Asks for the duration of refusals only.
+struct RefusalWatch(EventLog);
+
+impl Observer for RefusalWatch {
+    fn watch(&self, _: &Arc<Policy>, _: u64) -> Arc<dyn Watch> {
+        Arc::new(Self(self.0.clone()))
+    }
+}
+
+impl Watch for RefusalWatch {
+    fn decided(&self, event: &Event<'_, '_>) {
+        if !event.decision.is_allowed() {
+            assert!(!event.has_duration());
+            RecordingWatch(1, self.0.clone()).decided(&event.with_duration());
+        }
+    }
+}
+
+#[test]
+fn one_reading_of_a_clock_serves_the_store_and_the_observer() {
+    let (clock, events) = (CountingClock::new(), EventLog::default());
+    let store = MemoryStore::with_clock(100, clock.clone());
+    let limiter = Limiter::with_store(policy(ONE), store);
+    let limiter = limiter.with_observer_on(Arc::new(RefusalWatch(events.clone())), clock.clone());
+    clock.take_readings();
+    assert!(limiter.check(&ann()).is_allowed());
+    assert_eq!((clock.take_readings(), events.take_events().len()), (1, 0));
+    let refused = limiter.check(&ann());
+    assert_eq!(clock.take_readings(), 2, "the observer asked for the duration");
+    let (id, path, took) = (limiter.id_of(&refused), Some("/path".to_owned()), Duration::from_micros(1));
+    assert_eq!(events.take_events(), [(1, ObservedEvent::Decided { id, path, allowed: false, took })]);
+}
+
+#[test]
+fn a_store_on_another_clock_reads_its_own() {
+    let (clock, other, events) = (CountingClock::new(), CountingClock::new(), EventLog::default());
+    let store = MemoryStore::with_clock(100, clock.clone());
+    let limiter = Limiter::with_store(policy(ONE), store);
+    let limiter = limiter.with_observer_on(Arc::new(RefusalWatch(events.clone())), other.clone());
+    clock.take_readings();
+    other.take_readings();
+    assert!(limiter.check(&ann()).is_allowed());
+    assert_eq!((clock.take_readings(), other.take_readings()), (1, 1));
+}
+
+#[test]
+fn an_observed_refusal_names_the_same_limit() {
+    let clock = ManualClock::at(START);
+    let several = "
+limits:
+  - {name: minute, by: user, bucket: 2/minute}
+  - {name: shadow, by: user, bucket: 1/day, mode: shadow}
+  - {name: hour, by: user, bucket: 3/hour}
+  - {name: windows, by: global, windows: [4/second, 5/day]}
+";
+    let unwatched = limiter(several, &clock);
+    let watched = limiter(several, &clock).with_observer_on(Arc::new(EventLog::default()), clock.clone());
+    for turn in 0..12 {
+        let user = ["ann", "bob"][turn % 2];
+        let call = Call::new("GET", "/path").user(user);
+        let answers = [&unwatched, &watched].map(|limiter| {
+            let decision = limiter.check(&call);
+            let limiting = decision.limiting().map(|it| (it.name().to_owned(), *it.outcome()));
+            (
+                decision.fate() == tollgate::Fate::Admitted,
+                limiting,
+                decision.advised_wait(),
+                decision.retry_after(),
+            )
+        });
+        assert_eq!(answers[0], answers[1], "turn {turn}");
+        clock.advance(Span::from_secs(20));
+    }
 }
 
 /// A store that answers at the second poll, a second later, or not at all.
