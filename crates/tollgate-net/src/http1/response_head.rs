@@ -6,7 +6,7 @@
 use httparse::{Header, Status};
 
 use super::request_head::{is_name, length};
-use super::{HeaderSpace, MAX_HEADERS, plain_head};
+use super::{HeaderSpace, MAX_HEADERS};
 
 /// The maximum number of headers of a response.
 pub const MAX_RESPONSE_HEADERS: usize = MAX_HEADERS;
@@ -60,39 +60,28 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         space: &'h mut HeaderSpace<'b>,
         to_head_request: bool,
     ) -> Result<Option<(Self, usize)>, ResponseHeadError> {
-        let HeaderSpace { plain, all } = space;
-        if let Some(plain) = plain_head::parse_response(bytes, plain) {
-            let line = StatusLine { version: 1, status: plain.status, reason: plain.reason };
-            return Self::of(line, plain.headers, to_head_request).map(|head| Some((head, plain.length)));
-        }
         let mut response = httparse::Response::new(&mut []);
         let parser = httparse::ParserConfig::default();
-        let length = match parser.parse_response_with_uninit_headers(&mut response, bytes, all) {
+        let length = match parser.parse_response_with_uninit_headers(&mut response, bytes, &mut space.all) {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) => return Ok(None),
             Err(_) => return Err(ResponseHeadError::Malformed),
         };
+        Self::of(response, to_head_request).map(|head| Some((head, length)))
+    }
+
+    fn of(response: httparse::Response<'h, 'b>, to_head_request: bool) -> Result<Self, ResponseHeadError> {
         let httparse::Response { version, code, reason, headers } = response;
         let (Some(version), Some(status)) = (version, code) else {
             return Err(ResponseHeadError::Malformed);
         };
-        let line = StatusLine { version, status, reason: reason.unwrap_or_default() };
-        Self::of(line, headers, to_head_request).map(|head| Some((head, length)))
-    }
-
-    fn of(
-        line: StatusLine<'b>,
-        headers: &'h [Header<'b>],
-        to_head_request: bool,
-    ) -> Result<Self, ResponseHeadError> {
-        let StatusLine { version, status, reason } = line;
         match status {
             101 => return Err(ResponseHeadError::Upgrade),
             100.. => {}
             _ => return Err(ResponseHeadError::Malformed),
         }
         let (mut body_length, mut is_chunked, mut is_reusable) = (None, false, version == 1);
-        for header in headers {
+        for header in headers.iter() {
             let is = |known: &str| is_name(header.name, known);
             match header.name.len() {
                 10 if is("connection") => is_reusable &= !has_option(header.value, b"close"),
@@ -123,17 +112,8 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
             (None, false) => ResponseBody::UntilClose,
         };
         is_reusable &= body != ResponseBody::UntilClose;
-        Ok(Self { status, reason, headers, body, is_reusable })
+        Ok(Self { status, reason: reason.unwrap_or_default(), headers, body, is_reusable })
     }
-}
-
-/// The first line of a response.
-#[derive(Clone, Copy)]
-struct StatusLine<'b> {
-    /// The minor version of HTTP/1.
-    version: u8,
-    status: u16,
-    reason: &'b str,
 }
 
 /// Whether a list contains an option, in any case.
