@@ -218,7 +218,12 @@ const fn is_host_byte(byte: u8) -> bool {
 
 /// Whether the text after a colon is a port, which may be empty (RFC 3986, 3.2.3).
 fn is_port(text: &str) -> bool {
-    text.is_empty() || (text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok())
+    let digit = |sum: u32, byte: u8| {
+        // A sum that is too large stays so, and cannot overflow with the next digit.
+        let sum = 10 * sum.min(u32::from(u16::MAX)) + u32::from(byte.wrapping_sub(b'0'));
+        byte.is_ascii_digit().then_some(sum)
+    };
+    text.bytes().try_fold(0, digit).is_some_and(|port| u16::try_from(port).is_ok())
 }
 
 const fn via(version: Version) -> HeaderValue {
@@ -244,6 +249,30 @@ pub(crate) fn is_hop_by_hop(name: &str) -> bool {
             | "proxy-authorization"
             | "http2-settings"
     )
+}
+
+/// Whether a name of a header is this one in any case; `known` is in lower case. No other character of a name becomes a
+/// letter, a digit or `-` by this bit. Without an early end, a few instructions compare all bytes.
+#[inline]
+pub(crate) fn is_name(name: &str, known: &str) -> bool {
+    let differing = |differs, (byte, known): (u8, u8)| differs | ((byte | 0x20) ^ known);
+    name.len() == known.len() && name.bytes().zip(known.bytes()).fold(0, differing) == 0
+}
+
+/// Same as [`is_hop_by_hop`], for a name in any case.
+pub(crate) fn is_hop_by_hop_in_any_case(name: &str) -> bool {
+    let is = |known: &str| is_name(name, known);
+    match name.len() {
+        2 => is("te"),
+        7 => is("upgrade"),
+        10 => is("connection") || is("keep-alive"),
+        14 => is("http2-settings"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        18 => is("proxy-authenticate"),
+        19 => is("proxy-authorization"),
+        _ => false,
+    }
 }
 
 /// Removes the headers that `Connection` nominates.
@@ -445,8 +474,26 @@ mod tests {
             assert!(is_host(host), "{host}");
         }
         for text in [
-            "", ":", ":80", "a:65536", "a:+1", "a:b", "a:1:2", "a b", "a/b", "a@b", "\u{e9}", "a\u{e9}",
-            "[::1", "[a]", "[::1]80", "[]", "a[::1]",
+            "",
+            ":",
+            ":80",
+            "a:65536",
+            "a:100000",
+            "a:655360",
+            "a:99999999999999999999",
+            "a:+1",
+            "a:b",
+            "a:1:2",
+            "a b",
+            "a/b",
+            "a@b",
+            "\u{e9}",
+            "a\u{e9}",
+            "[::1",
+            "[a]",
+            "[::1]80",
+            "[]",
+            "a[::1]",
         ] {
             assert!(!is_host(text), "{text}");
         }
@@ -473,6 +520,36 @@ mod tests {
         ] {
             let uri: Uri = written.parse().unwrap();
             assert_eq!(origin_form(&uri).unwrap().unwrap_or(uri).to_string(), sent, "{written}");
+        }
+    }
+
+    #[test]
+    fn hop_by_hop_headers_are_the_same_in_any_case() {
+        for name in [
+            "connection",
+            "transfer-encoding",
+            "upgrade",
+            "te",
+            "keep-alive",
+            "proxy-connection",
+            "proxy-authenticate",
+            "proxy-authorization",
+            "http2-settings",
+            "",
+            "ta",
+            "host",
+            "accept",
+            "upgrada",
+            "connectiom",
+            "content-length",
+            "proxy-connectioo",
+            "content-encodings",
+            "proxy-authenticatf",
+            "if-unmodified-since",
+        ] {
+            let expected = is_hop_by_hop(name);
+            assert_eq!(is_hop_by_hop_in_any_case(name), expected, "{name}");
+            assert_eq!(is_hop_by_hop_in_any_case(&name.to_ascii_uppercase()), expected, "{name}");
         }
     }
 

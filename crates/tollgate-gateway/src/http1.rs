@@ -167,3 +167,13 @@ fn write_connection_lines(out: &mut Vec<u8>, is_last: bool) {
     }
     write_date(out);
 }
+
+/// Appends a header line. The name is in lower case.
+fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    // The parts find room without another call.
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

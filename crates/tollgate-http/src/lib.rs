@@ -52,7 +52,7 @@ pub use future::LimitFuture;
 pub use header_lines::HeaderLines;
 pub use headers::{RetryAfter, write_headers};
 pub use identity::Identity;
-pub use json_string::write_json_string;
+pub use json_string::{write_json_string, write_plain_json_string};
 pub use layer::LimitLayer;
 pub use peer::Peer;
 pub use priority::{RequestPriority, TOLLGATE_PRIORITY, priority_value};

@@ -14,7 +14,7 @@ use tollgate::{Decision, InFlightGuard, Limiter, Store};
 use crate::header_lines::HeaderLines;
 use crate::headers::{NameLengths, RetryAfter, find_line, is_limited, push_number, write_lines};
 use crate::priority::priority_value;
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, RejectionContent};
 use crate::soft::soft_value;
 
 /// A request that its limits admit, with the additions to its request and its response.
@@ -67,16 +67,13 @@ pub fn conclude_raw<S: Store>(
         let retry_after = RetryAfter::jittered(decision, settings, rng);
         if let Some(rejection) = Rejection::of(decision, id, retry_after) {
             let content = rejection.content(request, settings);
-            write_status(out, content.status());
-            out.extend_from_slice(b"content-type: ");
-            out.extend_from_slice(content.content_type().as_bytes());
-            out.extend_from_slice(b"\r\ncache-control: no-store\r\n");
+            write_rejection_head(out, &content);
             write_lines(out, decision, id, settings, rejection.retry_after());
             write_connection(out);
             write_body_with(out, is_head, |out| content.write(out));
             return None;
         }
-        headers.reserve(INITIAL_HEADER_BYTES);
+        headers = Vec::with_capacity(INITIAL_HEADER_BYTES);
         lengths = write_lines(&mut headers, decision, id, settings, None);
     }
     Some(RawAdmission {
@@ -86,6 +83,26 @@ pub fn conclude_raw<S: Store>(
         soft: soft_value(decision),
         _in_flight: limiter.track_in_flight(),
     })
+}
+
+/// The first lines of the most frequent refusal.
+const PLAIN_QUOTA_HEAD: &[u8] =
+    b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n";
+
+/// Appends the status line of a refusal, and the headers that depend on nothing else.
+fn write_rejection_head(out: &mut Vec<u8>, content: &RejectionContent<'_, '_, '_>) {
+    if content.is_plain_quota() {
+        out.extend_from_slice(PLAIN_QUOTA_HEAD);
+    } else {
+        write_status_and_type(out, content.status(), content.content_type());
+    }
+}
+
+fn write_status_and_type(out: &mut Vec<u8>, status: StatusCode, content_type: &str) {
+    write_status(out, status);
+    out.extend_from_slice(b"content-type: ");
+    out.extend_from_slice(content_type.as_bytes());
+    out.extend_from_slice(b"\r\ncache-control: no-store\r\n");
 }
 
 /// Appends a status line.
@@ -111,19 +128,28 @@ pub fn write_body(out: &mut Vec<u8>, body: &[u8], is_head: bool) {
 /// the body, in the place of three digits.
 pub fn write_body_with<T>(out: &mut Vec<u8>, is_head: bool, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     const DIGITS: usize = 3;
-    out.extend_from_slice(b"content-length: ");
-    let place = out.len();
-    out.extend_from_slice(b"000\r\n\r\n");
+    const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+    out.extend_from_slice(b"content-length: 000\r\n\r\n");
+    let place = out.len() - END_OF_HEAD.len() - DIGITS;
     let start = out.len();
     let result = write(out);
+    let end = out.len();
     let mut digits = itoa::Buffer::new();
-    let digits = digits.format(out.len() - start).as_bytes();
-    if is_head {
-        out.truncate(start);
+    let digits = digits.format(end - start).as_bytes();
+    match digits.len().checked_sub(DIGITS) {
+        Some(0) => {}
+        Some(more) => {
+            out.resize(end + more, 0);
+            out.copy_within(place + DIGITS..end, place + digits.len());
+        }
+        None => {
+            out.copy_within(place + DIGITS..end, place + digits.len());
+            out.truncate(end + digits.len() - DIGITS);
+        }
     }
-    match out.get_mut(place..place + digits.len()) {
-        Some(room) if digits.len() == DIGITS => room.copy_from_slice(digits),
-        _ => drop(out.splice(place..place + DIGITS, digits.iter().copied())),
+    out[place..place + digits.len()].copy_from_slice(digits);
+    if is_head {
+        out.truncate(place + digits.len() + END_OF_HEAD.len());
     }
     result
 }
@@ -131,6 +157,13 @@ pub fn write_body_with<T>(out: &mut Vec<u8>, is_head: bool, write: impl FnOnce(&
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_prepared_head_is_the_one_that_would_be_written() {
+        let mut written = Vec::new();
+        write_status_and_type(&mut written, StatusCode::TOO_MANY_REQUESTS, "application/problem+json");
+        assert_eq!(PLAIN_QUOTA_HEAD.escape_ascii().to_string(), written.escape_ascii().to_string());
+    }
 
     #[test]
     fn a_body_has_its_length_before_it_whatever_its_size() {

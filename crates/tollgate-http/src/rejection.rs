@@ -26,6 +26,7 @@
 mod accept;
 mod dialects;
 mod problem;
+mod problem_type;
 mod words;
 
 use bytes::Bytes;
@@ -36,14 +37,10 @@ use tollgate::policy::{BlockReason, Dialect, HeaderSettings};
 use tollgate::{Decision, DecisionId, Fate, Limit, LimitOutcome, NotHeld};
 
 use self::accept::Form;
+use self::problem_type::ProblemType;
 pub use self::words::promise;
 use crate::header_lines::HeaderLines;
 use crate::headers::{Kind, RetryAfter, covers_everything, is_primary, spoken, write_headers};
-
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-/// The problem type without semantics beyond the status (RFC 9457, 4.2.1).
-const ABOUT_BLANK: &str = "about:blank";
 
 /// The initial capacity of the header map of a refusal.
 const INITIAL_HEADERS: usize = 12;
@@ -74,8 +71,7 @@ pub struct Rejection<'d, 'l> {
     /// The dialects of the limit that refused.
     own_dialects: &'d [Dialect],
     status: StatusCode,
-    kind: &'static str,
-    title: &'static str,
+    problem: &'static ProblemType,
     detail: String,
     violated: SmallVec<[&'d str; 4]>,
     retry_after: Option<RetryAfter>,
@@ -95,14 +91,20 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
                 let detail = "servers may take this path for different places; write it without encoded \
                               slashes, backslashes, `;` and dot segments";
                 let rejection = Self::uncounted(decision, id, detail.to_owned(), None);
-                Some(Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection })
+                Some(Self {
+                    status: StatusCode::BAD_REQUEST,
+                    problem: &problem_type::BAD_REQUEST,
+                    ..rejection
+                })
             }
             Fate::Blocked(block) => {
                 let rejection = Self::uncounted(decision, id, words::block(block), Some(block.limit));
                 Some(match block.reason {
-                    BlockReason::Ambiguous => {
-                        Self { status: StatusCode::BAD_REQUEST, title: "Bad Request", ..rejection }
-                    }
+                    BlockReason::Ambiguous => Self {
+                        status: StatusCode::BAD_REQUEST,
+                        problem: &problem_type::BAD_REQUEST,
+                        ..rejection
+                    },
                     _ => rejection,
                 })
             }
@@ -130,8 +132,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             id,
             own_dialects: limiting.map_or(&[], |limit| limit.limit().dialects()),
             status: StatusCode::TOO_MANY_REQUESTS,
-            kind: ABOUT_BLANK,
-            title: "Too Many Requests",
+            problem: &problem_type::TOO_MANY_REQUESTS,
             detail: words::full_room(limiting.as_ref(), decision.not_held(), retry_after),
             violated: SmallVec::new(),
             retry_after: Some(retry_after),
@@ -150,8 +151,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             id,
             own_dialects: limit.map_or(&[], Limit::dialects),
             status: StatusCode::FORBIDDEN,
-            kind: ABOUT_BLANK,
-            title: "Forbidden",
+            problem: &problem_type::FORBIDDEN,
             detail,
             violated: limit.map(Limit::name).into_iter().collect(),
             retry_after: None,
@@ -165,8 +165,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             id,
             own_dialects: decision.uncountable().next().map_or(&[], Limit::dialects),
             status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: REDUCED_CAPACITY,
-            title: "Temporary Reduced Capacity",
+            problem: &problem_type::REDUCED_CAPACITY,
             detail: "requests cannot be counted at the moment; try again shortly".to_owned(),
             violated: decision.uncountable().map(|limit| -> &'d str { limit.name() }).collect(),
             retry_after: Some(retry_after.unwrap_or(RetryAfter::shortly())),
@@ -186,8 +185,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             id,
             own_dialects: &[],
             status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: REDUCED_CAPACITY,
-            title: "Temporary Reduced Capacity",
+            problem: &problem_type::REDUCED_CAPACITY,
             detail: words::shed(decision.priority(), retry_after),
             violated,
             retry_after: Some(retry_after),
@@ -209,8 +207,7 @@ impl<'d, 'l: 'd> Rejection<'d, 'l> {
             id,
             own_dialects: limiting.map_or(&[], |limiting| limiting.limit().dialects()),
             status: StatusCode::TOO_MANY_REQUESTS,
-            kind: QUOTA_EXCEEDED,
-            title: "Quota Exceeded",
+            problem: &problem_type::QUOTA_EXCEEDED,
             detail,
             violated: each_once(refusing(decision).map(|limit| limit.name())),
             retry_after,
@@ -337,6 +334,11 @@ impl RejectionContent<'_, '_, '_> {
             Self::Dialect(imitation) => imitation.content_type,
             Self::Plain(_, form) => form.content_type(),
         }
+    }
+
+    /// Whether the response is the most frequent one: a refusal by a quota, as a problem document.
+    pub(crate) fn is_plain_quota(&self) -> bool {
+        self.status() == StatusCode::TOO_MANY_REQUESTS && matches!(self, Self::Plain(_, Form::Problem))
     }
 
     /// Appends the body.

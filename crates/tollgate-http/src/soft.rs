@@ -47,6 +47,10 @@ pub fn soft_limits<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = &'d s
 /// # Ok::<(), tollgate::PolicyError>(())
 /// ```
 pub fn soft_value(decision: &Decision<'_>) -> Option<HeaderValue> {
+    // Most requests reach no threshold.
+    if !decision.limits().any(|limit| limit.is_soft()) {
+        return None;
+    }
     joined(soft_limits(decision))
 }
 

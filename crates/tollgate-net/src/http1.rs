@@ -42,8 +42,8 @@ pub const MAX_HEADERS: usize = 100;
 /// The storage for the headers of one head.
 #[derive(Debug)]
 pub struct HeaderSpace<'b> {
-    /// For heads with few headers.
-    plain: [httparse::Header<'b>; plain_head::MAX_PLAIN_HEADERS],
+    /// For plain heads.
+    plain: plain_head::PlainSpace<'b>,
     /// For all other heads, without initialization.
     all: [std::mem::MaybeUninit<httparse::Header<'b>>; MAX_HEADERS],
 }
@@ -51,7 +51,7 @@ pub struct HeaderSpace<'b> {
 /// Creates the storage for the headers of one head.
 pub const fn header_space<'b>() -> HeaderSpace<'b> {
     HeaderSpace {
-        plain: [httparse::EMPTY_HEADER; plain_head::MAX_PLAIN_HEADERS],
+        plain: plain_head::PlainSpace::new(),
         all: [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS],
     }
 }

@@ -14,6 +14,7 @@
 //! Liveness and readiness need no token, because health checks carry none. The reasons of failures are
 //! shown only to readers. The files of the dashboard contain no data.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -277,13 +278,38 @@ fn refuse_foreign_names(parts: &Parts) -> Result<(), Problem> {
 /// Names with this suffix always resolve to loopback (RFC 6761, section 6.3).
 const LOCAL: &str = ".localhost";
 
+thread_local! {
+    /// The last host that was an own name. Almost all requests have the same one.
+    static LAST_OWN_NAME: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// The maximum length of a host that is remembered: a name of the DNS, a port and more.
+const MAX_REMEMBERED_BYTES: usize = 300;
+
 fn is_own_name(host: &str) -> bool {
+    LAST_OWN_NAME.with_borrow_mut(|last| {
+        // The empty host is not an own name.
+        if !host.is_empty() && *last == host {
+            return true;
+        }
+        let is_own = parse_own_name(host);
+        if is_own && host.len() <= MAX_REMEMBERED_BYTES {
+            last.clear();
+            last.push_str(host);
+        }
+        is_own
+    })
+}
+
+/// Whether a host is an address, `localhost` or a name below it, with any port.
+fn parse_own_name(host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(address, port)| {
             address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'))
         });
     }
-    let name = host.split_once(':').map_or(host, |(name, _port)| name);
+    // Hosts are short: a plain loop beats a search that is optimized for long texts.
+    let name = host.bytes().position(|byte| byte == b':').map_or(host, |end| &host[..end]);
     let name = name.strip_suffix('.').unwrap_or(name);
     let end = name.len().checked_sub(LOCAL.len()).and_then(|at| name.get(at..));
     name.parse::<Ipv4Addr>().is_ok()
@@ -315,7 +341,8 @@ mod tests {
             ("x@127.0.0.1", false),
             ("", false),
         ] {
-            assert_eq!(is_own_name(host), own, "{host}");
+            // The second answer may be remembered.
+            assert_eq!((is_own_name(host), is_own_name(host)), (own, own), "{host}");
         }
     }
 

@@ -23,13 +23,10 @@ pub(crate) type CheckRequest<'b> = tollgate_api::CheckRequest<Text<'b>, Pairs<'b
 
 /// Returns the request as a policy reads it.
 pub(crate) fn call<'c>(request: &'c CheckRequest<'_>) -> Result<Call<'c>, Problem> {
-    let method = request.method.as_ref().map_or("GET", Text::as_str);
-    if !(1..=MAX_METHOD_BYTES).contains(&method.len()) || !method.bytes().all(is_token) {
-        let method = quoted(method);
-        return Err(Problem::senseless(format!(
-            "`method` is not a valid method: `{method}`; write for example `GET`"
-        )));
-    }
+    let method = match &request.method {
+        Some(method) => valid_method(method.as_str())?,
+        None => "GET",
+    };
     let path = request.path.as_str();
     if !path.starts_with('/') {
         let path = quoted(path);
@@ -60,6 +57,14 @@ pub(crate) fn call<'c>(request: &'c CheckRequest<'_>) -> Result<Call<'c>, Proble
         Some(cost) => call.cost(cost.count()?),
         None => call,
     })
+}
+
+fn valid_method(method: &str) -> Result<&str, Problem> {
+    if (1..=MAX_METHOD_BYTES).contains(&method.len()) && method.bytes().all(is_token) {
+        return Ok(method);
+    }
+    let method = quoted(method);
+    Err(Problem::senseless(format!("`method` is not a valid method: `{method}`; write for example `GET`")))
 }
 
 fn apply<'c>(

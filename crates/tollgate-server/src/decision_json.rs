@@ -9,7 +9,7 @@
 //! field does not compile, because the functions take the types apart completely.
 
 use tollgate_api::Throttled;
-use tollgate_http::write_json_string;
+use tollgate_http::{write_json_string, write_plain_json_string};
 
 use crate::decision_view::{DecisionView, LimitOutcomeView};
 
@@ -30,7 +30,8 @@ pub(crate) fn write_head<L>(view: &DecisionView<'_, L>, out: &mut Vec<u8>) {
     out.push(b'{');
     if let Some(id) = id {
         out.extend_from_slice(b"\"id\":");
-        write_json_string(out, id);
+        // Hexadecimal digits.
+        write_plain_json_string(out, id);
         out.push(b',');
     }
     out.extend_from_slice(if *allowed {
@@ -91,13 +92,13 @@ pub(crate) fn write_limit(view: &LimitOutcomeView<'_>, out: &mut Vec<u8>) {
         write_json_string(out, tag);
     }
     out.extend_from_slice(b",\"algorithm\":");
-    write_json_string(out, algorithm);
+    write_plain_json_string(out, algorithm);
     out.extend_from_slice(if *allowed {
         b",\"allowed\":true,\"mode\":".as_slice()
     } else {
         b",\"allowed\":false,\"mode\":"
     });
-    write_json_string(out, mode);
+    write_plain_json_string(out, mode);
     out.extend_from_slice(b",\"limit\":");
     write_number(*limit, out);
     out.extend_from_slice(b",\"remaining\":");
@@ -177,7 +178,7 @@ mod tests {
             let some = |bit: usize| (at >> bit & 1 == 1).then_some(Cow::Borrowed(&**text));
             let number = |bit: usize| (at >> bit & 1 == 1).then_some(u64::MAX >> (at % 64));
             let view = DecisionView {
-                id: some(0),
+                id: (at % 2 == 1).then_some(Cow::Borrowed("0123456789abcdef")),
                 allowed: at % 2 == 0,
                 limit: some(1),
                 retry_after_ms: number(2),

@@ -68,11 +68,13 @@ impl<S: Store> Api<S> {
     /// [`answer`](Self::answer), with a body that streams.
     pub fn buffered_route(method: &str, path: &str) -> Option<BufferedRoute> {
         // Most paths are compared no further.
-        if !path.starts_with("/v1/") && path != "/throttle" {
+        if matches!(path, "/v1/check" | "/throttle") {
+            return (method == "POST").then_some(BufferedRoute::Raw);
+        }
+        if !path.starts_with("/v1/") {
             return None;
         }
         match Route::of(path)? {
-            Route::Check | Route::Throttle if method == "POST" => Some(BufferedRoute::Raw),
             Route::Named(_, Operation::Check) if method == "POST" => Some(BufferedRoute::Whole),
             Route::Auth(_) => Some(BufferedRoute::Whole),
             _ => None,

@@ -8,8 +8,11 @@ use tollgate_net::http1::{
     write_chunk,
 };
 
-use super::write_connection_lines;
+use super::{write_connection_lines, write_line};
 use crate::head;
+
+/// The initial capacity for a response. Most heads are shorter, also with rate-limit headers.
+const INITIAL_RESPONSE_BYTES: usize = 1024;
 
 /// The rest of a response.
 #[derive(Debug)]
@@ -121,6 +124,7 @@ impl Download {
 
 /// Appends the head of a response for the client.
 fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, admission: &RawAdmission, is_last: bool) {
+    out.reserve(INITIAL_RESPONSE_BYTES);
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend([100, 10, 1].map(|unit| digit(head.status / unit)));
     out.push(b' ');
@@ -132,26 +136,23 @@ fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, admission: &RawAdm
     let drops_length = is_framed_anew || head.status == 204;
     let (mut has_length, mut has_date) = (false, false);
     for header in head.headers {
-        let start = out.len();
-        out.extend_from_slice(header.name.as_bytes());
-        out[start..].make_ascii_lowercase();
-        let name = std::str::from_utf8(&out[start..]).unwrap_or_default();
-        let is_removed = match name {
-            "content-length" => drops_length || std::mem::replace(&mut has_length, true),
-            "date" => {
+        let name = header.name;
+        let is_removed = match name.len() {
+            14 if head::is_name(name, "content-length") => {
+                drops_length || std::mem::replace(&mut has_length, true)
+            }
+            4 if head::is_name(name, "date") => {
                 has_date = true;
                 false
             }
-            _ => head::is_hop_by_hop(name),
+            _ => head::is_hop_by_hop_in_any_case(name),
         } || admission.replaces(name)
-            || nominated.iter().any(|it| it.as_str() == name);
-        if is_removed {
-            out.truncate(start);
-            continue;
+            || nominated.iter().any(|it| it.as_str().eq_ignore_ascii_case(name));
+        if !is_removed {
+            let start = out.len();
+            write_line(out, name, header.value);
+            out[start..start + name.len()].make_ascii_lowercase();
         }
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(header.value);
-        out.extend_from_slice(b"\r\n");
     }
     admission.write_headers(out);
     if is_framed_anew {
@@ -173,9 +174,9 @@ const fn digit(number: u16) -> u8 {
 }
 
 /// Returns the headers that `Connection` nominates (`head::strip_nominated`). Most responses nominate nothing.
-fn nominated(head: &ResponseHead<'_, '_>) -> SmallVec<[HeaderName; 2]> {
+fn nominated(response: &ResponseHead<'_, '_>) -> SmallVec<[HeaderName; 2]> {
     let mut nominated = SmallVec::new();
-    let lines = head.headers.iter().filter(|it| it.name.eq_ignore_ascii_case("connection"));
+    let lines = response.headers.iter().filter(|it| head::is_name(it.name, "connection"));
     for option in lines.flat_map(|it| it.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
         if option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close") {
             continue;

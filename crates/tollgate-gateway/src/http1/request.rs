@@ -10,12 +10,19 @@ use tollgate::policy::path;
 use tollgate_http::{HeaderLines, RawAdmission};
 use tollgate_net::http1::{RequestBody, RequestHead};
 
+use super::write_line;
 use crate::head::{self, Caller};
 use crate::override_headers::{OverrideHeaders, may_override};
 use crate::settings::Forwarding;
 
 /// The length of names of removed headers that are converted without a heap allocation.
 const MAX_REMOVED_NAME_BYTES: usize = 32;
+
+/// The room for the headers that are added; they are usually shorter.
+const FORWARDING_BYTES: usize = 256;
+
+/// The initial capacity for names in lower case; most names are shorter.
+const INITIAL_NAME_BYTES: usize = 32;
 
 /// The header lines of a head in a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -77,26 +84,25 @@ pub(super) fn write(
     forwarding: Forwarding,
     (policy, admission): (&Policy, &RawAdmission),
 ) {
+    // The head for the upstream is about as long as the head of the client.
+    out.reserve(request.bytes.len() + FORWARDING_BYTES);
     write_request_line(out, request);
     let mut claims = Claims { is_believed: None, has_proto: false, has_host: false };
+    // A string in lower case stays a string; bytes would have to be validated again.
+    let mut name = String::with_capacity(INITIAL_NAME_BYTES);
     for header in request.headers.iter().filter(|it| !it.name.is_empty()) {
-        let start = out.len();
-        out.extend_from_slice(header.name.as_bytes());
-        out[start..].make_ascii_lowercase();
-        let name = std::str::from_utf8(&out[start..]).unwrap_or_default();
-        let is_kept = !head::is_hop_by_hop(name)
-            && !matches!(name, "tollgate_soft" | "tollgate_priority")
-            && !policy.reads_lookalike_of(name)
-            && (!head::is_claim(name)
+        name.clear();
+        name.push_str(header.name);
+        name.make_ascii_lowercase();
+        let is_kept = !head::is_hop_by_hop(&name)
+            && !matches!(&*name, "tollgate_soft" | "tollgate_priority")
+            && !policy.reads_lookalike_of(&name)
+            && (!head::is_claim(&name)
                 || claims
-                    .keeps(name, forwarding, || policy.client().trusted_proxies.contains(caller.address)));
-        if !is_kept {
-            out.truncate(start);
-            continue;
+                    .keeps(&name, forwarding, || policy.client().trusted_proxies.contains(caller.address)));
+        if is_kept {
+            write_line(out, &name, header.value);
         }
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(header.value);
-        out.extend_from_slice(b"\r\n");
     }
     write_forwarding(out, request, caller, forwarding, &claims);
     if request.body == RequestBody::Chunked {
@@ -122,13 +128,6 @@ fn write_request_line(out: &mut Vec<u8>, request: &RequestHead<'_, '_>) {
         out.extend_from_slice(query.as_bytes());
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
-}
-
-fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// The forwarding headers that the client sent.

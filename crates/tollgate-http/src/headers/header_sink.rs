@@ -16,30 +16,29 @@ pub(super) struct FieldName {
     /// The name and `: `, followed by zeros: a copy of constant length is no call of `memcpy`.
     line: [u8; MAX_NAME_BYTES],
     length: usize,
+    /// One bit, chosen by a hash of the name: different bits are different names.
+    mark: u64,
 }
 
 impl FieldName {
     /// Creates a name in lower case from its line, such as `via: `. A longer one than the maximum does not compile.
     pub(super) const fn new(line: &'static str) -> Self {
         let (bytes, mut padded, mut at) = (line.as_bytes(), [0; MAX_NAME_BYTES], 0);
+        let mut hash = 0_u64;
         while at < bytes.len() {
             padded[at] = bytes[at];
+            hash = (hash.rotate_left(5) ^ bytes[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             at += 1;
         }
         assert!(bytes[at - 2] == b':' && bytes[at - 1] == b' ', "a name ends in a colon and a space");
-        Self { name: HeaderName::from_static(line.split_at(at - 2).0), line: padded, length: at }
+        let name = HeaderName::from_static(line.split_at(at - 2).0);
+        Self { name, line: padded, length: at, mark: 1 << (hash >> 58) }
     }
 
-    /// Returns the length of the name.
+    /// Returns one bit of the name. Most names differ in it.
     #[inline]
-    pub(super) const fn name_length(&self) -> usize {
-        self.length - 2
-    }
-
-    /// Whether the names are the same. Lines of equal length are compared faster than names of any length.
-    #[inline]
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.line == other.line
+    pub(super) const fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// Appends the name and `: `.
@@ -111,6 +110,14 @@ pub(super) trait HeaderSink {
 /// Appends the digits of a number.
 #[inline]
 pub(crate) fn push_number(text: &mut Vec<u8>, number: u64) {
+    match u8::try_from(number) {
+        // Half of the numbers in headers: limits that are used up, and short waits.
+        Ok(digit @ 0..=9) => text.push(b'0' + digit),
+        _ => push_digits(text, number),
+    }
+}
+
+fn push_digits(text: &mut Vec<u8>, number: u64) {
     if number < EIGHT_DIGITS {
         // Adds eight bytes and removes the excess: a copy of variable length would be a call of `memcpy`.
         let (digits, length) = short_digits(number);
@@ -142,10 +149,11 @@ mod tests {
 
     #[test]
     fn numbers_of_any_length_are_written() {
-        for number in [0, 7, 99_999_999, 100_000_000, 999_999_999_999_999, u64::MAX] {
-            let mut text = Vec::new();
+        let bounds = (0..20).map(|power| 10_u64.pow(power)).flat_map(|it| [it - 1, it, it + 1]);
+        for number in bounds.chain([7, 255, 256, 999_999_999_999_999, u64::MAX]) {
+            let mut text = b"a".to_vec();
             push_number(&mut text, number);
-            assert_eq!(text, number.to_string().as_bytes());
+            assert_eq!(text, format!("a{number}").as_bytes());
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Header lines of HTTP/1.1, at the end of a buffer.
 
 use http::HeaderValue;
-use smallvec::SmallVec;
 
 use super::header_sink::{FieldName, HeaderSink};
 
@@ -14,11 +13,9 @@ pub(crate) struct LineSink<'o> {
     line: usize,
     value: usize,
     lengths: NameLengths,
-    names: SmallVec<[&'static FieldName; INITIAL_HEADERS]>,
+    /// The marks of the names so far.
+    marks: u64,
 }
-
-/// The number of headers that fit without a heap allocation; most responses have fewer.
-const INITIAL_HEADERS: usize = 12;
 
 /// The lengths of names, as a set: most names differ from all others by their length.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,8 +35,7 @@ impl NameLengths {
 impl<'o> LineSink<'o> {
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         let end = out.len();
-        let (lengths, names) = (NameLengths::default(), SmallVec::new());
-        Self { out, first: end, line: end, value: end, lengths, names }
+        Self { out, first: end, line: end, value: end, lengths: NameLengths::default(), marks: 0 }
     }
 
     /// Returns the lengths of the names that were written.
@@ -48,6 +44,7 @@ impl<'o> LineSink<'o> {
     }
 
     /// Removes the line of a name, if there is one.
+    #[cold]
     fn remove(&mut self, name: &str) {
         if let Some(place) = find_line(&self.out[self.first..], name) {
             self.out.drain(self.first + place.start..self.first + place.end);
@@ -71,10 +68,10 @@ pub(crate) fn find_line(lines: &[u8], name: &str) -> Option<std::ops::Range<usiz
 impl HeaderSink for LineSink<'_> {
     #[inline]
     fn start(&mut self, name: &'static FieldName) {
-        if self.lengths.may_contain(name.name_length()) && self.names.iter().any(|known| known.is(name)) {
+        if self.marks & name.mark() != 0 {
             self.remove(name.name.as_str());
         }
-        self.names.push(name);
+        self.marks |= name.mark();
         self.line = self.out.len();
         name.write(self.out);
         self.value = self.out.len();

@@ -34,6 +34,15 @@ impl Form {
 
     /// Returns the format with the highest weight; among equals, the most precisely requested one.
     pub(super) fn preferred(headers: &impl HeaderLines) -> Self {
+        let mut lines = headers.lines("accept");
+        // Most programs send no preference.
+        match (lines.next(), lines.next()) {
+            (None, _) | (Some(b"*/*"), None) => Self::Problem,
+            _ => Self::preferred_by_ranges(headers),
+        }
+    }
+
+    fn preferred_by_ranges(headers: &impl HeaderLines) -> Self {
         let mut best = [None::<Preference>; FORMS.len()];
         let lines = headers.lines("accept").filter_map(visible_text);
         for range in lines.flat_map(|line| line.split(',')).take(MAX_MEDIA_RANGES) {
@@ -119,6 +128,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
         assert_eq!(Form::preferred(&headers), expected, "{accept}");
+        assert_eq!(Form::preferred_by_ranges(&headers), expected, "{accept}");
     }
 
     #[test]
@@ -140,6 +150,11 @@ mod tests {
     #[test]
     fn malformed_and_unsupported_media_ranges_get_problem_json() {
         assert_eq!(Form::preferred(&HeaderMap::new()), Form::Problem);
+        assert_eq!(Form::preferred_by_ranges(&HeaderMap::new()), Form::Problem);
+        let mut two_lines = HeaderMap::new();
+        two_lines.append(ACCEPT, "*/*".parse().unwrap());
+        two_lines.append(ACCEPT, "text/plain".parse().unwrap());
+        assert_eq!(Form::preferred(&two_lines), Form::Text);
         check("image/png", Form::Problem);
         check("", Form::Problem);
         check(",,;;q=,", Form::Problem);

@@ -11,13 +11,7 @@ use super::Rejection;
 use crate::json_string::write_json_string;
 
 pub(super) fn write_json(rejection: &Rejection<'_, '_>, json: &mut Vec<u8>) {
-    raw(json, r#"{"type":""#);
-    raw(json, rejection.kind);
-    raw(json, r#"","title":""#);
-    raw(json, rejection.title);
-    raw(json, r#"","status":"#);
-    raw(json, rejection.status.as_str());
-    raw(json, r#","detail":"#);
+    rejection.problem.write_start(rejection.status, json);
     write_json_string(json, &rejection.detail);
     raw(json, r#","instance":"urn:tollgate:decision:"#);
     json.extend_from_slice(&rejection.id.digits());

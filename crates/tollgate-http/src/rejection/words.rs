@@ -5,6 +5,7 @@
 //!
 //! Strings are appended instead of formatted, because every refusal of a flood needs one.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use tollgate::policy::{Block, BlockReason};
@@ -17,7 +18,10 @@ const INITIAL_BYTES: usize = 128;
 
 pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -> String {
     let mut words = String::with_capacity(INITIAL_BYTES);
-    words.extend(["limit `", limit.name(), "` allows "]);
+    // Constants are appended one by one: their copies are no calls.
+    words.push_str("limit `");
+    words.push_str(limit.name());
+    words.push_str("` allows ");
     push_promise(&limit.rule().quota, &mut words);
     match (limit.outcome().verdict, retry_after) {
         (Verdict::Never, _) => {
@@ -27,8 +31,7 @@ pub(super) fn quota(limit: &LimitOutcome<'_>, retry_after: Option<RetryAfter>) -
         }
         (_, Some(wait)) => {
             words.push_str("; try again in ");
-            // Whole seconds, as in `Retry-After`.
-            Span::from_secs(wait.seconds()).human().push_to(&mut words);
+            push_wait(wait, &mut words);
         }
         (_, None) => {}
     }
@@ -54,7 +57,7 @@ pub(super) fn full_room(
         words.extend(["; it would have had to wait ", place, " limit `", limit.name(), "`"]);
     }
     words.push_str("; try again in ");
-    Span::from_secs(retry_after.seconds()).human().push_to(&mut words);
+    push_wait(retry_after, &mut words);
     words
 }
 
@@ -67,7 +70,7 @@ pub(super) fn shed(class: Option<&PriorityClass>, retry_after: RetryAfter) -> St
         None => words.push_str("some requests"),
     }
     words.push_str("; try again in ");
-    Span::from_secs(retry_after.seconds()).human().push_to(&mut words);
+    push_wait(retry_after, &mut words);
     words
 }
 
@@ -90,6 +93,30 @@ pub(super) fn block(block: Block<'_>) -> String {
         }
         _ => format!("limit `{name}` is closed to this request"),
     }
+}
+
+/// A wait in words.
+struct WordedWait {
+    seconds: u64,
+    words: String,
+}
+
+thread_local! {
+    /// The last wait. Most refusals of a flood have the same one, in whole seconds.
+    static LAST_WAIT: RefCell<WordedWait> = const { RefCell::new(WordedWait { seconds: 0, words: String::new() }) };
+}
+
+/// Appends a wait in whole seconds, as in `Retry-After`.
+fn push_wait(wait: RetryAfter, words: &mut String) {
+    let seconds = wait.seconds();
+    LAST_WAIT.with_borrow_mut(|last| {
+        if last.seconds != seconds || last.words.is_empty() {
+            last.words.clear();
+            Span::from_secs(seconds).human().push_to(&mut last.words);
+            last.seconds = seconds;
+        }
+        words.push_str(&last.words);
+    });
 }
 
 /// Describes a quota in words: `10 per minute, 20 at once`.
@@ -163,8 +190,11 @@ fn number(number: u64, words: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
     use tollgate::{Limiter, Policy};
+
+    use super::*;
 
     #[track_caller]
     fn check(limit: &str, expected: &str) {
@@ -172,6 +202,15 @@ mod tests {
         let limiter = Limiter::new(policy);
         let rule = &limiter.policy().limits()[0].rules()[0];
         assert_eq!(promise(&rule.quota), expected, "{limit}");
+    }
+
+    #[test]
+    fn a_wait_is_described_in_whole_seconds() {
+        for seconds in [1, 1, 90, 1, 86_400, 86_400, 100_000] {
+            let mut words = String::from("in ");
+            push_wait(RetryAfter::with_jitter(Duration::from_secs(seconds), 0, 0), &mut words);
+            assert_eq!(words, format!("in {}", Span::from_secs(seconds).human()));
+        }
     }
 
     #[test]

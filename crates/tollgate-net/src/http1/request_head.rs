@@ -82,8 +82,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         max_headers: usize,
     ) -> ParsedRequest<'h, 'b> {
         let HeaderSpace { plain, all } = space;
-        let max_plain_headers = plain.len().min(max_headers);
-        match plain_head::parse(bytes, &mut plain[..max_plain_headers]) {
+        match plain_head::parse(bytes, plain, max_headers) {
             Some((head, length)) => ParsedRequest::Complete(head, length),
             None => Self::parse_any(bytes, all, max_headers),
         }
@@ -129,7 +128,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         };
         let mut framing = Framing::default();
         for header in headers.iter() {
-            framing.add(header)?;
+            framing.add(header, |value| std::str::from_utf8(value).ok())?;
         }
         let Framing { host, body, is_last } = framing;
         Some(Self {
@@ -157,13 +156,17 @@ pub(super) struct Framing<'b> {
 }
 
 impl<'b> Framing<'b> {
-    /// Reads a header. `None`: the request is outside of the subset.
+    /// Reads a header. `to_text` converts its value. `None`: the request is outside of the subset.
     #[inline]
-    pub(super) fn add(&mut self, header: &Header<'b>) -> Option<()> {
+    pub(super) fn add(
+        &mut self,
+        header: &Header<'b>,
+        to_text: impl FnOnce(&'b [u8]) -> Option<&'b str>,
+    ) -> Option<()> {
         let is = |known: &str| is_name(header.name, known);
         match header.name.len() {
             4 if is("host") => {
-                let value = std::str::from_utf8(header.value).ok()?;
+                let value = to_text(header.value)?;
                 self.host.replace(value).is_none().then_some(())
             }
             14 if is("content-length") => {
@@ -191,7 +194,7 @@ impl<'b> Framing<'b> {
 
 /// Whether a name of the same length is this one, which is in lower case. No other character of a name becomes a letter,
 /// a digit or `-` by this bit.
-fn is_name(name: &str, known: &str) -> bool {
+pub(super) fn is_name(name: &str, known: &str) -> bool {
     name.bytes().zip(known.bytes()).fold(0, |differs, (byte, known)| differs | ((byte | 0x20) ^ known)) == 0
 }
 

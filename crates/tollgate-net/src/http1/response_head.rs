@@ -5,7 +5,7 @@
 
 use httparse::{Header, Status};
 
-use super::request_head::length;
+use super::request_head::{is_name, length};
 use super::{HeaderSpace, MAX_HEADERS};
 
 /// The maximum number of headers of a response.
@@ -82,7 +82,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         }
         let (mut body_length, mut is_chunked, mut is_reusable) = (None, false, version == 1);
         for header in headers.iter() {
-            let is = |known: &str| header.name.eq_ignore_ascii_case(known);
+            let is = |known: &str| is_name(header.name, known);
             match header.name.len() {
                 10 if is("connection") => is_reusable &= !has_option(header.value, b"close"),
                 14 if is("content-length") => {
