@@ -34,11 +34,17 @@ pub struct ParseDecisionIdError;
 impl DecisionId {
     /// Returns the digits as ASCII bytes.
     pub fn digits(self) -> [u8; 16] {
-        let mut digits = [b'0'; 16];
-        for (at, digit) in digits.iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(self.0 >> (60 - 4 * at) & 15) as usize];
-        }
-        digits
+        let spread = |half: u64| {
+            // Every four bits get a byte of their own, all eight at the same time.
+            let bytes = (half | half << 16) & 0x0000_ffff_0000_ffff;
+            let bytes = (bytes | bytes << 8) & 0x00ff_00ff_00ff_00ff;
+            let bytes = (bytes | bytes << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+            // A letter is a byte to which 6 adds a bit of 16.
+            let letters = (bytes + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+            bytes + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'9' - 1)
+        };
+        let [high, low] = [self.0 >> 32, self.0 & 0xffff_ffff].map(spread);
+        (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
     }
 }
 
