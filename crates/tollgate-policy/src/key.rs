@@ -38,8 +38,15 @@ const MAX_SHOWN_BYTES: usize = 256;
 /// assert_eq!(checks[0].key.display().to_string(), "ann, k\\n1");
 /// # Ok::<(), tollgate_policy::Diagnostics>(())
 /// ```
-#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(SmallVec<[u8; INLINE_BYTES]>);
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        // One copy, where `SmallVec::clone` pushes byte by byte.
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
 
 pub(crate) mod tag {
     //! Tags are letters, so that a key in a dump is recognizable. The tag of a digest is the

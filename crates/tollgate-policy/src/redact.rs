@@ -41,13 +41,26 @@ struct PartView<'k> {
     is_redacted: bool,
 }
 
+/// The bytes that are shown as they are.
+const PLAIN: [bool; 256] = {
+    let (mut plain, mut byte) = ([false; 256], 0u8);
+    while byte < 128 {
+        plain[byte as usize] =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b':');
+        byte += 1;
+    }
+    plain
+};
+
 impl PartView<'_> {
     /// Appends the full text of the part.
     fn push_text(&self, out: &mut String) {
-        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.@:".contains(byte);
         let is_text = self.tag.is_ascii_lowercase() && !self.is_name && self.tag != tag::IP;
-        if is_text && self.bytes.iter().all(is_plain) {
-            out.extend(self.bytes.iter().map(|&byte| char::from(byte)));
+        if is_text
+            && self.bytes.iter().all(|byte| PLAIN[usize::from(*byte)])
+            && let Ok(text) = std::str::from_utf8(self.bytes)
+        {
+            out.push_str(text);
         } else {
             // Writing to a string does not fail.
             let _never = show_part(self.tag, self.bytes, out);
