@@ -48,8 +48,11 @@ struct OpenConnection {
     http2: bool,
 }
 
-/// Serves a connection. Not an `async fn`, whose future would keep every argument twice as long as the connection is
-/// idle.
+/// Serves a connection.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` keeps every argument twice, in each idle connection"
+)]
 pub(super) fn serve<Make, MakeHttp1, S, F, G>(
     stream: TcpStream,
     peer: SocketAddr,
