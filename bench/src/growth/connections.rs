@@ -95,12 +95,12 @@ impl Track {
     }
 }
 
-/// Returns the reason why a service on this machine cannot have this many connections: a listener takes at most a
-/// quarter of the file descriptors.
+/// Returns the reason why a service on this machine cannot have this many connections and one more: a listener takes at
+/// most a quarter of the file descriptors.
 pub fn exceeds_descriptors(connections: usize) -> io::Result<Option<String>> {
     let limits = fs::read_to_string("/proc/self/limits")?;
     let most = descriptors(&limits).unwrap_or(usize::MAX);
-    Ok((most / 4 < connections)
+    Ok((most / 4 <= connections)
         .then(|| format!("the limit of {most} file descriptors gives a listener {} connections", most / 4)))
 }
 

@@ -20,6 +20,7 @@ mod detached;
 mod forward;
 mod gateway;
 mod head;
+mod host;
 mod http1;
 mod override_headers;
 mod pool;

@@ -12,6 +12,7 @@ use tollgate_net::http1::{RequestBody, RequestHead};
 
 use super::write_line;
 use crate::head::{self, Caller};
+use crate::host::is_host;
 use crate::override_headers::{OverrideHeaders, may_override};
 use crate::settings::Forwarding;
 
@@ -43,7 +44,7 @@ impl HeaderLines for HeadLines<'_, '_> {
 
 /// Removes the headers that must not have an effect on the decision. `false`: the request is left to hyper.
 pub(super) fn prepare(request: &mut RequestHead<'_, '_>, override_headers: &OverrideHeaders) -> bool {
-    if !head::is_host(request.host) {
+    if !is_host(request.host) {
         return false;
     }
     let mut cookies = 0;
