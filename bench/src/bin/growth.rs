@@ -237,19 +237,16 @@ fn measure_server(
             ));
         }
         let is_large = size >= MIN_IDLE_CONNECTIONS;
-        let bytes = if is_large {
-            track
-                .idle_bytes(case, size)
-                .map_err(|error| {
-                    remarks.push(format!(
-                        "{}, {size} {}: idle memory is not measured: {error}",
-                        case.name, case.unit
-                    ))
-                })
-                .ok()
-        } else {
-            None
-        };
+        let mut bytes = None;
+        if is_large {
+            match track.idle_bytes(case, size) {
+                Ok(idle) => bytes = Some(idle),
+                Err(error) => remarks.push(format!(
+                    "{}, {size} {}: idle memory is not measured: {error}",
+                    case.name, case.unit
+                )),
+            }
+        }
         eprintln!("{}, {size} {}: {:.2} us of CPU", case.name, case.unit, sample.cpu_us);
         measured.push((size, Measured { ns: sample.cpu_us * 1e3, instructions: None, bytes }));
     }
