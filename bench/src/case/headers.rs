@@ -3,10 +3,11 @@
 //! The decision is made once, so only its headers are measured.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use http::HeaderMap;
-use tollgate::{Call, Limiter};
-use tollgate_http::conclude_raw;
+use tollgate::{Call, Limiter, MemoryStore};
+use tollgate_http::{LimitLayer, RawLimit};
 
 use super::limiter::{CLIENT, PATH, policy};
 use crate::contest::{self, Contestant, Expected, Run};
@@ -15,7 +16,8 @@ use crate::subject::Offer;
 
 /// Writes the headers of a decision.
 pub(super) struct Headers {
-    limiter: Limiter,
+    limiter: Arc<Limiter>,
+    raw: RawLimit<MemoryStore>,
     keys: Text,
     matching: usize,
 }
@@ -24,7 +26,8 @@ impl Headers {
     pub(super) fn new(matching: usize) -> Self {
         let limiter =
             Limiter::from_policy(&policy(matching, Offer::Ample)).expect("the policy of limiters is sound");
-        Self { limiter, keys: Text::one(), matching }
+        let raw = LimitLayer::new(limiter.clone()).raw();
+        Self { limiter: Arc::new(limiter), raw, keys: Text::one(), matching }
     }
 }
 
@@ -37,7 +40,7 @@ impl Contestant for Headers {
         contest::alone(0..checks, |_| {
             let written = (&mut out, |_: &mut Vec<u8>| {});
             let admission =
-                conclude_raw(&self.limiter, black_box(&decision), (&request, false), || 0, written);
+                self.raw.conclude(&self.limiter, black_box(&decision), (&request, false), written);
             black_box(&admission).is_some().into()
         })
     }

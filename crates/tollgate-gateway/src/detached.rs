@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Response;
 use http::response::Parts;
+use http::{Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -79,6 +79,13 @@ impl HeldSlots {
     /// Releases the slots: the upstream has answered or closed the connection.
     pub(crate) fn release(mut self) {
         self.guard = None;
+    }
+
+    /// Records the status of a response whose caller is gone.
+    pub(crate) fn observe_status(&self, status: StatusCode) {
+        if let Some(guard) = &self.guard {
+            guard.observe_status(status);
+        }
     }
 
     pub(crate) fn observe_head(&self, head: &Parts) {

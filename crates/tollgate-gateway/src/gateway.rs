@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{MemoryStore, Mode, Policy, PriorityClass, SharedLimiter, Store};
 use tollgate_http::{
-    HoldTime, Limit, LimitBody, LimitLayer, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom,
+    HoldTime, Limit, LimitBody, LimitLayer, RawLimit, ShuttingDown, TOLLGATE_PRIORITY, Tarpit, WaitingRoom,
     throttled_response,
 };
 use tollgate_net::{Connection, Drain, HttpServer, Tls, TlsError, Trusts};
@@ -194,7 +194,7 @@ impl<S: Store> Gateway<S> {
             .with_tarpit(self.tarpit_until(&drain))
             .with_waiting_room(self.waiting_room_until(&drain));
         let override_headers = Arc::new(self.settings.override_headers.clone());
-        let http1 = self.http1(&worker, &override_headers);
+        let http1 = self.http1(layer.raw(), &worker, &override_headers);
         let raw_pool = http1.as_ref().map(|it| Arc::clone(&it.pool));
         let make_http1 = move |connection: &Connection| {
             let caller = Caller::new(connection.peer.ip(), connection.secure);
@@ -224,6 +224,7 @@ impl<S: Store> Gateway<S> {
     /// Returns the state of the HTTP/1.1 path without hyper, if it can serve these upstreams.
     fn http1(
         &self,
+        limit: RawLimit<S>,
         worker: &Arc<Worker>,
         override_headers: &Arc<OverrideHeaders>,
     ) -> Option<Arc<Http1Shared<S>>> {
@@ -234,6 +235,7 @@ impl<S: Store> Gateway<S> {
         is_served.then(|| {
             Arc::new(Http1Shared {
                 limiter: self.limiter.clone(),
+                limit,
                 worker: Arc::clone(worker),
                 pool: Arc::new(RawPool::new(self.upstreams.len(), settings.keep)),
                 override_headers: Arc::clone(override_headers),

@@ -7,13 +7,14 @@
 //!                       └─ the store has to be asked: the head is copied ─► waiting: the same task awaits the decision
 //! ```
 //!
-//! Only policies without limits that outlive their decisions and upstreams without TLS and HTTP/2 are served here.
+//! Only policies that neither delay requests nor settle costs, and upstreams without TLS and HTTP/2, are served here.
 //! Everything else is left to the tower layer and `forward`, on hyper.
 //!
 //! Invariant: an upstream and a client see the same as through hyper, except for the order of headers, and for the
 //! connection after a refused chunked request: hyper closes it, and it stays open here if the end of the body has
 //! arrived. `tests/gateway/parity.rs` checks this.
 
+mod abandoned;
 mod download;
 mod exchange;
 mod pool;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tollgate::{Policy, SharedLimiter, Store};
-use tollgate_http::{RawAdmission, RawRequest, client_address, conclude_raw};
+use tollgate_http::{RawAdmission, RawLimit, RawRequest, client_address};
 use tollgate_net::http1::{
     ChunkedDecoder, ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestBody, RequestHead, Verdict,
     write_date,
@@ -34,6 +35,7 @@ use tollgate_net::http1::{
 pub(crate) use self::pool::RawPool;
 pub use self::request::HeadLines;
 use self::waiting::WaitingRequest;
+use crate::detached::HeldSlots;
 use crate::forward::Worker;
 use crate::head::Caller;
 use crate::override_headers::OverrideHeaders;
@@ -41,6 +43,7 @@ use crate::override_headers::OverrideHeaders;
 /// The state that the connections of a worker share.
 pub(crate) struct Http1Shared<S> {
     pub(crate) limiter: SharedLimiter<S>,
+    pub(crate) limit: RawLimit<S>,
     pub(crate) worker: Arc<Worker>,
     pub(crate) pool: Arc<RawPool>,
     pub(crate) override_headers: Arc<OverrideHeaders>,
@@ -65,16 +68,35 @@ pub(crate) struct ForwardedRequest {
     /// The head for the upstream.
     head: OutputBuffer,
     admission: RawAdmission,
+    /// The slots that a client that leaves does not release, until the upstream has finished the request.
+    slots: Option<HeldSlots>,
     is_head: bool,
     is_idempotent: bool,
     started_at: Instant,
+}
+
+impl ForwardedRequest {
+    /// Records whether an upstream may have seen the request.
+    fn set_sent(&self, is_sent: bool) {
+        if let Some(slots) = &self.slots {
+            slots.set_sent(is_sent);
+        }
+    }
+
+    /// Ends the request: its upstream has answered it, or has closed the connection.
+    fn end(&mut self) {
+        if let Some(slots) = self.slots.take() {
+            slots.release();
+        }
+        self.admission.end();
+    }
 }
 
 impl<S: Store> Http1Surface for Http1Gateway<S> {
     type Admitted = OpenRequest<S>;
 
     fn decide(&self, request: &mut RequestHead<'_, '_>, out: &mut Vec<u8>) -> Verdict<OpenRequest<S>> {
-        let Http1Shared { limiter, worker, override_headers, .. } = &*self.shared;
+        let Http1Shared { limiter, limit, worker, override_headers, .. } = &*self.shared;
         let limiter = limiter.load();
         let policy = limiter.policy();
         // hyper refuses the request before the upstream sees a part of it.
@@ -82,7 +104,7 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
             RequestBody::Length(length) => length > most,
             RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
         };
-        if policy.outlives_decisions()
+        if policy.delays_or_settles()
             || worker.body.is_some_and(is_too_large)
             || !request::prepare(request, override_headers)
         {
@@ -93,7 +115,7 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
         let view = self.view(request, &lines, policy);
         let concluded = limiter.try_admit(&view, |decision| {
             let write_lines = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
-            conclude_raw(&limiter, decision, (&lines, is_head), || fastrand::u32(..), (out, write_lines))
+            limit.conclude(&limiter, decision, (&lines, is_head), (out, write_lines))
         });
         let admission = match concluded {
             Ok(Some(admission)) => admission,
@@ -147,11 +169,11 @@ impl<S> Http1Gateway<S> {
         policy: &Policy,
         admission: RawAdmission,
     ) -> Box<ForwardedRequest> {
-        let mut head = OutputBuffer::take();
-        let forwarding = self.shared.worker.forwarding;
-        request::write(&mut head, request, &self.caller, forwarding, (policy, &admission));
+        let (mut head, worker) = (OutputBuffer::take(), &self.shared.worker);
+        request::write(&mut head, request, &self.caller, worker.forwarding, (policy, &admission));
         Box::new(ForwardedRequest {
             head,
+            slots: admission.slot_guard().map(|guard| HeldSlots::new(guard, &worker.detached)),
             admission,
             is_head: request.method == "HEAD",
             is_idempotent: matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),

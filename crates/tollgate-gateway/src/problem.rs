@@ -97,6 +97,10 @@ impl Problem {
         matches!(self, Self::Unreachable | Self::BrokenOff | Self::Slow | Self::TooSlow)
     }
 
+    pub(crate) const fn status(self) -> StatusCode {
+        self.words().0
+    }
+
     fn body(self) -> (StatusCode, String) {
         let (status, detail) = self.words();
         let title = status.canonical_reason().unwrap_or("Error");

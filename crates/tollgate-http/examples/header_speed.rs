@@ -7,13 +7,14 @@
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use http_body_util::Full;
 use tollgate::{Call, Limiter};
-use tollgate_http::{LimitLayer, Peer, Rejection, RetryAfter, conclude_raw, write_headers};
+use tollgate_http::{LimitLayer, Peer, Rejection, RetryAfter, write_headers};
 use tower::{Layer as _, Service as _, service_fn};
 
 const POLICY: &str = "
@@ -48,17 +49,18 @@ fn main() -> Result<(), tollgate::PolicyError> {
         response
     });
 
+    let layer = LimitLayer::new(limiter.clone());
+    let (raw, shared) = (layer.raw(), Arc::new(limiter.clone()));
     measure("admitted, three limits, as lines", || {
-        conclude_raw(&limiter, &admitted, (&request, false), || 0, (&mut Vec::new(), |_| ()))
+        raw.conclude(&shared, &admitted, (&request, false), (&mut Vec::new(), |_| ()))
     });
     let mut out = Vec::new();
     measure("refused, three limits, as lines with the body", || {
         out.clear();
-        conclude_raw(&limiter, &refused, (&request, false), || 0, (&mut out, |_| ()));
+        raw.conclude(&shared, &refused, (&request, false), (&mut out, |_| ()));
         out.len()
     });
 
-    let layer = LimitLayer::new(limiter.clone());
     let mut service = layer.layer(service_fn(|_: Request<()>| {
         let mut response = http::Response::new(Full::new(Bytes::new()));
         *response.headers_mut() = upstream();

@@ -14,6 +14,7 @@ use tower_layer::Layer;
 
 use crate::deferred::{Background, Spawn};
 use crate::peer::Peer;
+use crate::raw_answer::RawLimit;
 use crate::rejection::Rejection;
 use crate::service::Limit;
 use crate::tarpit::Tarpit;
@@ -180,6 +181,12 @@ impl<S> LimitLayer<S> {
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.wired(|wiring| wiring.clock = Arc::new(clock))
+    }
+
+    /// Returns these limits for a server that keeps heads in buffers. The hooks for peers, refusals, tarpit and waiting
+    /// room are not used there.
+    pub fn raw(&self) -> RawLimit<S> {
+        RawLimit(Arc::clone(&self.wiring))
     }
 
     fn wired(self, change: impl FnOnce(&mut Wiring<S>)) -> Self {

@@ -5,7 +5,7 @@
 //! - [`LimitLayer`] and [`Limit`]: the tower layer and its service.
 //! - [`HttpRequest`], [`Identity`], [`Peer`]: an HTTP request as the policy reads it.
 //! - [`client_address()`]: the client address behind proxies.
-//! - [`RawRequest`], [`conclude_raw`]: the same for a server that keeps heads in buffers, without a header map.
+//! - [`RawRequest`], [`RawLimit`]: the same for a server that keeps heads in buffers, without a header map.
 //! - [`write_headers`], [`RetryAfter`]: the rate-limit headers of a response.
 //! - [`Rejection`]: the response to a refused request.
 //! - [`SoftNotice`], [`soft_value`]: tell the inner service about soft thresholds.
@@ -56,7 +56,7 @@ pub use json_string::{write_json_string, write_plain_json_string};
 pub use layer::LimitLayer;
 pub use peer::Peer;
 pub use priority::{RequestPriority, TOLLGATE_PRIORITY, priority_value};
-pub use raw_answer::{RawAdmission, conclude_raw, write_body, write_body_with, write_status};
+pub use raw_answer::{RawAdmission, RawLimit, write_body, write_body_with, write_status};
 pub use raw_request::RawRequest;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;

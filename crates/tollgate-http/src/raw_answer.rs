@@ -3,21 +3,40 @@
 //! It serves a server that keeps heads in buffers. The decision, the headers and the bodies are those of the tower
 //! layer (`headers`, `rejection`).
 //!
-//! Invariant: the policy must not outlive its decisions ([`Policy::outlives_decisions`](tollgate::Policy)): nothing here
-//! delays a request or runs at its end.
+//! A request that was admitted releases its slots at its end, as in the tower layer (`deferred`).
+//!
+//! Invariant: the policy must not delay requests or settle costs ([`Policy::delays_or_settles`](tollgate::Policy)):
+//! nothing here holds a request back or reads a response.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::StatusCode;
-use tollgate::{Decision, InFlightGuard, Limiter, Store};
+use tollgate::{Decision, InFlightGuard, Limiter, RequestOutcome, Store};
 
+use crate::deferred::{Deferred, Owing};
+use crate::future::outcome_of;
 use crate::header_lines::HeaderLines;
 use crate::headers::{NameLengths, RetryAfter, find_line, is_limited, push_number, write_lines};
+use crate::layer::Wiring;
 use crate::priority::priority_value;
 use crate::rejection::{Rejection, RejectionContent};
+use crate::service_timer::ServiceTimer;
+use crate::slot_guard::SlotGuard;
 use crate::soft::soft_value;
 
-/// A request that its limits admit, with the additions to its request and its response.
+/// The limits of a [`LimitLayer`](crate::LimitLayer), for a server that keeps heads in buffers
+/// ([`LimitLayer::raw`](crate::LimitLayer::raw)).
+pub struct RawLimit<S>(pub(crate) Arc<Wiring<S>>);
+
+impl<S> fmt::Debug for RawLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawLimit").finish_non_exhaustive()
+    }
+}
+
+/// A request that its limits admit, with the additions to its request and its response. It holds the slots of the
+/// request until it is dropped.
 pub struct RawAdmission {
     /// The lines of the rate-limit headers, and the lengths of their names.
     headers: Vec<u8>,
@@ -26,11 +45,45 @@ pub struct RawAdmission {
     pub priority: Option<http::HeaderValue>,
     /// The value of `Tollgate-Soft` for the upstream.
     pub soft: Option<http::HeaderValue>,
+    /// Releases slots, and measures the upstream for limits with a learned number of slots.
+    deferred: Option<Owing>,
     /// Counts the request as in flight until it is dropped.
-    _in_flight: Option<InFlightGuard>,
+    in_flight: Option<InFlightGuard>,
 }
 
 impl RawAdmission {
+    /// Records that the request is about to be forwarded.
+    pub fn start(&mut self) {
+        if let Some(deferred) = &mut self.deferred {
+            deferred.start();
+        }
+    }
+
+    /// Returns a guard of the slots that outlive their caller, if there are any.
+    pub fn slot_guard(&self) -> Option<SlotGuard> {
+        match &self.deferred {
+            Some(Owing::Shared(guard)) => Some(guard.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns the timer of the upstream, if a limit with a learned number of slots measures it.
+    pub fn service_timer(&self) -> Option<ServiceTimer> {
+        self.deferred.as_ref()?.service_timer()
+    }
+
+    /// Records the status of the response. `None`: the response says nothing about the load of the upstream.
+    pub fn answered(&self, status: Option<StatusCode>) {
+        if let Some(deferred) = &self.deferred {
+            deferred.complete(status.map_or(RequestOutcome::Ignored, outcome_of));
+        }
+    }
+
+    /// Ends the request: releases its slots, unless a [guard](Self::slot_guard) still holds them.
+    pub fn end(&mut self) {
+        (self.deferred, self.in_flight) = (None, None);
+    }
+
     /// Appends the lines of the rate-limit headers.
     pub fn write_headers(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.headers);
@@ -51,38 +104,42 @@ impl fmt::Debug for RawAdmission {
 /// The initial capacity of the header lines: those of three limits with ordinary names take less.
 const INITIAL_HEADER_BYTES: usize = 448;
 
-/// Returns the admission of a decision, or appends the refusal to `out` as a complete response, with the header lines
-/// that `write_connection` appends. `rng` is the source of the jitter of `Retry-After`. `is_head`: the response has no body.
-pub fn conclude_raw<S: Store>(
-    limiter: &Limiter<S>,
-    decision: &Decision<'_>,
-    (request, is_head): (&impl HeaderLines, bool),
-    rng: impl FnOnce() -> u32,
-    (out, write_connection): (&mut Vec<u8>, impl FnOnce(&mut Vec<u8>)),
-) -> Option<RawAdmission> {
-    let settings = limiter.policy().headers();
-    let (mut headers, mut lengths) = (Vec::new(), NameLengths::default());
-    if is_limited(decision) {
-        let id = limiter.id_of(decision);
-        let retry_after = RetryAfter::jittered(decision, settings, rng);
-        if let Some(rejection) = Rejection::of(decision, id, retry_after) {
-            let content = rejection.content(request, settings);
-            write_rejection_head(out, &content);
-            write_lines(out, decision, id, settings, rejection.retry_after());
-            write_connection(out);
-            write_body_with(out, is_head, |out| content.write(out));
-            return None;
+impl<S: Store> RawLimit<S> {
+    /// Returns the admission of a decision, or appends the refusal to `out` as a complete response, with the header
+    /// lines that `write_connection` appends. `is_head`: the response has no body.
+    pub fn conclude(
+        &self,
+        limiter: &Arc<Limiter<S>>,
+        decision: &Decision<'_>,
+        (request, is_head): (&impl HeaderLines, bool),
+        (out, write_connection): (&mut Vec<u8>, impl FnOnce(&mut Vec<u8>)),
+    ) -> Option<RawAdmission> {
+        let settings = limiter.policy().headers();
+        let (mut headers, mut lengths) = (Vec::new(), NameLengths::default());
+        if is_limited(decision) {
+            let id = limiter.id_of(decision);
+            let retry_after = RetryAfter::jittered(decision, settings, &*self.0.rng);
+            if let Some(rejection) = Rejection::of(decision, id, retry_after) {
+                let content = rejection.content(request, settings);
+                write_rejection_head(out, &content);
+                write_lines(out, decision, id, settings, rejection.retry_after());
+                write_connection(out);
+                write_body_with(out, is_head, |out| content.write(out));
+                return None;
+            }
+            headers = Vec::with_capacity(INITIAL_HEADER_BYTES);
+            lengths = write_lines(&mut headers, decision, id, settings, None);
         }
-        headers = Vec::with_capacity(INITIAL_HEADER_BYTES);
-        lengths = write_lines(&mut headers, decision, id, settings, None);
+        let Wiring { limiter: in_force, clock, spawn, .. } = &*self.0;
+        Some(RawAdmission {
+            headers,
+            lengths,
+            priority: priority_value(decision),
+            soft: soft_value(decision),
+            deferred: Deferred::of(limiter, decision, (in_force, clock, spawn), None, false),
+            in_flight: limiter.track_in_flight(),
+        })
     }
-    Some(RawAdmission {
-        headers,
-        lengths,
-        priority: priority_value(decision),
-        soft: soft_value(decision),
-        _in_flight: limiter.track_in_flight(),
-    })
 }
 
 /// The first lines of the most frequent refusal.

@@ -93,7 +93,7 @@ pub struct Policy {
     /// Whether a limit is charged afterwards.
     pub(crate) charges_afterwards: bool,
     /// Whether a request may be delayed, or its decision leaves work for the end of the request.
-    pub(crate) outlives_decisions: bool,
+    pub(crate) delays_or_settles: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -134,7 +134,7 @@ impl Default for Policy {
             has_slot_queues: false,
             has_queues_and_slots: false,
             charges_afterwards: false,
-            outlives_decisions: false,
+            delays_or_settles: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -188,11 +188,9 @@ impl Policy {
         self.charges_afterwards = self.limits.iter().any(Limit::charges_afterwards);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
         let is_delayed = |limit: &Limit| limit.soft().is_some_and(|soft| !soft.tarpit.is_zero());
-        self.outlives_decisions = self.settles
-            || self
-                .limits
-                .iter()
-                .any(|limit| limit.has_leaky_queue() || limit.counts_concurrency() || is_delayed(limit));
+        self.delays_or_settles = self.settles
+            || self.has_slot_queues
+            || self.limits.iter().any(|limit| limit.has_leaky_queue() || is_delayed(limit));
         let by_name = self.limits.iter().enumerate().map(|(at, it)| (it.shared_name(), at)).collect();
         self.by_name = Arc::new(by_name);
         self
@@ -245,11 +243,11 @@ impl Policy {
         self.charges_afterwards
     }
 
-    /// Whether a limit delays requests, counts concurrent ones or settles their cost. Otherwise a decision is
-    /// complete when it is made: a request passes or is refused, and nothing remains to be done at its end.
+    /// Whether a limit delays requests, by a queue or a tarpit, or settles their cost from the response. Otherwise a
+    /// request passes or is refused when it is decided, and at most slots remain to be released at its end.
     #[inline]
-    pub const fn outlives_decisions(&self) -> bool {
-        self.outlives_decisions
+    pub const fn delays_or_settles(&self) -> bool {
+        self.delays_or_settles
     }
 
     /// Returns the limits in file order, then those of groups ([`with_groups`](Self::with_groups)).

@@ -38,33 +38,33 @@ pub(super) enum DownloadError {
     Chunk(#[from] tollgate_net::http1::ChunkError),
 }
 
-/// The request that a response belongs to.
-pub(super) struct ResponseContext<'a> {
-    pub(super) admission: &'a RawAdmission,
-    pub(super) is_head: bool,
+/// The part of a head that the exchange acts on.
+pub(super) struct HeadReport {
+    pub(super) status: u16,
+    /// Whether the connection to the upstream can be used again after the response.
+    pub(super) is_reusable: bool,
 }
 
 impl Download {
-    /// Takes bytes of the upstream and appends those for the client to `out`. `is_last`: the connection ends
-    /// after the response. Returns whether the connection of the upstream can be reused, when the head is complete.
+    /// Takes bytes of the upstream and appends the body for the client to `out`, after the head that `write_head`
+    /// appends. `is_head`: the response has no body. Returns the report of the head when it is complete.
     pub(super) fn take(
         &mut self,
         input: &mut Buffer,
-        context: &ResponseContext<'_>,
-        is_last: bool,
+        is_head: bool,
         out: &mut Vec<u8>,
-    ) -> Result<Option<bool>, DownloadError> {
-        let mut is_reusable = None;
+        write_head: impl Fn(&mut Vec<u8>, &ResponseHead<'_, '_>),
+    ) -> Result<Option<HeadReport>, DownloadError> {
+        let mut report = None;
         while matches!(self, Self::Head) {
             let mut space = header_space();
-            let Some((head, length)) = ResponseHead::parse(input.unread(), &mut space, context.is_head)?
-            else {
+            let Some((head, length)) = ResponseHead::parse(input.unread(), &mut space, is_head)? else {
                 return if input.grow() { Ok(None) } else { Err(DownloadError::TooLong) };
             };
             // The final response follows (RFC 9110, 15.2).
             if head.status >= 200 {
-                write_head(out, &head, context.admission, is_last);
-                is_reusable = Some(head.is_reusable);
+                write_head(out, &head);
+                report = Some(HeadReport { status: head.status, is_reusable: head.is_reusable });
                 *self = match head.body {
                     ResponseBody::None => Self::Done,
                     ResponseBody::Length(length) => Self::Length(length),
@@ -75,7 +75,15 @@ impl Download {
             input.consume(length);
         }
         self.take_body(input, out)?;
-        Ok(is_reusable)
+        Ok(report)
+    }
+
+    /// Returns the number of bytes that are known to follow.
+    pub(super) const fn min_bytes_left(&self) -> u64 {
+        match self {
+            Self::Length(left) => *left,
+            _ => 0,
+        }
     }
 
     fn take_body(&mut self, input: &mut Buffer, out: &mut Vec<u8>) -> Result<(), DownloadError> {
@@ -122,8 +130,13 @@ impl Download {
     }
 }
 
-/// Appends the head of a response for the client.
-fn write_head(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, admission: &RawAdmission, is_last: bool) {
+/// Appends the head of a response for the client. `is_last`: the connection ends after the response.
+pub(super) fn write_head(
+    out: &mut Vec<u8>,
+    head: &ResponseHead<'_, '_>,
+    admission: &RawAdmission,
+    is_last: bool,
+) {
     out.reserve(INITIAL_RESPONSE_BYTES);
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend([100, 10, 1].map(|unit| digit(head.status / unit)));

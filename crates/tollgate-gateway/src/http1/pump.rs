@@ -5,16 +5,22 @@
 //! before, and the same for the body of the request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use http::StatusCode;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
-use tollgate_net::http1::{Buffer, ClientBody, Http1Client, OutputBuffer};
+use tollgate_http::ServiceTimer;
+use tollgate_net::http1::{Buffer, ClientBody, Http1Client, OutputBuffer, ResponseHead};
 
-use super::download::{Download, ResponseContext};
-use super::pool::RawConnection;
+use super::ForwardedRequest;
+use super::abandoned::AbandonedResponse;
+use super::download::{self, Download};
+use super::pool::{RawConnection, RawPool};
 use crate::forward::Worker;
 use crate::problem::Problem;
+use crate::upstream::Load;
 
 /// The reason why an exchange failed.
 #[derive(Debug)]
@@ -25,8 +31,17 @@ pub(super) enum Failure {
     Broken { why: String, is_silent: bool },
     /// The request is answered with this problem.
     Problem(Problem),
-    /// The response was aborted after its start, or the client has left.
-    Aborted,
+    /// The response ended early after its start: the upstream closed the connection, or sent something invalid.
+    Cut,
+    /// The response is not passed on: the client has left, or a timeout has passed after the start of the response.
+    Abandoned,
+}
+
+impl Failure {
+    /// Whether the upstream may continue to work on the request.
+    const fn may_continue(&self) -> bool {
+        matches!(self, Self::Problem(_) | Self::Abandoned)
+    }
 }
 
 /// A piece of the body of the request that is to be written.
@@ -66,14 +81,15 @@ pub(super) struct ExchangeReport {
 
 /// One exchange.
 pub(super) struct Pump<'p, 'c> {
-    pub(super) worker: &'p Worker,
-    pub(super) client: &'p mut Http1Client<'c>,
-    pub(super) connection: &'p mut RawConnection,
+    worker: &'p Worker,
+    client: &'p mut Http1Client<'c>,
+    connection: RawConnection,
     /// The index of the upstream.
-    pub(super) upstream: usize,
-    pub(super) context: ResponseContext<'p>,
-    /// The head for the upstream, and the number of its bytes that were written.
-    head: &'p [u8],
+    upstream: usize,
+    request: &'p mut ForwardedRequest,
+    /// Measures the upstream. It stands still while the gateway waits for the body of the client.
+    timer: Option<ServiceTimer>,
+    /// The number of bytes of the head that were written.
     written: usize,
     /// Bytes of the request body that are to be written.
     body: Option<UploadPiece>,
@@ -128,17 +144,18 @@ impl Progress {
 impl<'p, 'c> Pump<'p, 'c> {
     pub(super) fn new(
         (worker, upstream): (&'p Worker, usize),
-        (client, connection): (&'p mut Http1Client<'c>, &'p mut RawConnection),
-        (head, context): (&'p [u8], ResponseContext<'p>),
-        started_at: Instant,
+        (client, connection): (&'p mut Http1Client<'c>, RawConnection),
+        request: &'p mut ForwardedRequest,
     ) -> Self {
+        let started_at = request.started_at;
+        let timer = if client.has_body_left() { request.admission.service_timer() } else { None };
         Self {
             worker,
             client,
             connection,
             upstream,
-            context,
-            head,
+            request,
+            timer,
             written: 0,
             body: None,
             is_upload_over: false,
@@ -163,17 +180,13 @@ impl<'p, 'c> Pump<'p, 'c> {
         loop {
             let has_moved = self.poll_upload(cx)? | self.poll_download(cx)?;
             if self.is_complete() {
-                return Poll::Ready(if self.response.is_cut {
-                    Err(Failure::Aborted)
-                } else {
-                    Ok(self.report())
-                });
+                return Poll::Ready(if self.response.is_cut { Err(Failure::Cut) } else { Ok(self.report()) });
             }
             if has_moved {
                 continue;
             }
             if self.client.poll_left(cx).is_ready() {
-                return Poll::Ready(Err(Failure::Aborted));
+                return Poll::Ready(Err(Failure::Abandoned));
             }
             return self.poll_timeout(cx).map(Err);
         }
@@ -183,14 +196,46 @@ impl<'p, 'c> Pump<'p, 'c> {
         matches!(self.download, Download::Done) && self.out.is_empty() && !self.needs_flush
     }
 
-    fn report(&self) -> ExchangeReport {
+    /// Whether the request was sent completely.
+    fn is_uploaded(&self) -> bool {
         let has_body_left = self.client.has_body_left() || self.body.is_some();
-        let is_uploaded = self.written == self.head.len() && !has_body_left && !self.is_upload_over;
+        self.written == self.request.head.len() && !has_body_left && !self.is_upload_over
+    }
+
+    fn report(&self) -> ExchangeReport {
+        let is_uploaded = self.is_uploaded();
         ExchangeReport {
             is_reusable: self.response.is_reusable && is_uploaded && self.input.is_none(),
             keeps_client: is_uploaded && !self.response.is_last,
             at: self.progress.download_at,
         }
+    }
+
+    /// Returns the connection after a complete exchange.
+    pub(super) fn into_connection(self) -> RawConnection {
+        self.connection
+    }
+
+    /// Leaves a failed exchange. If the upstream may continue to work on a request that holds slots, they are held until
+    /// it has finished.
+    pub(super) fn leave(self, failure: &Failure, load: Load, pool: &Arc<RawPool>) {
+        // An upstream does not start to work on a part of a head.
+        if !failure.may_continue() || self.written < self.request.head.len() {
+            return;
+        }
+        let Some(slots) = self.request.slots.take() else { return };
+        let is_head_pending = matches!(self.download, Download::Head);
+        let rest = AbandonedResponse {
+            is_reusable: self.is_uploaded() && (is_head_pending || self.response.is_reusable),
+            connection: self.connection,
+            upstream: self.upstream,
+            load,
+            input: self.input.unwrap_or_else(Buffer::take),
+            download: self.download,
+            is_head: self.request.is_head,
+        };
+        let pool = Arc::clone(pool);
+        slots.detach(|slots| rest.discard(slots, pool));
     }
 
     /// Sends the request. Returns whether bytes have moved.
@@ -199,8 +244,8 @@ impl<'p, 'c> Pump<'p, 'c> {
             return Ok(false);
         }
         let stream = Pin::new(&mut self.connection.stream);
-        if self.written < self.head.len() {
-            return match stream.poll_write(cx, &self.head[self.written..]) {
+        if self.written < self.request.head.len() {
+            return match stream.poll_write(cx, &self.request.head[self.written..]) {
                 Poll::Pending => Ok(false),
                 Poll::Ready(Ok(count @ 1..)) => {
                     self.written += count;
@@ -227,7 +272,12 @@ impl<'p, 'c> Pump<'p, 'c> {
             return Ok(false);
         }
         let problem = match self.client.poll_body(self.worker.body, cx) {
-            Poll::Pending => return Ok(false),
+            Poll::Pending => {
+                if let Some(timer) = &self.timer {
+                    timer.stop();
+                }
+                return Ok(false);
+            }
             Poll::Ready(ClientBody::Bytes(bytes)) => return Ok(self.start_piece(UploadPiece::Bytes(bytes))),
             Poll::Ready(ClientBody::Chunks(chunks)) => {
                 return Ok(self.start_piece(UploadPiece::Chunks(chunks, 0)));
@@ -241,11 +291,14 @@ impl<'p, 'c> Pump<'p, 'c> {
         };
         Err(match self.download {
             Download::Head => Failure::Problem(problem),
-            _ => Failure::Aborted,
+            _ => Failure::Abandoned,
         })
     }
 
     fn start_piece(&mut self, piece: UploadPiece) -> bool {
+        if let Some(timer) = &self.timer {
+            timer.restart();
+        }
         self.body = Some(piece);
         self.progress.has_uploaded = true;
         true
@@ -270,7 +323,7 @@ impl<'p, 'c> Pump<'p, 'c> {
                     self.progress.has_downloaded = true;
                     Ok(true)
                 }
-                Poll::Ready(_) => Err(Failure::Aborted),
+                Poll::Ready(_) => Err(Failure::Abandoned),
             };
         }
         if self.needs_flush {
@@ -280,7 +333,7 @@ impl<'p, 'c> Pump<'p, 'c> {
                     self.needs_flush = false;
                     Ok(true)
                 }
-                Poll::Ready(Err(_)) => Err(Failure::Aborted),
+                Poll::Ready(Err(_)) => Err(Failure::Abandoned),
             };
         }
         if matches!(self.download, Download::Done) {
@@ -308,11 +361,16 @@ impl<'p, 'c> Pump<'p, 'c> {
         if self.out.capacity() == 0 {
             self.out = OutputBuffer::take();
         }
-        let is_last = self.client.is_last();
-        match self.download.take(input, &self.context, is_last, &mut self.out) {
-            Ok(Some(is_reusable)) => {
-                (self.response.is_reusable, self.response.is_last) = (is_reusable, is_last);
+        let (is_last, is_head) = (self.client.is_last(), self.request.is_head);
+        let admission = &self.request.admission;
+        let write_head = |out: &mut Vec<u8>, head: &ResponseHead<'_, '_>| {
+            download::write_head(out, head, admission, is_last);
+        };
+        let moved = match self.download.take(input, is_head, &mut self.out, write_head) {
+            Ok(Some(head)) => {
+                (self.response.is_reusable, self.response.is_last) = (head.is_reusable, is_last);
                 self.worker.upstreams.succeeded(self.upstream);
+                self.request.admission.answered(StatusCode::from_u16(head.status).ok());
                 Ok(true)
             }
             Ok(None) => Ok(true),
@@ -325,12 +383,23 @@ impl<'p, 'c> Pump<'p, 'c> {
                 (self.download, self.response.is_cut) = (Download::Done, true);
                 Ok(true)
             }
+        };
+        self.end_request();
+        moved
+    }
+
+    /// Ends the request when the upstream has sent the last byte of its response: a client that has read it can use the
+    /// slot again.
+    fn end_request(&mut self) {
+        if matches!(self.download, Download::Done) {
+            self.request.end();
         }
     }
 
     /// Ends the response: the upstream has closed the connection.
     fn end_download(&mut self) -> Result<bool, Failure> {
         if self.download.end(&mut self.out) {
+            self.end_request();
             Ok(true)
         } else {
             Err(self.broken("the connection was closed".to_owned()))
@@ -342,7 +411,7 @@ impl<'p, 'c> Pump<'p, 'c> {
     fn broken(&self, why: String) -> Failure {
         match self.download {
             Download::Head => Failure::Broken { why, is_silent: !self.has_input },
-            _ => Failure::Aborted,
+            _ => Failure::Cut,
         }
     }
 
@@ -369,7 +438,7 @@ impl<'p, 'c> Pump<'p, 'c> {
         let Worker { answer, still, .. } = *self.worker;
         let awaits_client = self.client.has_body_left() && self.body.is_none() && !self.is_upload_over;
         let (due, failure) = if !matches!(self.download, Download::Head) {
-            (self.progress.download_at + still, Failure::Aborted)
+            (self.progress.download_at + still, Failure::Abandoned)
         } else if awaits_client {
             (self.progress.upload_at + still, Failure::Problem(Problem::BodyLate))
         } else {

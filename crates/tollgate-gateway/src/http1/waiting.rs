@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tollgate::{DetachedPending, Limiter, Store};
-use tollgate_http::conclude_raw;
 use tollgate_net::http1::{
     ExchangeEnd, Http1Client, MAX_HEADERS, OutputBuffer, ParsedRequest, RequestHead, header_space,
 };
@@ -65,7 +64,7 @@ impl<S: Store> WaitingRequest<S> {
             let write_lines = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
             let mut deciding = pin!(pending.finish(Some(&view), |decision| {
                 let out = (&mut *refusal, write_lines);
-                conclude_raw(&limiter, decision, (&lines, is_head), || fastrand::u32(..), out)
+                shared.limit.conclude(&limiter, decision, (&lines, is_head), out)
             }));
             poll_fn(|cx| match deciding.as_mut().poll(cx) {
                 Poll::Ready(decided) => Poll::Ready(Some(decided)),
