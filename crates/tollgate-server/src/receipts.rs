@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn known(receipts: &Receipts) -> usize {
-        let kept = receipts.0.lock();
+        let mut kept = receipts.0.lock();
         kept.with_slots.known() + kept.without_slots.known()
     }
 
