@@ -72,22 +72,40 @@ pub(crate) struct Spenders {
 /// Four allowances and their callers.
 ///
 /// A table with many keys is larger than the nearest caches, and every admitted request writes to it. So numbers are
-/// apart from texts, and the numbers by which an allowance is found are together: a request touches three or four
-/// cache lines of a set, also if it replaces an allowance.
-#[derive(Clone, Copy, Default)]
+/// apart from texts, and what is known of an allowance, besides its callers, takes one cache line for all four: a request
+/// touches two lines of a set, also if it replaces an allowance. A new caller takes one or two more, unless it is the
+/// one that the place had last: callers without an address are often the same for all allowances.
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Set {
+    /// Zero while the place is free.
     key_hashes: [u64; ALLOWANCES],
-    /// The time of the last request; zero while the place is free.
-    lasts: [Timestamp; ALLOWANCES],
     /// The number of the period, counted from 1970.
-    stretches: [u64; ALLOWANCES],
-    /// The number of known callers.
-    counts: [u8; ALLOWANCES],
+    stretches: [u32; ALLOWANCES],
     /// The threads whose units may be pending, one bit for each.
     pending: [u16; ALLOWANCES],
+    /// The number of known callers.
+    counts: [u8; ALLOWANCES],
+    /// The places, the last used one first.
+    recency: [u8; ALLOWANCES],
     spending: [[Spending; CALLERS]; ALLOWANCES],
     identities: [[Identity; CALLERS]; ALLOWANCES],
+}
+
+const _: () = assert!(std::mem::offset_of!(Set, spending) == 64, "one cache line");
+
+impl Default for Set {
+    fn default() -> Self {
+        Self {
+            key_hashes: [0; ALLOWANCES],
+            stretches: [0; ALLOWANCES],
+            pending: [0; ALLOWANCES],
+            counts: [0; ALLOWANCES],
+            recency: [0, 1, 2, 3],
+            spending: Default::default(),
+            identities: Default::default(),
+        }
+    }
 }
 
 /// The spending of a caller.
@@ -107,24 +125,11 @@ struct Identity {
     client: Option<IpAddr>,
     method: Text<MAX_METHOD_BYTES>,
     path: Text<MAX_PATH_BYTES>,
-    /// Whether the other fields are those of the present caller: a caller without an identity does not write them.
-    is_known: bool,
 }
 
-impl Identity {
-    /// Takes the place of another caller.
-    fn replace(&mut self, asker: &Asker<'_>) {
-        let Asker { client, method, path } = *asker;
-        if client.is_none() && method.is_empty() && path.is_empty() {
-            self.is_known = false;
-            return;
-        }
-        let (method, path) = (Text::new(method), Text::new(path));
-        *self = Self { client, method, path, is_known: true };
-    }
-
-    fn known(&self) -> Self {
-        if self.is_known { *self } else { Self::default() }
+impl From<&Asker<'_>> for Identity {
+    fn from(asker: &Asker<'_>) -> Self {
+        Self { client: asker.client, method: Text::new(asker.method), path: Text::new(asker.path) }
     }
 }
 
@@ -137,13 +142,25 @@ impl Set {
     fn place_of(&mut self, key_hash: u64, pending: &PendingSpends) -> usize {
         if let Some(known) = self.find(key_hash) {
             self.add_pending(known, pending);
+            self.use_now(known);
             return known;
         }
         (0..ALLOWANCES).for_each(|at| self.add_pending(at, pending));
-        let oldest = (0..ALLOWANCES).min_by_key(|at| self.lasts[*at]).unwrap_or(0);
-        pending.free(self.key_hashes[oldest], std::mem::take(&mut self.pending[oldest]));
+        let oldest = usize::from(self.recency[ALLOWANCES - 1]) % ALLOWANCES;
+        if self.pending[oldest] != 0 {
+            pending.free(self.key_hashes[oldest], std::mem::take(&mut self.pending[oldest]));
+        }
         (self.key_hashes[oldest], self.stretches[oldest], self.counts[oldest]) = (key_hash, 0, 0);
+        self.use_now(oldest);
         oldest
+    }
+
+    /// Makes an allowance the last used one.
+    #[inline]
+    fn use_now(&mut self, at: usize) {
+        if let Some(rank @ 1..) = self.recency.iter().position(|it| usize::from(*it) == at) {
+            self.recency[..=rank].rotate_right(1);
+        }
     }
 
     /// Adds the units that are pending for an allowance.
@@ -156,7 +173,9 @@ impl Set {
 
     fn take_pending(&mut self, at: usize, pending: &PendingSpends) {
         pending.take(self.key_hashes[at], self.pending[at], |spend| {
-            self.lasts[at] = self.lasts[at].max(spend.last);
+            if spend.units > 0 {
+                self.use_now(at);
+            }
             if let Some(caller) = self.callers(at).iter_mut().find(|it| it.tag == spend.caller) {
                 caller.last = caller.last.max(spend.last);
                 caller.units = caller.units.saturating_add(spend.units);
@@ -175,18 +194,18 @@ impl Set {
     fn move_to(&mut self, at: usize, time: Timestamp, period: Span) {
         let (time, period) = (time.as_micros(), period.clamp(MIN_SPAN, MAX_SPAN).as_micros());
         // Nearly every request is in the period of the one before, and a product takes less than a division.
-        let start = self.stretches[at].saturating_mul(period);
+        let start = u64::from(self.stretches[at]).saturating_mul(period);
         if time.checked_sub(start).is_none_or(|since| since >= period) {
-            self.change_period(at, time / period);
+            self.change_period(at, u32::try_from(time / period).unwrap_or(u32::MAX));
         }
     }
 
-    fn change_period(&mut self, at: usize, stretch: u64) {
+    fn change_period(&mut self, at: usize, stretch: u32) {
         // A clock that is slightly behind stays in the current period.
         if stretch <= self.stretches[at] {
             return;
         }
-        let is_next = stretch == self.stretches[at] + 1;
+        let is_next = stretch - self.stretches[at] == 1;
         self.stretches[at] = stretch;
         for caller in self.callers(at) {
             caller.before = if is_next { caller.units } else { 0 };
@@ -197,7 +216,7 @@ impl Set {
     /// Returns the time until the period of an allowance ends.
     fn left(&self, at: usize, time: Timestamp, period: Span) -> Span {
         let period = period.clamp(MIN_SPAN, MAX_SPAN).as_micros();
-        let end = (self.stretches[at] + 1).saturating_mul(period);
+        let end = (u64::from(self.stretches[at]) + 1).saturating_mul(period);
         Span::from_micros(end.saturating_sub(time.as_micros()).min(period))
     }
 
@@ -211,7 +230,10 @@ impl Set {
         let oldest = (0..count).min_by_key(|place| callers[*place].last).unwrap_or(0);
         let place = if count < CALLERS { count } else { oldest };
         self.counts[at] = u8::try_from(count.max(place + 1)).unwrap_or(0);
-        self.identities[at][place].replace(asker);
+        // The place may be of the same caller at another allowance.
+        if self.spending[at][place].tag != tag {
+            self.identities[at][place] = asker.into();
+        }
         self.spending[at][place] = Spending { tag, ..Spending::default() };
         &mut self.spending[at][place]
     }
@@ -294,7 +316,6 @@ impl Spenders {
         }
         let Some(set) = sets.get_mut(set) else { return };
         let place = set.place_of(key_hash, &self.pending);
-        set.lasts[place] = at;
         set.move_to(place, at, period);
         let caller = set.caller(place, tag, asker);
         caller.last = at;
@@ -358,14 +379,14 @@ impl Spenders {
         {
             let mut sets = stripe.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(set) = sets.get_mut(set) else { return Vec::new() };
-            let Some(at) = set.find(key_hash).filter(|at| set.lasts[*at] != Timestamp::EPOCH) else {
+            let Some(at) = set.find(key_hash).filter(|at| set.counts[*at] > 0) else {
                 return Vec::new();
             };
             set.add_pending(at, &self.pending);
             let identities = set.identities[at];
             let callers = set.callers(at).iter().zip(identities);
             for (place, (spending, identity)) in found.iter_mut().zip(callers) {
-                *place = (*spending, identity.known());
+                *place = (*spending, identity);
             }
         }
         let callers = found.into_iter().filter(|(spending, _)| spending.last != Timestamp::EPOCH);
@@ -445,6 +466,21 @@ mod tests {
         }
         let shown_keys = (0..6).filter(|key_hash| !shown(&spenders, 1 + (key_hash << 40)).is_empty());
         assert_eq!(shown_keys.collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn the_callers_of_a_replaced_allowance_are_not_those_of_the_next() {
+        let spenders = Spenders::new();
+        // All of these fall into one set, and take each other's places.
+        let paths = ["/a", "/b", "/a", "", "/a", "/a", "/b", "", "", "/b", "/b", "/a"];
+        for (key_hash, path) in (0..).zip(paths) {
+            spend(&spenders, 1 + (key_hash << 40), None, "GET", path, key_hash, at(key_hash));
+            spend(&spenders, 1 + (key_hash << 40), None, "", path, 20, at(key_hash));
+            if key_hash > 0 {
+                let expected = [(format!("  {path}"), 20), (format!(" GET {path}"), key_hash)];
+                assert_eq!(shown(&spenders, 1 + (key_hash << 40)), expected);
+            }
+        }
     }
 
     #[test]
