@@ -405,7 +405,13 @@ impl Worker {
             let chosen = response.headers().get(UPGRADE);
             // The upgrade was not requested, or another protocol was.
             let is_offered = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
-            let (_, client) = client.filter(|it| is_offered(&it.0)).ok_or(Problem::BrokenOff)?;
+            let Some((_, client)) = client.filter(|it| is_offered(&it.0)) else {
+                // The upstream has answered, and its connection is closed.
+                if let Some(slots) = lent.slots {
+                    slots.release();
+                }
+                return Err(Problem::BrokenOff);
+            };
             let work = Detached::default();
             response.extensions_mut().insert(work.clone());
             tunnel::open(client, upstream, lent.slots, (lent.load, work, lent.sender));
