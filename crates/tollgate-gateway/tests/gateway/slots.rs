@@ -459,3 +459,50 @@ fn only_failures_of_the_upstream_lower_the_learned_slots() {
         assert_eq!(slots() < before, lowers, "{status}: {before} before, {} after", slots());
     }
 }
+
+#[test]
+fn an_upstream_that_fails_requests_without_a_caller_is_ejected() {
+    for (is_late, headers, ttl) in [(false, "1h", "1m"), (true, "50ms", "300ms")] {
+        let gate = Gate::default();
+        let [its, other] = [gate.clone(), gate.clone()];
+        let broken = Upstream::script(move |turn| {
+            turn.request();
+            its.pass();
+            if is_late {
+                turn.wire.rest();
+            }
+        });
+        let live = Upstream::script(move |turn| {
+            while turn.request().is_some() {
+                if !is_late {
+                    other.pass();
+                }
+                turn.wire.send(OK);
+            }
+        });
+        let origins = [&broken, &live].map(|it| format!("http://{}", it.address));
+        let gateway = Behind::all(&origins)
+            .with(&format!("eject: {{after: 3, for: 1h}}, timeouts: {{headers: {headers}}}"))
+            .limited(&format!("limits: [{{name: slots, by: global, slots: 50, ttl: {ttl}}}]"))
+            .serve();
+        let mut clients = Vec::new();
+        while broken.seen().len() < 3 {
+            let seen = broken.seen().len() + live.seen().len();
+            let mut client = gateway.connect();
+            client.send(GET);
+            eventually("it is forwarded", || broken.seen().len() + live.seen().len() > seen);
+            clients.push(client);
+        }
+        for client in &mut clients {
+            // The gateway closes the connection when it has noticed that the client is gone.
+            client.stop_sending();
+            client.rest();
+        }
+        gate.open();
+        eventually("all slots are free", || gateway.left() == 50);
+        for _ in 0..10 {
+            assert_eq!(gateway.get("/").status(), 200);
+        }
+        assert_eq!(broken.seen().len(), 3, "late: {is_late}");
+    }
+}
