@@ -1,8 +1,8 @@
 //! Stores that have to be waited for: the task of the connection awaits the decision.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tollgate::{Adjustment, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLi
 use tollgate_gateway::Gateway;
 use tollgate_net::{Drain, Sockets};
 
-use crate::support::{ONCE, Upstream, Wire, eventually, settings};
+use crate::support::{OK, ONCE, ONE_SLOT, Upstream, Wire, eventually, settings};
 
 /// A store that answers every batch later, or never.
 struct RemoteStore {
@@ -49,6 +49,7 @@ impl Store for RemoteStore {
 /// A gateway on a remote store.
 struct RemoteGateway {
     address: SocketAddr,
+    limiter: SharedLimiter<RemoteStore>,
     waiting: Arc<AtomicUsize>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -60,8 +61,8 @@ impl RemoteGateway {
         let settings = settings(&section).unwrap_or_else(|wrong| panic!("{wrong}"));
         let store = RemoteStore { inner: MemoryStore::new(1_000), is_silent, waiting: Arc::default() };
         let waiting = Arc::clone(&store.waiting);
-        let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), store);
-        let gateway = Gateway::new(settings, SharedLimiter::from(limiter), None).unwrap();
+        let limiter = SharedLimiter::from(Limiter::with_store(Policy::parse(policy).unwrap(), store));
+        let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
@@ -76,7 +77,7 @@ impl RemoteGateway {
                 }
             });
         });
-        Self { address, waiting, stop: Some(stop), thread: Some(thread) }
+        Self { address, limiter, waiting, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> Wire {
@@ -142,5 +143,57 @@ fn a_client_that_leaves_ends_the_call_to_the_store() {
     eventually("the store is asked", || gateway.waiting.load(Ordering::SeqCst) == 1);
     drop(client);
     eventually("the call is dropped", || gateway.waiting.load(Ordering::SeqCst) == 0);
+    assert!(upstream.seen().is_empty());
+}
+
+#[test]
+fn a_slot_of_a_remote_store_is_held_until_the_upstream_has_answered_and_released_then() {
+    for leaves in [false, true] {
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let upstream = Upstream::script(move |turn| {
+            while let Some(request) = turn.request() {
+                if request.start.contains("/hold") {
+                    may_go_on.lock().unwrap().recv().unwrap();
+                }
+                turn.wire.send(OK);
+            }
+        });
+        let gateway = RemoteGateway::serve(&upstream, ONE_SLOT, false);
+        let mut client = gateway.connect();
+        client.send("GET /hold HTTP/1.1\r\nhost: a\r\n\r\n");
+        eventually("it is forwarded", || upstream.seen().len() == 1);
+        assert_eq!(gateway.connect().get("/").status(), 429);
+        if leaves {
+            // The gateway closes the connection when it has noticed that the client is gone.
+            client.stop_sending();
+            client.assert_closed();
+            assert_eq!(gateway.connect().get("/").status(), 429);
+        }
+        go_on.send(()).unwrap();
+        if !leaves {
+            assert_eq!(client.answer().status(), 200);
+        }
+        eventually("the slot is free", || gateway.connect().get("/").status() == 200);
+        eventually("the slot is free again", || gateway.connect().get("/").status() == 200);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_decision_leaves_no_request_in_flight() {
+    let upstream = Upstream::ok();
+    let policy = "shed: {node: {inflight: 1000}}\n\
+                  limits: [{name: slots, by: global, slots: 9}, {name: learned, by: global, slots: adaptive}]";
+    let gateway = RemoteGateway::serve(&upstream, policy, true);
+    let in_flight = || {
+        let limiter = gateway.limiter.load();
+        (limiter.adaptive_summaries().iter().map(|it| it.in_flight).sum(), limiter.node_shedder().in_flight())
+    };
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("the store is asked", || gateway.waiting.load(Ordering::SeqCst) == 1);
+    assert_eq!(in_flight(), (1, 1));
+    drop(client);
+    eventually("no request is in flight", || in_flight() == (0, 0));
     assert!(upstream.seen().is_empty());
 }

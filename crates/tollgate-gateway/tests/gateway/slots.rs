@@ -200,18 +200,21 @@ fn requests_that_their_upstream_fails_release_their_slots() {
             }
         },
     );
-    for answer in 0..7 {
-        // A function, so that it is the same for all connections.
-        const SCRIPTS: [fn(&mut Turn, &Gate); 7] = [
-            |turn, _| answer_once(turn, "nonsense\r\n\r\n"),
-            |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"),
-            |turn, _| answer_once(turn, "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"),
-            |turn, _| answer_once(turn, "HTTP/1.1 100 Continue\r\n\r\n"),
-            |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"),
-            |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nha"),
-            |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"),
-        ];
-        check(&format!("answer {answer}"), "", SCRIPTS[answer], |gateway, _| {
+    let scripts: [fn(&mut Turn, &Gate); 8] = [
+        |turn, _| answer_once(turn, "nonsense\r\n\r\n"),
+        |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"),
+        |turn, _| answer_once(turn, "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"),
+        |turn, _| {
+            answer_once(turn, "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nok");
+            turn.wire.rest();
+        },
+        |turn, _| answer_once(turn, "HTTP/1.1 100 Continue\r\n\r\n"),
+        |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"),
+        |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nha"),
+        |turn, _| answer_once(turn, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"),
+    ];
+    for (number, script) in scripts.into_iter().enumerate() {
+        check(&format!("answer {number}"), "", script, |gateway, _| {
             for _ in 0..3 {
                 exchange(gateway, CLOSING);
             }
