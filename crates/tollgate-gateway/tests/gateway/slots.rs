@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use tollgate::Call;
 
+use crate::mutations::Rng;
 use crate::support::{Behind, OK, ONE_SLOT, ServedGateway, Turn, Upstream, Wire, eventually};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -508,4 +511,71 @@ fn an_upstream_that_fails_requests_without_a_caller_is_ejected() {
         }
         assert_eq!(broken.seen().len(), 3, "late: {is_late}");
     }
+}
+
+/// A response and the end of its connection: closed, reset or kept.
+const RANDOM_ANSWERS: [(&str, bool); 7] = [
+    (OK, true),
+    (
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n\r\n",
+        true,
+    ),
+    ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", false),
+    ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\nx\r\n", false),
+    ("HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", false),
+    ("HTTP/1.1 200 OK\r\n\r\nuntil", false),
+    ("", false),
+];
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "work and patience take some time")]
+fn clients_and_upstreams_that_fail_at_random_start_no_more_work_than_there_are_slots() {
+    let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let its = Arc::clone(&counts);
+    let upstream = Upstream::script(move |turn| {
+        let (mut rng, (running, most)) = (Rng(turn.number as u64), &*its);
+        while let Some(request) = turn.request() {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            thread::sleep(Duration::from_micros(rng.below(3_000) as u64));
+            let (answer, is_kept) = RANDOM_ANSWERS[rng.below(RANDOM_ANSWERS.len())];
+            let (answer, is_kept) = if request.start.starts_with("HEAD") {
+                ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", true)
+            } else {
+                (answer, is_kept)
+            };
+            running.fetch_sub(1, Ordering::SeqCst);
+            if rng.below(10) == 0 {
+                return turn.wire.reset_on_close();
+            }
+            if !turn.wire.try_send(answer) || !is_kept {
+                return;
+            }
+        }
+    });
+    let policy = policy("hold").replace("slots: 50", "slots: 4");
+    let gateway = Behind::new(&upstream).with("eject: {after: 100000}").limited(&policy).serve();
+    let left = || gateway.left() == 4 && gateway.limiter.load().adaptive_summaries()[0].in_flight == 0;
+    thread::scope(|scope| {
+        for seed in 0..12 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let mut rng = Rng(seed);
+                for _ in 0..100 {
+                    let request = [GET, POST, CHUNKED, "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n"][rng.below(4)];
+                    let mut client = gateway.connect();
+                    client.send(request.repeat(1 + rng.below(2)));
+                    thread::sleep(Duration::from_micros(rng.below(3_000) as u64));
+                    if rng.below(3) == 0 {
+                        client.try_status();
+                    }
+                    if rng.below(3) == 0 {
+                        client.reset_on_close();
+                    }
+                }
+            });
+        }
+    });
+    eventually("no slot is left behind", left);
+    let most = counts.1.load(Ordering::SeqCst);
+    assert!((1..=4).contains(&most), "{most} at a time");
 }
