@@ -405,21 +405,24 @@ impl Worker {
             let chosen = response.headers().get(UPGRADE);
             // The upgrade was not requested, or another protocol was.
             let is_offered = |wanted: &HeaderValue| chosen.is_some_and(|it| tunnel::offers(wanted, it));
-            let (_, client) = client.filter(|it| is_offered(&it.0)).ok_or(Problem::BrokenOff)?;
+            let Some((_, client)) = client.filter(|it| is_offered(&it.0)) else {
+                return Err(lent.close());
+            };
             let work = Detached::default();
             response.extensions_mut().insert(work.clone());
             tunnel::open(client, upstream, lent.slots, (lent.load, work, lent.sender));
             return Ok(response.map(|_| GatewayBody::empty()));
         }
-        let is_broken = head::is_otherwise_encoded(response.headers());
+        if head::is_otherwise_encoded(response.headers()) {
+            return Err(lent.close());
+        }
         head::strip_nominated(response.headers_mut());
         head::strip_hop_by_hop(response.headers_mut());
         *response.version_mut() = Version::HTTP_11;
         let (pool, upload) = (Arc::clone(&self.pool), lent.progress);
         let lease = (Lease { pool, upstream: lent.at, sender: lent.sender, upload }, lent.load);
         let (slots, still) = (lent.slots, self.still);
-        let response = response.map(|body| GatewayBody::download(body, lease, slots, still, deadline));
-        if is_broken { Err(Problem::BrokenOff) } else { Ok(response) }
+        Ok(response.map(|body| GatewayBody::download(body, lease, slots, still, deadline)))
     }
 }
 
@@ -430,6 +433,16 @@ struct UpstreamLease {
     load: Load,
     progress: Option<Arc<Progress>>,
     slots: Option<HeldSlots>,
+}
+
+impl UpstreamLease {
+    /// Ends a request whose response cannot be passed on: the upstream has answered, and its connection is closed.
+    fn close(self) -> Problem {
+        if let Some(slots) = self.slots {
+            slots.release();
+        }
+        Problem::BrokenOff
+    }
 }
 
 /// The event that ends the wait for a response.

@@ -218,16 +218,20 @@ impl<'p, 'c> Pump<'p, 'c> {
 
     /// Leaves a failed exchange. If the upstream may continue to work on a request that holds slots, they are held until
     /// it has finished.
-    pub(super) fn leave(self, failure: &Failure, load: Load, pool: &Arc<RawPool>) {
+    pub(super) fn leave(mut self, failure: &Failure, load: Load, pool: &Arc<RawPool>) {
         // An upstream does not start to work on a part of a head.
         if !failure.may_continue() || self.written < self.request.head.len() {
             return;
         }
         let Some(slots) = self.request.slots.take() else { return };
         let is_head_pending = matches!(self.download, Download::Head);
+        self.progress.update();
         let rest = AbandonedResponse {
+            // A problem was recorded already, or was caused by the client.
+            head_due: (is_head_pending && matches!(failure, Failure::Abandoned)).then(|| self.due().0),
             is_reusable: self.is_uploaded() && (is_head_pending || self.response.is_reusable),
             connection: self.connection,
+            upstreams: Arc::clone(&self.worker.upstreams),
             upstream: self.upstream,
             load,
             input: self.input.unwrap_or_else(Buffer::take),

@@ -34,6 +34,7 @@ mod remote_store;
 mod resets;
 mod setting_up;
 mod settling;
+mod slots;
 mod slow_readers;
 mod soft;
 mod support;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Behind, OK, ServedGateway, Upstream, eventually, settings};
+use crate::support::{Behind, OK, ServedGateway, Turn, Upstream, eventually, settings};
 
 const ONE: &str = "limits: [{name: upstream, by: global, slots: {adaptive: {max: 1}}}]";
 
@@ -210,6 +210,45 @@ fn a_request_whose_body_is_still_being_sent_teaches_nothing() {
         gateway.connect().ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nwhole");
     }
     eventually("bodies that have arrived are measured", || latency().is_some());
+}
+
+/// A script of an upstream, a request to it, the status of the response, and whether it lowers the learned slots.
+type LearnedCase = (fn(&mut Turn), &'static str, u16, bool);
+
+#[test]
+fn only_failures_of_the_upstream_lower_the_learned_slots() {
+    const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    const POST: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+    const MALFORMED: &str = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nx\r\n";
+    let learned =
+        "limits: [{name: upstream, by: global, on_hangup: release, slots: {adaptive: {min: 1, max: 90}}}]";
+    let cases: [LearnedCase; 6] = [
+        (|turn| turn.always(OK), GET, 200, false),
+        (|turn| turn.always(REJECTED), GET, 503, true),
+        (|turn| turn.always("HTTP/1.1 500 Wrong\r\ncontent-length: 0\r\n\r\n"), GET, 500, false),
+        (|turn| drop(turn.request()), GET, 502, true),
+        (
+            |turn| {
+                turn.request();
+                turn.wire.send("nonsense\r\n\r\n");
+            },
+            POST,
+            502,
+            true,
+        ),
+        (|turn| drop(turn.request()), MALFORMED, 400, false),
+    ];
+    for (script, request, status, lowers) in cases {
+        let upstream = Upstream::script(script);
+        let gateway = Behind::new(&upstream).with("eject: {after: 100000}").limited(learned).serve();
+        let slots = || gateway.limiter.load().adaptive_summaries()[0].slots;
+        assert_eq!(gateway.connect().ask(request).status(), status);
+        let before = slots();
+        for _ in 0..200 {
+            assert_eq!(gateway.connect().ask(request).status(), status);
+        }
+        assert_eq!(slots() < before, lowers, "{status}: {before} before, {} after", slots());
+    }
 }
 
 #[test]

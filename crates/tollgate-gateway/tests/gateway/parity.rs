@@ -25,12 +25,20 @@ impl Comparable {
         for (name, value) in &message.headers {
             let value = match &**name {
                 "date" | "tollgate-decision" | "x-request-id" => "present".to_owned(),
+                // The wait of a request that is shed is random.
+                "retry-after" if message.status() == 503 => "present".to_owned(),
                 name if name.contains("ratelimit") || name.contains("retry-after") => without_times(value),
                 _ => value.replace(port, "PORT"),
             };
             headers.entry(name.clone()).or_default().push(value);
         }
         let mut body = without_times(&message.text());
+        // The wait of a request that is shed is random.
+        if message.status() == 503
+            && let Some((text, seconds)) = body.split_once("try again in ")
+        {
+            body = format!("{text}try again in N{}", seconds.trim_start_matches(['1', '2', '3']));
+        }
         if let Some(at) = body.find("urn:tollgate:decision:") {
             body.replace_range(at.., "ID");
         }
@@ -94,6 +102,12 @@ impl Side {
 #[track_caller]
 fn check(settings: &str, policy: &str, answer: &str, requests: &[String]) {
     let sides = ["native", "hyper"].map(|http1| Side::new(http1, settings, policy, answer));
+    compare(&sides, settings, answer, requests);
+}
+
+/// Checks that both sides do the same.
+#[track_caller]
+fn compare(sides: &[Side; 2], settings: &str, answer: &str, requests: &[String]) {
     let [(native_seen, native), (hyper_seen, mut hyper)] =
         sides.each_ref().map(|side| side.exchange(requests));
     for (request, (native, hyper)) in requests.iter().zip(native.iter().zip(&mut hyper)) {
@@ -217,6 +231,17 @@ limits:
   - {name: posts, endpoint: '/**', method: POST, by: ip, bucket: 20/hour}
 ";
 
+/// Limits that hold slots and refuse nothing, and one with a soft threshold.
+const SLOTS: &str = "
+headers: {dialects: [openai, envoy], x_ratelimit: delta}
+priorities: [{name: critical, endpoint: /a/**}, {name: normal}]
+shed: {fleet: {slots: 90}, node: {inflight: 100}}
+limits:
+  - {name: slots, by: global, slots: 9, soft: 10%}
+  - {name: released, by: ip, slots: 9, on_hangup: release}
+  - {name: learned, by: global, slots: {adaptive: {min: 9, max: 99}}}
+";
+
 #[test]
 fn clients_and_upstreams_see_the_same_with_and_without_hyper() {
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 7\r\nServer: x\r\nConnection: keep-alive, X-Hidden\r\nX-Hidden: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\nok";
@@ -242,6 +267,35 @@ fn refusals_are_the_same_with_and_without_hyper() {
     for policy in [once.to_owned(), format!("{dialects}{once}"), format!("deny: [{{ip: 127.0.0.1}}]\n{once}")]
     {
         check("", &policy, crate::support::OK, &requests(9, 40));
+    }
+}
+
+#[test]
+fn requests_that_hold_slots_are_the_same_with_and_without_hyper() {
+    for (seed, settings) in [(10, "forwarded: both"), (11, "caps: {body: 4B}")] {
+        check(settings, SLOTS, crate::support::OK, &requests(seed, 60));
+    }
+}
+
+#[test]
+fn refusals_while_all_slots_are_taken_are_the_same_with_and_without_hyper() {
+    for policy in [
+        "limits: [{name: slots, by: global, slots: 1}]",
+        "headers: {dialects: [openai, envoy], x_ratelimit: delta, ietf: draft-6}\n\
+         limits: [{name: slots, by: global, slots: 1}, {name: all, by: global, bucket: 100/hour}]",
+        "limits: [{name: slots, by: global, slots: 1, mode: shadow}, {name: keys, by: 'header:accept', bucket: 3/hour}]",
+        "limits: [{name: learned, by: global, slots: {adaptive: {max: 1}}}]",
+        "priorities: [{name: critical, endpoint: /a/**}, {name: normal}]\nshed: {fleet: {slots: 1}}\nlimits: []",
+        "shed: {node: {inflight: 1}}\nlimits: []",
+    ] {
+        let sides = ["native", "hyper"].map(|http1| Side::new(http1, "", policy, crate::support::OK));
+        // The slot of another request, which stays.
+        let _others = sides.each_ref().map(|side| {
+            let limiter = side.gateway.limiter.load();
+            let other = limiter.check(&tollgate::Call::new("GET", "/"));
+            (other.in_flight().cloned(), limiter.track_in_flight())
+        });
+        compare(&sides, "", crate::support::OK, &requests(12, 40));
     }
 }
 
@@ -274,6 +328,7 @@ fn responses_are_the_same_with_and_without_hyper() {
             answer,
             &[get.clone(), get.clone()],
         );
+        check("timeouts: {idle: 5s}", SLOTS, answer, &[get.clone(), get.clone()]);
         if !answer.contains("\r\n\r\n2") && !answer.ends_with("ok") && !answer.ends_with("no") {
             check("", "limits: []", answer, std::slice::from_ref(&head));
         }

@@ -1,8 +1,8 @@
 //! Stores that have to be waited for: the task of the connection awaits the decision.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use tokio::sync::oneshot;
@@ -11,12 +11,21 @@ use tollgate::{Adjustment, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLi
 use tollgate_gateway::Gateway;
 use tollgate_net::{Drain, Sockets};
 
-use crate::support::{ONCE, Upstream, Wire, eventually, settings};
+use crate::support::{OK, ONCE, ONE_SLOT, Upstream, Wire, eventually, settings};
 
-/// A store that answers every batch later, or never.
+/// How a store answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answering {
+    Later,
+    Never,
+    /// With an error, as if it could not be reached.
+    Fails,
+}
+
+/// A store that does not answer at once.
 struct RemoteStore {
     inner: MemoryStore,
-    is_silent: bool,
+    answering: Answering,
     /// The calls that wait for an answer.
     waiting: Arc<AtomicUsize>,
 }
@@ -35,10 +44,11 @@ impl Store for RemoteStore {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _guard = CallGuard(Arc::clone(&self.waiting));
         tokio::task::yield_now().await;
-        if self.is_silent {
-            std::future::pending::<()>().await;
+        match self.answering {
+            Answering::Later => self.inner.decide(checks).await,
+            Answering::Never => std::future::pending().await,
+            Answering::Fails => Err(StoreError::Refused("it is down".into())),
         }
-        self.inner.decide(checks).await
     }
 
     async fn adjust(&self, rule: &Rule, key: &[u8], adjustment: Adjustment) -> Result<Outcome, StoreError> {
@@ -49,19 +59,20 @@ impl Store for RemoteStore {
 /// A gateway on a remote store.
 struct RemoteGateway {
     address: SocketAddr,
+    limiter: SharedLimiter<RemoteStore>,
     waiting: Arc<AtomicUsize>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl RemoteGateway {
-    fn serve(upstream: &Upstream, policy: &str, is_silent: bool) -> Self {
+    fn serve(upstream: &Upstream, policy: &str, answering: Answering) -> Self {
         let section = format!("upstream: [\"http://{}\"], http1: native", upstream.address);
         let settings = settings(&section).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let store = RemoteStore { inner: MemoryStore::new(1_000), is_silent, waiting: Arc::default() };
+        let store = RemoteStore { inner: MemoryStore::new(1_000), answering, waiting: Arc::default() };
         let waiting = Arc::clone(&store.waiting);
-        let limiter = Limiter::with_store(Policy::parse(policy).unwrap(), store);
-        let gateway = Gateway::new(settings, SharedLimiter::from(limiter), None).unwrap();
+        let limiter = SharedLimiter::from(Limiter::with_store(Policy::parse(policy).unwrap(), store));
+        let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
@@ -76,7 +87,7 @@ impl RemoteGateway {
                 }
             });
         });
-        Self { address, waiting, stop: Some(stop), thread: Some(thread) }
+        Self { address, limiter, waiting, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> Wire {
@@ -98,7 +109,7 @@ impl Drop for RemoteGateway {
 fn a_limit_holds_on_a_store_that_has_to_be_waited_for() {
     let upstream = Upstream::ok();
     let policy = "limits: [{name: three, by: global, bucket: 3/hour, soft: 50%}]";
-    let gateway = RemoteGateway::serve(&upstream, policy, false);
+    let gateway = RemoteGateway::serve(&upstream, policy, Answering::Later);
     let mut client = gateway.connect();
     let body = "POST /up HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
     let chunks = "POST /up HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -120,7 +131,7 @@ fn a_limit_holds_on_a_store_that_has_to_be_waited_for() {
 #[test]
 fn a_refused_body_that_has_not_arrived_ends_the_connection() {
     let upstream = Upstream::ok();
-    let gateway = RemoteGateway::serve(&upstream, ONCE, false);
+    let gateway = RemoteGateway::serve(&upstream, ONCE, Answering::Later);
     assert_eq!(gateway.connect().get("/").status(), 200);
     let inner = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
     for framing in ["content-length: 36", "transfer-encoding: chunked"] {
@@ -136,11 +147,66 @@ fn a_refused_body_that_has_not_arrived_ends_the_connection() {
 #[test]
 fn a_client_that_leaves_ends_the_call_to_the_store() {
     let upstream = Upstream::ok();
-    let gateway = RemoteGateway::serve(&upstream, "limits: [{name: a, by: global, bucket: 9/hour}]", true);
+    let gateway =
+        RemoteGateway::serve(&upstream, "limits: [{name: a, by: global, bucket: 9/hour}]", Answering::Never);
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     eventually("the store is asked", || gateway.waiting.load(Ordering::SeqCst) == 1);
     drop(client);
     eventually("the call is dropped", || gateway.waiting.load(Ordering::SeqCst) == 0);
+    assert!(upstream.seen().is_empty());
+}
+
+#[test]
+fn a_slot_is_held_until_the_upstream_has_answered_and_released_then_also_while_the_store_is_down() {
+    for (answering, leaves) in
+        [Answering::Later, Answering::Fails].into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let upstream = Upstream::script(move |turn| {
+            while let Some(request) = turn.request() {
+                if request.start.contains("/hold") {
+                    may_go_on.lock().unwrap().recv().unwrap();
+                }
+                turn.wire.send(OK);
+            }
+        });
+        let gateway = RemoteGateway::serve(&upstream, ONE_SLOT, answering);
+        let mut client = gateway.connect();
+        client.send("GET /hold HTTP/1.1\r\nhost: a\r\n\r\n");
+        eventually("it is forwarded", || upstream.seen().len() == 1);
+        assert_eq!(gateway.connect().get("/").status(), 429);
+        if leaves {
+            // The gateway closes the connection when it has noticed that the client is gone.
+            client.stop_sending();
+            client.assert_closed();
+            assert_eq!(gateway.connect().get("/").status(), 429);
+        }
+        go_on.send(()).unwrap();
+        if !leaves {
+            assert_eq!(client.answer().status(), 200);
+        }
+        eventually("the slot is free", || gateway.connect().get("/").status() == 200);
+        eventually("the slot is free again", || gateway.connect().get("/").status() == 200);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_decision_leaves_no_request_in_flight() {
+    let upstream = Upstream::ok();
+    let policy = "shed: {node: {inflight: 1000}}\n\
+                  limits: [{name: slots, by: global, slots: 9}, {name: learned, by: global, slots: adaptive}]";
+    let gateway = RemoteGateway::serve(&upstream, policy, Answering::Never);
+    let in_flight = || {
+        let limiter = gateway.limiter.load();
+        (limiter.adaptive_summaries().iter().map(|it| it.in_flight).sum(), limiter.node_shedder().in_flight())
+    };
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("the store is asked", || gateway.waiting.load(Ordering::SeqCst) == 1);
+    assert_eq!(in_flight(), (1, 1));
+    drop(client);
+    eventually("no request is in flight", || in_flight() == (0, 0));
     assert!(upstream.seen().is_empty());
 }
