@@ -2,6 +2,9 @@
 //!
 //! The upstream is judged as if the client were there: one that closes the connection or does not start its response in
 //! time has failed, and is ejected after some failures. Clients that leave would otherwise hide an upstream that hangs.
+//!
+//! If the request is incomplete, the gateway closes its side of the connection: an upstream that waits for the rest of a
+//! body would hold the slots until their `ttl`, and a client that sends half a body and leaves costs itself nothing.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::StatusCode;
+use tokio::io::AsyncWrite as _;
 use tokio::time::Instant;
 use tollgate_net::http1::{Buffer, OutputBuffer};
 
@@ -31,6 +35,8 @@ pub(super) struct AbandonedResponse {
     /// Whether the connection to the upstream can be used again: the request was sent completely, and the head of the
     /// response does not end the connection.
     pub(super) is_reusable: bool,
+    /// Whether a part of the request is missing, and the upstream is to be told so.
+    pub(super) is_cut: bool,
     /// The time until which the upstream has to start its response. `None`: its success or failure was recorded.
     pub(super) head_due: Option<Instant>,
 }
@@ -77,8 +83,11 @@ impl AbandonedResponse {
         }
     }
 
-    /// Reads from the upstream, and records that its response is late.
+    /// Reads from the upstream, records that its response is late, and closes the side of the gateway if it has to.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.is_cut {
+            self.is_cut = Pin::new(&mut self.connection.stream).poll_shutdown(cx).is_pending();
+        }
         let read = self.input.poll_fill(Pin::new(&mut self.connection.stream), u64::MAX, cx);
         if read.is_pending() && self.head_due.is_some() && self.connection.timer.as_mut().poll(cx).is_ready()
         {

@@ -230,6 +230,7 @@ impl<'p, 'c> Pump<'p, 'c> {
             // A problem was recorded already, or was caused by the client.
             head_due: (is_head_pending && matches!(failure, Failure::Abandoned)).then(|| self.due().0),
             is_reusable: self.is_uploaded() && (is_head_pending || self.response.is_reusable),
+            is_cut: !self.is_uploaded(),
             connection: self.connection,
             upstreams: Arc::clone(&self.worker.upstreams),
             upstream: self.upstream,

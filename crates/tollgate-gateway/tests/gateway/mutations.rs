@@ -14,9 +14,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+use tollgate::Call;
 
 use crate::recording::{self, RecordedRequest};
-use crate::support::{Behind, ServedGateway, TEST_TIMEOUT};
+use crate::support::{Behind, ServedGateway, TEST_TIMEOUT, eventually};
 
 /// The requests of a run without `TOLLGATE_MUTATIONS`.
 const DEFAULT_REQUESTS: u64 = 4_000;
@@ -34,6 +35,10 @@ const MAX_GROWTH_KIB: u64 = 48 * 1024;
 /// A limit that counts all requests and refuses none. Its window does not end during a run.
 const COUNTED: &str =
     "limits: [{name: all, by: global, algorithm: fixed-window, rate: 1000000000/1000 days}]";
+
+/// The same, and a limit whose slots all requests hold.
+const HELD: &str = "limits: [{name: all, by: global, algorithm: fixed-window, rate: 1000000000/1000 days}, \
+     {name: held, by: global, slots: 1000}]";
 
 /// A seeded generator (splitmix64).
 pub(crate) struct Rng(pub(crate) u64);
@@ -193,6 +198,18 @@ async fn talk(gateway: &ServedGateway, bytes: &[u8]) -> u64 {
     said.windows(9).filter(|it| it == b"HTTP/1.1 ").count() as u64
 }
 
+/// Returns the requests that a gateway may still admit.
+fn left(gateways: &[ServedGateway]) -> u64 {
+    gateways.iter().map(ServedGateway::left).sum()
+}
+
+/// Returns the slots of [`HELD`] that are free.
+fn free_slots(gateway: &ServedGateway) -> u64 {
+    let limiter = gateway.limiter.load();
+    let decision = limiter.check(&Call::new("GET", "/").cost(0));
+    decision.limits().last().unwrap().outcome().remaining
+}
+
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -212,8 +229,8 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
     let recorder = Arc::new(Recorder::default());
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
-    let gateway = Behind::all(&[origin]).limited(COUNTED).serve();
-    let before = gateway.left();
+    let gateways = [COUNTED, HELD].map(|policy| Behind::all(&[origin.clone()]).limited(policy).serve());
+    let (before, before_slots) = (left(&gateways), free_slots(&gateways[1]));
     let (answers, early_kib) = runtime.block_on(async {
         let upstream = Arc::clone(&recorder);
         tokio::spawn(async move {
@@ -224,7 +241,8 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
         });
         let (next, answers, early_kib) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let client = |number: u64| {
-            let (next, answers, early_kib, gateway) = (&next, &answers, &early_kib, &gateway);
+            let (next, answers, early_kib) = (&next, &answers, &early_kib);
+            let gateway = &gateways[usize::try_from(number % 2).unwrap()];
             async move {
                 let mut rng = Rng(seed.wrapping_mul(1_000_003).wrapping_add(number));
                 loop {
@@ -252,7 +270,7 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
         wrong.len(),
         &wrong[..wrong.len().min(5)]
     );
-    let (charged, seen) = (before - gateway.left(), recorder.requests.load(Ordering::Relaxed));
+    let (charged, seen) = (before - left(&gateways), recorder.requests.load(Ordering::Relaxed));
     let (whole, late_kib) = (recorder.whole.load(Ordering::Relaxed), resident_kib());
     println!(
         "{requests} mutated requests, {answers} responses, {charged} decided, {seen} forwarded, {whole} complete; \
@@ -264,9 +282,13 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
     let is_alone = requests > DEFAULT_REQUESTS;
     assert!(!is_alone || late_kib < early_kib + MAX_GROWTH_KIB, "{early_kib} KiB became {late_kib} KiB");
     // The upstream runs on the runtime of the clients.
-    let responses = runtime.block_on(talk(&gateway, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"));
-    assert_eq!(responses, 1);
-    assert!(recorder.whole.load(Ordering::Relaxed) > whole, "the gateway does not forward any more");
+    for gateway in &gateways {
+        let responses = runtime.block_on(talk(gateway, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"));
+        assert_eq!(responses, 1);
+    }
+    assert!(recorder.whole.load(Ordering::Relaxed) > whole + 1, "a gateway does not forward any more");
+    drop(runtime);
+    eventually("all slots are free", || free_slots(&gateways[1]) == before_slots);
 }
 
 /// Awaits all futures on this task.
