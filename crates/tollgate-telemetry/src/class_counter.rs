@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tollgate::{Policy, PriorityClass};
 
 use crate::counts::{Kind, OTHER};
-use crate::stripes::Striped;
+use crate::stripes::{Stripe, Striped};
 
 /// The number of classes that are counted separately over the lifetime of the process.
 const MAX_NAMED_CLASSES: usize = 64;
@@ -40,15 +40,13 @@ impl ClassCounter {
     }
 
     #[inline]
-    pub(crate) fn count(&self, kind: Kind) {
-        let (cells, adder) = self.cells.mine();
-        adder.add(&cells[place(kind)], 1);
+    pub(crate) fn count(&self, stripe: Stripe, kind: Kind) {
+        stripe.adder.add(&self.cells.at(stripe)[place(kind)], 1);
     }
 
     /// Takes a count back. The cell of this thread may wrap; the sum over all threads does not.
-    pub(crate) fn uncount(&self, kind: Kind) {
-        let (cells, adder) = self.cells.mine();
-        adder.take_back(&cells[place(kind)]);
+    pub(crate) fn uncount(&self, stripe: Stripe, kind: Kind) {
+        stripe.adder.take_back(&self.cells.at(stripe)[place(kind)]);
     }
 
     fn counts(&self) -> ClassCounts {

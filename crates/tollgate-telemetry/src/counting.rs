@@ -11,6 +11,7 @@ mod allocation;
 
 use std::sync::Arc;
 
+use tollgate::policy::Allowance;
 use tollgate::{Decision, Event, Fate, Limit, LimitOutcome, Mode, Outcome, Policy, Shed, ShedCause, Span};
 
 use crate::class_counter::ClassCounter;
@@ -18,18 +19,25 @@ use crate::counts::{Kind, Totals};
 use crate::histogram::{LATENCY, WAIT};
 use crate::limit_counter::{Field, LimitCounter};
 use crate::queue_counter::QueueCounter;
-use crate::stripes::Striped;
+use crate::stripes::{Stripe, Striped};
 
 /// The counters of one policy's limits, indexed by the place of the limit.
 pub(crate) struct PolicyCounters {
     totals: Arc<Striped<Totals>>,
     limits: Box<[Place]>,
-    has_candidates: bool,
-    has_queues: bool,
+    details: Details,
     /// The counters of the priority classes, by rank.
     classes: Box<[Arc<ClassCounter>]>,
     /// Whether a limit of the policy is a shedder.
     has_shedders: bool,
+}
+
+/// What a policy has that counts apart from the outcomes of limits, also for admitted requests.
+#[derive(Clone, Copy)]
+struct Details {
+    has_candidates: bool,
+    has_queues: bool,
+    has_classes: bool,
 }
 
 struct Place {
@@ -39,6 +47,10 @@ struct Place {
     /// The place of the live limit, if this limit is its candidate.
     live: Option<usize>,
     is_off: bool,
+    /// Whether each key has at most one window.
+    has_one_window: bool,
+    /// Whether the limit has a `soft` threshold.
+    is_soft: bool,
 }
 
 /// The outcome of one limit in a decision, over all of its windows.
@@ -67,6 +79,8 @@ impl PolicyCounters {
                 candidate: None,
                 live: limit.candidate_of(),
                 is_off: limit.mode() == Mode::Off,
+                has_one_window: !has_windows(limit),
+                is_soft: limit.soft().is_some(),
             })
             .collect();
         let mut has_candidates = false;
@@ -77,33 +91,68 @@ impl PolicyCounters {
         }
         let has_queues = limits.iter().any(|it| it.counter.queue().is_some());
         let has_shedders = policy.matched_limits().iter().any(Limit::is_shed);
-        Self { totals, limits, has_candidates, has_queues, classes, has_shedders }
+        let details = Details { has_candidates, has_queues, has_classes: !classes.is_empty() };
+        Self { totals, limits, details, classes, has_shedders }
     }
 
-    /// Counts a decision. `limiting` is the limit that refused, if one did.
+    /// Returns the stripe of the current thread.
     #[inline]
-    pub(crate) fn count(&self, event: &Event<'_, '_>, limiting: Option<LimitOutcome<'_>>) {
-        let (decision, (totals, adder)) = (event.decision, self.totals.mine());
+    pub(crate) fn stripe(&self) -> Stripe {
+        self.totals.current()
+    }
+
+    /// Counts a decision, and passes the outcome of each window of each limit to `each`. `limiting` is the limit that
+    /// refused, if one did.
+    #[inline(always)]
+    pub(crate) fn count<'d>(
+        &self,
+        event: &'d Event<'_, '_>,
+        limiting: Option<LimitOutcome<'d>>,
+        stripe: Stripe,
+        each: impl FnMut(&LimitOutcome<'d>),
+    ) {
+        let (decision, totals, adder) = (event.decision, self.totals.at(stripe), stripe.adder);
         totals.latency.put(&LATENCY, totals.latency_sampler.latency(event), adder);
-        let is_degraded = decision.is_degraded();
-        let applied = decision.is_limited();
-        let mut in_shadow = self.count_limits(decision);
+        let in_shadow = self.count_limits(decision, stripe, each);
+        let Details { has_candidates, has_queues, has_classes } = self.details;
+        let is_plain = !(has_candidates | has_queues | has_classes)
+            && matches!(decision.fate(), Fate::Admitted)
+            && !in_shadow
+            && !decision.is_degraded()
+            && decision.shadowed().is_empty();
+        if is_plain {
+            let kind = if decision.is_limited() { Kind::Allowed } else { Kind::Unlimited };
+            totals.count(kind, adder);
+        } else {
+            self.count_details(event, limiting, stripe, in_shadow);
+        }
+    }
+
+    /// Counts what is left of a decision after the outcomes of its limits.
+    #[inline(never)]
+    fn count_details(
+        &self,
+        event: &Event<'_, '_>,
+        limiting: Option<LimitOutcome<'_>>,
+        stripe: Stripe,
+        mut in_shadow: bool,
+    ) {
+        let (decision, totals, adder) = (event.decision, self.totals.at(stripe), stripe.adder);
         for block in decision.shadowed() {
             in_shadow |= block.limit.candidate_of().is_none();
             self.count_one(block.limit, Field::ShadowLimited);
         }
-
         if let Fate::Shed(Shed { cause: ShedCause::Adaptive(shed), .. }) = decision.fate() {
             self.count_one(shed.limit, Field::Limited);
         }
-        let kind = self.kind(decision, applied);
+        let kind = self.kind(decision, decision.is_limited());
         totals.count(kind, adder);
         if let Some(class) = decision.priority()
             && let Some(counter) = self.classes.get(usize::from(class.rank()))
         {
-            counter.count(kind);
+            counter.count(stripe, kind);
         }
-        if is_degraded {
+        if decision.is_degraded() {
             totals.count(Kind::Degraded, adder);
         }
         if in_shadow && decision.is_allowed() {
@@ -116,37 +165,73 @@ impl PolicyCounters {
         if let Some(wait) = wait {
             totals.wait.put(&WAIT, Span::from(wait).as_micros(), adder);
         }
-        if self.has_candidates {
+        if self.details.has_candidates {
             self.compare(event);
         }
-        if self.has_queues && decision.is_allowed() {
+        if self.details.has_queues && decision.is_allowed() {
             self.count_waits(event);
         }
     }
 
-    /// Counts the outcome of each limit. Returns whether a limit in shadow mode would have refused.
-    #[inline]
-    fn count_limits(&self, decision: &Decision<'_>) -> bool {
-        let (is_degraded, mut in_shadow) = (decision.is_degraded(), false);
-        let mut limits = decision.limits();
-        let mut next = limits.next();
-        while let Some(first) = next {
-            let mut part = Part::of(&first);
-            next = limits.next();
-            // Windows of one limit are adjacent.
-            while let Some(window) = next.filter(|it| it.limit().place() == part.limit.place()) {
-                part.add(&window);
-                next = limits.next();
-            }
-            in_shadow |= self.count_part(&part, is_degraded);
+    /// Counts the outcome of each limit, and passes that of each of its windows to `each`. Returns whether a limit in
+    /// shadow mode would have refused.
+    #[inline(always)]
+    fn count_limits<'d>(
+        &self,
+        decision: &'d Decision<'_>,
+        stripe: Stripe,
+        mut each: impl FnMut(&LimitOutcome<'d>),
+    ) -> bool {
+        let has_single_windows = !decision.is_degraded() && !decision.repeats_limits();
+        let (mut counted, mut in_shadow) = (None, false);
+        for window in decision.limits() {
+            each(&window);
+            let outcome = window.outcome();
+            in_shadow |= match self.limits.get(window.limit().place()) {
+                Some(place) if place.has_one_window && has_single_windows => {
+                    if outcome.is_admitted() && outcome.remaining > 0 && !place.is_soft {
+                        place.counter.record(stripe, Field::Allowed, share(outcome));
+                        false
+                    } else {
+                        self.count_part(&Part::of(&window), false, stripe)
+                    }
+                }
+                _ => self.count_window(&mut counted, &window, decision, stripe),
+            };
+        }
+        if let Some(limit) = &counted {
+            in_shadow |= self.count_part(limit, decision.is_degraded(), stripe);
         }
         in_shadow
     }
 
+    /// Adds the outcome of a window to that of its limit, and counts the limit before it. Returns whether that limit, in
+    /// shadow mode, would have refused.
+    #[inline(never)]
+    fn count_window<'d>(
+        &self,
+        counted: &mut Option<Part<'d>>,
+        window: &LimitOutcome<'d>,
+        decision: &Decision<'_>,
+        stripe: Stripe,
+    ) -> bool {
+        let part = Part::of(window);
+        match counted {
+            // Windows of one limit are adjacent.
+            Some(limit) if limit.limit.place() == part.limit.place() => {
+                limit.add(&part);
+                false
+            }
+            _ => counted
+                .replace(part)
+                .is_some_and(|limit| self.count_part(&limit, decision.is_degraded(), stripe)),
+        }
+    }
+
     /// Counts the slots of a request that was counted as admitted, and starts now. Corrects the counts of one that
-    /// finds no slot.
-    pub(crate) fn count_start(&self, decision: &Decision<'_>) {
-        self.count_limits(decision);
+    /// finds no slot. Passes the outcome of each window of each limit to `each`.
+    pub(crate) fn count_start<'d>(&self, decision: &'d Decision<'_>, each: impl FnMut(&LimitOutcome<'d>)) {
+        self.count_limits(decision, self.stripe(), each);
         if let Fate::Shed(Shed { cause: ShedCause::Adaptive(shed), .. }) = decision.fate() {
             self.count_one(shed.limit, Field::Limited);
         }
@@ -201,14 +286,15 @@ impl PolicyCounters {
 
     /// Counts a decision as `after` that was counted as `before`.
     fn recount(&self, decision: &Decision<'_>, before: Kind, after: Kind) {
-        let (totals, adder) = self.totals.mine();
+        let stripe = self.stripe();
+        let (totals, adder) = (self.totals.at(stripe), stripe.adder);
         totals.count(after, adder);
         totals.uncount(before, adder);
         if let Some(class) = decision.priority()
             && let Some(counter) = self.classes.get(usize::from(class.rank()))
         {
-            counter.count(after);
-            counter.uncount(before);
+            counter.count(stripe, after);
+            counter.uncount(stripe, before);
         }
         if let Some(wait) = decision.advised_wait() {
             totals.wait.put(&WAIT, Span::from(wait).as_micros(), adder);
@@ -248,26 +334,28 @@ impl PolicyCounters {
 
     /// Counts the outcome of a limit. Returns whether the limit would have refused if it were not in
     /// shadow mode.
-    #[inline]
-    fn count_part(&self, part: &Part<'_>, is_degraded: bool) -> bool {
+    fn count_part(&self, part: &Part<'_>, is_degraded: bool, stripe: Stripe) -> bool {
         let Some(Place { counter, .. }) = self.limits.get(part.limit.place()) else { return false };
-        let is_shadow = part.limit.mode() == Mode::Shadow;
+        let is_shadow = !part.has_room && part.limit.mode() == Mode::Shadow;
         let field = match (part.has_room, is_shadow) {
             (true, _) => Field::Allowed,
             (false, false) => Field::Limited,
             (false, true) => Field::ShadowLimited,
         };
-        counter.record(field, part.share);
-        for (happened, field) in [
-            (part.is_exhausted, Field::Exhausted),
-            (part.is_soft, Field::Soft),
-            (is_degraded, Field::Degraded),
-        ] {
-            if happened {
-                counter.count(field);
+        counter.record(stripe, field, part.share);
+        // Most requests have none of these.
+        if part.is_exhausted | part.is_soft | is_degraded {
+            for (happened, field) in [
+                (part.is_exhausted, Field::Exhausted),
+                (part.is_soft, Field::Soft),
+                (is_degraded, Field::Degraded),
+            ] {
+                if happened {
+                    counter.count_at(stripe, field);
+                }
             }
         }
-        !part.has_room && is_shadow && part.limit.candidate_of().is_none()
+        is_shadow && part.limit.candidate_of().is_none()
     }
 
     /// Counts how candidates and their live limits would have answered.
@@ -319,6 +407,14 @@ impl PolicyCounters {
     }
 }
 
+/// Whether a key of the limit may have several windows.
+fn has_windows(limit: &Limit) -> bool {
+    let plans = limit.plans().map(|(_, it)| it);
+    let others = plans.chain(limit.overrides().map(|(_, it)| it));
+    let has_several = |it: &Allowance| matches!(it, Allowance::Rules(rules) if rules.len() > 1);
+    limit.rules().len() > 1 || others.into_iter().any(has_several)
+}
+
 /// Whether the limit at this place allowed the request; `None` if it took no part.
 fn verdict(decision: &Decision<'_>, place: usize) -> Option<bool> {
     if decision.shadowed().iter().any(|block| block.limit.place() == place) {
@@ -341,8 +437,8 @@ impl<'d> Part<'d> {
         }
     }
 
-    fn add(&mut self, window: &LimitOutcome<'d>) {
-        let other = Self::of(window);
+    /// Adds another window of the same limit.
+    fn add(&mut self, other: &Self) {
         self.has_room &= other.has_room;
         self.is_exhausted |= other.is_exhausted;
         self.is_soft |= other.is_soft;

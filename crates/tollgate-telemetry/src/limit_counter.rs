@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollgate::Timestamp;
 
-use crate::histogram::{Histogram, SHARE, Spread};
+use crate::histogram::{Histogram, Spread};
 use crate::history::{LimitHistory, LimitSeries, LimitWindow};
 use crate::queue_counter::QueueCounter;
-use crate::stripes::Striped;
+use crate::stripes::{Adder, Stripe, Striped};
 
 /// Counts of the decisions in which one limit took part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,6 +94,18 @@ impl Default for Cells {
     }
 }
 
+impl Cells {
+    #[inline(always)]
+    fn record(&self, adder: Adder, field: Field, share: u16) {
+        adder.add(&self.counts[field as usize], 1);
+        self.remaining.put_share(share, adder);
+        // The stored share is almost always smaller, and a load is cheaper than a store.
+        if share < self.least.load(Ordering::Relaxed) {
+            self.least.fetch_min(share, Ordering::Relaxed);
+        }
+    }
+}
+
 // One padded block; two would double the memory of a policy with a thousand limits.
 const _: () = assert!(size_of::<Cells>() <= 128);
 
@@ -137,10 +149,14 @@ impl LimitCounter {
         (since > 0).then(|| Timestamp::from_micros(since))
     }
 
-    #[inline]
     pub(crate) fn count(&self, field: Field) {
-        let (cells, adder) = self.cells.mine();
-        adder.add(&cells.counts[field as usize], 1);
+        self.count_at(self.cells.current(), field);
+    }
+
+    /// Counts at the stripe of the current thread.
+    #[inline]
+    pub(crate) fn count_at(&self, stripe: Stripe, field: Field) {
+        stripe.adder.add(&self.cells.at(stripe).counts[field as usize], 1);
     }
 
     /// Takes back one count, which may be that of another stripe: their sum is right.
@@ -149,15 +165,15 @@ impl LimitCounter {
         adder.take_back(&cells.counts[field as usize]);
     }
 
-    /// Counts a decision, with the remaining share of the allowance in per mille.
-    #[inline]
-    pub(crate) fn record(&self, field: Field, share: u16) {
-        let (mine, adder) = self.cells.mine();
-        adder.add(&mine.counts[field as usize], 1);
-        mine.remaining.put(&SHARE, share.into(), adder);
-        // The stored share is almost always smaller, and a load is cheaper than a store.
-        if share < mine.least.load(Ordering::Relaxed) {
-            mine.least.fetch_min(share, Ordering::Relaxed);
+    /// Counts a decision at the stripe of the current thread, with the remaining share of the allowance in per mille.
+    #[inline(always)]
+    pub(crate) fn record(&self, stripe: Stripe, field: Field, share: u16) {
+        let cells = self.cells.at(stripe);
+        // Tested once, and not for each counter.
+        if stripe.adder.is_owner() {
+            cells.record(Adder::OWNER, field, share);
+        } else {
+            cells.record(Adder::SHARED, field, share);
         }
     }
 

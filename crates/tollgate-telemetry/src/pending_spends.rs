@@ -15,15 +15,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::{Span, Timestamp};
 
-use crate::stripes::{Adder, Striped};
+use crate::stripes::{Adder, Stripe, Striped};
 
-/// The number of places of a thread.
-const PLACES: usize = 16;
+/// The number of places of a thread. If two allowances of each request share a place, one of them takes the lock each time:
+/// among three, this has a probability of 5 %.
+const PLACES: usize = 64;
 /// The longest time for which units are pending while their caller spends.
 const MAX_AGE: Span = Span::from_secs(1);
 
 /// The pending units of all threads.
-pub(crate) struct PendingSpends(Striped<[Place; PLACES]>);
+pub(crate) struct PendingSpends(Striped<Places>);
+
+/// The places of one thread, by the hash of the allowance.
+struct Places([Place; PLACES]);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Place::default()))
+    }
+}
+
+impl Places {
+    /// Returns the place for an allowance.
+    #[inline(always)]
+    fn of(&self, key_hash: u64) -> &Place {
+        &self.0[index(key_hash)]
+    }
+}
 
 /// The pending units of one caller of one allowance.
 #[derive(Default)]
@@ -56,8 +74,7 @@ pub(crate) struct PendingSpend {
 /// The places of the current thread.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnPlaces<'p> {
-    places: &'p [Place; PLACES],
-    adder: Adder,
+    places: &'p Places,
     /// The number of the thread's stripe.
     pub(crate) stripe: usize,
 }
@@ -74,17 +91,23 @@ impl PendingSpends {
     }
 
     /// Returns the places of the current thread; `None` if it owns none.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn own(&self) -> Option<OwnPlaces<'_>> {
-        let (stripe, places, adder) = self.0.mine_numbered();
-        adder.is_owner().then_some(OwnPlaces { places, adder, stripe })
+        self.at(self.0.current())
+    }
+
+    /// Returns the places of the thread of a stripe; `None` if it owns none.
+    #[inline]
+    pub(crate) fn at(&self, stripe: Stripe) -> Option<OwnPlaces<'_>> {
+        let Stripe { index, adder } = stripe;
+        adder.is_owner().then(|| OwnPlaces { places: self.0.at(stripe), stripe: index })
     }
 
     /// Takes what is pending for an allowance at the stripes in `stripes`, one bit for each, and passes it to `add`. The
     /// caller holds the lock of the allowance.
     pub(crate) fn take(&self, key_hash: u64, stripes: u16, mut add: impl FnMut(PendingSpend)) {
         for (number, places) in self.0.iter().enumerate() {
-            let place = &places[index(key_hash)];
+            let place = places.of(key_hash);
             if stripes >> number & 1 == 0 || place.key_hash.load(Ordering::Relaxed) != key_hash {
                 continue;
             }
@@ -102,7 +125,7 @@ impl PendingSpends {
     /// Frees the places of an allowance. The caller holds its lock, and has taken what is pending.
     pub(crate) fn free(&self, key_hash: u64, stripes: u16) {
         for (number, places) in self.0.iter().enumerate() {
-            let place = &places[index(key_hash)];
+            let place = places.of(key_hash);
             if stripes >> number & 1 == 1 && place.key_hash.load(Ordering::Relaxed) == key_hash {
                 place.key_hash.store(0, Ordering::Relaxed);
             }
@@ -114,7 +137,7 @@ impl OwnPlaces<'_> {
     /// Adds units to the place of this pair, if it has a valid one.
     #[inline]
     pub(crate) fn try_add(&self, key_hash: u64, caller: u64, units: u64, at: Timestamp) -> bool {
-        let place = &self.places[index(key_hash)];
+        let place = self.places.of(key_hash);
         // A clock that stepped back is outside, too.
         let since = at.as_micros().wrapping_sub(place.start.load(Ordering::Relaxed));
         if place.key_hash.load(Ordering::Relaxed) != key_hash
@@ -123,7 +146,7 @@ impl OwnPlaces<'_> {
         {
             return false;
         }
-        self.adder.add(&place.units, units);
+        Adder::OWNER.add(&place.units, units);
         place.last.store(at.as_micros(), Ordering::Relaxed);
         place.candidate.store(0, Ordering::Relaxed);
         true
@@ -131,7 +154,7 @@ impl OwnPlaces<'_> {
 
     /// Returns whether the pair, which has no valid place, is to get one: if it also was the previous one without.
     pub(crate) fn is_candidate(&self, key_hash: u64, caller: u64) -> bool {
-        let candidate = &self.places[index(key_hash)].candidate;
+        let candidate = &self.places.of(key_hash).candidate;
         let pair = (key_hash ^ caller).max(1);
         if candidate.load(Ordering::Relaxed) == pair {
             return true;
@@ -142,14 +165,14 @@ impl OwnPlaces<'_> {
 
     /// Returns the allowance that has the place of this one, if it is another.
     pub(crate) fn occupant(&self, key_hash: u64) -> Option<u64> {
-        let occupant = self.places[index(key_hash)].key_hash.load(Ordering::Relaxed);
+        let occupant = self.places.of(key_hash).key_hash.load(Ordering::Relaxed);
         (occupant != 0 && occupant != key_hash).then_some(occupant)
     }
 
     /// Gives the pair its place, which is free or of the same allowance. The caller holds the lock of the allowance, and
     /// has taken what is pending. `left` is the time until the end of the period.
     pub(crate) fn occupy(&self, key_hash: u64, caller: u64, at: Timestamp, left: Span) {
-        let place = &self.places[index(key_hash)];
+        let place = self.places.of(key_hash);
         place.caller.store(caller, Ordering::Relaxed);
         place.added.store(place.units.load(Ordering::Relaxed), Ordering::Relaxed);
         place.last.store(at.as_micros(), Ordering::Relaxed);

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
-    Event, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Rule, RuleId, Settlement, Span, Subject,
-    Verdict, Watch,
+    Decision, Event, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Rule, RuleId, Settlement, Span,
+    Subject, Verdict, Watch,
 };
 
 use crate::address::ShownAddress;
@@ -26,11 +26,12 @@ use crate::counting::PolicyCounters;
 use crate::describe::{self, Describer, method_of, path_of};
 use crate::key_cache::{KeyCache, ShownKey};
 use crate::key_hash::hash_parts;
-use crate::observation::{KeyHashes, Observation};
+use crate::observation::{Caller, KeyHashes, Observation};
 use crate::packed_record::{PackedRecord, pack};
 use crate::policies::RecordedPolicy;
 use crate::record::{Record, RecordHead};
 use crate::redact::PathRedactor;
+use crate::stripes::Stripe;
 use crate::top::KeyName;
 use crate::watcher::Inner;
 
@@ -71,36 +72,65 @@ impl PolicyWatch {
         event.subject.map_or(Cow::Borrowed(""), |it| path_of(it, self.redactor.as_ref()))
     }
 
-    /// Updates the states of the keys of all limits. Returns their hashes, and whether a limit that does not bind would
-    /// have refused.
-    #[inline]
-    fn look_at_all(&self, observed: &mut Observation<'_, '_, '_>) -> (KeyHashes, bool) {
-        let (mut key_hashes, mut is_shadowed) = (KeyHashes::new(), false);
-        let decision = observed.event.decision;
-        for it in decision.limits() {
-            let key_hash = self.all.key_hash(it.policy_rule(), it.key());
-            key_hashes.push(key_hash);
-            self.look_at(observed, &it, key_hash);
-            is_shadowed |= !it.is_binding() && !it.outcome().is_admitted();
-        }
-        (key_hashes, is_shadowed)
+    /// Returns the allowance that a limit has counted.
+    #[inline(always)]
+    fn key_hash(&self, it: &LimitOutcome<'_>) -> u64 {
+        self.all.key_hash(it.policy_rule(), it.key())
     }
 
-    /// Updates the state of the key of one limit.
-    #[inline]
-    fn look_at(&self, observed: &mut Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
-        let (all, outcome, event) = (&self.all, it.outcome(), observed.event);
-        // A limit that does not refuse raises no alert.
+    /// Returns the hashes of the allowances of all limits.
+    fn key_hashes(&self, decision: &Decision<'_>) -> KeyHashes {
+        decision.limits().map(|it| self.key_hash(&it)).collect()
+    }
+
+    /// Creates the observation of an event, whose redacted path is `path`.
+    #[inline(always)]
+    fn observe<'e, 'd, 'l>(
+        &'e self,
+        event: &'e Event<'d, 'l>,
+        path: &'e str,
+        stripe: Stripe,
+    ) -> Observation<'e, 'd, 'l> {
+        Observation { event, path, own: self.all.spenders.own_places(stripe) }
+    }
+
+    /// Updates the state of the key of one limit. `caller` is the caller if it is known already.
+    #[inline(always)]
+    fn look_at(
+        &self,
+        observed: &Observation<'_, '_, '_>,
+        it: &LimitOutcome<'_>,
+        key_hash: u64,
+        caller: Option<Caller>,
+    ) {
+        let outcome = it.outcome();
+        match outcome.verdict {
+            Verdict::Admitted { units: units @ 1.., .. } if outcome.remaining > 0 => {
+                // A limit that does not refuse raises no alert.
+                if it.is_binding() {
+                    self.all.zero.left(key_hash);
+                }
+                let caller = caller.unwrap_or_else(|| observed.caller(&self.all.spenders));
+                self.spent(observed, it, key_hash, units, caller);
+            }
+            _ => self.look_at_other(observed, it, key_hash),
+        }
+    }
+
+    /// Updates the state of a key that was charged nothing, or that has nothing left.
+    #[inline(never)]
+    fn look_at_other(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+        let (outcome, event) = (it.outcome(), observed.event);
         if it.is_binding() {
             if outcome.remaining > 0 && !matches!(outcome.verdict, Verdict::Refused { .. }) {
-                all.zero.left(key_hash);
+                self.all.zero.left(key_hash);
             } else {
                 self.look_at_exhausted(event, it, key_hash);
             }
         }
         let units = outcome.units();
         if units > 0 {
-            self.spent(observed, it, key_hash, units);
+            self.spent(observed, it, key_hash, units, observed.caller(&self.all.spenders));
         } else if it.limit().count_denied() && !event.decision.is_allowed() {
             self.charged(observed, it, key_hash);
         }
@@ -126,27 +156,43 @@ impl PolicyWatch {
 
     /// Records a refused request that was charged, by at most its cost.
     #[cold]
-    fn charged(&self, observed: &mut Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+    fn charged(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
         let units = it.cost().min(it.outcome().limit);
         if units > 0 && !matches!(it.rule().quota, Quota::Concurrency(_)) {
-            self.spent(observed, it, key_hash, units);
+            self.spent(observed, it, key_hash, units, observed.caller(&self.all.spenders));
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn spent(
         &self,
-        observed: &mut Observation<'_, '_, '_>,
+        observed: &Observation<'_, '_, '_>,
         it: &LimitOutcome<'_>,
         key_hash: u64,
         units: u64,
+        caller: Caller,
     ) {
-        let (all, period, event) = (&self.all, it.policy_rule().quota.period(), observed.event);
-        let caller = observed.caller(&all.spenders);
-        all.spenders.spent(key_hash, (caller.hash, &caller.asker), units, event.at, period);
-        if caller.may_be_settled || it.limit().settle().is_some() {
-            all.reservations.put(key_hash, event.id, caller.hash);
+        let event = observed.event;
+        if observed.own.is_none_or(|it| !it.try_add(key_hash, caller.hash, units, event.at)) {
+            self.add_spent(observed, it, key_hash, units, caller.hash);
         }
+        if caller.may_be_settled || it.limit().settle().is_some() {
+            self.all.reservations.put(key_hash, event.id, caller.hash);
+        }
+    }
+
+    /// Adds units of a caller that has none pending.
+    #[inline(never)]
+    fn add_spent(
+        &self,
+        observed: &Observation<'_, '_, '_>,
+        it: &LimitOutcome<'_>,
+        key_hash: u64,
+        units: u64,
+        caller: u64,
+    ) {
+        let (own, at, period) = (observed.own, observed.event.at, it.policy_rule().quota.period());
+        self.all.spenders.add_spent(own, key_hash, (caller, &observed.asker()), units, at, period);
     }
 
     /// Passes the redacted key of a limit to `then`. `key_hash` is the hash of its allowance.
@@ -228,37 +274,45 @@ impl PolicyWatch {
     /// Counts and records a request that was refused after its decision.
     fn record_late_refusal(&self, event: &Event<'_, '_>, not_held: Option<NotHeld>) {
         let decision = event.decision;
-        let key_hashes: KeyHashes =
-            decision.limits().map(|it| self.all.key_hash(it.policy_rule(), it.key())).collect();
-        let path = self.path(event);
-        self.record_refusal(&Observation::new(event, &path), &key_hashes, decision.limiting(), not_held);
+        let (key_hashes, path) = (self.key_hashes(decision), self.path(event));
+        let observed = self.observe(event, &path, self.counters.stripe());
+        self.record_refusal(&observed, &key_hashes, decision.limiting(), not_held);
     }
 
     /// Observes an admitted request.
     #[inline]
     fn admitted(&self, event: &Event<'_, '_>) {
-        let decision = event.decision;
-        self.counters.count(event, None);
-        let path = self.path(event);
-        let mut observed = Observation::new(event, &path);
-        let (key_hashes, mut is_shadowed) = self.look_at_all(&mut observed);
-        is_shadowed |= !decision.shadowed().is_empty();
+        let (decision, path, stripe) = (event.decision, self.path(event), self.counters.stripe());
+        let observed = self.observe(event, &path, stripe);
+        // Nearly every limit charges.
+        let caller = match decision.limits().len() {
+            0 => Caller::default(),
+            _ => observed.caller(&self.all.spenders),
+        };
+        let mut is_shadowed = !decision.shadowed().is_empty();
+        self.counters.count(event, None, stripe, |it| {
+            self.look_at(&observed, it, self.key_hash(it), Some(caller));
+            // Also a candidate.
+            is_shadowed |= !it.is_admitted() && !it.is_binding();
+        });
         if let Some(weight) = self.all.top.stands_for(event.id.0) {
             self.count_route(event, &path, weight);
         }
         if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
-            self.remember(&observed, &key_hashes, decision.limiting(), None, 0);
+            self.remember(&observed, &self.key_hashes(decision), decision.limiting(), None, 0);
         }
     }
 
     /// Observes a refused request.
     fn refused(&self, event: &Event<'_, '_>) {
-        let decision = event.decision;
-        let limiting = decision.limiting();
-        self.counters.count(event, limiting);
-        let path = self.path(event);
-        let mut observed = Observation::new(event, &path);
-        let (key_hashes, _) = self.look_at_all(&mut observed);
+        let (decision, path, stripe) = (event.decision, self.path(event), self.counters.stripe());
+        let (limiting, mut key_hashes) = (decision.limiting(), KeyHashes::new());
+        let observed = self.observe(event, &path, stripe);
+        self.counters.count(event, limiting, stripe, |it| {
+            let key_hash = self.key_hash(it);
+            key_hashes.push(key_hash);
+            self.look_at(&observed, it, key_hash, None);
+        });
         self.count_route(event, &path, 1);
         self.record_refusal(&observed, &key_hashes, limiting, decision.not_held());
     }
@@ -331,11 +385,13 @@ impl Watch for PolicyWatch {
     }
 
     fn started(&self, event: &Event<'_, '_>) {
-        self.counters.count_start(event.decision);
-        let path = self.path(event);
-        let mut observed = Observation::new(event, &path);
-        let (key_hashes, _) = self.look_at_all(&mut observed);
-        let decision = event.decision;
+        let (decision, path, stripe) = (event.decision, self.path(event), self.counters.stripe());
+        let (observed, mut key_hashes) = (self.observe(event, &path, stripe), KeyHashes::new());
+        self.counters.count_start(decision, |it| {
+            let key_hash = self.key_hash(it);
+            key_hashes.push(key_hash);
+            self.look_at(&observed, it, key_hash, None);
+        });
         if !decision.is_allowed() {
             self.record_refusal(&observed, &key_hashes, decision.limiting(), decision.not_held());
         }

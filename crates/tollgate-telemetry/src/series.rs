@@ -207,6 +207,7 @@ mod tests {
 
     use super::*;
     use crate::limit_counter::Field;
+    use crate::stripes::Striped;
 
     fn counters(limits: usize) -> Counters {
         let mut policy = "limits:\n".to_owned();
@@ -235,7 +236,7 @@ mod tests {
         let limit = counters.limit("limit-0").unwrap();
         history.tick(Timestamp::from_secs(100), &counters);
         assert!(!limit.past().is_kept());
-        limit.record(Field::Allowed, 500);
+        limit.record(Striped::<()>::new().current(), Field::Allowed, 500);
         history.tick(Timestamp::from_secs(105), &counters);
         assert!(limit.past().is_kept());
         history.tick(Timestamp::from_secs(400), &counters);

@@ -22,6 +22,7 @@ use tollgate::{Span, Timestamp};
 use crate::describe::fit;
 use crate::key_hash::hash_parts;
 use crate::pending_spends::{OwnPlaces, PendingSpends};
+use crate::stripes::Stripe;
 use crate::text::Text;
 
 /// 64 locks, each for 32 sets of four allowances with four callers each.
@@ -259,7 +260,7 @@ impl Spenders {
     }
 
     /// Returns the hash of a caller.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn caller(&self, asker: &Asker<'_>) -> u64 {
         let client = asker.client.map_or(0, |client| match client {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -271,8 +272,14 @@ impl Spenders {
         hash ^ u64::from(is_cut)
     }
 
-    /// Adds units that a caller spent. `tag` is [`caller`](Self::caller) of the asker.
+    /// Returns the places of pending units of the thread of a stripe; `None` if it owns none.
     #[inline]
+    pub(crate) fn own_places(&self, stripe: Stripe) -> Option<OwnPlaces<'_>> {
+        self.pending.at(stripe)
+    }
+
+    /// Adds units that a caller spent. `tag` is [`caller`](Self::caller) of the asker.
+    #[cfg(test)]
     pub(crate) fn spent(
         &self,
         key_hash: u64,
@@ -283,9 +290,22 @@ impl Spenders {
     ) {
         let own = self.pending.own();
         if own.is_none_or(|it| !it.try_add(key_hash, tag, units, at)) {
-            let candidate = own.filter(|it| it.is_candidate(key_hash, tag));
-            self.add(key_hash, (tag, asker), units, at, period, candidate);
+            self.add_spent(own, key_hash, (tag, asker), units, at, period);
         }
+    }
+
+    /// Adds units of a caller that has no valid place among `own`, the places of this thread.
+    pub(crate) fn add_spent(
+        &self,
+        own: Option<OwnPlaces<'_>>,
+        key_hash: u64,
+        (tag, asker): (u64, &Asker<'_>),
+        units: u64,
+        at: Timestamp,
+        period: Span,
+    ) {
+        let candidate = own.filter(|it| it.is_candidate(key_hash, tag));
+        self.add(key_hash, (tag, asker), units, at, period, candidate);
     }
 
     /// Adds units to the table. `candidate`: the places of this thread, if the caller is to get one of them.

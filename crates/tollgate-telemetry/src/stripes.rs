@@ -22,6 +22,14 @@ pub(crate) struct Striped<T>(Box<[Padded<T>]>);
 #[repr(align(128))]
 struct Padded<T>(T);
 
+/// The stripe of the current thread, for all counters that a request changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stripe {
+    /// The same for all counters, because all of them have as many stripes.
+    pub(crate) index: usize,
+    pub(crate) adder: Adder,
+}
+
 /// How the current thread writes to its stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adder {
@@ -30,8 +38,10 @@ pub(crate) struct Adder {
 }
 
 impl Adder {
+    /// Adds to counters that only this thread writes to.
+    pub(crate) const OWNER: Self = Self { is_owner: true };
+
     /// Adds to counters that other threads write to, too.
-    #[cfg(test)]
     pub(crate) const SHARED: Self = Self { is_owner: false };
 
     /// Whether no other thread writes to the stripe.
@@ -72,17 +82,22 @@ impl<T> Striped<T> {
     /// Returns the stripe of the current thread, and how to write to it.
     #[inline]
     pub(crate) fn mine(&self) -> (&T, Adder) {
-        let (_, mine, adder) = self.mine_numbered();
-        (mine, adder)
+        let stripe = self.current();
+        (self.at(stripe), stripe.adder)
     }
 
-    /// Returns the index of the stripe of the current thread, the stripe, and how to write to it.
+    /// Returns the stripe of the current thread. It is the same for all counters.
     #[inline]
-    pub(crate) fn mine_numbered(&self) -> (usize, &T, Adder) {
+    pub(crate) fn current(&self) -> Stripe {
         let (number, shared) = (number(), self.0.len() - 1);
         // The last stripe is shared. There are at least two.
-        let index = number.min(shared);
-        (index, &self.0[index].0, Adder { is_owner: number < shared })
+        Stripe { index: number.min(shared), adder: Adder { is_owner: number < shared } }
+    }
+
+    /// Returns one stripe.
+    #[inline]
+    pub(crate) fn at(&self, stripe: Stripe) -> &T {
+        &self.0[stripe.index].0
     }
 
     /// Iterates over all stripes.

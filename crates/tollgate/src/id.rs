@@ -76,16 +76,16 @@ pub(crate) struct DecisionIds {
 /// The numbers that a thread takes at a time. It may leave a block unfinished: 2^58 blocks last.
 const BLOCK: u64 = 64;
 
-/// The numbers that a thread has taken from a generator and not used.
+/// The numbers that a thread has taken from a generator and not used: those from `next` to the next multiple of
+/// [`BLOCK`], none if `next` is one.
 #[derive(Clone, Copy)]
 struct Block {
     generator: u64,
     next: u64,
-    left: u64,
 }
 
 thread_local! {
-    static UNUSED: Cell<Block> = const { Cell::new(Block { generator: 0, next: 0, left: 0 }) };
+    static UNUSED: Cell<Block> = const { Cell::new(Block { generator: 0, next: 0 }) };
 }
 
 impl Default for DecisionIds {
@@ -105,17 +105,17 @@ impl DecisionIds {
     #[inline]
     pub(crate) fn next(&self) -> DecisionId {
         let unused = UNUSED.get();
-        let Block { next, left, .. } =
-            if unused.generator == self.number && unused.left > 0 { unused } else { self.take_block() };
-        UNUSED.set(Block { generator: self.number, next: next + 1, left: left - 1 });
+        let is_mine = unused.generator == self.number && !unused.next.is_multiple_of(BLOCK);
+        let next = if is_mine { unused.next } else { self.take_block() };
+        UNUSED.set(Block { generator: self.number, next: next.wrapping_add(1) });
         DecisionId(permuted(next ^ self.key))
     }
 
+    /// Takes a block, and returns its first number.
     #[cold]
-    fn take_block(&self) -> Block {
+    fn take_block(&self) -> u64 {
         // Relaxed: no other memory access is ordered by this counter.
-        let next = self.next.fetch_add(BLOCK, Ordering::Relaxed);
-        Block { generator: self.number, next, left: BLOCK }
+        self.next.fetch_add(BLOCK, Ordering::Relaxed)
     }
 }
 

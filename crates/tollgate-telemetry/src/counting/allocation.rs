@@ -30,7 +30,9 @@ struct AllocationNote {
 
 impl Watch for AllocationNote {
     fn decided(&self, event: &Event<'_, '_>) {
-        let made = allocations(|| self.counters.count(event, event.decision.limiting()));
+        let made = allocations(|| {
+            self.counters.count(event, event.decision.limiting(), self.counters.stripe(), |_| {});
+        });
         self.allocations.lock().unwrap().push(made);
     }
 }
