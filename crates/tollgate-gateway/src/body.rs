@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 use tollgate_http::ServiceTimer;
 
 use crate::detached::{HeldSlots, MAX_DRAINED_BYTES};
+use crate::half_close::HalfClose;
 use crate::head;
 use crate::pool::Lease;
 use crate::upstream::Load;
@@ -81,6 +82,8 @@ pub(crate) struct Progress {
     timer: Option<ServiceTimer>,
     /// The task that waits for the response; it is woken on a failure.
     waiter: Mutex<Option<Waker>>,
+    /// The upstream connection, whose sending side is closed on a failure. `None` with HTTP/2.
+    half_close: Mutex<Option<HalfClose>>,
 }
 
 impl Progress {
@@ -94,7 +97,13 @@ impl Progress {
             outlives_upload,
             timer,
             waiter: Mutex::default(),
+            half_close: Mutex::default(),
         })
+    }
+
+    /// Sets the upstream connection of a body that may fail before the response has ended.
+    pub(crate) fn set_half_close(&self, half_close: Option<HalfClose>) {
+        *self.half_close.lock() = half_close;
     }
 
     /// Returns the failure of a body whose upstream connection stays open, and registers the task
@@ -139,8 +148,8 @@ impl Progress {
         self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + client
     }
 
-    /// Ends the body. If the gateway still waits for the upstream, the connection stays open and
-    /// nothing more is sent.
+    /// Ends the body. If the gateway still waits for the upstream, the connection stays open, and its sending side is
+    /// closed.
     fn fail(&self, failure: UploadFailure) -> NextFrame {
         let (code, text) = match failure {
             UploadFailure::TooLarge => (1, "the body is too large"),
@@ -150,6 +159,9 @@ impl Progress {
         self.failure.store(code, Ordering::Relaxed);
         if !self.outlives_upload {
             return Poll::Ready(Some(Err(text.into())));
+        }
+        if let Some(half_close) = self.half_close.lock().take() {
+            half_close.close();
         }
         if let Some(waiter) = self.waiter.lock().take() {
             waiter.wake();

@@ -15,6 +15,7 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 
 use crate::body::Upload;
+use crate::half_close::{HalfClose, HalfCloseStream};
 use crate::upstream::{Origin, Protocol};
 
 /// An HTTP/1.1 connection, used by one request at a time. Dropping it closes the connection even
@@ -25,6 +26,7 @@ pub(crate) struct Line {
     /// The response timeout. The timer is reused between requests, because resetting it is cheaper
     /// than creating one.
     pub(crate) timer: Pin<Box<Sleep>>,
+    pub(crate) half_close: HalfClose,
     task: AbortHandle,
 }
 
@@ -38,6 +40,16 @@ impl Drop for Line {
 pub(crate) enum Sender {
     One(Line),
     Two(Shared),
+}
+
+impl Sender {
+    /// Returns what closes the sending side. `None` with HTTP/2, whose connection other requests share.
+    pub(crate) fn half_close(&self) -> Option<HalfClose> {
+        match self {
+            Self::One(line) => Some(line.half_close.clone()),
+            Self::Two(_) => None,
+        }
+    }
 }
 
 /// An HTTP/2 connection, shared by concurrent requests.
@@ -138,6 +150,7 @@ impl Connector {
         let mut builder = http1::Builder::new();
         // Most requests have no body, so a single plain write is fastest.
         builder.max_buf_size(self.header_bytes).writev(false);
+        let (stream, half_close) = HalfCloseStream::new(stream);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let task = tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
@@ -145,7 +158,7 @@ impl Connector {
             }
         });
         let timer = Box::pin(tokio::time::sleep(self.most));
-        Ok(Sender::One(Line { sender, timer, task: task.abort_handle() }))
+        Ok(Sender::One(Line { sender, timer, half_close, task: task.abort_handle() }))
     }
 }
 

@@ -191,6 +191,9 @@ impl Worker {
                 None => (self.attempt(&mut sender, request, progress.as_deref(), times).await, None),
                 Some(slots) => {
                     slots.set_sent(true);
+                    if let Some(progress) = &progress {
+                        progress.set_half_close(sender.half_close());
+                    }
                     Box::pin(self.attempt_held(&mut sender, request, progress.as_deref(), times)).await
                 }
             };

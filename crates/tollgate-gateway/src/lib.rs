@@ -19,6 +19,7 @@ mod demo;
 mod detached;
 mod forward;
 mod gateway;
+mod half_close;
 mod head;
 mod host;
 mod http1;

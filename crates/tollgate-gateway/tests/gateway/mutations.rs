@@ -38,7 +38,7 @@ const COUNTED: &str =
 
 /// The same, and a limit whose slots all requests hold.
 const HELD: &str = "limits: [{name: all, by: global, algorithm: fixed-window, rate: 1000000000/1000 days}, \
-     {name: held, by: global, slots: 1000}]";
+     {name: held, by: global, slots: 1000, ttl: 1h}]";
 
 /// A seeded generator (splitmix64).
 pub(crate) struct Rng(pub(crate) u64);

@@ -329,14 +329,12 @@ fn clients_that_leave_at_any_point_leave_no_slot_behind() {
 
 #[test]
 fn an_upstream_that_waits_for_the_rest_of_a_body_holds_no_slot() {
-    // hyper keeps the connection open until the slots expire.
-    let ttl = if crate::HTTP1 == "native" { "1h" } else { "300ms" };
     let upstream = Upstream::script(|turn| {
         turn.request();
     });
-    let policy = policy("hold").replace("slots: 50", &format!("slots: 50, ttl: {ttl}"));
+    let policy = "limits: [{name: slots, by: global, slots: 50, ttl: 1h}]";
     let settings = "keep_alive: 8, caps: {body: 8}, timeouts: {idle: 50ms}";
-    let gateway = Behind::new(&upstream).with(settings).limited(&policy).serve();
+    let gateway = Behind::new(&upstream).with(settings).limited(policy).serve();
     for (number, (start, next)) in [
         ("content-length: 8\r\n\r\nhalf", ""),
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", ""),
@@ -355,7 +353,7 @@ fn an_upstream_that_waits_for_the_rest_of_a_body_holds_no_slot() {
                 client.rest();
             }
             drop(client);
-            eventually(&format!("{number}: the slot is free"), || gateway.left() == 50);
+            eventually(&format!("{number}, stays: {stays}: the slot is free"), || gateway.left() == 50);
         }
     }
 }
