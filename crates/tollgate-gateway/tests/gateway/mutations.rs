@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tollgate::Call;
 
 use crate::recording::{self, RecordedRequest};
 use crate::support::{Behind, ServedGateway, TEST_TIMEOUT, eventually};
@@ -203,13 +202,6 @@ fn left(gateways: &[ServedGateway]) -> u64 {
     gateways.iter().map(ServedGateway::left).sum()
 }
 
-/// Returns the slots of [`HELD`] that are free.
-fn free_slots(gateway: &ServedGateway) -> u64 {
-    let limiter = gateway.limiter.load();
-    let decision = limiter.check(&Call::new("GET", "/").cost(0));
-    decision.limits().last().unwrap().outcome().remaining
-}
-
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -229,8 +221,8 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
     let recorder = Arc::new(Recorder::default());
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
-    let gateways = [COUNTED, HELD].map(|policy| Behind::all(&[origin.clone()]).limited(policy).serve());
-    let (before, before_slots) = (left(&gateways), free_slots(&gateways[1]));
+    let gateways = [COUNTED, HELD].map(|policy| Behind::all(std::slice::from_ref(&origin)).limited(policy).serve());
+    let (before, before_slots) = (left(&gateways), gateways[1].free_slots());
     let (answers, early_kib) = runtime.block_on(async {
         let upstream = Arc::clone(&recorder);
         tokio::spawn(async move {
@@ -288,7 +280,7 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
     }
     assert!(recorder.whole.load(Ordering::Relaxed) > whole + 1, "a gateway does not forward any more");
     drop(runtime);
-    eventually("all slots are free", || free_slots(&gateways[1]) == before_slots);
+    eventually("all slots are free", || gateways[1].free_slots() == before_slots);
 }
 
 /// Awaits all futures on this task.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Behind, Message, ServedGateway, Upstream, Wire};
+use crate::support::{Behind, Message, ServedGateway, Upstream, Wire, eventually};
 
 /// A message without the order of its headers.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +80,10 @@ impl Side {
     fn exchange(&self, requests: &[String]) -> (Vec<Comparable>, Vec<Comparable>) {
         let mut client: Option<Wire> = None;
         let (mut answers, port) = (Vec::new(), self.gateway.address.port().to_string());
+        let free_slots = self.gateway.free_slots();
         for request in requests {
+            // A request whose body is too large holds its slots until the upstream has finished it.
+            eventually("all slots are free", || self.gateway.free_slots() == free_slots);
             let wire = client.get_or_insert_with(|| self.gateway.connect());
             wire.send(request);
             let mut answer = wire.head().expect("an answer");

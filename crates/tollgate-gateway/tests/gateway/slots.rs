@@ -346,7 +346,7 @@ fn an_upstream_that_waits_for_the_rest_of_a_body_holds_no_slot() {
     {
         for stays in [false, true] {
             let mut client = gateway.connect();
-            client.send(&format!("POST / HTTP/1.1\r\nhost: a\r\n{start}"));
+            client.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{start}"));
             eventually("the slot is taken", || gateway.left() == 49);
             client.send(next);
             if stays {

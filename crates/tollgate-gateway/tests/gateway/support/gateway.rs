@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use tokio::sync::oneshot;
-use tollgate::{Call, Limiter, Policy, SharedLimiter};
+use tollgate::{Call, Limiter, Policy, Quota, SharedLimiter};
 use tollgate_document::{Document, Problems};
 use tollgate_gateway::{Gateway, GatewaySettings, ThrottleCounts};
 use tollgate_http::{Tarpit, WaitingRoom};
@@ -116,6 +116,14 @@ impl ServedGateway {
         let limiter = self.limiter.load();
         let decision = limiter.check(&Call::new("GET", "/").cost(0));
         decision.limits().next().unwrap().outcome().remaining
+    }
+
+    /// Returns the slots that local clients may still take, of all limits together.
+    pub(crate) fn free_slots(&self) -> u64 {
+        let limiter = self.limiter.load();
+        let decision = limiter.check(&Call::new("GET", "/").ip([127, 0, 0, 1]).cost(0));
+        let slots = decision.limits().filter(|it| matches!(it.rule().quota, Quota::Concurrency(_)));
+        slots.map(|it| it.outcome().remaining).sum()
     }
 
     /// Replaces the policy.
