@@ -221,7 +221,8 @@ fn mutated_requests_never_reach_the_upstream_unless_the_gateway_wrote_them() {
     let recorder = Arc::new(Recorder::default());
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
-    let gateways = [COUNTED, HELD].map(|policy| Behind::all(std::slice::from_ref(&origin)).limited(policy).serve());
+    let gateways =
+        [COUNTED, HELD].map(|policy| Behind::all(std::slice::from_ref(&origin)).limited(policy).serve());
     let (before, before_slots) = (left(&gateways), gateways[1].free_slots());
     let (answers, early_kib) = runtime.block_on(async {
         let upstream = Arc::clone(&recorder);
