@@ -304,20 +304,8 @@ impl Spenders {
         at: Timestamp,
         period: Span,
     ) {
+        // A caller that asks again gets one of the places.
         let candidate = own.filter(|it| it.is_candidate(key_hash, tag));
-        self.add(key_hash, (tag, asker), units, at, period, candidate);
-    }
-
-    /// Adds units to the table. `candidate`: the places of this thread, if the caller is to get one of them.
-    fn add(
-        &self,
-        key_hash: u64,
-        (tag, asker): (u64, &Asker<'_>),
-        units: u64,
-        at: Timestamp,
-        period: Span,
-        candidate: Option<OwnPlaces<'_>>,
-    ) {
         // Before the lock of this allowance, because each of them may have the same.
         if let Some(own) = candidate
             && let Some(occupant) = own.occupant(key_hash)

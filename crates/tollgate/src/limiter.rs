@@ -44,7 +44,7 @@ use crate::decision::Decision;
 use crate::id::{DecisionId, DecisionIds};
 use crate::line::Lines;
 use crate::node_shedder::NodeShedder;
-use crate::observer::{ActiveObserver, Observer};
+use crate::observer::{ActiveObserver, Observer, Timing};
 use crate::outage::{Health, Outage, OutageSettings};
 use crate::owners::Owners;
 use crate::randomness::Randomness;
@@ -249,19 +249,22 @@ impl<S> Limiter<S> {
     /// Notifies the observer, if there is one, of a decision that was made without waiting.
     #[inline]
     fn notify_in_place(&self, input: Option<&dyn Input>, decision: &mut Decision<'_>, started_at: Timestamp) {
-        if decision.is_start {
-            return self.notify_start(input, decision);
-        }
-        if let Some(watched) = &self.watched {
-            let id = self.ids.next();
-            decision.id = Some(id);
-            decision.find_refusing();
-            watched.decided_in_place(id, input.map(Input::subject), decision, started_at);
-        }
+        self.notify_with(input, decision, |watched| watched.in_place(started_at));
     }
 
     /// Notifies the observer of a decision, if there is one.
     fn notify(&self, input: Option<&dyn Input>, decision: &mut Decision<'_>, started_at: Timestamp) {
+        self.notify_with(input, decision, |watched| watched.since(started_at));
+    }
+
+    /// Notifies the observer, if there is one, of a decision. `time` tells when it was made.
+    #[inline(always)]
+    fn notify_with<'w>(
+        &'w self,
+        input: Option<&dyn Input>,
+        decision: &mut Decision<'_>,
+        time: impl FnOnce(&'w ActiveObserver) -> Timing<'w>,
+    ) {
         if decision.is_start {
             return self.notify_start(input, decision);
         }
@@ -269,7 +272,7 @@ impl<S> Limiter<S> {
             let id = self.ids.next();
             decision.id = Some(id);
             decision.find_refusing();
-            watched.decided(id, input.map(Input::subject), decision, started_at);
+            watched.decided(id, input.map(Input::subject), decision, time(watched));
         }
     }
 

@@ -293,31 +293,35 @@ impl ActiveObserver {
         Event { id, subject, decision, at: self.clock.now(), latency: Latency::Measured(Duration::ZERO) }
     }
 
-    /// Notifies the watch of a decision that started at `started_at` and was made without waiting.
+    /// Times a decision that started at `started_at` and was made without waiting.
     #[inline]
-    pub(crate) fn decided_in_place(
-        &self,
-        id: DecisionId,
-        subject: Option<Subject<'_>>,
-        decision: &Decision<'_>,
-        started_at: Timestamp,
-    ) {
-        let latency = Latency::Running { clock: &*self.clock, started_at };
-        self.watch.decided(&Event { id, subject, decision, at: started_at, latency });
+    pub(crate) fn in_place(&self, started_at: Timestamp) -> Timing<'_> {
+        Timing { at: started_at, latency: Latency::Running { clock: &*self.clock, started_at } }
     }
 
-    /// Notifies the watch of a decision that started at `started_at`.
+    /// Times a decision that started at `started_at`.
+    pub(crate) fn since(&self, started_at: Timestamp) -> Timing<'_> {
+        let at = self.clock.now();
+        Timing { at, latency: Latency::Measured(at.since(started_at).into()) }
+    }
+
+    /// Notifies the watch of a decision.
+    #[inline]
     pub(crate) fn decided(
         &self,
         id: DecisionId,
         subject: Option<Subject<'_>>,
         decision: &Decision<'_>,
-        started_at: Timestamp,
+        Timing { at, latency }: Timing<'_>,
     ) {
-        let at = self.clock.now();
-        let latency = Latency::Measured(at.since(started_at).into());
         self.watch.decided(&Event { id, subject, decision, at, latency });
     }
+}
+
+/// When a decision was made, and how long it took.
+pub(crate) struct Timing<'w> {
+    at: Timestamp,
+    latency: Latency<'w>,
 }
 
 /// A request that waits in line for a slot.

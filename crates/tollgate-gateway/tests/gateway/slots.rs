@@ -45,6 +45,17 @@ impl Gate {
     fn open(&self) {
         self.0.1.store(true, Ordering::SeqCst);
     }
+
+    /// Returns an upstream that answers each request when the gate is open.
+    fn guarded(&self) -> Upstream {
+        let gate = self.clone();
+        Upstream::script(move |turn| {
+            while turn.request().is_some() {
+                gate.pass();
+                turn.wire.send(OK);
+            }
+        })
+    }
 }
 
 /// Returns the slots that are taken, the learned slots that are taken, and the requests in flight of the node.
@@ -399,13 +410,7 @@ fn a_slot_is_released_after_the_policy_was_replaced() {
         [(vec![two], 2), (vec![none, ONE_SLOT], 1), (vec![settles], 1), (vec![two, ONE_SLOT], 1)]
     {
         let gate = Gate::default();
-        let its = gate.clone();
-        let upstream = Upstream::script(move |turn| {
-            while turn.request().is_some() {
-                its.pass();
-                turn.wire.send(OK);
-            }
-        });
+        let upstream = gate.guarded();
         let gateway = Behind::new(&upstream).limited(ONE_SLOT).serve();
         let mut client = gateway.connect();
         client.send(GET);
@@ -447,13 +452,7 @@ fn policies_with_slots_are_served_by_the_implementation_that_was_chosen() {
         (&settles, false),
     ] {
         let gate = Gate::default();
-        let its = gate.clone();
-        let upstream = Upstream::script(move |turn| {
-            while turn.request().is_some() {
-                its.pass();
-                turn.wire.send(OK);
-            }
-        });
+        let upstream = gate.guarded();
         let gateway = Behind::new(&upstream).limited(policy).serve();
         let mut first = gateway.connect();
         first.send(GET);
