@@ -19,7 +19,7 @@ use tollgate_bench::service::{Contestant, Programs, ServiceReport};
 const USAGE: &str = "usage: service [OPTION VALUE]...
   --tollgate PATH      the program, instead of the one beside this one
   --throttlecrab PATH  the program, instead of the one that setup/throttlecrab builds
-  --only WORD,...      cases (resp_p1, resp_p16, http, grpc, idle) or subjects (tollgate, throttlecrab, redis-incr, ...)
+  --only WORD,...      cases (resp_p1, resp_p16, http, grpc, grpc_varied, idle) or subjects (tollgate, throttlecrab, redis-incr, ...)
   --rounds N           how often each is measured (3)
   --seconds N          about how long, each time, 1 to 20 (4)";
 

@@ -8,6 +8,7 @@ use std::{fs, io};
 use super::question::grpc::{self, Grpc};
 use super::question::http::{self, Http};
 use super::question::resp::{Dialect, Resp};
+use super::question::varied_grpc::VariedGrpc;
 use super::question::{Question, said};
 use crate::redis::instance;
 
@@ -19,6 +20,8 @@ pub const RESP_16: &str = "resp_p16";
 pub const HTTP: &str = "http";
 /// gRPC, with h2load.
 pub const GRPC: &str = "grpc";
+/// gRPC, with headers and keys that vary.
+pub const GRPC_VARIED: &str = "grpc_varied";
 
 /// Paths of the programs.
 pub struct Programs {
@@ -82,6 +85,13 @@ impl Contestant {
             ("tollgate-envoy", Kind::TollgateEnvoy, Grpc::Descriptor),
         ] {
             all.push(Self { case: GRPC, subject, server, question: Box::new(method) });
+        }
+        for (subject, server, method) in [
+            ("tollgate-throttle", Kind::TollgateRls, Grpc::Throttle),
+            ("throttlecrab", Kind::ThrottlecrabGrpc, Grpc::Throttle),
+            ("tollgate", Kind::TollgateRls, Grpc::Descriptor),
+        ] {
+            all.push(Self { case: GRPC_VARIED, subject, server, question: Box::new(VariedGrpc(method)) });
         }
         all
     }

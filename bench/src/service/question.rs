@@ -8,6 +8,7 @@ pub mod grpc;
 pub mod http;
 mod message;
 pub mod resp;
+pub mod varied_grpc;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -66,7 +66,12 @@ impl Grpc {
 
     /// Returns the body of a call of the load.
     pub fn load_body(self) -> Vec<u8> {
-        self.message(self.ample(), &key(0)).framed()
+        self.body(&key(0))
+    }
+
+    /// Returns the body of a call that charges this key.
+    pub fn body(self, key: &str) -> Vec<u8> {
+        self.message(self.ample(), key).framed()
     }
 
     fn message(self, limit: Limit, key: &str) -> Message {

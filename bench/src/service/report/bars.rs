@@ -2,7 +2,7 @@
 
 use crate::report::Bar;
 use crate::sample::{Row, Sample, ratio};
-use crate::service::contestant::{GRPC, HTTP, RESP_1, RESP_16};
+use crate::service::contestant::{GRPC, GRPC_VARIED, HTTP, RESP_1, RESP_16};
 use crate::service::idle::Weight;
 
 pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
@@ -30,6 +30,16 @@ pub(super) fn all(rows: &[Row]) -> Vec<Bar> {
         Bar::at_least(1.6, "gRPC: CPU, throttlecrab / ShouldRateLimit", thrift(GRPC, "tollgate")),
         Bar::at_least(1.8, "gRPC: CPU, throttlecrab / with Envoy's files", thrift(GRPC, "tollgate-envoy")),
         Bar::at_least(2.0, "gRPC: CPU, throttlecrab / Throttle", thrift(GRPC, "tollgate-throttle")),
+        Bar::at_least(
+            1.6,
+            "gRPC, headers that vary: CPU, throttlecrab / ShouldRateLimit",
+            thrift(GRPC_VARIED, "tollgate"),
+        ),
+        Bar::at_least(
+            2.0,
+            "gRPC, headers that vary: CPU, throttlecrab / Throttle",
+            thrift(GRPC_VARIED, "tollgate-throttle"),
+        ),
     ]
 }
 
@@ -77,7 +87,7 @@ mod tests {
         }
         let met: Vec<_> = all(&rows).iter().map(|bar| bar.met).collect();
         let [yes, no] = [Some(true), Some(false)];
-        assert_eq!(met, [None, None, yes, yes, no, None, yes, no, None]);
+        assert_eq!(met, [None, None, yes, yes, no, None, yes, no, None, None, None]);
     }
 
     fn row(case: &'static str, subject: &'static str, per_second: f64, cpu_us: f64) -> Row {
