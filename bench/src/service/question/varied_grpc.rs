@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -22,6 +21,7 @@ use tokio::task::JoinSet;
 use super::grpc::{CONNECTIONS, Grpc, STREAMS};
 use super::{Amount, Answer, KEYS, Limit, Question, key};
 use crate::sample::Pace;
+use crate::stopwatch::mark;
 
 /// The distance between consecutive keys. It is coprime to their number, so all keys are used.
 const STEP: u64 = 7_919;
@@ -90,7 +90,7 @@ impl Question for VariedGrpc {
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn load(&self, server: SocketAddr, amount: Amount, _folder: &Path) -> io::Result<Pace> {
         let requests = amount.requests();
-        let started_at = Instant::now();
+        let started_at = mark();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let (sent, mut streams) = (Arc::new(AtomicU64::new(0)), JoinSet::new());
