@@ -225,7 +225,7 @@ fn measure_server(
 ) -> io::Result<Vec<(usize, Measured)>> {
     let mut measured = Vec::new();
     for &size in case.sizes {
-        if let Some(why) = connections::exceeds_descriptors(size)? {
+        if let Some(why) = connections::exceeds_descriptors(case, size)? {
             remarks.push(format!("{} stops before {size}: {why}", case.name));
             break;
         }

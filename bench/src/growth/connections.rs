@@ -95,13 +95,16 @@ impl Track {
     }
 }
 
-/// Returns the reason why a service on this machine cannot have this many connections and one more: a listener takes at
-/// most a quarter of the file descriptors.
-pub fn exceeds_descriptors(connections: usize) -> io::Result<Option<String>> {
+/// File descriptors of a server and of the load that are not connections.
+const OTHER_DESCRIPTORS: usize = 100;
+
+/// Returns the reason why the server of a case cannot have this many connections and one more: the RESP listener takes at
+/// most a quarter of the file descriptors, and the gateway is not limited by their number.
+pub fn exceeds_descriptors(case: &Case, connections: usize) -> io::Result<Option<String>> {
     let limits = fs::read_to_string("/proc/self/limits")?;
-    let most = descriptors(&limits).unwrap_or(usize::MAX);
-    Ok((most / 4 <= connections)
-        .then(|| format!("the limit of {most} file descriptors gives a listener {} connections", most / 4)))
+    let all = descriptors(&limits).unwrap_or(usize::MAX);
+    let most = if *case == CONNECTIONS_RESP { all / 4 } else { all.saturating_sub(OTHER_DESCRIPTORS) };
+    Ok((most <= connections).then(|| format!("{all} file descriptors allow {most} connections")))
 }
 
 /// Returns the hard limit of open files; `None` if there is none.
