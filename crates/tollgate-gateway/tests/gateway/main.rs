@@ -9,6 +9,7 @@ pub(crate) const HTTP1: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
 };
 
 mod bodies;
+mod conformance;
 mod connections;
 mod credentials;
 mod crowds;
