@@ -7,7 +7,7 @@
 //!                       └─ the store has to be asked: the head is copied ─► waiting: the same task awaits the decision
 //! ```
 //!
-//! Only policies that neither delay requests nor settle costs, and upstreams without TLS and HTTP/2, are served here.
+//! Only policies that do not delay requests, and upstreams without TLS and HTTP/2, are served here.
 //! Everything else is left to the tower layer and `forward`, on hyper.
 //!
 //! Invariant: an upstream and a client see the same as through hyper, except for the order of headers, and for the
@@ -17,6 +17,7 @@
 mod abandoned;
 mod download;
 mod exchange;
+mod metering;
 mod pool;
 mod pump;
 mod request;
@@ -32,6 +33,7 @@ use tollgate_net::http1::{
     write_date,
 };
 
+use self::metering::ResponseMeter;
 pub(crate) use self::pool::RawPool;
 pub use self::request::HeadLines;
 use self::waiting::WaitingRequest;
@@ -70,6 +72,8 @@ pub(crate) struct ForwardedRequest {
     admission: RawAdmission,
     /// The slots that a client that leaves does not release, until the upstream has finished the request.
     slots: Option<HeldSlots>,
+    /// Reads the response, if the cost of the request may be in it. Boxed: few policies settle.
+    meter: Option<Box<ResponseMeter>>,
     is_head: bool,
     is_idempotent: bool,
     started_at: Instant,
@@ -104,7 +108,7 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
             RequestBody::Length(length) => length > most,
             RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
         };
-        if policy.delays_or_settles()
+        if policy.delays_requests()
             || worker.body.is_some_and(is_too_large)
             || !request::prepare(request, override_headers)
         {
@@ -170,10 +174,13 @@ impl<S> Http1Gateway<S> {
         admission: RawAdmission,
     ) -> Box<ForwardedRequest> {
         let (mut head, worker) = (OutputBuffer::take(), &self.shared.worker);
-        request::write(&mut head, request, &self.caller, worker.forwarding, (policy, &admission));
+        let meter = ResponseMeter::of(policy, &admission);
+        let additions = (policy, &admission, meter.as_deref());
+        request::write(&mut head, request, &self.caller, worker.forwarding, additions);
         Box::new(ForwardedRequest {
             head,
             slots: admission.slot_guard().map(|guard| HeldSlots::new(guard, &worker.detached)),
+            meter,
             admission,
             is_head: request.method == "HEAD",
             is_idempotent: matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),

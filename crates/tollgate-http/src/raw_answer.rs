@@ -3,10 +3,10 @@
 //! It serves a server that keeps heads in buffers. The decision, the headers and the bodies are those of the tower
 //! layer (`headers`, `rejection`).
 //!
-//! A request that was admitted releases its slots at its end, as in the tower layer (`deferred`).
+//! A request that was admitted releases its slots and settles its costs at its end, as in the tower layer (`deferred`).
 //!
-//! Invariant: the policy must not delay requests or settle costs ([`Policy::delays_or_settles`](tollgate::Policy)):
-//! nothing here holds a request back or reads a response.
+//! Invariant: the policy must not delay requests ([`Policy::delays_requests`](tollgate::Policy)): nothing here holds a
+//! request back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::future::outcome_of;
 use crate::header_lines::HeaderLines;
 use crate::headers::{NameLengths, RetryAfter, find_line, is_limited, push_number, write_lines};
 use crate::layer::Wiring;
+use crate::meter::{MeteredParts, Meters, ResponsePart};
 use crate::priority::priority_value;
 use crate::rejection::{Rejection, RejectionContent};
 use crate::service_timer::ServiceTimer;
@@ -45,7 +46,7 @@ pub struct RawAdmission {
     pub priority: Option<http::HeaderValue>,
     /// The value of `Tollgate-Soft` for the upstream.
     pub soft: Option<http::HeaderValue>,
-    /// Releases slots, and measures the upstream for limits with a learned number of slots.
+    /// Releases slots, settles costs, and measures the upstream for limits with a learned number of slots.
     deferred: Option<Owing>,
     /// Counts the request as in flight until it is dropped.
     in_flight: Option<InFlightGuard>,
@@ -79,7 +80,29 @@ impl RawAdmission {
         }
     }
 
-    /// Ends the request: releases its slots, unless a [guard](Self::slot_guard) still holds them.
+    /// Returns the parts of the response that are to be passed to [`observe_part`](Self::observe_part).
+    pub fn metered(&self) -> MeteredParts {
+        self.deferred.as_ref().map_or(MeteredParts::None, Owing::metered)
+    }
+
+    /// Reads a part of the response of the upstream, so that a cost in it is settled.
+    pub fn observe_part<H: HeaderLines>(&mut self, part: &ResponsePart<'_, H>) {
+        self.with_meters(|meters| meters.part(part));
+    }
+
+    /// Records that the request never reached the upstream: limits that settle their cost refund the reserve
+    /// ([`NotForwarded`](crate::NotForwarded)).
+    pub fn was_not_forwarded(&mut self) {
+        self.with_meters(Meters::was_not_reached);
+    }
+
+    fn with_meters(&mut self, call: impl FnOnce(&mut Meters)) {
+        if let Some(deferred) = &mut self.deferred {
+            deferred.with_meters(call);
+        }
+    }
+
+    /// Ends the request: settles its costs and releases its slots, unless a [guard](Self::slot_guard) still holds them.
     pub fn end(&mut self) {
         (self.deferred, self.in_flight) = (None, None);
     }
