@@ -4,11 +4,12 @@
 //! ```text
 //! Http1Gateway::decide ─┬─ refused: the response is written from prepared pieces
 //!                       ├─ admitted: the head for the upstream is written ─► forward: one task owns both connections
-//!                       └─ the store has to be asked: the head is copied ─► waiting: the same task awaits the decision
+//!                       └─ it waits for the store, in a queue, in line for a slot or in the tarpit: the head is copied
+//!                          ─► waiting: the same task awaits the decision and the start of the request
 //! ```
 //!
-//! Only policies that do not delay requests, and upstreams without TLS and HTTP/2, are served here.
-//! Everything else is left to the tower layer and `forward`, on hyper.
+//! Only upstreams without TLS, HTTP/2 and a throttle are served here. Everything else is left to the tower layer and
+//! `forward`, on hyper. What a decision means for its request is the same code for both (`tollgate_http`).
 //!
 //! Invariant: an upstream and a client see the same as through hyper, except for the order of headers, and for the
 //! connection after a refused chunked request: hyper closes it, and it stays open here if the end of the body has
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tollgate::{Policy, SharedLimiter, Store};
-use tollgate_http::{RawAdmission, RawLimit, RawRequest, client_address};
+use tollgate_http::{RawAdmission, RawConclusion, RawExchange, RawLimit, RawRequest, client_address};
 use tollgate_net::http1::{
     ChunkedDecoder, ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestBody, RequestHead, Verdict,
     write_date,
@@ -36,7 +37,7 @@ use tollgate_net::http1::{
 use self::metering::ResponseMeter;
 pub(crate) use self::pool::RawPool;
 pub use self::request::HeadLines;
-use self::waiting::WaitingRequest;
+use self::waiting::{Wait, WaitingRequest};
 use crate::detached::HeldSlots;
 use crate::forward::Worker;
 use crate::head::Caller;
@@ -61,7 +62,7 @@ pub(crate) struct Http1Gateway<S> {
 pub(crate) enum OpenRequest<S> {
     /// Boxed: it is moved several times before it is forwarded, and an idle connection keeps room for it.
     Admitted(Box<ForwardedRequest>),
-    /// The decision waits for the store.
+    /// The decision waits for the store, or the request is held.
     Waiting(Box<WaitingRequest<S>>),
 }
 
@@ -108,28 +109,27 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
             RequestBody::Length(length) => length > most,
             RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
         };
-        if policy.delays_requests()
-            || worker.body.is_some_and(is_too_large)
-            || !request::prepare(request, override_headers)
-        {
+        if worker.body.is_some_and(is_too_large) || !request::prepare(request, override_headers) {
             return Verdict::HandOver;
         }
         let (is_head, is_last) = (request.method == "HEAD", request.is_last_if_answered);
         let lines = HeadLines(request.headers);
         let view = self.view(request, &lines, policy);
-        let concluded = limiter.try_admit(&view, |decision| {
-            let write_lines = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
-            limit.conclude(&limiter, decision, (&lines, is_head), (out, write_lines))
-        });
-        let admission = match concluded {
-            Ok(Some(admission)) => admission,
-            Ok(None) => return Verdict::Answered,
-            Err(pending) => {
-                let waiting = WaitingRequest::new(pending.detach(), Arc::clone(&limiter), request);
-                return Verdict::Admitted(OpenRequest::Waiting(Box::new(waiting)));
+        let write_connection = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
+        let mut exchange = RawExchange { request: view, is_head, out, write_connection };
+        let concluded =
+            limiter.try_admit(&view, |decision| limit.conclude(&limiter, decision, &mut exchange));
+        let wait = match concluded {
+            Ok(RawConclusion::Passes(admission)) => {
+                let forwarded = self.forwarded(request, policy, admission);
+                return Verdict::Admitted(OpenRequest::Admitted(forwarded));
             }
+            Ok(RawConclusion::Refused(())) => return Verdict::Answered,
+            Ok(RawConclusion::Delayed(delayed)) => Wait::Start(delayed),
+            Err(pending) => Wait::Decision(Box::new(pending.detach())),
         };
-        Verdict::Admitted(OpenRequest::Admitted(self.forwarded(request, policy, admission)))
+        let waiting = WaitingRequest::new(wait, Arc::clone(&limiter), request);
+        Verdict::Admitted(OpenRequest::Waiting(Box::new(waiting)))
     }
 
     async fn forward(&self, request: OpenRequest<S>, client: &mut Http1Client<'_>) -> ExchangeEnd {

@@ -21,6 +21,7 @@
 
 mod body;
 mod client_address;
+mod conclusion;
 mod deferred;
 mod future;
 mod header_lines;
@@ -57,7 +58,10 @@ pub use layer::LimitLayer;
 pub use meter::{MeteredParts, ResponsePart};
 pub use peer::Peer;
 pub use priority::{RequestPriority, TOLLGATE_PRIORITY, priority_value};
-pub use raw_answer::{RawAdmission, RawLimit, write_body, write_body_with, write_status};
+pub use raw_answer::{
+    DelayedRequest, RawAdmission, RawConclusion, RawExchange, RawLimit, write_body, write_body_with,
+    write_status,
+};
 pub use raw_request::RawRequest;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;

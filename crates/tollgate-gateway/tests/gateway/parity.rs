@@ -234,6 +234,8 @@ limits:
   - {name: posts, endpoint: '/**', method: POST, by: ip, bucket: 20/hour}
 ";
 
+const CLASSES: &str = "priorities: [{name: critical, endpoint: /a/**}, {name: normal}]\n";
+
 /// Limits that hold slots and refuse nothing, and one with a soft threshold.
 const SLOTS: &str = "
 headers: {dialects: [openai, envoy], x_ratelimit: delta}
@@ -299,6 +301,58 @@ fn refusals_while_all_slots_are_taken_are_the_same_with_and_without_hyper() {
             (other.in_flight().cloned(), limiter.track_in_flight())
         });
         compare(&sides, "", crate::support::OK, &requests(12, 40));
+    }
+}
+
+#[test]
+fn requests_that_wait_are_the_same_with_and_without_hyper() {
+    let queue =
+        "{name: queue, by: global, algorithm: leaky-queue, rate: 4/second, queue: {length: 9}, soft: 1%}";
+    let tarpit = "soft: {at: 1%, tarpit: 1ms}";
+    for (policy, count) in [
+        (format!("limits: [{queue}]"), 4),
+        (format!("limits: [{queue}, {{name: slots, by: global, slots: 9}}]"), 4),
+        (format!("limits: [{queue}, {{name: released, by: ip, slots: 9, on_hangup: release, {tarpit}}}]"), 4),
+        (format!("limits: [{{name: all, by: global, bucket: 100/hour, {tarpit}}}]"), 20),
+        (
+            format!(
+                "{CLASSES}limits: [{{name: slots, by: global, slots: 9, queue: {{length: 9}}, {tarpit}}}]"
+            ),
+            20,
+        ),
+    ] {
+        check("", &policy, crate::support::OK, &requests(13, count));
+    }
+}
+
+#[test]
+fn refusals_of_requests_that_cannot_wait_are_the_same_with_and_without_hyper() {
+    let queue = "{name: queue, by: global, algorithm: leaky-queue, rate: 1/hour, queue: {length: 9}}";
+    let line = "{name: line, by: global, slots: 1, queue: {length: 9, wait: 10ms}}";
+    let dialects = "headers: {dialects: [openai, envoy], x_ratelimit: delta, ietf: draft-6}\n";
+    for (settings, policy) in [
+        ("caps: {waiting: 0}", format!("limits: [{queue}]")),
+        ("caps: {waiting: 0}", format!("{dialects}{CLASSES}limits: [{queue}]")),
+        ("caps: {waiting: 0}", format!("limits: [{line}]")),
+        ("", format!("limits: [{line}]")),
+        ("", format!("{dialects}{CLASSES}limits: [{line}, {{name: all, by: global, bucket: 100/hour}}]")),
+        (
+            "",
+            format!(
+                "limits: [{}, {{name: slots, by: global, slots: 1}}]",
+                queue.replace("1/hour", "1000/second")
+            ),
+        ),
+        ("", format!("limits: [{}, {line}]", queue.replace("1/hour", "1000/second"))),
+        ("", format!("limits: [{}]", queue.replace("length: 9", "length: 9, wait: 1s"))),
+    ] {
+        let sides = ["native", "hyper"].map(|http1| Side::new(http1, settings, &policy, crate::support::OK));
+        // Takes the first place of a queue, or a slot.
+        for side in &sides {
+            let limiter = side.gateway.limiter.load();
+            let _taken = limiter.check(&tollgate::Call::new("GET", "/"));
+        }
+        compare(&sides, settings, crate::support::OK, &requests(14, 12));
     }
 }
 

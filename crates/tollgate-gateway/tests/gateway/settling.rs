@@ -137,6 +137,24 @@ fn a_disconnect_settles_the_known_cost() {
 }
 
 #[test]
+fn a_client_that_leaves_while_its_request_waits_gets_its_reserve_back() {
+    let upstream = Upstream::ok();
+    let queue = "{name: queue, by: global, algorithm: leaky-queue, rate: 1/hour, queue: {length: 9}}";
+    for settle in ["json:usage.total", "response:x-used", "time:1h"] {
+        let policy = tokens(settle).replace("}}]", &format!("}}}}, {queue}]"));
+        let gateway = Behind::new(&upstream).limited(&policy).serve();
+        assert_eq!(gateway.get("/").status(), 200);
+        let left = if settle == "time:1h" { 999 } else { 900 };
+        settles(&gateway, left);
+        let mut client = gateway.connect();
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        settles(&gateway, left - 100);
+        drop(client);
+        settles(&gateway, left);
+    }
+}
+
+#[test]
 fn unreachable_upstreams_refund_the_reserve_and_broken_responses_do_not() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for settle in ["json:usage.total", "response:x-used", "time:1h"] {
