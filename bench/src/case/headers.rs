@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tollgate::{Call, Limiter, MemoryStore};
-use tollgate_http::{LimitLayer, RawLimit};
+use tollgate_http::{LimitLayer, RawConclusion, RawExchange, RawLimit, RawRequest};
 
 use super::limiter::{CLIENT, PATH, policy};
 use crate::contest::{self, Contestant, Expected, Run};
@@ -36,12 +36,24 @@ impl Contestant for Headers {
         let call = Call::new("GET", PATH).ip(CLIENT).api_key(self.keys.key(0));
         let decision = self.limiter.check(&call);
         assert_eq!(decision.limits().len(), self.matching, "of the limits apply");
-        let (request, mut out) = (HeaderMap::new(), Vec::new());
+        let (headers, mut out) = (HeaderMap::new(), Vec::new());
+        let request = RawRequest {
+            method: "GET",
+            path: PATH,
+            query: None,
+            host: "example.com",
+            client: None,
+            headers: &headers,
+        };
         contest::alone(0..checks, |_| {
-            let written = (&mut out, |_: &mut Vec<u8>| {});
-            let admission =
-                self.raw.conclude(&self.limiter, black_box(&decision), (&request, false), written);
-            black_box(&admission).is_some().into()
+            let mut exchange = RawExchange {
+                request,
+                is_head: false,
+                out: &mut out,
+                write_connection: |_: &mut Vec<u8>| {},
+            };
+            let concluded = self.raw.conclude(&self.limiter, black_box(&decision), &mut exchange);
+            matches!(black_box(&concluded), RawConclusion::Passes(_)).into()
         })
     }
 

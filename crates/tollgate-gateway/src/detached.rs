@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tollgate_http::SlotGuard;
+use tollgate_http::{HeaderLines, ResponsePart, SlotGuard};
 
 use crate::body::GatewayBody;
 
@@ -89,9 +89,14 @@ impl HeldSlots {
     }
 
     pub(crate) fn observe_head(&self, head: &Parts) {
+        self.observe_status(head.status);
+        self.observe_part(&ResponsePart::Head(&head.headers));
+    }
+
+    /// Reads a part of a response whose caller is gone, so that a cost in it is settled.
+    pub(crate) fn observe_part<H: HeaderLines>(&self, part: &ResponsePart<'_, H>) {
         if let Some(guard) = &self.guard {
-            guard.observe_status(head.status);
-            guard.observe_head(&head.headers);
+            guard.observe_part(part);
         }
     }
 

@@ -4,11 +4,12 @@
 //! ```text
 //! Http1Gateway::decide ─┬─ refused: the response is written from prepared pieces
 //!                       ├─ admitted: the head for the upstream is written ─► forward: one task owns both connections
-//!                       └─ the store has to be asked: the head is copied ─► waiting: the same task awaits the decision
+//!                       └─ it waits for the store, in a queue, in line for a slot or in the tarpit: the head is copied
+//!                          ─► waiting: the same task awaits the decision and the start of the request
 //! ```
 //!
-//! Only policies that neither delay requests nor settle costs, and upstreams without TLS and HTTP/2, are served here.
-//! Everything else is left to the tower layer and `forward`, on hyper.
+//! Only upstreams without TLS, HTTP/2 and a throttle are served here. Everything else is left to the tower layer and
+//! `forward`, on hyper. What a decision means for its request is the same code for both (`tollgate_http`).
 //!
 //! Invariant: an upstream and a client see the same as through hyper, except for the order of headers, and for the
 //! connection after a refused chunked request: hyper closes it, and it stays open here if the end of the body has
@@ -17,6 +18,7 @@
 mod abandoned;
 mod download;
 mod exchange;
+mod metering;
 mod pool;
 mod pump;
 mod request;
@@ -26,15 +28,16 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tollgate::{Policy, SharedLimiter, Store};
-use tollgate_http::{RawAdmission, RawLimit, RawRequest, client_address};
+use tollgate_http::{RawAdmission, RawConclusion, RawExchange, RawLimit, RawRequest, client_address};
 use tollgate_net::http1::{
     ChunkedDecoder, ExchangeEnd, Http1Client, Http1Surface, OutputBuffer, RequestBody, RequestHead, Verdict,
     write_date,
 };
 
+use self::metering::ResponseMeter;
 pub(crate) use self::pool::RawPool;
 pub use self::request::HeadLines;
-use self::waiting::WaitingRequest;
+use self::waiting::{Wait, WaitingRequest};
 use crate::detached::HeldSlots;
 use crate::forward::Worker;
 use crate::head::Caller;
@@ -59,7 +62,7 @@ pub(crate) struct Http1Gateway<S> {
 pub(crate) enum OpenRequest<S> {
     /// Boxed: it is moved several times before it is forwarded, and an idle connection keeps room for it.
     Admitted(Box<ForwardedRequest>),
-    /// The decision waits for the store.
+    /// The decision waits for the store, or the request is held.
     Waiting(Box<WaitingRequest<S>>),
 }
 
@@ -70,6 +73,8 @@ pub(crate) struct ForwardedRequest {
     admission: RawAdmission,
     /// The slots that a client that leaves does not release, until the upstream has finished the request.
     slots: Option<HeldSlots>,
+    /// Reads the response, if the cost of the request may be in it. Boxed: few policies settle.
+    meter: Option<Box<ResponseMeter>>,
     is_head: bool,
     is_idempotent: bool,
     started_at: Instant,
@@ -104,28 +109,27 @@ impl<S: Store> Http1Surface for Http1Gateway<S> {
             RequestBody::Length(length) => length > most,
             RequestBody::Chunked => ChunkedDecoder::data_length_of(request.ahead) > most,
         };
-        if policy.delays_or_settles()
-            || worker.body.is_some_and(is_too_large)
-            || !request::prepare(request, override_headers)
-        {
+        if worker.body.is_some_and(is_too_large) || !request::prepare(request, override_headers) {
             return Verdict::HandOver;
         }
         let (is_head, is_last) = (request.method == "HEAD", request.is_last_if_answered);
         let lines = HeadLines(request.headers);
         let view = self.view(request, &lines, policy);
-        let concluded = limiter.try_admit(&view, |decision| {
-            let write_lines = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
-            limit.conclude(&limiter, decision, (&lines, is_head), (out, write_lines))
-        });
-        let admission = match concluded {
-            Ok(Some(admission)) => admission,
-            Ok(None) => return Verdict::Answered,
-            Err(pending) => {
-                let waiting = WaitingRequest::new(pending.detach(), Arc::clone(&limiter), request);
-                return Verdict::Admitted(OpenRequest::Waiting(Box::new(waiting)));
+        let write_connection = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
+        let mut exchange = RawExchange { request: view, is_head, out, write_connection };
+        let concluded =
+            limiter.try_admit(&view, |decision| limit.conclude(&limiter, decision, &mut exchange));
+        let wait = match concluded {
+            Ok(RawConclusion::Passes(admission)) => {
+                let forwarded = self.forwarded(request, policy, admission);
+                return Verdict::Admitted(OpenRequest::Admitted(forwarded));
             }
+            Ok(RawConclusion::Refused(())) => return Verdict::Answered,
+            Ok(RawConclusion::Delayed(delayed)) => Wait::Start(delayed),
+            Err(pending) => Wait::Decision(Box::new(pending.detach())),
         };
-        Verdict::Admitted(OpenRequest::Admitted(self.forwarded(request, policy, admission)))
+        let waiting = WaitingRequest::new(wait, Arc::clone(&limiter), request);
+        Verdict::Admitted(OpenRequest::Waiting(Box::new(waiting)))
     }
 
     async fn forward(&self, request: OpenRequest<S>, client: &mut Http1Client<'_>) -> ExchangeEnd {
@@ -170,10 +174,13 @@ impl<S> Http1Gateway<S> {
         admission: RawAdmission,
     ) -> Box<ForwardedRequest> {
         let (mut head, worker) = (OutputBuffer::take(), &self.shared.worker);
-        request::write(&mut head, request, &self.caller, worker.forwarding, (policy, &admission));
+        let meter = ResponseMeter::of(policy, &admission);
+        let additions = (policy, &admission, meter.as_deref());
+        request::write(&mut head, request, &self.caller, worker.forwarding, additions);
         Box::new(ForwardedRequest {
             head,
             slots: admission.slot_guard().map(|guard| HeldSlots::new(guard, &worker.detached)),
+            meter,
             admission,
             is_head: request.method == "HEAD",
             is_idempotent: matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"),

@@ -88,7 +88,7 @@ impl Problem {
     }
 
     /// Whether the request did not reach an upstream, for a reason that is not the client's.
-    const fn is_before_the_upstream(self) -> bool {
+    pub(crate) const fn is_before_the_upstream(self) -> bool {
         matches!(self, Self::Unreachable | Self::Busy | Self::TooSlow)
     }
 

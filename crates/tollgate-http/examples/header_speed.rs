@@ -13,8 +13,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use http_body_util::Full;
-use tollgate::{Call, Limiter};
-use tollgate_http::{LimitLayer, Peer, Rejection, RetryAfter, write_headers};
+use tollgate::{Call, Decision, Limiter};
+use tollgate_http::{LimitLayer, Peer, RawExchange, RawRequest, Rejection, RetryAfter, write_headers};
 use tower::{Layer as _, Service as _, service_fn};
 
 const POLICY: &str = "
@@ -51,13 +51,24 @@ fn main() -> Result<(), tollgate::PolicyError> {
 
     let layer = LimitLayer::new(limiter.clone());
     let (raw, shared) = (layer.raw(), Arc::new(limiter.clone()));
-    measure("admitted, three limits, as lines", || {
-        raw.conclude(&shared, &admitted, (&request, false), (&mut Vec::new(), |_| ()))
-    });
+    let request = RawRequest {
+        method: "GET",
+        path: "/",
+        query: None,
+        host: "example.com",
+        client: None,
+        headers: &request,
+    };
+    let conclude = |decision: &Decision<'_>, out: &mut Vec<u8>| {
+        let mut exchange =
+            RawExchange { request, is_head: false, out, write_connection: |_: &mut Vec<u8>| () };
+        raw.conclude(&shared, decision, &mut exchange)
+    };
+    measure("admitted, three limits, as lines", || conclude(&admitted, &mut Vec::new()));
     let mut out = Vec::new();
     measure("refused, three limits, as lines with the body", || {
         out.clear();
-        raw.conclude(&shared, &refused, (&request, false), (&mut out, |_| ()));
+        conclude(&refused, &mut out);
         out.len()
     });
 

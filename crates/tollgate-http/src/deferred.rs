@@ -21,7 +21,7 @@ use tollgate::{
     Clock, Decision, InFlight, Limiter, Policy, Receipt, RequestOutcome, SharedLimiter, SlotRenewal, Store,
 };
 
-use crate::meter::{Costs, Meters};
+use crate::meter::{Costs, MeteredParts, Meters};
 use crate::service_timer::ServiceTimer;
 use crate::slot_guard::SlotGuard;
 
@@ -43,6 +43,9 @@ pub(crate) struct Deferred(Box<dyn DeferredWork>);
 /// Deferred work for a store of a known type.
 trait DeferredWork: Send {
     fn meters(&mut self) -> &mut Meters;
+
+    /// Returns the parts of the response that the meters read.
+    fn metered(&self) -> MeteredParts;
 
     /// Records that the inner service is called: from now on, the charges are kept.
     fn start(&mut self);
@@ -95,6 +98,14 @@ impl Owing {
         match self {
             Self::Alone(deferred) => call(deferred.meters()),
             Self::Shared(guard) => call(guard.lock().meters()),
+        }
+    }
+
+    /// Returns the parts of the response that the meters of the request read.
+    pub(crate) fn metered(&self) -> MeteredParts {
+        match self {
+            Self::Alone(deferred) => deferred.0.metered(),
+            Self::Shared(guard) => guard.lock().0.metered(),
         }
     }
 
@@ -216,6 +227,13 @@ impl<S: Store> DeferredWork for DeferredFor<S> {
             // An admission without slots is not shared.
             Some(Owing::Alone(admission)) => admission.meters(),
             _ => &mut self.meters,
+        }
+    }
+
+    fn metered(&self) -> MeteredParts {
+        match &self.admission {
+            Some(admission) => admission.metered(),
+            None => self.meters.parts(),
         }
     }
 

@@ -2,65 +2,31 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use pin_project_lite::pin_project;
-use tollgate::{DecisionId, HeldDecision, InFlightGuard, Limiter, NodeShedder, RequestOutcome};
+use tollgate::{InFlightGuard, RequestOutcome};
 
 use crate::body::LimitBody;
+use crate::conclusion::Admission;
 use crate::deferred::{Detached, NotForwarded, Owing, Unmeasured};
 use crate::headers::MapSink;
 use crate::meter::Meters;
 use crate::priority::RequestPriority;
 use crate::soft::Soft;
 use crate::throttled::AdmittedRequest;
-use crate::waiting_room::HeldRequest;
 
 /// Marks a response, in its extensions, as the refusal of a layer.
 #[derive(Clone, Copy)]
 pub(crate) struct RefusalMarker;
 
-/// The outcome of a decision for its request.
-pub(crate) enum Conclusion<S> {
-    Passes(AdmittedContext),
-    /// The request passes, but is marked or held first. Boxed because this is rare.
-    Delayed(Box<Delayed<S>>),
-    Refused(Response<Bytes>),
-}
-
-/// A request that is marked or held before the inner service is called.
-pub(crate) struct Delayed<S> {
-    pub(crate) passing: AdmittedContext,
-    /// The soft thresholds that it reached.
-    pub(crate) soft: Option<Soft>,
-    /// Its wait in the queues of its limits.
-    pub(crate) queued: Option<HeldRequest>,
-    /// Its decision, if a more important request may take its place while it waits. Boxed, because it is large.
-    pub(crate) displaceable: Option<Box<HeldDecision<S>>>,
-    /// Counts it as in flight when the inner service is called.
-    pub(crate) shedder: Option<NodeShedder>,
-    /// Takes its slots when it starts.
-    pub(crate) start: Option<Start<S>>,
-}
-
-/// An admitted request that takes its slots when it starts.
-pub(crate) struct Start<S> {
-    /// The limiter that admitted it.
-    pub(crate) limiter: Arc<Limiter<S>>,
-    /// The id of the admission.
-    pub(crate) id: DecisionId,
-    pub(crate) client: Option<IpAddr>,
-}
-
 /// The state that accompanies an admitted request.
-#[derive(Default)]
 pub(crate) struct AdmittedContext {
     /// The headers about limits that the response will get.
     pub(crate) written: Option<MapSink>,
@@ -72,15 +38,34 @@ pub(crate) struct AdmittedContext {
     pub(crate) priority: Option<Box<RequestPriority>>,
     /// The decision, for a service that may refuse the request in place of its upstream.
     pub(crate) admitted: Option<Box<AdmittedRequest>>,
+    /// The soft thresholds that the request will be marked with, and its delay. Boxed because few requests reach one.
+    pub(crate) soft: Option<Box<(Soft, Duration)>>,
+}
+
+impl Admission for AdmittedContext {
+    fn deferred(&mut self) -> &mut Option<Owing> {
+        &mut self.deferred
+    }
+
+    fn set_in_flight(&mut self, in_flight: Option<InFlightGuard>) {
+        self.in_flight = in_flight;
+    }
+
+    fn mark(&mut self, soft: Soft, held: Duration) {
+        self.soft = Some(Box::new((soft, held)));
+    }
 }
 
 impl AdmittedContext {
-    /// Marks the request with its priority class. Requests an uncompressed response when a meter reads
+    /// Marks the request with its priority class and its soft thresholds. Requests an uncompressed response when a meter reads
     /// the body, so that a client cannot avoid a cost by accepting compression. Shares the slots with
     /// the inner service.
     pub(crate) fn prepare(&mut self, parts: &mut Parts) {
         if let Some(priority) = self.priority.take() {
             priority.mark(parts);
+        }
+        if let Some((soft, held)) = self.soft.take().map(|soft| *soft) {
+            soft.mark(parts, held);
         }
         if let Some(admitted) = self.admitted.take() {
             parts.extensions.insert(*admitted);
@@ -96,16 +81,6 @@ impl AdmittedContext {
         if let Owing::Shared(guard) = deferred {
             parts.extensions.insert(guard.clone());
         }
-    }
-
-    /// Adds headers to the answer to a request that waited and is not forwarded. Its charges are
-    /// refunded with the deferred work, which is dropped here.
-    pub(crate) fn not_started<R>(mut self, mut response: Response<Bytes>) -> Response<LimitBody<R>> {
-        if let Some(mut written) = self.written.take() {
-            written.set(response.headers_mut());
-        }
-        response.extensions_mut().insert(RefusalMarker);
-        response.map(LimitBody::refused)
     }
 
     /// Adds headers and deferred work to a response of the inner service.

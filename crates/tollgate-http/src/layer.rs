@@ -183,8 +183,7 @@ impl<S> LimitLayer<S> {
         self.wired(|wiring| wiring.clock = Arc::new(clock))
     }
 
-    /// Returns these limits for a server that keeps heads in buffers. The hooks for peers, refusals, tarpit and waiting
-    /// room are not used there.
+    /// Returns these limits for a server that keeps heads in buffers. The hooks for peers and refusals are not used there.
     pub fn raw(&self) -> RawLimit<S> {
         RawLimit(Arc::clone(&self.wiring))
     }

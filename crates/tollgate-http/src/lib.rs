@@ -21,6 +21,7 @@
 
 mod body;
 mod client_address;
+mod conclusion;
 mod deferred;
 mod future;
 mod header_lines;
@@ -54,9 +55,13 @@ pub use headers::{RetryAfter, write_headers};
 pub use identity::Identity;
 pub use json_string::{write_json_string, write_plain_json_string};
 pub use layer::LimitLayer;
+pub use meter::{MeteredParts, ResponsePart};
 pub use peer::Peer;
 pub use priority::{RequestPriority, TOLLGATE_PRIORITY, priority_value};
-pub use raw_answer::{RawAdmission, RawLimit, write_body, write_body_with, write_status};
+pub use raw_answer::{
+    DelayedRequest, RawAdmission, RawConclusion, RawExchange, RawLimit, write_body, write_body_with,
+    write_status,
+};
 pub use raw_request::RawRequest;
 pub use rejection::{Rejection, promise};
 pub use service::Limit;

@@ -19,8 +19,6 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::Buf;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
 use http_body::Frame;
 use smallvec::SmallVec;
 use tollgate::policy::{Settle, whole_units};
@@ -29,6 +27,7 @@ use tollgate::{Clock, Policy, Receipt, Span, Timestamp};
 use self::byte_order_mark::Start;
 use self::events::Events;
 use self::json::Scanner;
+use crate::header_lines::HeaderLines;
 
 /// The number of segments of a frame that are read; a frame with more is not scanned completely.
 const MAX_FRAME_SEGMENTS: usize = 16;
@@ -39,6 +38,28 @@ pub(crate) struct Meters {
     clock: Arc<dyn Clock>,
     /// When the inner service was called; `None` if it was not.
     started_at: Option<Timestamp>,
+}
+
+/// The parts of a response in which the cost of its request may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeteredParts {
+    /// The response says nothing about the cost.
+    None,
+    /// Headers and trailers.
+    Fields,
+    /// Headers, trailers and the body, which must not be compressed.
+    Body,
+}
+
+/// A part of a response, which may state the cost of its request.
+#[derive(Debug)]
+pub enum ResponsePart<'r, H> {
+    /// The headers.
+    Head(&'r H),
+    /// Data of the body.
+    Data(&'r [u8]),
+    /// All trailers.
+    Trailers(&'r H),
 }
 
 /// A cost to be measured, and the limits that it settles.
@@ -85,6 +106,18 @@ impl Meters {
         self.list.iter().any(|meter| matches!(meter.reading, MeterState::Json(..)))
     }
 
+    /// Returns the parts of a response that the meters read.
+    pub(crate) fn parts(&self) -> MeteredParts {
+        let is_timed = |meter: &Meter| matches!(meter.reading, MeterState::Time);
+        if self.read_bodies() {
+            MeteredParts::Body
+        } else if self.list.iter().all(is_timed) {
+            MeteredParts::None
+        } else {
+            MeteredParts::Fields
+        }
+    }
+
     /// Records the time at which the inner service is called.
     pub(crate) fn start(&mut self) {
         if !self.is_empty() {
@@ -98,7 +131,7 @@ impl Meters {
     }
 
     /// Reads the head of the response.
-    pub(crate) fn head(&mut self, headers: &HeaderMap) {
+    pub(crate) fn head(&mut self, headers: &impl HeaderLines) {
         for meter in &mut self.list {
             if let MeterState::Json(scanner, _, events) = &mut meter.reading {
                 if is_encoded(headers) {
@@ -128,12 +161,23 @@ impl Meters {
         }
     }
 
+    /// Reads a part of the response.
+    pub(crate) fn part<H: HeaderLines>(&mut self, part: &ResponsePart<'_, H>) {
+        match part {
+            ResponsePart::Head(headers) => self.head(*headers),
+            ResponsePart::Data(data) => {
+                let pieces = &[IoSlice::new(data)];
+                self.list.iter_mut().for_each(|meter| meter.data(pieces, true));
+            }
+            ResponsePart::Trailers(trailers) => self.fields(*trailers),
+        }
+    }
+
     /// Reads headers or trailers. Later values replace earlier ones.
-    fn fields(&mut self, fields: &HeaderMap) {
+    fn fields(&mut self, fields: &impl HeaderLines) {
         for meter in &mut self.list {
             if let (Settle::Response(name), MeterState::Header(found)) = (&meter.settle, &mut meter.reading) {
-                let value = fields.get(&**name).map(HeaderValue::as_bytes);
-                let units = value.and_then(|value| whole_units(value.trim_ascii()));
+                let units = fields.first_line(name).and_then(|value| whole_units(value.trim_ascii()));
                 *found = units.or(*found);
             }
         }
@@ -191,13 +235,12 @@ impl Meter {
     }
 }
 
-fn is_encoded(headers: &HeaderMap) -> bool {
-    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
-    encodings.any(|it| !it.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+fn is_encoded(headers: &impl HeaderLines) -> bool {
+    headers.lines("content-encoding").any(|it| !it.trim_ascii().eq_ignore_ascii_case(b"identity"))
 }
 
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+fn is_event_stream(headers: &impl HeaderLines) -> bool {
+    let kind = headers.first_line("content-type").unwrap_or_default();
     let essence = kind.split(|it| *it == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }

@@ -1,29 +1,38 @@
 //! The answer to a request as bytes of HTTP/1.1, without a header map.
 //!
-//! It serves a server that keeps heads in buffers. The decision, the headers and the bodies are those of the tower
-//! layer (`headers`, `rejection`).
+//! It serves a server that keeps heads in buffers. The decision, what it means for the request (`conclusion`), the headers
+//! and the bodies are those of the tower layer (`headers`, `rejection`).
 //!
-//! A request that was admitted releases its slots at its end, as in the tower layer (`deferred`).
+//! A request that was admitted releases its slots and settles its costs at its end, as in the tower layer (`deferred`). One
+//! that has to wait is held by its server: [`RawLimit::decide`], [`RawLimit::wait`] and [`RawLimit::start`] in this order.
 //!
-//! Invariant: the policy must not delay requests or settle costs ([`Policy::delays_or_settles`](tollgate::Policy)):
-//! nothing here holds a request back or reads a response.
+//! Invariant: a wait that is dropped frees its place and refunds the charges of its request.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
-use tollgate::{Decision, InFlightGuard, Limiter, RequestOutcome, Store};
+use tollgate::policy::HeaderSettings;
+use tollgate::{
+    Decision, DecisionId, DetachedPending, HoldEnd, InFlightGuard, Limiter, Request, RequestOutcome,
+    SlotWait, Store,
+};
 
-use crate::deferred::{Deferred, Owing};
+use crate::conclusion::{Admission, Conclusion, Delayed, RequestForm};
+use crate::deferred::Owing;
 use crate::future::outcome_of;
 use crate::header_lines::HeaderLines;
-use crate::headers::{NameLengths, RetryAfter, find_line, is_limited, push_number, write_lines};
+use crate::headers::{NameLengths, find_line, push_number, write_lines};
 use crate::layer::Wiring;
+use crate::meter::{MeteredParts, Meters, ResponsePart};
 use crate::priority::priority_value;
+use crate::raw_request::RawRequest;
 use crate::rejection::{Rejection, RejectionContent};
 use crate::service_timer::ServiceTimer;
 use crate::slot_guard::SlotGuard;
-use crate::soft::soft_value;
+use crate::soft::Soft;
+use crate::waiting_room::{SHUTDOWN_RETRY_AFTER, SHUTTING_DOWN, ShuttingDown};
 
 /// The limits of a [`LimitLayer`](crate::LimitLayer), for a server that keeps heads in buffers
 /// ([`LimitLayer::raw`](crate::LimitLayer::raw)).
@@ -45,7 +54,7 @@ pub struct RawAdmission {
     pub priority: Option<http::HeaderValue>,
     /// The value of `Tollgate-Soft` for the upstream.
     pub soft: Option<http::HeaderValue>,
-    /// Releases slots, and measures the upstream for limits with a learned number of slots.
+    /// Releases slots, settles costs, and measures the upstream for limits with a learned number of slots.
     deferred: Option<Owing>,
     /// Counts the request as in flight until it is dropped.
     in_flight: Option<InFlightGuard>,
@@ -79,7 +88,29 @@ impl RawAdmission {
         }
     }
 
-    /// Ends the request: releases its slots, unless a [guard](Self::slot_guard) still holds them.
+    /// Returns the parts of the response that are to be passed to [`observe_part`](Self::observe_part).
+    pub fn metered(&self) -> MeteredParts {
+        self.deferred.as_ref().map_or(MeteredParts::None, Owing::metered)
+    }
+
+    /// Reads a part of the response of the upstream, so that a cost in it is settled.
+    pub fn observe_part<H: HeaderLines>(&mut self, part: &ResponsePart<'_, H>) {
+        self.with_meters(|meters| meters.part(part));
+    }
+
+    /// Records that the request never reached the upstream: limits that settle their cost refund the reserve
+    /// ([`NotForwarded`](crate::NotForwarded)).
+    pub fn was_not_forwarded(&mut self) {
+        self.with_meters(Meters::was_not_reached);
+    }
+
+    fn with_meters(&mut self, call: impl FnOnce(&mut Meters)) {
+        if let Some(deferred) = &mut self.deferred {
+            deferred.with_meters(call);
+        }
+    }
+
+    /// Ends the request: settles its costs and releases its slots, unless a [guard](Self::slot_guard) still holds them.
     pub fn end(&mut self) {
         (self.deferred, self.in_flight) = (None, None);
     }
@@ -95,6 +126,20 @@ impl RawAdmission {
     }
 }
 
+impl Admission for RawAdmission {
+    fn deferred(&mut self) -> &mut Option<Owing> {
+        &mut self.deferred
+    }
+
+    fn set_in_flight(&mut self, in_flight: Option<InFlightGuard>) {
+        self.in_flight = in_flight;
+    }
+
+    fn mark(&mut self, soft: Soft, _: Duration) {
+        self.soft = Some(soft.into_value());
+    }
+}
+
 impl fmt::Debug for RawAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawAdmission").finish_non_exhaustive()
@@ -104,41 +149,120 @@ impl fmt::Debug for RawAdmission {
 /// The initial capacity of the header lines: those of three limits with ordinary names take less.
 const INITIAL_HEADER_BYTES: usize = 448;
 
+/// A request in a buffer, and the place of its response.
+pub struct RawExchange<'a, H, W> {
+    /// The request.
+    pub request: RawRequest<'a, H>,
+    /// Whether the response has no body.
+    pub is_head: bool,
+    /// A refusal is appended here, as a complete response.
+    pub out: &'a mut Vec<u8>,
+    /// Appends the header lines that every response of the server has.
+    pub write_connection: W,
+}
+
+impl<H, W> fmt::Debug for RawExchange<'_, H, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawExchange").field("is_head", &self.is_head).finish_non_exhaustive()
+    }
+}
+
+/// The outcome of a decision for its request. A refusal was written.
+pub type RawConclusion<S> = Conclusion<S, RawAdmission, ()>;
+
+/// A request that is held before it starts. If it is dropped before, its place is free and its charges are refunded.
+pub type DelayedRequest<S> = Box<Delayed<S, RawAdmission>>;
+
 impl<S: Store> RawLimit<S> {
-    /// Returns the admission of a decision, or appends the refusal to `out` as a complete response, with the header
-    /// lines that `write_connection` appends. `is_head`: the response has no body.
-    pub fn conclude(
+    /// Determines the outcome of a decision for its request, and writes the refusal.
+    pub fn conclude<H: HeaderLines + Sync, W: Fn(&mut Vec<u8>)>(
         &self,
         limiter: &Arc<Limiter<S>>,
         decision: &Decision<'_>,
-        (request, is_head): (&impl HeaderLines, bool),
-        (out, write_connection): (&mut Vec<u8>, impl FnOnce(&mut Vec<u8>)),
-    ) -> Option<RawAdmission> {
-        let settings = limiter.policy().headers();
-        let (mut headers, mut lengths) = (Vec::new(), NameLengths::default());
-        if is_limited(decision) {
-            let id = limiter.id_of(decision);
-            let retry_after = RetryAfter::jittered(decision, settings, &*self.0.rng);
-            if let Some(rejection) = Rejection::of(decision, id, retry_after) {
-                let content = rejection.content(request, settings);
-                write_rejection_head(out, &content);
-                write_lines(out, decision, id, settings, rejection.retry_after());
-                write_connection(out);
-                write_body_with(out, is_head, |out| content.write(out));
-                return None;
-            }
-            headers = Vec::with_capacity(INITIAL_HEADER_BYTES);
-            lengths = write_lines(&mut headers, decision, id, settings, None);
-        }
-        let Wiring { limiter: in_force, clock, spawn, .. } = &*self.0;
-        Some(RawAdmission {
-            headers,
-            lengths,
-            priority: priority_value(decision),
-            soft: soft_value(decision),
-            deferred: Deferred::of(limiter, decision, (in_force, clock, spawn), None, false),
-            in_flight: limiter.track_in_flight(),
+        exchange: &mut RawExchange<'_, H, W>,
+    ) -> RawConclusion<S> {
+        self.0.conclude(limiter, decision, exchange)
+    }
+
+    /// Makes a decision that waits for the store, or in line for a slot.
+    pub async fn decide<H: HeaderLines + Sync, W: Fn(&mut Vec<u8>)>(
+        &self,
+        pending: DetachedPending<S>,
+        limiter: &Arc<Limiter<S>>,
+        exchange: &mut RawExchange<'_, H, W>,
+    ) -> RawConclusion<S> {
+        let (request, hold) = (exchange.request, |wait: SlotWait| self.0.hold_for_slot(wait));
+        let conclude = |decision: &Decision<'_>| self.conclude(limiter, decision, exchange);
+        let concluded = pending.finish_waiting(Some(&request), hold, conclude).await;
+        concluded.unwrap_or_else(|ShuttingDown| {
+            RequestForm::<S>::refuse_at_shutdown(exchange, None);
+            Conclusion::Refused(())
         })
+    }
+
+    /// Waits until a delayed request may start. Returns how the wait ended, for [`start`](Self::start).
+    pub async fn wait(&self, delayed: &mut DelayedRequest<S>) -> Result<HoldEnd, ShuttingDown> {
+        delayed.wait(&self.0).await
+    }
+
+    /// Starts a request whose wait has ended: takes its slots, if they were not taken before. `None`: the refusal was
+    /// written.
+    pub async fn start<H: HeaderLines + Sync, W: Fn(&mut Vec<u8>)>(
+        &self,
+        mut delayed: DelayedRequest<S>,
+        end: Result<HoldEnd, ShuttingDown>,
+        exchange: &mut RawExchange<'_, H, W>,
+    ) -> Option<RawAdmission> {
+        self.0.start(&mut delayed, end, exchange).await.ok()?;
+        Some(delayed.into_admission())
+    }
+}
+
+impl<S: Store, H: HeaderLines + Sync, W: Fn(&mut Vec<u8>)> RequestForm<S> for RawExchange<'_, H, W> {
+    type Admission = RawAdmission;
+    type Refusal = ();
+
+    fn view(&self, _: &Limiter<S>) -> impl Request + Send + Sync {
+        self.request
+    }
+
+    fn outer_slots(&self) -> Option<&SlotGuard> {
+        None
+    }
+
+    fn admit(
+        &self,
+        limiter: &Limiter<S>,
+        decision: &Decision<'_>,
+        id: Option<DecisionId>,
+        (deferred, in_flight): (Option<Owing>, Option<InFlightGuard>),
+    ) -> RawAdmission {
+        let (mut headers, mut lengths) = (Vec::new(), NameLengths::default());
+        if let Some(id) = id {
+            headers = Vec::with_capacity(INITIAL_HEADER_BYTES);
+            lengths = write_lines(&mut headers, decision, id, limiter.policy().headers(), None);
+        }
+        let priority = priority_value(decision);
+        RawAdmission { headers, lengths, priority, soft: None, deferred, in_flight }
+    }
+
+    fn refuse(&mut self, rejection: &Rejection<'_, '_>, settings: &HeaderSettings) {
+        let content = rejection.content(self.request.headers, settings);
+        write_rejection_head(self.out, &content);
+        write_lines(self.out, rejection.decision(), rejection.id(), settings, rejection.retry_after());
+        (self.write_connection)(self.out);
+        write_body_with(self.out, self.is_head, |out| content.write(out));
+    }
+
+    fn refuse_at_shutdown(&mut self, admission: Option<&mut RawAdmission>) {
+        write_status_and_type(self.out, StatusCode::SERVICE_UNAVAILABLE, "application/problem+json");
+        write_line(self.out, "retry-after", SHUTDOWN_RETRY_AFTER);
+        if let Some(admission) = admission {
+            // A request that was admitted has no wait.
+            admission.write_headers(self.out);
+        }
+        (self.write_connection)(self.out);
+        write_body(self.out, SHUTTING_DOWN.as_bytes(), self.is_head);
     }
 }
 
@@ -157,9 +281,15 @@ fn write_rejection_head(out: &mut Vec<u8>, content: &RejectionContent<'_, '_, '_
 
 fn write_status_and_type(out: &mut Vec<u8>, status: StatusCode, content_type: &str) {
     write_status(out, status);
-    out.extend_from_slice(b"content-type: ");
-    out.extend_from_slice(content_type.as_bytes());
-    out.extend_from_slice(b"\r\ncache-control: no-store\r\n");
+    write_line(out, "content-type", content_type);
+    write_line(out, "cache-control", "no-store");
+}
+
+fn write_line(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends a status line.

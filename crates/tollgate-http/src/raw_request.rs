@@ -9,7 +9,7 @@ use tollgate::Request;
 use crate::header_lines::HeaderLines;
 
 /// The head of an HTTP/1.1 request in a buffer, with the client address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct RawRequest<'a, H> {
     /// The method.
     pub method: &'a str,
@@ -24,6 +24,15 @@ pub struct RawRequest<'a, H> {
     /// The headers.
     pub headers: &'a H,
 }
+
+// Derived, they would require that the headers can be copied.
+impl<H> Clone for RawRequest<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for RawRequest<'_, H> {}
 
 impl<H: HeaderLines> Request for RawRequest<'_, H> {
     fn method(&self) -> &str {

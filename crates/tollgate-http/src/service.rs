@@ -9,6 +9,8 @@
 //!    over a soft threshold: delayed and marked
 //! ```
 //!
+//! What a decision means for its request is in `conclusion`.
+//!
 //! A request loads the limiter once, so one policy decides and writes the response.
 //!
 //! Layers can be stacked. If an inner layer refused, the outer layer adds no headers: its
@@ -23,32 +25,28 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::policy::HeaderSettings;
-use tollgate::{
-    Decision, DecisionId, DetachedPending, HeldDecision, HoldEnd, Limiter, MemoryStore, NodeShedder, NotHeld,
-    SlotWait, Store,
-};
+use tollgate::{Decision, DecisionId, DetachedPending, InFlightGuard, Limiter, MemoryStore, SlotWait, Store};
 use tower_service::Service;
 
 use crate::body::LimitBody;
 use crate::client_address::client_address;
-use crate::deferred::{Deferred, Owing};
-use crate::future::{AdmittedContext, Conclusion, Delayed, LimitFuture, RefusalMarker, Start};
-use crate::headers::{RetryAfter, is_limited, written};
+use crate::conclusion::{Conclusion, Delayed, RequestForm};
+use crate::deferred::Owing;
+use crate::future::{AdmittedContext, LimitFuture, RefusalMarker};
+use crate::headers::written;
 use crate::layer::Wiring;
-use crate::places::TimedPlace;
 use crate::priority::{RequestPriority, remove_client_priority};
 use crate::rejection::Rejection;
-use crate::soft::{Soft, remove_client_marks};
-use crate::tarpit::Tarpit;
+use crate::slot_guard::SlotGuard;
+use crate::soft::remove_client_marks;
 use crate::throttled::AdmittedRequest;
 use crate::view::HttpRequest;
-use crate::waiting_room::{HeldRequest, HoldTime, ShuttingDown};
+use crate::waiting_room::ShuttingDown;
 
 /// A service behind a limiter, created by [`LimitLayer`](crate::LimitLayer).
 ///
@@ -104,8 +102,9 @@ where
         remove_client_priority(&mut parts);
         let client = self.wiring.client(&limiter, &parts);
         let view = HttpRequest::new(&parts, client);
+        let mut form = MapForm { wiring: &*self.wiring, parts: &parts };
         let concluded = limiter
-            .try_admit(&view, |decision| self.wiring.conclude(&limiter, decision, &parts))
+            .try_admit(&view, |decision| self.wiring.conclude(&limiter, decision, &mut form))
             .map_err(|pending| Box::new(pending.detach()));
         match concluded {
             Ok(conclusion) => self.wiring.proceed(conclusion, ready, parts, body),
@@ -141,20 +140,18 @@ impl<S: Store> Waiting<S> {
         let Self { wiring, limiter, pending, client } = self;
         let (parts, body) = request.into_parts();
         let (mut inner, mut ready) = (inner.clone(), Some(inner));
-        let concluded = {
+        let conclusion = {
             let view = HttpRequest::new(&parts, client);
             let hold = |wait: SlotWait| {
                 // Other requests can use the readiness of the inner service in the meantime.
                 ready = None;
                 wiring.hold_for_slot(wait)
             };
-            let conclude = |decision: &Decision<'_>| wiring.conclude(&limiter, decision, &parts);
-            pending.finish_waiting(Some(&view), hold, conclude).await
-        };
-        let conclusion = match concluded {
-            Ok(conclusion) => conclusion,
-            Err(shutting_down) => {
-                return Ok(AdmittedContext::default().not_started(shutting_down.response()));
+            let mut form = MapForm { wiring: &*wiring, parts: &parts };
+            let conclude = |decision: &Decision<'_>| wiring.conclude(&limiter, decision, &mut form);
+            match pending.finish_waiting(Some(&view), hold, conclude).await {
+                Ok(conclusion) => conclusion,
+                Err(ShuttingDown) => Conclusion::Refused(form.refuse_at_shutdown(None)),
             }
         };
         if let Some(ready) = ready {
@@ -166,15 +163,13 @@ impl<S: Store> Waiting<S> {
     }
 }
 
-/// Serves a request that is held first: until its turn in the queues of its limits, then for the delay
-/// of the tarpit. It takes a place in the tarpit when its turn comes: the places are few, and the
-/// queue may be long. It takes its slots after that, when the inner service is to be called.
+/// Serves a request that is held first (`conclusion`).
 ///
 /// The inner service becomes ready again after that. Its readiness may be a permit, which other
 /// requests can use in the meantime.
 async fn held<Inner, S, B, R>(
     wiring: Arc<Wiring<S>>,
-    (delayed, mut tarpit): (Delayed<S>, Option<TimedPlace<()>>),
+    mut delayed: Box<Delayed<S, AdmittedContext>>,
     ready: Inner,
     (mut parts, body): (Parts, B),
 ) -> Result<Response<LimitBody<R>>, Inner::Error>
@@ -182,130 +177,83 @@ where
     Inner: Service<Request<B>, Response = Response<R>> + Clone,
     S: Store,
 {
-    let Delayed { mut passing, soft, queued, displaceable, shedder, start } = delayed;
     let mut inner = ready.clone();
     drop(ready);
-    if let Some(queued) = queued {
-        match queued.wait().await {
-            Ok(HoldEnd::TimeOver) => {}
-            Ok(HoldEnd::Displaced) => {
-                // The deferred work refunds all charges when it is dropped.
-                return Ok(match displaceable {
-                    Some(decision) => wiring.displace(&decision, &parts).map(LimitBody::refused),
-                    // No request displaces one of the most important class.
-                    None => passing.not_started(ShuttingDown.response()),
-                });
-            }
-            Err(shutting_down) => return Ok(passing.not_started(shutting_down.response())),
-        }
-    }
-    if let Some(soft) = soft {
-        tarpit = soften(wiring.tarpit.as_ref(), soft, &mut parts);
-    }
-    if let Some(tarpit) = tarpit {
-        tarpit.wait().await;
-    }
-    if let Some(start) = start {
-        // Boxed, so that a request that waits stays small.
-        if let Err(refusal) = Box::pin(wiring.take_slots(start, &parts, &mut passing)).await {
-            return Ok(refusal.map(LimitBody::refused));
-        }
+    let end = delayed.wait(&wiring).await;
+    let started = wiring.start(&mut delayed, end, &mut MapForm { wiring: &wiring, parts: &parts }).await;
+    if let Err(refusal) = started {
+        return Ok(refusal.map(LimitBody::refused));
     }
     // Not before: a request that is displaced is described as its caller sent it.
-    passing.prepare(&mut parts);
+    delayed.admission.prepare(&mut parts);
     poll_fn(|context| inner.poll_ready(context)).await?;
-    passing.in_flight = shedder.map(|shedder| shedder.enter());
-    LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body))).await
+    LimitFuture::passing(delayed.into_admission(), || inner.call(Request::from_parts(parts, body))).await
 }
 
-/// Marks a request and enters the tarpit if it is to be delayed.
-fn soften(tarpit: Option<&Tarpit>, soft: Soft, parts: &mut Parts) -> Option<TimedPlace<()>> {
-    let time = soft.tarpit;
-    let waiting = tarpit.and_then(|tarpit| tarpit.enter(time));
-    soft.mark(parts, if waiting.is_some() { time } else { Duration::ZERO });
-    waiting
+/// A request whose headers are in a map.
+struct MapForm<'a, S> {
+    wiring: &'a Wiring<S>,
+    parts: &'a Parts,
 }
 
-/// Returns the shedder that counts requests in flight, if the policy has one. A request that is held
-/// is not in flight yet: the number of held requests has bounds of its own.
-fn tracked<S>(limiter: &Limiter<S>) -> Option<NodeShedder> {
-    limiter.policy().node_shed().map(|_| limiter.node_shedder().clone())
-}
+impl<S: Store> RequestForm<S> for MapForm<'_, S> {
+    type Admission = AdmittedContext;
+    type Refusal = Response<Bytes>;
 
-impl<S: Store> Wiring<S> {
-    /// Determines the outcome of a decision for its request.
-    fn conclude(&self, limiter: &Arc<Limiter<S>>, decision: &Decision<'_>, parts: &Parts) -> Conclusion<S> {
-        if !is_limited(decision) && decision.in_flight().is_none() {
-            let (priority, in_flight) = (RequestPriority::of(decision), limiter.track_in_flight());
-            let admitted = self.admitted(limiter, decision, parts);
-            return Conclusion::Passes(AdmittedContext {
-                in_flight,
-                priority,
-                admitted,
-                ..AdmittedContext::default()
-            });
-        }
-        let (id, settings) = (limiter.id_of(decision), limiter.policy().headers());
-        if let Some(rejection) =
-            Rejection::of(decision, id, RetryAfter::jittered(decision, settings, &*self.rng))
-        {
-            return Conclusion::Refused(self.refuse(&rejection, parts, settings));
-        }
-        let wait = decision.wait();
-        let start = self.start(limiter, decision, (id, parts));
-        let passing = AdmittedContext {
-            written: written(decision, id, settings, None),
-            deferred: Deferred::of(
-                limiter,
-                decision,
-                (&self.limiter, &self.clock, &self.spawn),
-                parts.extensions.get(),
-                !wait.is_zero() || start.is_some(),
-            ),
-            in_flight: None,
-            priority: RequestPriority::of(decision),
-            admitted: self.admitted(limiter, decision, parts),
-        };
-        let soft = Soft::of(decision);
-        if wait.is_zero() {
-            return match soft {
-                None if start.is_none() => {
-                    let in_flight = limiter.track_in_flight();
-                    Conclusion::Passes(AdmittedContext { in_flight, ..passing })
-                }
-                soft => {
-                    let shedder = tracked(limiter);
-                    Conclusion::Delayed(Box::new(Delayed {
-                        passing,
-                        soft,
-                        queued: None,
-                        displaceable: None,
-                        shedder,
-                        start,
-                    }))
-                }
-            };
-        }
-        let rank = decision.rank();
-        let Some(queued) = self.waiting_room.enter(HoldTime::Exactly(wait), rank) else {
-            let (view, mut refused) =
-                (HttpRequest::new(parts, self.client(limiter, parts)), decision.clone());
-            limiter.refuse_wait(Some(&view), &mut refused, Duration::ZERO, NotHeld::NoPlace);
-            let retry_after = RetryAfter::jittered(&refused, settings, &*self.rng);
-            // The deferred work refunds all charges when it is dropped.
-            let rejection = Rejection::by_full_room(&refused, id, retry_after);
-            return Conclusion::Refused(self.refuse(&rejection, parts, settings));
-        };
-        // No request displaces one of the most important class.
-        let displaceable = (rank > 0).then(|| Box::new(limiter.hold_decision(decision, id)));
-        let (queued, shedder) = (Some(queued), tracked(limiter));
-        Conclusion::Delayed(Box::new(Delayed { passing, soft, queued, displaceable, shedder, start }))
+    fn view(&self, limiter: &Limiter<S>) -> impl tollgate::Request + Send + Sync {
+        HttpRequest::new(self.parts, self.wiring.client(limiter, self.parts))
     }
 
+    fn outer_slots(&self) -> Option<&SlotGuard> {
+        self.parts.extensions.get()
+    }
+
+    fn admit(
+        &self,
+        limiter: &Limiter<S>,
+        decision: &Decision<'_>,
+        id: Option<DecisionId>,
+        (deferred, in_flight): (Option<Owing>, Option<InFlightGuard>),
+    ) -> AdmittedContext {
+        let client = || self.wiring.client(limiter, self.parts);
+        AdmittedContext {
+            written: id.and_then(|id| written(decision, id, limiter.policy().headers(), None)),
+            deferred,
+            in_flight,
+            priority: RequestPriority::of(decision),
+            admitted: AdmittedRequest::of(limiter, decision, client),
+            soft: None,
+        }
+    }
+
+    fn refuse(&mut self, rejection: &Rejection<'_, '_>, settings: &HeaderSettings) -> Response<Bytes> {
+        let mut response: Response<Bytes> = match &self.wiring.word {
+            Some(word) => word(rejection, self.parts),
+            None => rejection.response(&self.parts.headers, settings),
+        };
+        rejection.write_headers(response.headers_mut(), settings);
+        response.extensions_mut().insert(RefusalMarker);
+        response
+    }
+
+    fn refuse_at_shutdown(&mut self, admission: Option<&mut AdmittedContext>) -> Response<Bytes> {
+        let mut response = ShuttingDown.response();
+        if let Some(mut written) = admission.and_then(|it| it.written.take()) {
+            written.set(response.headers_mut());
+        }
+        response.extensions_mut().insert(RefusalMarker);
+        response
+    }
+}
+
+/// The outcome of a decision for a request of the layer.
+type LayerConclusion<S> = Conclusion<S, AdmittedContext, Response<Bytes>>;
+
+impl<S: Store> Wiring<S> {
     /// Calls the inner service, or returns the refusal.
     fn proceed<Inner, B, R>(
         self: &Arc<Self>,
-        conclusion: Conclusion<S>,
+        conclusion: LayerConclusion<S>,
         mut inner: Inner,
         mut parts: Parts,
         body: B,
@@ -316,114 +264,22 @@ impl<S: Store> Wiring<S> {
         B: Send + 'static,
         R: 'static,
     {
-        let mut passing = match conclusion {
-            Conclusion::Refused(refusal) => return LimitFuture::refused(refusal),
-            Conclusion::Passes(passing) => passing,
-            Conclusion::Delayed(mut delayed) => {
-                let mut tarpit = None;
-                if delayed.queued.is_none() {
-                    let soft = delayed.soft.take();
-                    tarpit = soft.and_then(|soft| soften(self.tarpit.as_ref(), soft, &mut parts));
-                }
-                if delayed.queued.is_some() || delayed.start.is_some() || tarpit.is_some() {
-                    let held = held(Arc::clone(self), (*delayed, tarpit), inner, (parts, body));
-                    return LimitFuture::waiting(Box::pin(held));
-                }
-                let in_flight = delayed.shedder.map(|shedder| shedder.enter());
-                let mut passing = AdmittedContext { in_flight, ..delayed.passing };
+        match conclusion {
+            Conclusion::Refused(refusal) => LimitFuture::refused(refusal),
+            Conclusion::Passes(mut passing) => {
                 passing.prepare(&mut parts);
-                return LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)));
+                LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)))
             }
-        };
-        passing.prepare(&mut parts);
-        LimitFuture::passing(passing, || inner.call(Request::from_parts(parts, body)))
-    }
-
-    /// Returns the start of a request that takes its slots after its wait.
-    fn start(
-        &self,
-        limiter: &Arc<Limiter<S>>,
-        decision: &Decision<'_>,
-        (id, parts): (DecisionId, &Parts),
-    ) -> Option<Start<S>> {
-        limiter.takes_slots_at_start(decision).then(|| Start {
-            limiter: Arc::clone(limiter),
-            id,
-            client: self.client(limiter, parts),
-        })
-    }
-
-    /// Refuses a request that has lost its place in the waiting room.
-    fn displace(&self, held: &HeldDecision<S>, parts: &Parts) -> Response<Bytes> {
-        let limiter = held.limiter();
-        let view = HttpRequest::new(parts, self.client(limiter, parts));
-        let (decision, settings) = (held.displace(Some(&view)), limiter.policy().headers());
-        let retry_after = RetryAfter::jittered(&decision, settings, &*self.rng);
-        let rejection = Rejection::by_full_room(&decision, limiter.id_of(&decision), retry_after);
-        self.refuse(&rejection, parts, settings)
-    }
-
-    /// Takes the slots of an admitted request, or returns the refusal. The charges of a refused request are
-    /// refunded when its context is dropped.
-    async fn take_slots(
-        &self,
-        Start { limiter, id, client }: Start<S>,
-        parts: &Parts,
-        passing: &mut AdmittedContext,
-    ) -> Result<(), Response<Bytes>> {
-        let view = HttpRequest::new(parts, client);
-        let hold = |wait: SlotWait| self.hold_for_slot(wait);
-        let decision = match limiter.take_slots(&view, id, hold).await {
-            Ok(decision) => decision,
-            Err(shutting_down) => return Err(shutting_down.response()),
-        };
-        let settings = limiter.policy().headers();
-        let retry_after = RetryAfter::jittered(&decision, settings, &*self.rng);
-        if let Some(rejection) = Rejection::of(&decision, id, retry_after) {
-            return Err(self.refuse(&rejection, parts, settings));
+            Conclusion::Delayed(delayed) => {
+                LimitFuture::waiting(Box::pin(held(Arc::clone(self), delayed, inner, (parts, body))))
+            }
         }
-        let wiring = (&self.limiter, &self.clock, &self.spawn);
-        let slots = Deferred::of(&limiter, &decision, wiring, parts.extensions.get(), false);
-        passing.deferred = Owing::join(passing.deferred.take(), slots);
-        Ok(())
     }
 }
 
 impl<S> Wiring<S> {
-    /// Returns the wait of a request for a slot; `None` if it finds no place.
-    fn hold_for_slot(
-        &self,
-        wait: SlotWait,
-    ) -> Option<impl Future<Output = Result<HoldEnd, ShuttingDown>> + use<S>> {
-        self.waiting_room.enter(HoldTime::AtMost(wait.max_wait), wait.rank).map(HeldRequest::wait)
-    }
-
-    fn admitted(
-        &self,
-        limiter: &Limiter<S>,
-        decision: &Decision<'_>,
-        parts: &Parts,
-    ) -> Option<Box<AdmittedRequest>> {
-        AdmittedRequest::of(limiter, decision, || self.client(limiter, parts))
-    }
-
     fn client(&self, limiter: &Limiter<S>, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.find_peer)(parts);
         client_address(peer, &parts.headers, limiter.policy().client())
-    }
-
-    fn refuse(
-        &self,
-        rejection: &Rejection<'_, '_>,
-        parts: &Parts,
-        settings: &HeaderSettings,
-    ) -> Response<Bytes> {
-        let mut response: Response<Bytes> = match &self.word {
-            Some(word) => word(rejection, parts),
-            None => rejection.response(&parts.headers, settings),
-        };
-        rejection.write_headers(response.headers_mut(), settings);
-        response.extensions_mut().insert(RefusalMarker);
-        response
     }
 }

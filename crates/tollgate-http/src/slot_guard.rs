@@ -21,6 +21,8 @@ use tollgate::{Clock, Timestamp};
 
 use crate::deferred::Deferred;
 use crate::future::outcome_of;
+use crate::header_lines::HeaderLines;
+use crate::meter::ResponsePart;
 
 /// Holds the slots of a request until its last clone is dropped. They are renewed until then.
 ///
@@ -109,9 +111,14 @@ impl SlotGuard {
 
     /// Reads the head of a response whose caller is gone, so that a cost in its headers is settled.
     pub fn observe_head(&self, headers: &HeaderMap) {
-        self.lock().meters().head(headers);
+        self.observe_part(&ResponsePart::Head(headers));
+    }
+
+    /// Reads a part of a response whose caller is gone, so that a cost in it is settled.
+    pub fn observe_part<H: HeaderLines>(&self, part: &ResponsePart<'_, H>) {
+        self.lock().meters().part(part);
         if let Some(outer) = &self.0.outer {
-            outer.observe_head(headers);
+            outer.observe_part(part);
         }
     }
 

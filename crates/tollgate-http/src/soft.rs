@@ -125,6 +125,11 @@ impl Soft {
         Some(Self { names, tarpit: Duration::from_micros(longest.as_micros()) })
     }
 
+    /// Returns the value of `Tollgate-Soft`.
+    pub(crate) fn into_value(self) -> HeaderValue {
+        self.names
+    }
+
     /// Marks the request, which was delayed for `held`.
     pub(crate) fn mark(self, parts: &mut Parts, held: Duration) {
         let softened = match parts.extensions.remove::<SoftNotice>() {

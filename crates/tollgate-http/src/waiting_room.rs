@@ -29,7 +29,10 @@ use crate::places::Timer;
 use crate::room_places::{RoomPlace, RoomPlaces};
 
 /// The body of the answer to a request that the shutdown does not let wait.
-const SHUTTING_DOWN: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":503,"detail":"this server is shutting down, and the request would have to wait for longer than that takes; it was not forwarded and is not counted; try again"}"#;
+pub(crate) const SHUTTING_DOWN: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity","status":503,"detail":"this server is shutting down, and the request would have to wait for longer than that takes; it was not forwarded and is not counted; try again"}"#;
+
+/// The wait that is advised to such a request, in seconds.
+pub(crate) const SHUTDOWN_RETRY_AFTER: &str = "1";
 
 /// Holds requests that limits with a queue admit with a wait, up to a number at a time.
 ///
@@ -185,7 +188,7 @@ impl ShuttingDown {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(SHUTDOWN_RETRY_AFTER));
         response
     }
 }

@@ -92,8 +92,6 @@ pub struct Policy {
     pub(crate) has_queues_and_slots: bool,
     /// Whether a limit is charged afterwards.
     pub(crate) charges_afterwards: bool,
-    /// Whether a request may be delayed, or its decision leaves work for the end of the request.
-    pub(crate) delays_or_settles: bool,
     pub(crate) warnings: Diagnostics,
     /// Lints in `expect` of the file, without those of its limits.
     pub(crate) expected: Vec<Lint>,
@@ -134,7 +132,6 @@ impl Default for Policy {
             has_slot_queues: false,
             has_queues_and_slots: false,
             charges_afterwards: false,
-            delays_or_settles: false,
             warnings: Diagnostics::default(),
             expected: Vec::new(),
             ad_hoc: Limit::ad_hoc(),
@@ -187,10 +184,6 @@ impl Policy {
             && self.limits.iter().any(Limit::counts_concurrency);
         self.charges_afterwards = self.limits.iter().any(Limit::charges_afterwards);
         self.settles = self.limits.iter().any(|limit| limit.settle.is_some());
-        let is_delayed = |limit: &Limit| limit.soft().is_some_and(|soft| !soft.tarpit.is_zero());
-        self.delays_or_settles = self.settles
-            || self.has_slot_queues
-            || self.limits.iter().any(|limit| limit.has_leaky_queue() || is_delayed(limit));
         let by_name = self.limits.iter().enumerate().map(|(at, it)| (it.shared_name(), at)).collect();
         self.by_name = Arc::new(by_name);
         self
@@ -241,13 +234,6 @@ impl Policy {
     #[inline]
     pub const fn charges_afterwards(&self) -> bool {
         self.charges_afterwards
-    }
-
-    /// Whether a limit delays requests, by a queue or a tarpit, or settles their cost from the response. Otherwise a
-    /// request passes or is refused when it is decided, and at most slots remain to be released at its end.
-    #[inline]
-    pub const fn delays_or_settles(&self) -> bool {
-        self.delays_or_settles
     }
 
     /// Returns the limits in file order, then those of groups ([`with_groups`](Self::with_groups)).

@@ -380,7 +380,9 @@ impl<'l> Decision<'l> {
     /// The place in the queue is taken: the caller starts the request after this time, in the order
     /// of the decisions, or [refunds](crate::Limiter::refund) it if it leaves before.
     pub fn wait(&self) -> Duration {
-        if !matches!(self.fate, Fate::Admitted) {
+        // Few limits admit with a wait.
+        let is_immediate = || self.outcomes.iter().all(|it| it.wait().is_zero());
+        if !matches!(self.fate, Fate::Admitted) || is_immediate() {
             return Duration::ZERO;
         }
         let waits = self.limits().filter(LimitOutcome::is_binding).map(|it| it.outcome().wait());

@@ -15,9 +15,10 @@ use std::task::{Context, Poll};
 use http::StatusCode;
 use tokio::io::AsyncWrite as _;
 use tokio::time::Instant;
-use tollgate_net::http1::{Buffer, OutputBuffer};
+use tollgate_net::http1::{Buffer, OutputBuffer, ResponseHead};
 
-use super::download::Download;
+use super::download::{Download, Nominated};
+use super::metering::{Recipient, ResponseMeter};
 use super::pool::{RawConnection, RawPool};
 use crate::detached::{HeldSlots, MAX_DRAINED_BYTES};
 use crate::upstream::{Load, Upstreams};
@@ -32,6 +33,8 @@ pub(super) struct AbandonedResponse {
     pub(super) input: Buffer,
     pub(super) download: Download,
     pub(super) is_head: bool,
+    /// Reads the response, if the cost of the request may be in it.
+    pub(super) meter: Option<Box<ResponseMeter>>,
     /// Whether the connection to the upstream can be used again: the request was sent completely, and the head of the
     /// response does not end the connection.
     pub(super) is_reusable: bool,
@@ -44,7 +47,7 @@ pub(super) struct AbandonedResponse {
 impl AbandonedResponse {
     /// Reads the response to its end, and releases the slots then. A response that is too long is cut: the connection is
     /// closed, and the slots are kept until their `ttl`.
-    pub(super) async fn discard(mut self, slots: HeldSlots, pool: Arc<RawPool>) {
+    pub(super) async fn discard(mut self, mut slots: HeldSlots, pool: Arc<RawPool>) {
         let (mut bytes_left, mut out) = (MAX_DRAINED_BYTES, OutputBuffer::take());
         if let Some(due) = self.head_due {
             self.connection.timer.as_mut().reset(due);
@@ -57,7 +60,12 @@ impl AbandonedResponse {
                 }
                 return slots.release();
             };
-            let taken = self.download.take(&mut self.input, self.is_head, &mut out, |_, _| {});
+            let recipient = Recipient {
+                meters: &mut slots,
+                meter: self.meter.as_deref_mut(),
+                write_head: |_: &mut Vec<u8>, _: &ResponseHead<'_, '_>, _: &Nominated, _: &HeldSlots| {},
+            };
+            let taken = self.download.take(&mut self.input, self.is_head, &mut out, recipient);
             out.clear();
             match taken {
                 Ok(Some(head)) => {

@@ -8,6 +8,7 @@ use tollgate_net::http1::{
     write_chunk,
 };
 
+use super::metering::{Meters, Recipient};
 use super::{write_connection_lines, write_line};
 use crate::head;
 
@@ -46,14 +47,14 @@ pub(super) struct HeadReport {
 }
 
 impl Download {
-    /// Takes bytes of the upstream and appends the body for the client to `out`, after the head that `write_head`
+    /// Takes bytes of the upstream and appends the body for the client to `out`, after the head that the recipient
     /// appends. `is_head`: the response has no body. Returns the report of the head when it is complete.
-    pub(super) fn take(
+    pub(super) fn take<M: Meters>(
         &mut self,
         input: &mut Buffer,
         is_head: bool,
         out: &mut Vec<u8>,
-        write_head: impl Fn(&mut Vec<u8>, &ResponseHead<'_, '_>),
+        mut recipient: Recipient<'_, M, impl Fn(&mut Vec<u8>, &ResponseHead<'_, '_>, &Nominated, &M)>,
     ) -> Result<Option<HeadReport>, DownloadError> {
         let mut report = None;
         while matches!(self, Self::Head) {
@@ -63,7 +64,7 @@ impl Download {
             };
             // The final response follows (RFC 9110, 15.2).
             if head.status >= 200 {
-                write_head(out, &head);
+                recipient.take_head(&head, out);
                 report = Some(HeadReport { status: head.status, is_reusable: head.is_reusable });
                 *self = match head.body {
                     ResponseBody::None => Self::Done,
@@ -74,7 +75,7 @@ impl Download {
             }
             input.consume(length);
         }
-        self.take_body(input, out)?;
+        self.take_body(input, out, &mut recipient)?;
         Ok(report)
     }
 
@@ -86,12 +87,18 @@ impl Download {
         }
     }
 
-    fn take_body(&mut self, input: &mut Buffer, out: &mut Vec<u8>) -> Result<(), DownloadError> {
+    fn take_body<M: Meters>(
+        &mut self,
+        input: &mut Buffer,
+        out: &mut Vec<u8>,
+        recipient: &mut Recipient<'_, M, impl Fn(&mut Vec<u8>, &ResponseHead<'_, '_>, &Nominated, &M)>,
+    ) -> Result<(), DownloadError> {
         match self {
             Self::Head | Self::Done => {}
             Self::Length(left) => {
                 let unread = input.unread();
                 let count = usize::try_from(*left).unwrap_or(usize::MAX).min(unread.len());
+                recipient.take_data(&unread[..count]);
                 out.extend_from_slice(&unread[..count]);
                 *left -= count as u64;
                 if *left == 0 {
@@ -101,7 +108,13 @@ impl Download {
             }
             Self::Chunked(decoder) => {
                 while !input.is_empty() && !decoder.is_done() {
+                    let is_trailer = decoder.is_in_trailers();
                     let (used, data) = decoder.decode(input.unread())?;
+                    if is_trailer {
+                        recipient.take_trailers(&input.unread()[..used], decoder.is_done());
+                    } else {
+                        recipient.take_data(data);
+                    }
                     write_chunk(out, data);
                     input.consume(used);
                 }
@@ -112,6 +125,7 @@ impl Download {
             }
             Self::UntilClose => {
                 let count = input.unread().len();
+                recipient.take_data(input.unread());
                 write_chunk(out, input.unread());
                 input.consume(count);
             }
@@ -133,7 +147,7 @@ impl Download {
 /// Appends the head of a response for the client. `is_last`: the connection ends after the response.
 pub(super) fn write_head(
     out: &mut Vec<u8>,
-    head: &ResponseHead<'_, '_>,
+    (head, nominated): (&ResponseHead<'_, '_>, &Nominated),
     admission: &RawAdmission,
     is_last: bool,
 ) {
@@ -143,7 +157,6 @@ pub(super) fn write_head(
     out.push(b' ');
     out.extend_from_slice(head.reason.as_bytes());
     out.extend_from_slice(b"\r\n");
-    let nominated = nominated(head);
     let is_framed_anew = matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose);
     // A 204 has no length (RFC 9110, 8.6): some clients would wait for the body.
     let drops_length = is_framed_anew || head.status == 204;
@@ -160,7 +173,7 @@ pub(super) fn write_head(
             }
             _ => head::is_hop_by_hop_in_any_case(name),
         } || admission.replaces(name)
-            || nominated.iter().any(|it| it.as_str().eq_ignore_ascii_case(name));
+            || nominated.contains(name);
         if !is_removed {
             let start = out.len();
             write_line(out, name, header.value);
@@ -186,19 +199,28 @@ const fn digit(number: u16) -> u8 {
     b'0' + (number % 10) as u8
 }
 
-/// Returns the headers that `Connection` nominates (`head::strip_nominated`). Most responses nominate nothing.
-fn nominated(response: &ResponseHead<'_, '_>) -> SmallVec<[HeaderName; 2]> {
-    let mut nominated = SmallVec::new();
-    let lines = response.headers.iter().filter(|it| head::is_name(it.name, "connection"));
-    for option in lines.flat_map(|it| it.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
-        if option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close") {
-            continue;
+/// The headers that `Connection` nominates (`head::strip_nominated`). Most responses nominate nothing.
+pub(super) struct Nominated(SmallVec<[HeaderName; 2]>);
+
+impl Nominated {
+    pub(super) fn of(response: &ResponseHead<'_, '_>) -> Self {
+        let mut nominated = SmallVec::new();
+        let lines = response.headers.iter().filter(|it| head::is_name(it.name, "connection"));
+        for option in lines.flat_map(|it| it.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close") {
+                continue;
+            }
+            if let Ok(name) = HeaderName::from_bytes(option)
+                && head::may_be_listed(&name)
+            {
+                nominated.push(name);
+            }
         }
-        if let Ok(name) = HeaderName::from_bytes(option)
-            && head::may_be_listed(&name)
-        {
-            nominated.push(name);
-        }
+        Self(nominated)
     }
-    nominated
+
+    /// Whether a name, in any case, is nominated.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|it| it.as_str().eq_ignore_ascii_case(name))
+    }
 }

@@ -126,6 +126,9 @@ async fn answer(
     client: &mut Http1Client<'_>,
 ) -> ExchangeEnd {
     request.admission.answered(problem.is_measured().then(|| problem.status()));
+    if problem.is_before_the_upstream() {
+        request.admission.was_not_forwarded();
+    }
     let is_last = client.is_last() || client.has_body_left();
     let mut out = OutputBuffer::take();
     problem.write(&mut out, request.is_head, |out| {

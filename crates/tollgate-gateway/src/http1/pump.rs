@@ -11,12 +11,13 @@ use std::task::{Context, Poll, ready};
 use http::StatusCode;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
-use tollgate_http::ServiceTimer;
+use tollgate_http::{RawAdmission, ServiceTimer};
 use tollgate_net::http1::{Buffer, ClientBody, Http1Client, OutputBuffer, ResponseHead};
 
 use super::ForwardedRequest;
 use super::abandoned::AbandonedResponse;
-use super::download::{self, Download};
+use super::download::{self, Download, Nominated};
+use super::metering::Recipient;
 use super::pool::{RawConnection, RawPool};
 use crate::forward::Worker;
 use crate::problem::Problem;
@@ -238,6 +239,7 @@ impl<'p, 'c> Pump<'p, 'c> {
             input: self.input.unwrap_or_else(Buffer::take),
             download: self.download,
             is_head: self.request.is_head,
+            meter: self.request.meter.take(),
         };
         let pool = Arc::clone(pool);
         slots.detach(|slots| rest.discard(slots, pool));
@@ -367,11 +369,17 @@ impl<'p, 'c> Pump<'p, 'c> {
             self.out = OutputBuffer::take();
         }
         let (is_last, is_head) = (self.client.is_last(), self.request.is_head);
-        let admission = &self.request.admission;
-        let write_head = |out: &mut Vec<u8>, head: &ResponseHead<'_, '_>| {
-            download::write_head(out, head, admission, is_last);
+        let recipient = Recipient {
+            meters: &mut self.request.admission,
+            meter: self.request.meter.as_deref_mut(),
+            write_head: |out: &mut Vec<u8>,
+                         head: &ResponseHead<'_, '_>,
+                         nominated: &Nominated,
+                         admission: &RawAdmission| {
+                download::write_head(out, (head, nominated), admission, is_last);
+            },
         };
-        let moved = match self.download.take(input, is_head, &mut self.out, write_head) {
+        let moved = match self.download.take(input, is_head, &mut self.out, recipient) {
             Ok(Some(head)) => {
                 (self.response.is_reusable, self.response.is_last) = (head.is_reusable, is_last);
                 self.worker.upstreams.succeeded(self.upstream);

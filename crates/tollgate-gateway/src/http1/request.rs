@@ -10,6 +10,7 @@ use tollgate::policy::path;
 use tollgate_http::{HeaderLines, RawAdmission};
 use tollgate_net::http1::{RequestBody, RequestHead};
 
+use super::metering::ResponseMeter;
 use super::write_line;
 use crate::head::{self, Caller};
 use crate::host::is_host;
@@ -83,11 +84,13 @@ pub(super) fn write(
     request: &RequestHead<'_, '_>,
     caller: &Caller,
     forwarding: Forwarding,
-    (policy, admission): (&Policy, &RawAdmission),
+    (policy, admission, meter): (&Policy, &RawAdmission, Option<&ResponseMeter>),
 ) {
     // The head for the upstream is about as long as the head of the client.
     out.reserve(request.bytes.len() + FORWARDING_BYTES);
     write_request_line(out, request);
+    // A compressed body would hide the cost from the meters.
+    let is_uncompressed = meter.is_some_and(ResponseMeter::reads_body);
     let mut claims = Claims { is_believed: None, has_proto: false, has_host: false };
     // A string in lower case stays a string; bytes would have to be validated again.
     let mut name = String::with_capacity(INITIAL_NAME_BYTES);
@@ -98,6 +101,7 @@ pub(super) fn write(
         let is_kept = !head::is_hop_by_hop(&name)
             && !matches!(&*name, "tollgate_soft" | "tollgate_priority")
             && !policy.reads_lookalike_of(&name)
+            && (!is_uncompressed || name != "accept-encoding")
             && (!head::is_claim(&name)
                 || claims
                     .keeps(&name, forwarding, || policy.client().trusted_proxies.contains(caller.address)));
@@ -106,6 +110,9 @@ pub(super) fn write(
         }
     }
     write_forwarding(out, request, caller, forwarding, &claims);
+    if is_uncompressed {
+        write_line(out, "accept-encoding", b"identity");
+    }
     if request.body == RequestBody::Chunked {
         write_line(out, "transfer-encoding", b"chunked");
     }

@@ -1,24 +1,31 @@
-//! A request whose decision waits for the store: Redis, PostgreSQL or another node.
+//! A request that waits before it is forwarded: for the store (Redis, PostgreSQL or another node), in the queue of a limit,
+//! in line for a slot, or in the tarpit.
 //!
-//! The head stays in a copy of its bytes, because the buffer of the connection reads on. It is parsed again when the
-//! decision is made, which costs less than the call to the store by far.
+//! The head stays in a copy of its bytes, because the buffer of the connection reads on. It is parsed again when the wait
+//! ends, which costs less than the wait by far.
+//!
+//! Invariant: a client that leaves ends the wait. Its request is not forwarded, frees its places, and is refunded if its
+//! decision was made. `tests/gateway/waiting.rs` checks this.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use tollgate::{DetachedPending, Limiter, Store};
+use httparse::Header;
+use tollgate::{DetachedPending, HoldEnd, Limiter, Store};
+use tollgate_http::{DelayedRequest, RawConclusion, RawExchange, ShuttingDown};
 use tollgate_net::http1::{
-    ExchangeEnd, Http1Client, MAX_HEADERS, OutputBuffer, ParsedRequest, RequestHead, header_space,
+    ExchangeEnd, Http1Client, MAX_HEADERS, OutputBuffer, ParsedRequest, ReadAhead, RequestHead, header_space,
 };
 
 use super::request::{self, HeadLines};
 use super::{ForwardedRequest, Http1Gateway, exchange, write_connection_lines};
 
-/// A request without a decision.
+/// A request that is not forwarded yet.
 pub(crate) struct WaitingRequest<S> {
-    pending: DetachedPending<S>,
+    wait: Wait<S>,
     /// The limiter that the request was matched by.
     limiter: Arc<Limiter<S>>,
     /// The head as received.
@@ -27,56 +34,140 @@ pub(crate) struct WaitingRequest<S> {
     is_last_if_refused: bool,
 }
 
+/// The reason why a request waits.
+pub(super) enum Wait<S> {
+    /// The decision waits for the store, or in line for a slot.
+    Decision(Box<DetachedPending<S>>),
+    /// The request was admitted, and is held.
+    Start(DelayedRequest<S>),
+}
+
+/// A step after a wait.
+enum Step<S> {
+    Decide(Box<DetachedPending<S>>),
+    Start(DelayedRequest<S>, Result<HoldEnd, ShuttingDown>),
+}
+
+/// The outcome of a step.
+enum Outcome<S> {
+    Forward(Box<ForwardedRequest>),
+    Hold(DelayedRequest<S>),
+    /// The refusal was written.
+    Refused,
+}
+
 impl<S: Store> WaitingRequest<S> {
-    pub(super) fn new(
-        pending: DetachedPending<S>,
-        limiter: Arc<Limiter<S>>,
-        request: &RequestHead<'_, '_>,
-    ) -> Self {
+    pub(super) fn new(wait: Wait<S>, limiter: Arc<Limiter<S>>, request: &RequestHead<'_, '_>) -> Self {
         let mut head = OutputBuffer::take();
         head.extend_from_slice(request.bytes);
-        Self { pending, limiter, head, is_last_if_refused: request.is_last_if_answered }
+        Self { wait, limiter, head, is_last_if_refused: request.is_last_if_answered }
     }
 
-    /// Awaits the decision. Sends the refusal, or returns the request that is to be forwarded. A client that leaves
-    /// ends the wait.
+    /// Waits for the start of the request. Sends the refusal, or returns the request that is to be forwarded. A client that
+    /// leaves ends the wait.
     pub(super) async fn finish(
         self,
         gateway: &Http1Gateway<S>,
         client: &mut Http1Client<'_>,
     ) -> Result<Box<ForwardedRequest>, ExchangeEnd> {
-        let Self { pending, limiter, head, is_last_if_refused } = self;
-        let (mut space, shared) = (header_space(), &gateway.shared);
-        // The bytes were parsed before, so neither fails.
-        let ParsedRequest::Complete(mut request, _) = RequestHead::parse(&head, &mut space, MAX_HEADERS)
-        else {
-            return Err(ExchangeEnd::Abort);
-        };
-        if !request::prepare(&mut request, &shared.override_headers) {
-            return Err(ExchangeEnd::Abort);
+        let Self { mut wait, limiter, head, is_last_if_refused } = self;
+        let (shared, mut refusal) = (&gateway.shared, OutputBuffer::take());
+        let is_last = AtomicBool::new(is_last_if_refused);
+        let mut presence = Presence { ahead: client.read_ahead(), client, is_last: &is_last };
+        loop {
+            let step = match wait {
+                Wait::Decision(pending) => Step::Decide(pending),
+                Wait::Start(mut delayed) => {
+                    let end = presence.during(shared.limit.wait(&mut delayed)).await?;
+                    Step::Start(delayed, end)
+                }
+            };
+            // Boxed, so that a request that is held stays small.
+            let taken = Box::pin(gateway.take_step(step, (&limiter, &head), &mut refusal, &is_last));
+            match presence.during(taken).await?? {
+                Outcome::Forward(forwarded) => return Ok(forwarded),
+                Outcome::Hold(delayed) => wait = Wait::Start(delayed),
+                Outcome::Refused => break,
+            }
         }
-        let is_last = is_last_if_refused || client.is_last();
-        let mut refusal = OutputBuffer::take();
-        let decided = {
-            let (policy, is_head) = (limiter.policy(), request.method == "HEAD");
-            let lines = HeadLines(request.headers);
-            let view = gateway.view(&request, &lines, policy);
-            let write_lines = |out: &mut Vec<u8>| write_connection_lines(out, is_last);
-            let mut deciding = pin!(pending.finish(Some(&view), |decision| {
-                let out = (&mut *refusal, write_lines);
-                shared.limit.conclude(&limiter, decision, (&lines, is_head), out)
-            }));
-            poll_fn(|cx| match deciding.as_mut().poll(cx) {
-                Poll::Ready(decided) => Poll::Ready(Some(decided)),
-                Poll::Pending => client.poll_left(cx).map(|()| None),
-            })
-            .await
-        };
-        let Some(admission) = decided else { return Err(ExchangeEnd::Abort) };
-        if let Some(admission) = admission {
-            return Ok(gateway.forwarded(&request, limiter.policy(), admission));
-        }
-        let is_last = is_last || !client.skip_body();
+        let is_last = is_last.load(Ordering::Relaxed) || !client.skip_body();
         Err(exchange::send(&shared.worker, client, &refusal, is_last).await)
+    }
+}
+
+/// The client of a request that waits.
+struct Presence<'p, 'c> {
+    client: &'p mut Http1Client<'c>,
+    ahead: ReadAhead,
+    /// Whether the connection ends after a refusal.
+    is_last: &'p AtomicBool,
+}
+
+impl Presence<'_, '_> {
+    /// Waits until `wait` ends, or the client leaves.
+    async fn during<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, ExchangeEnd> {
+        let mut wait = pin!(wait);
+        poll_fn(|cx| {
+            // A drain may have started.
+            self.is_last.fetch_or(self.client.is_last(), Ordering::Relaxed);
+            match wait.as_mut().poll(cx) {
+                Poll::Ready(end) => Poll::Ready(Ok(end)),
+                Poll::Pending => {
+                    self.client.poll_left_ahead(&mut self.ahead, cx).map(|()| Err(ExchangeEnd::Abort))
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl<S: Store> Http1Gateway<S> {
+    /// Makes the decision about a request, or starts it. `is_last`: the connection ends after a refusal.
+    async fn take_step(
+        &self,
+        step: Step<S>,
+        (limiter, head): (&Arc<Limiter<S>>, &OutputBuffer),
+        refusal: &mut OutputBuffer,
+        is_last: &AtomicBool,
+    ) -> Result<Outcome<S>, ExchangeEnd> {
+        let (limit, policy) = (&self.shared.limit, limiter.policy());
+        let (mut request, mut headers) = self.parse(head).ok_or(ExchangeEnd::Abort)?;
+        request.headers = &mut headers;
+        let lines = HeadLines(request.headers);
+        let mut exchange = RawExchange {
+            request: self.view(&request, &lines, policy),
+            is_head: request.method == "HEAD",
+            out: refusal,
+            write_connection: |out: &mut Vec<u8>| {
+                write_connection_lines(out, is_last.load(Ordering::Relaxed));
+            },
+        };
+        let concluded = match step {
+            Step::Decide(pending) => limit.decide(*pending, limiter, &mut exchange).await,
+            Step::Start(delayed, end) => match limit.start(delayed, end, &mut exchange).await {
+                Some(admission) => RawConclusion::Passes(admission),
+                None => RawConclusion::Refused(()),
+            },
+        };
+        Ok(match concluded {
+            RawConclusion::Passes(admission) => Outcome::Forward(self.forwarded(&request, policy, admission)),
+            RawConclusion::Delayed(delayed) => Outcome::Hold(delayed),
+            RawConclusion::Refused(()) => Outcome::Refused,
+        })
+    }
+
+    /// Parses a head again, and returns its headers beside it, in no more memory than they need. The bytes were parsed
+    /// before, so `None` is not returned.
+    fn parse<'h, 'b>(&self, head: &'b [u8]) -> Option<(RequestHead<'h, 'b>, Vec<Header<'b>>)> {
+        let mut space = header_space();
+        let ParsedRequest::Complete(mut request, _) = RequestHead::parse(head, &mut space, MAX_HEADERS)
+        else {
+            return None;
+        };
+        if !request::prepare(&mut request, &self.shared.override_headers) {
+            return None;
+        }
+        let headers = request.headers.to_vec();
+        Some((request.without_headers(), headers))
     }
 }

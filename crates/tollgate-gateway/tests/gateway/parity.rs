@@ -234,6 +234,8 @@ limits:
   - {name: posts, endpoint: '/**', method: POST, by: ip, bucket: 20/hour}
 ";
 
+const CLASSES: &str = "priorities: [{name: critical, endpoint: /a/**}, {name: normal}]\n";
+
 /// Limits that hold slots and refuse nothing, and one with a soft threshold.
 const SLOTS: &str = "
 headers: {dialects: [openai, envoy], x_ratelimit: delta}
@@ -299,6 +301,140 @@ fn refusals_while_all_slots_are_taken_are_the_same_with_and_without_hyper() {
             (other.in_flight().cloned(), limiter.track_in_flight())
         });
         compare(&sides, "", crate::support::OK, &requests(12, 40));
+    }
+}
+
+#[test]
+fn requests_that_wait_are_the_same_with_and_without_hyper() {
+    let queue =
+        "{name: queue, by: global, algorithm: leaky-queue, rate: 4/second, queue: {length: 9}, soft: 1%}";
+    let tarpit = "soft: {at: 1%, tarpit: 1ms}";
+    for (policy, count) in [
+        (format!("limits: [{queue}]"), 4),
+        (format!("limits: [{queue}, {{name: slots, by: global, slots: 9}}]"), 4),
+        (format!("limits: [{queue}, {{name: released, by: ip, slots: 9, on_hangup: release, {tarpit}}}]"), 4),
+        (format!("limits: [{{name: all, by: global, bucket: 100/hour, {tarpit}}}]"), 20),
+        (
+            format!(
+                "{CLASSES}limits: [{{name: slots, by: global, slots: 9, queue: {{length: 9}}, {tarpit}}}]"
+            ),
+            20,
+        ),
+    ] {
+        check("", &policy, crate::support::OK, &requests(13, count));
+    }
+}
+
+#[test]
+fn refusals_of_requests_that_cannot_wait_are_the_same_with_and_without_hyper() {
+    let queue = "{name: queue, by: global, algorithm: leaky-queue, rate: 1/hour, queue: {length: 9}}";
+    let line = "{name: line, by: global, slots: 1, queue: {length: 9, wait: 10ms}}";
+    let dialects = "headers: {dialects: [openai, envoy], x_ratelimit: delta, ietf: draft-6}\n";
+    for (settings, policy) in [
+        ("caps: {waiting: 0}", format!("limits: [{queue}]")),
+        ("caps: {waiting: 0}", format!("{dialects}{CLASSES}limits: [{queue}]")),
+        ("caps: {waiting: 0}", format!("limits: [{line}]")),
+        ("", format!("limits: [{line}]")),
+        ("", format!("{dialects}{CLASSES}limits: [{line}, {{name: all, by: global, bucket: 100/hour}}]")),
+        (
+            "",
+            format!(
+                "limits: [{}, {{name: slots, by: global, slots: 1}}]",
+                queue.replace("1/hour", "1000/second")
+            ),
+        ),
+        ("", format!("limits: [{}, {line}]", queue.replace("1/hour", "1000/second"))),
+        ("", format!("limits: [{}]", queue.replace("length: 9", "length: 9, wait: 1s"))),
+    ] {
+        let sides = ["native", "hyper"].map(|http1| Side::new(http1, settings, &policy, crate::support::OK));
+        // Takes the first place of a queue, or a slot.
+        for side in &sides {
+            let limiter = side.gateway.limiter.load();
+            let _taken = limiter.check(&tollgate::Call::new("GET", "/"));
+        }
+        compare(&sides, settings, crate::support::OK, &requests(14, 12));
+    }
+}
+
+#[test]
+fn settled_requests_and_their_costs_are_the_same_with_and_without_hyper() {
+    let requests = [
+        "GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\nAccept-Encoding: br\r\n\r\n".to_owned(),
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".to_owned(),
+    ];
+    let bodiless = [requests[0].clone(), "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n".to_owned()];
+    let json = r#"{"usage":{"total":40}}"#;
+    let length = json.len();
+    // What a request costs by a header of its response, and by its body.
+    let cases = [
+        (
+            format!("HTTP/1.1 200 OK\r\nX-Used: 40\r\nx-used: 41\r\ncontent-length: {length}\r\n\r\n{json}"),
+            40,
+            40,
+        ),
+        (
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\ncontent-length: {length}\r\n\r\n{json}"
+            ),
+            100,
+            40,
+        ),
+        (
+            format!(
+                "HTTP/1.1 200 OK\r\nX-Used: 40\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\r\n{json}"
+            ),
+            40,
+            100,
+        ),
+        (
+            format!(
+                "HTTP/1.1 200 OK\r\nx-used: 40\r\nConnection: keep-alive, x-used\r\ncontent-length: {length}\r\n\r\n{json}"
+            ),
+            100,
+            40,
+        ),
+        (format!("HTTP/1.1 500 Oh\r\nx-used: 40x\r\ncontent-length: {length}\r\n\r\n{json}"), 100, 40),
+        (
+            format!(
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{json}\r\n0\r\nX-Used: 40\r\n\r\n"
+            ),
+            40,
+            40,
+        ),
+        (
+            format!(
+                "HTTP/1.1 200 OK\r\nx-used: 9\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{json}\r\n0\r\na:\r\nx-used:40\r\n\r\n"
+            ),
+            40,
+            40,
+        ),
+        (
+            "HTTP/1.1 103 Early Hints\r\nx-used: 7\r\n\r\nHTTP/1.1 304 Not Modified\r\nx-used: 40\r\n\r\n"
+                .to_owned(),
+            40,
+            100,
+        ),
+        ("HTTP/1.1 204 No Content\r\nx-used: 40\r\n\r\n".to_owned(), 40, 100),
+        ("HTTP/1.1 200 OK\r\nx-used: 0\r\ncontent-length: 0\r\n\r\n".to_owned(), 0, 100),
+        ("nonsense\r\n\r\n".to_owned(), 100, 100),
+    ];
+    for (answer, by_header, by_body) in &cases {
+        let requests = if answer.contains(json) { &requests } else { &bodiless };
+        for (settle, cost) in
+            [("response:X-Used", *by_header), ("json:usage.total", *by_body), ("time:1h", 1)]
+        {
+            let policy = format!(
+                "limits: [{{name: tokens, by: global, bucket: 1000/day, cost: {{reserve: 100, settle: '{settle}'}}}}]"
+            );
+            let sides = ["native", "hyper"].map(|http1| Side::new(http1, "", &policy, answer));
+            compare(&sides, settle, answer, requests);
+            for side in &sides {
+                let left = 1_000 - 2 * cost;
+                eventually(&format!("{left} are left with {settle} after {answer:?}"), || {
+                    side.gateway.left() == left
+                });
+            }
+        }
     }
 }
 

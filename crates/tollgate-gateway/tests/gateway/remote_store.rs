@@ -7,8 +7,11 @@ use std::thread;
 
 use tokio::sync::oneshot;
 use tollgate::store::{Answer, Check};
-use tollgate::{Adjustment, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Store, StoreError};
+use tollgate::{
+    Adjustment, Call, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Store, StoreError,
+};
 use tollgate_gateway::Gateway;
+use tollgate_http::WaitingRoom;
 use tollgate_net::{Drain, Sockets};
 
 use crate::support::{OK, ONCE, ONE_SLOT, Upstream, Wire, eventually, settings};
@@ -61,6 +64,7 @@ struct RemoteGateway {
     address: SocketAddr,
     limiter: SharedLimiter<RemoteStore>,
     waiting: Arc<AtomicUsize>,
+    waiting_room: WaitingRoom,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -73,6 +77,7 @@ impl RemoteGateway {
         let waiting = Arc::clone(&store.waiting);
         let limiter = SharedLimiter::from(Limiter::with_store(Policy::parse(policy).unwrap(), store));
         let gateway = Gateway::new(settings, limiter.clone(), None).unwrap();
+        let waiting_room = gateway.waiting_room().clone();
         let sockets = Sockets::bind("127.0.0.1:0", 1).unwrap();
         let address = sockets.address();
         let listener = sockets.into_listeners().pop().unwrap();
@@ -87,11 +92,19 @@ impl RemoteGateway {
                 }
             });
         });
-        Self { address, limiter, waiting, stop: Some(stop), thread: Some(thread) }
+        Self { address, limiter, waiting, waiting_room, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> Wire {
         Wire::to(self.address)
+    }
+
+    /// Returns the remaining units of the only limit on a path.
+    fn left(&self, path: &str) -> u64 {
+        let (limiter, call) = (self.limiter.load(), Call::new("GET", path).cost(0));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let decision = runtime.block_on(limiter.decide(&call));
+        decision.limits().next().unwrap().outcome().remaining
     }
 }
 
@@ -190,6 +203,37 @@ fn a_slot_is_held_until_the_upstream_has_answered_and_released_then_also_while_t
         eventually("the slot is free", || gateway.connect().get("/").status() == 200);
         eventually("the slot is free again", || gateway.connect().get("/").status() == 200);
     }
+}
+
+#[test]
+fn requests_wait_in_queues_and_in_line_also_on_a_store_that_has_to_be_waited_for() {
+    let (upstream, go_on) = Upstream::released();
+    let policy = "limits:
+      - {name: queue, endpoint: /queue, by: global, algorithm: leaky-queue, rate: 1/hour, queue: {length: 9}}
+      - {name: line, endpoint: /line, by: global, slots: 1, queue: {length: 9, wait: 10m}}";
+    for (round, answering) in [Answering::Later, Answering::Fails].into_iter().enumerate() {
+        let gateway = RemoteGateway::serve(&upstream, policy, answering);
+        for (number, path) in ["/queue", "/line"].into_iter().enumerate() {
+            let get = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+            let mut first = gateway.connect();
+            first.send(&get);
+            eventually("it is forwarded", || upstream.seen().len() == 2 * round + number + 1);
+            let left = gateway.left(path);
+            for _ in 0..3 {
+                let mut second = gateway.connect();
+                second.send(&get);
+                eventually("it waits", || gateway.waiting_room.waiting() == 1);
+                drop(second);
+                // The place in the queue is given back by a call to the store.
+                eventually("it has left", || {
+                    gateway.waiting_room.waiting() == 0 && gateway.left(path) == left
+                });
+            }
+            go_on.send(()).unwrap();
+            assert_eq!(first.answer().status(), 200);
+        }
+    }
+    assert_eq!(upstream.seen().len(), 4);
 }
 
 #[test]

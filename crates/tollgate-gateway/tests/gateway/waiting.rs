@@ -3,6 +3,7 @@
 //! Long waits (a minute for each place) show which requests wait without a race against the clock.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -119,6 +120,193 @@ fn a_client_that_leaves_gives_back_its_place_and_its_slot() {
     });
     // A request leaves the waiting room before its charge is compensated.
     eventually("its place is free", || gateway.left() == left);
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_client_that_leaves_while_its_body_waits_gives_back_its_place() {
+    let upstream = Upstream::ok();
+    // hyper notices this only after the wait.
+    let gateway = Behind::new(&upstream).with("http1: native").limited(SLOW).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let left = gateway.left();
+    for (framing, rest) in [
+        ("content-length: 5\r\n\r\nhello", ""),
+        ("content-length: 5\r\n\r\nhel", ""),
+        ("content-length: 5\r\n\r\n", "hello"),
+        ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", ""),
+        ("transfer-encoding: chunked\r\n\r\n5\r\nhel", "lo\r\n0\r\n\r\n"),
+        ("transfer-encoding: chunked\r\n\r\n5\r\nhel", "lo\r\n"),
+    ] {
+        let mut client = gateway.connect();
+        client.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}"));
+        eventually("it waits", || gateway.waiting_room.waiting() == 1);
+        client.send(rest);
+        drop(client);
+        eventually("it has left", || gateway.waiting_room.waiting() == 0 && gateway.left() == left);
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_body_that_arrives_during_the_wait_is_forwarded_and_so_is_the_next_request() {
+    let upstream = Upstream::ok();
+    let policy = "limits: [{by: global, algorithm: leaky-queue, rate: 20/second, queue: {length: 9}}]";
+    let gateway = Behind::new(&upstream).limited(policy).serve();
+    let large = "x".repeat(100_000);
+    for (head, body) in [
+        ("content-length: 5\r\n\r\nhe", "llo".to_owned()),
+        ("transfer-encoding: chunked\r\n\r\n5\r\nhe", "llo\r\n0\r\n\r\n".to_owned()),
+        ("content-length: 100000\r\n\r\n", large.clone()),
+    ] {
+        let before = upstream.seen().len();
+        assert_eq!(gateway.get("/").status(), 200);
+        let mut client = gateway.connect();
+        client.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{head}"));
+        client.send(format!("{body}{GET}"));
+        assert_eq!((client.answer().status(), client.answer().status()), (200, 200), "{head}");
+        let seen = upstream.seen();
+        assert_eq!(seen.len(), before + 3);
+        let expected = if body == large { &*large } else { "hello" };
+        assert!(seen[before + 1].text() == expected && seen[before + 1].is_whole, "{head}");
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "clients leave after a while")]
+fn clients_that_leave_at_random_while_they_wait_gain_no_request() {
+    const RATE: u64 = 50;
+    let upstream = Upstream::ok();
+    let policy = format!(
+        "limits: [{{by: global, algorithm: leaky-queue, rate: {RATE}/second, queue: {{length: 10}}}}]"
+    );
+    let gateway = Behind::new(&upstream).limited(&policy).serve();
+    let (clock, served) = (SystemClock::new(), AtomicUsize::new(0));
+    let begun = clock.now();
+    thread::scope(|scope| {
+        for seed in 0..20 {
+            let (gateway, served) = (&gateway, &served);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for _ in 0..20 {
+                    let mut client = gateway.connect();
+                    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n";
+                    client.send([GET, &GET.repeat(2), post, &format!("{post}hello")][rng.usize(..4)]);
+                    if rng.bool() {
+                        thread::sleep(Duration::from_millis(rng.u64(..60)));
+                    } else {
+                        client.stop_sending();
+                        served.fetch_add(usize::from(client.try_status() == Some(200)), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    eventually("no request waits", || gateway.waiting_room.waiting() == 0);
+    let (took, seen) = (clock.now().since(begun), upstream.seen().len());
+    let most = 1 + took.as_micros() * RATE / 1_000_000;
+    assert!(u64::try_from(seen).unwrap() <= most, "{seen} requests in {took:?}");
+    assert!(served.into_inner() <= seen);
+    eventually("all places are free", || gateway.left() == 11);
+}
+
+#[test]
+fn of_pipelined_requests_one_waits() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).limited(SLOW).serve();
+    let mut client = gateway.connect();
+    client.send(GET.repeat(9));
+    assert_eq!(client.answer().status(), 200);
+    eventually("the second one waits", || gateway.waiting_room.waiting() == 1);
+    assert_eq!((gateway.left(), gateway.waiting_room.held(), upstream.seen().len()), (2, 1, 1));
+}
+
+#[test]
+fn a_request_that_waits_keeps_its_turn_when_the_policy_is_replaced_and_is_refunded_when_it_leaves() {
+    let upstream = Upstream::ok();
+    let policy = |more: &str| format!("{SLOW}\n  - {{name: all, by: global, bucket: 100/hour}}{more}");
+    let gateway = Behind::new(&upstream).limited(&policy("")).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let left = gateway.left();
+    let waiting = sent(gateway.address, 3);
+    eventually("all of them wait", || gateway.waiting_room.waiting() == 3);
+    gateway.limit_by(&policy("\n  - {name: more, by: global, bucket: 100/hour}"));
+    assert_eq!((gateway.left(), gateway.get("/").status()), (0, 429), "the places are still taken");
+    drop(waiting);
+    eventually("all have left", || gateway.waiting_room.waiting() == 0 && gateway.left() == left);
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_request_in_line_for_a_slot_is_served_when_it_is_free_and_leaves_the_line_with_its_client() {
+    let (upstream, go_on) = Upstream::released();
+    let policy = "limits: [{name: line, by: global, slots: 1, queue: {length: 2, wait: 10m}}]";
+    let gateway = Behind::new(&upstream).limited(policy).serve();
+    let mut first = gateway.connect();
+    first.send(GET);
+    eventually("it is forwarded", || upstream.seen().len() == 1);
+    let mut waiting = sent(gateway.address, 2);
+    eventually("both wait", || gateway.waiting_room.waiting() == 2);
+    assert_eq!(gateway.get("/").status(), 429, "the line is full");
+    drop(waiting.remove(0));
+    eventually("it has left", || gateway.waiting_room.waiting() == 1);
+    go_on.send(()).unwrap();
+    assert_eq!(first.answer().status(), 200);
+    eventually("the next is forwarded", || upstream.seen().len() == 2);
+    assert_eq!(gateway.waiting_room.waiting(), 0);
+    go_on.send(()).unwrap();
+    let answer = waiting[0].answer();
+    assert_eq!((answer.status(), answer.find("tollgate-decision").is_some()), (200, true));
+    eventually("the slot is free", || gateway.left() == 1);
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[test]
+fn a_request_in_line_waits_as_long_as_a_drain_permits_and_is_answered_then() {
+    let (upstream, _go_on) = Upstream::released();
+    let policy = "limits: [{name: line, by: global, slots: 1, queue: {length: 2, wait: 10m}}]";
+    let gateway = Behind::new(&upstream).with("timeouts: {drain: 2s}").limited(policy).serve();
+    let mut first = gateway.connect();
+    first.send(GET);
+    eventually("it is forwarded", || upstream.seen().len() == 1);
+    let mut second = gateway.connect();
+    second.send(GET);
+    eventually("it waits", || gateway.waiting_room.waiting() == 1);
+    let (clock, mut late) = (SystemClock::new(), gateway.connect());
+    late.send("GET / HTTP/1.1\r\nhost: a\r\n");
+    gateway.drainer.begin();
+    let begun = clock.now();
+    late.send("\r\n");
+    for client in [&mut second, &mut late] {
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.header("connection")), (503, "close"));
+        assert_eq!((answer.header("retry-after"), answer.find("tollgate-decision")), ("1", None));
+    }
+    assert!(clock.now().since(begun) >= Span::from_secs(1), "a slot might have become free");
+    assert_eq!((gateway.waiting_room.waiting(), upstream.seen().len()), (0, 1));
+}
+
+#[test]
+fn a_more_important_request_takes_the_place_of_one_that_waits() {
+    let upstream = Upstream::ok();
+    let policy = format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{SLOW}");
+    let gateway = Behind::new(&upstream).with("caps: {waiting: 1}").limited(&policy).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let left = gateway.left();
+    let mut normal = gateway.connect();
+    normal.send("GET / HTTP/1.1\r\nhost: a\r\naccept: text/plain\r\n\r\n");
+    eventually("it waits", || gateway.waiting_room.waiting() == 1);
+    let mut critical = gateway.connect();
+    critical.send(GET.replace(" / ", " /pay "));
+    let displaced = normal.answer();
+    assert_eq!((displaced.status(), displaced.header("content-type")), (429, "text/plain; charset=utf-8"));
+    assert!(displaced.find("tollgate-decision").is_some() && displaced.find("retry-after").is_some());
+    assert_eq!((gateway.waiting_room.displaced(), gateway.waiting_room.waiting()), (1, 1));
+    // The last place of the queue is taken, so that of the displaced one is not given to others.
+    assert_eq!(normal.get("/").status(), 429, "the connection goes on");
+    drop(critical);
+    eventually("its place is free", || gateway.waiting_room.waiting() == 0);
+    assert!(gateway.left() <= left);
     assert_eq!(upstream.seen().len(), 1);
 }
 

@@ -87,8 +87,17 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
-    /// Decodes up to the end of the next piece of data. Returns the number of bytes that were used, and the data, which
-    /// is at the end of these. Without data, all bytes were used or the body is complete.
+    /// Whether the next byte belongs to the trailers, or to the empty line after them.
+    pub const fn is_in_trailers(&self) -> bool {
+        matches!(
+            self.state,
+            State::TrailerStart | State::TrailerName | State::Trailer | State::TrailerEnd | State::LastLf
+        )
+    }
+
+    /// Decodes up to the end of the next piece of data, or up to the trailers. Returns the number of bytes that were
+    /// used, and the data, which is at the end of these. Without data, all bytes were used, the trailers follow, or the
+    /// body is complete.
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<(usize, &'i [u8]), ChunkError> {
         let mut used = 0;
         while let Some(&byte) = input.get(used).filter(|_| self.state != State::Done) {
@@ -101,8 +110,12 @@ impl ChunkedDecoder {
                 }
                 return Ok((used + count, &rest[..count]));
             }
-            self.state = self.step(byte)?;
+            let next = self.step(byte)?;
+            let former = std::mem::replace(&mut self.state, next);
             used += 1;
+            if former == State::SizeEnd && self.state == State::TrailerStart {
+                break;
+            }
         }
         Ok((used, &[]))
     }

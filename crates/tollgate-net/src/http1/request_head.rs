@@ -88,6 +88,23 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         }
     }
 
+    /// Returns the rest of the head, whose headers are kept elsewhere.
+    pub fn without_headers<'n>(self) -> RequestHead<'n, 'b> {
+        RequestHead {
+            method: self.method,
+            path: self.path,
+            query: self.query,
+            host: self.host,
+            bytes: self.bytes,
+            ahead: self.ahead,
+            headers: &mut [],
+            body: self.body,
+            whole_body: self.whole_body,
+            is_last: self.is_last,
+            is_last_if_answered: self.is_last_if_answered,
+        }
+    }
+
     /// Parses the head at the start of `bytes`, whatever it looks like.
     pub(super) fn parse_any(
         bytes: &'b [u8],

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -68,6 +68,19 @@ impl Upstream {
     /// Creates an upstream that answers `ok`.
     pub(crate) fn ok() -> Self {
         Self::always(OK)
+    }
+
+    /// Creates an upstream that answers one request for each message.
+    pub(crate) fn released() -> (Self, mpsc::Sender<()>) {
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let upstream = Self::script(move |turn| {
+            while turn.request().is_some() {
+                may_go_on.lock().unwrap().recv().unwrap();
+                turn.wire.send(OK);
+            }
+        });
+        (upstream, go_on)
     }
 
     /// Creates an upstream with a fixed response.
