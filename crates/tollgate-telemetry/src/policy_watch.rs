@@ -11,7 +11,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -21,11 +20,10 @@ use tollgate::{
     Subject, Verdict, Watch,
 };
 
-use crate::address::ShownAddress;
+use crate::address::{ShownAddress, number_of};
 use crate::counting::PolicyCounters;
 use crate::describe::{self, Describer, method_of, path_of};
 use crate::key_cache::{KeyCache, ShownKey};
-use crate::key_hash::hash_parts;
 use crate::observation::{Caller, KeyHashes, Observation};
 use crate::packed_record::{PackedRecord, pack};
 use crate::policies::RecordedPolicy;
@@ -236,7 +234,7 @@ impl PolicyWatch {
             }
             Fate::Blocked(block) => {
                 let client = event.subject.and_then(Subject::client);
-                let key_hash = all.key_hashes.hash_one((block.limit.name(), client));
+                let key_hash = all.hash_key.hash(number_of(client), [block.limit.name().as_bytes()]);
                 let show = |out: &mut String| {
                     // Writing to a string does not fail.
                     let _never = match client {
@@ -255,7 +253,7 @@ impl PolicyWatch {
                 key_hash
             }
             // No limit refused.
-            _ => all.key_hashes.hash_one(event.subject.and_then(Subject::client)),
+            _ => all.hash_key.hash(number_of(event.subject.and_then(Subject::client)), []),
         }
     }
 
@@ -465,12 +463,12 @@ impl Inner {
 
     #[inline]
     fn allowance_hash(&self, rule: RuleId, key: &Key) -> u64 {
-        hash_parts(&self.key_hashes, rule.0.into(), [key.as_bytes()])
+        self.hash_key.hash(rule.0.into(), [key.as_bytes()])
     }
 
     /// Returns the hash that identifies a key under all windows of a limit.
     fn hash_of_limit(&self, limit: &Limit, key: &Key) -> u64 {
-        hash_parts(&self.key_hashes, 0, [limit.name().as_bytes(), key.as_bytes()])
+        self.hash_key.hash(0, [limit.name().as_bytes(), key.as_bytes()])
     }
 
     /// Drops the exhausted state of a key that was refunded or reset.
