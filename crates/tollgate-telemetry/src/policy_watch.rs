@@ -40,6 +40,8 @@ pub(crate) struct PolicyWatch {
     /// Redacts keys in paths and hosts.
     redactor: Option<PathRedactor>,
     keys: KeyCache,
+    /// Whether a limit of the policy settles its charges.
+    settles: bool,
     all: Arc<Inner>,
 }
 
@@ -55,6 +57,7 @@ impl PolicyWatch {
             policy: all.records.add_policy(policy, version, &all.secret),
             redactor,
             keys: KeyCache::new(),
+            settles: policy.settles(),
             all,
         }
     }
@@ -151,9 +154,6 @@ impl PolicyWatch {
     ) {
         if observed.own.is_none_or(|own| !own.try_add(key_hash, caller.hash, units, observed.event.at)) {
             self.add_spent(observed, it.policy_rule(), key_hash, units, caller.hash);
-        }
-        if caller.may_be_settled || it.limit().settle().is_some() {
-            self.all.reservations.put(key_hash, observed.event.id, caller.hash);
         }
     }
 
@@ -280,11 +280,13 @@ impl PolicyWatch {
             }
         };
         let observed = self.observe(event, path, stripe);
-        // Nearly every limit charges.
-        let caller = match decision.limits().len() {
-            0 => Caller::default(),
-            _ => observed.caller(&self.all.spenders),
-        };
+        let mut caller = Caller::default();
+        if decision.limits().len() > 0 {
+            caller = observed.caller(&self.all.spenders);
+            if caller.may_be_settled || self.settles {
+                self.all.reservations.put(event.id, caller.hash);
+            }
+        }
         let mut is_shadowed = !decision.shadowed().is_empty();
         self.counters.count(event, None, stripe, |it| {
             let (outcome, key_hash) = (it.outcome(), self.key_hash(it));
@@ -449,7 +451,7 @@ impl Watch for PolicyWatch {
             queue.leave(at, wait);
         }
         let key_hash = self.all.allowance_hash(rule, key);
-        if let Some(caller) = self.all.reservations.take(key_hash, id) {
+        if let Some(caller) = self.all.reservations.settle(key_hash, id) {
             self.all.spenders.settle(key_hash, caller, reserved, cost);
         }
     }
