@@ -36,6 +36,16 @@ impl ShownAddress {
     }
 }
 
+/// Returns an address as a number. Addresses of IPv4 have the numbers of their mapped addresses; an unknown address is zero.
+#[inline]
+pub(crate) fn number_of(client: Option<IpAddr>) -> u128 {
+    match client {
+        None => 0,
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
+        Some(IpAddr::V6(address)) => address.to_bits(),
+    }
+}
+
 impl From<ShownAddress> for Box<str> {
     /// Returns the text of the address. Most records of a decision log have an IPv4 address, and its `Display` would
     /// take a third of the time in which a record is built.

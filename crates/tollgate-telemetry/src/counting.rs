@@ -18,6 +18,7 @@ use crate::class_counter::ClassCounter;
 use crate::counts::{Kind, Totals};
 use crate::histogram::{LATENCY, WAIT};
 use crate::limit_counter::{Field, LimitCounter};
+use crate::observation::limit_of;
 use crate::queue_counter::QueueCounter;
 use crate::stripes::{Stripe, Striped};
 
@@ -26,6 +27,8 @@ pub(crate) struct PolicyCounters {
     totals: Arc<Striped<Totals>>,
     limits: Box<[Place]>,
     details: Details,
+    /// Whether it has any of these, or priority classes.
+    has_details: bool,
     /// The counters of the priority classes, by rank.
     classes: Box<[Arc<ClassCounter>]>,
     /// Whether a limit of the policy is a shedder.
@@ -37,7 +40,6 @@ pub(crate) struct PolicyCounters {
 struct Details {
     has_candidates: bool,
     has_queues: bool,
-    has_classes: bool,
 }
 
 struct Place {
@@ -47,10 +49,8 @@ struct Place {
     /// The place of the live limit, if this limit is its candidate.
     live: Option<usize>,
     is_off: bool,
-    /// Whether each key has at most one window.
-    has_one_window: bool,
-    /// Whether the limit has a `soft` threshold.
-    is_soft: bool,
+    /// Whether each key has at most one window, and the limit has no `soft` threshold.
+    is_simple: bool,
 }
 
 /// The outcome of one limit in a decision, over all of its windows.
@@ -79,8 +79,7 @@ impl PolicyCounters {
                 candidate: None,
                 live: limit.candidate_of(),
                 is_off: limit.mode() == Mode::Off,
-                has_one_window: !has_windows(limit),
-                is_soft: limit.soft().is_some(),
+                is_simple: !has_windows(limit) && limit.soft().is_none(),
             })
             .collect();
         let mut has_candidates = false;
@@ -91,8 +90,9 @@ impl PolicyCounters {
         }
         let has_queues = limits.iter().any(|it| it.counter.queue().is_some());
         let has_shedders = policy.matched_limits().iter().any(Limit::is_shed);
-        let details = Details { has_candidates, has_queues, has_classes: !classes.is_empty() };
-        Self { totals, limits, details, classes, has_shedders }
+        let details = Details { has_candidates, has_queues };
+        let has_details = has_candidates || has_queues || !classes.is_empty();
+        Self { totals, limits, details, has_details, classes, has_shedders }
     }
 
     /// Returns the stripe of the current thread.
@@ -114,8 +114,7 @@ impl PolicyCounters {
         let (decision, totals, adder) = (event.decision, self.totals.at(stripe), stripe.adder);
         totals.latency.put(&LATENCY, totals.latency_sampler.latency(event), adder);
         let in_shadow = self.count_limits(decision, stripe, each);
-        let Details { has_candidates, has_queues, has_classes } = self.details;
-        let is_plain = !(has_candidates | has_queues | has_classes)
+        let is_plain = !self.has_details
             && matches!(decision.fate(), Fate::Admitted)
             && !in_shadow
             && !decision.is_degraded()
@@ -187,17 +186,16 @@ impl PolicyCounters {
         for window in decision.limits() {
             each(&window);
             let outcome = window.outcome();
-            in_shadow |= match self.limits.get(window.limit().place()) {
-                Some(place) if place.has_one_window && has_single_windows => {
-                    if outcome.is_admitted() && outcome.remaining > 0 && !place.is_soft {
+            match self.limits.get(window.limit().place()) {
+                Some(place) if place.is_simple && has_single_windows => {
+                    if outcome.is_admitted() && outcome.remaining > 0 {
                         place.counter.record(stripe, Field::Allowed, share(outcome));
-                        false
                     } else {
-                        self.count_part(&Part::of(&window), false, stripe)
+                        in_shadow |= self.count_part(&Part::new(window.limit(), outcome), false, stripe);
                     }
                 }
-                _ => self.count_window(&mut counted, &window, decision, stripe),
-            };
+                _ => in_shadow |= self.count_window(&mut counted, outcome, decision, stripe),
+            }
         }
         if let Some(limit) = &counted {
             in_shadow |= self.count_part(limit, decision.is_degraded(), stripe);
@@ -211,11 +209,12 @@ impl PolicyCounters {
     fn count_window<'d>(
         &self,
         counted: &mut Option<Part<'d>>,
-        window: &LimitOutcome<'d>,
-        decision: &Decision<'_>,
+        outcome: &Outcome,
+        decision: &'d Decision<'_>,
         stripe: Stripe,
     ) -> bool {
-        let part = Part::of(window);
+        let Some(window) = limit_of(decision, outcome) else { return false };
+        let part = Part::of(&window);
         match counted {
             // Windows of one limit are adjacent.
             Some(limit) if limit.limit.place() == part.limit.place() => {
@@ -427,12 +426,17 @@ fn verdict(decision: &Decision<'_>, place: usize) -> Option<bool> {
 impl<'d> Part<'d> {
     #[inline]
     fn of(window: &LimitOutcome<'d>) -> Self {
-        let outcome = window.outcome();
+        Self { is_soft: window.is_soft(), ..Self::new(window.limit(), window.outcome()) }
+    }
+
+    /// The outcome of a window whose limit has no `soft` threshold.
+    #[inline]
+    fn new(limit: &'d Limit, outcome: &Outcome) -> Self {
         Self {
-            limit: window.limit(),
+            limit,
             has_room: outcome.is_admitted(),
             is_exhausted: is_exhausted(outcome),
-            is_soft: window.is_soft(),
+            is_soft: false,
             share: share(outcome),
         }
     }

@@ -17,6 +17,7 @@ use tollgate::{
 
 use crate::address::show_address;
 use crate::key_cache::ShownKey;
+use crate::key_hash::ends;
 use crate::record::{LimitRecord, Record, RecordFate, ShadowBlock};
 use crate::redact::PathRedactor;
 use crate::traceparent::TraceParent;
@@ -266,15 +267,20 @@ pub(crate) fn method_of(subject: Subject<'_>) -> &str {
 /// Returns the redacted path of a request. A descriptor is shown with the path `/`.
 #[inline(always)]
 pub(crate) fn path_of<'r>(subject: Subject<'r>, redactor: Option<&PathRedactor>) -> Cow<'r, str> {
-    let path = subject.request().map_or("/", |it| it.path());
     match redactor {
-        None => Cow::Borrowed(without_query(path)),
-        Some(redactor) => redactor.path(path),
+        None => Cow::Borrowed(without_query(raw_path(subject))),
+        Some(redactor) => redactor.path(raw_path(subject)),
     }
 }
 
-/// Removes a query string from a path. Queries may hold secrets and are never kept.
+/// Returns the path of a request as received. A descriptor has the path `/`.
 #[inline]
+pub(crate) fn raw_path(subject: Subject<'_>) -> &str {
+    subject.request().map_or("/", |it| it.path())
+}
+
+/// Removes a query string from a path. Queries may hold secrets and are never kept.
+#[inline(always)]
 pub(crate) fn without_query(path: &str) -> &str {
     // Nearly every path has none, and a path is short: to test all bytes takes less than to search for the first.
     if !has_query(path.as_bytes()) {
@@ -283,16 +289,25 @@ pub(crate) fn without_query(path: &str) -> &str {
     path.bytes().position(|byte| byte == b'?').map_or(path, |end| &path[..end])
 }
 
-/// Whether a path has a question mark. Tests blocks without branches, which are a few vector instructions each.
-#[inline]
+/// Whether a path has a question mark.
+#[inline(always)]
 fn has_query(path: &[u8]) -> bool {
-    let any = |bytes: &[u8]| bytes.iter().fold(0, |found, &byte| found | u8::from(byte == b'?')) != 0;
-    let (blocks, _) = path.as_chunks::<16>();
-    match path.last_chunk::<16>() {
-        // The last block overlaps the one before.
-        Some(last) => blocks.iter().fold(any(last), |found, block| found | any(block)),
-        None => any(path),
+    match (path.first_chunk(), path.last_chunk()) {
+        (Some(head), Some(tail)) if path.len() <= 32 => has_mark(head) | has_mark(tail),
+        (Some(_), Some(tail)) => {
+            // The last block overlaps the one before.
+            let (blocks, _) = path.as_chunks();
+            blocks.iter().fold(has_mark(tail), |found, block| found | has_mark(block))
+        }
+        _ => has_mark(&ends(path)),
     }
+}
+
+/// Whether a block has a question mark. The loop has no branches and a fixed length, so the compiler makes it a few vector
+/// instructions.
+#[inline(always)]
+fn has_mark(block: &[u8; 16]) -> bool {
+    block.iter().fold(0, |found, &byte| found | u8::from(byte == b'?')) != 0
 }
 
 const NO_PLACE: &str = "the waiting room of this server was full";
@@ -444,7 +459,11 @@ mod tests {
         assert_eq!(cut("aéz", 2), "a");
         assert_eq!(cut("aéz", 3), "aé");
         assert_eq!(cut("aéz", 99), "aéz");
-        assert_eq!(without_query("/a?b=?c"), "/a");
+        for length in 1..100 {
+            let path = format!("/{}", "a".repeat(length - 1));
+            assert_eq!(without_query(&path), path);
+            assert_eq!(without_query(&format!("{path}?b=?c")), path);
+        }
         assert_eq!(&*shortened("abcdef", 6), "abcdef");
         assert_eq!(&*shortened("abcdefg", 6), "abc…");
         assert_eq!(&*shortened("ééé", 5), "é…");

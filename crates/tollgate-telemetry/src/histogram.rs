@@ -115,8 +115,11 @@ impl Histogram<7> {
     /// comparisons.
     #[inline]
     pub(crate) fn put_share(&self, share: u16, adder: Adder) {
-        let bucket = SHARE_BUCKETS.get(usize::from(share)).map_or(6, |bucket| usize::from(*bucket).min(6));
-        adder.add(&self.buckets[bucket], 1);
+        let bucket = SHARE_BUCKETS.get(usize::from(share)).map_or(6, |bucket| usize::from(*bucket));
+        // Every bucket of the table is one of these.
+        if let Some(bucket) = self.buckets.get(bucket) {
+            adder.add(bucket, 1);
+        }
         adder.add(&self.sum, share.into());
     }
 }

@@ -1,7 +1,7 @@
 //! A decision with the values that several tables need.
 
 use smallvec::SmallVec;
-use tollgate::{Event, Request, Subject};
+use tollgate::{Decision, Event, LimitOutcome, Outcome, Subject};
 
 use crate::describe::method_of;
 use crate::pending_spends::OwnPlaces;
@@ -18,6 +18,12 @@ pub(crate) struct Observation<'e, 'd, 'l> {
     pub(crate) path: &'e str,
     /// The places of pending units of this thread, if it owns any.
     pub(crate) own: Option<OwnPlaces<'e>>,
+}
+
+/// Returns the limit of an outcome of a decision. A function that few requests need gets the outcome: a reference to a
+/// `LimitOutcome` would put that into memory for all requests.
+pub(crate) fn limit_of<'d>(decision: &'d Decision<'_>, outcome: &Outcome) -> Option<LimitOutcome<'d>> {
+    decision.limits().find(|it| std::ptr::eq(it.outcome(), outcome))
 }
 
 /// The caller of a decision.
@@ -39,13 +45,18 @@ impl Observation<'_, '_, '_> {
     }
 
     /// Returns the caller.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn caller(&self, spenders: &Spenders) -> Caller {
-        let subject = self.event.subject;
-        Caller {
-            hash: spenders.caller(&self.asker()),
-            // A proxy that sends descriptors reports no final cost.
-            may_be_settled: subject.is_none_or(|it| it.request().is_some_and(Request::may_be_settled)),
+        match &self.event.subject {
+            Some(Subject::Request(request)) => {
+                let asker = Asker { client: request.client(), method: request.method(), path: self.path };
+                Caller { hash: spenders.caller(&asker), may_be_settled: request.may_be_settled() }
+            }
+            subject => Caller {
+                hash: spenders.caller(&self.asker()),
+                // A proxy that sends descriptors reports no final cost.
+                may_be_settled: subject.is_none(),
+            },
         }
     }
 }

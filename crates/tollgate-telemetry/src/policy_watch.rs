@@ -11,22 +11,20 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tollgate::policy::{Key, KeyDisplay};
 use tollgate::{
-    Decision, Event, Fate, Limit, LimitOutcome, Mode, NotHeld, Policy, Quota, Rule, RuleId, Settlement, Span,
-    Subject, Verdict, Watch,
+    Decision, Event, Fate, Limit, LimitOutcome, Mode, NotHeld, Outcome, Policy, Quota, Rule, RuleId,
+    Settlement, Span, Subject, Verdict, Watch,
 };
 
-use crate::address::ShownAddress;
+use crate::address::{ShownAddress, number_of};
 use crate::counting::PolicyCounters;
-use crate::describe::{self, Describer, method_of, path_of};
+use crate::describe::{self, Describer, method_of, path_of, raw_path, without_query};
 use crate::key_cache::{KeyCache, ShownKey};
-use crate::key_hash::hash_parts;
-use crate::observation::{Caller, KeyHashes, Observation};
+use crate::observation::{Caller, KeyHashes, Observation, limit_of};
 use crate::packed_record::{PackedRecord, pack};
 use crate::policies::RecordedPolicy;
 use crate::record::{Record, RecordHead};
@@ -42,6 +40,8 @@ pub(crate) struct PolicyWatch {
     /// Redacts keys in paths and hosts.
     redactor: Option<PathRedactor>,
     keys: KeyCache,
+    /// Whether a limit of the policy settles its charges.
+    settles: bool,
     all: Arc<Inner>,
 }
 
@@ -57,6 +57,7 @@ impl PolicyWatch {
             policy: all.records.add_policy(policy, version, &all.secret),
             redactor,
             keys: KeyCache::new(),
+            settles: policy.settles(),
             all,
         }
     }
@@ -94,33 +95,11 @@ impl PolicyWatch {
         Observation { event, path, own: self.all.spenders.own_places(stripe) }
     }
 
-    /// Updates the state of the key of one limit. `caller` is the caller if it is known already.
-    #[inline(always)]
-    fn look_at(
-        &self,
-        observed: &Observation<'_, '_, '_>,
-        it: &LimitOutcome<'_>,
-        key_hash: u64,
-        caller: Option<Caller>,
-    ) {
-        let outcome = it.outcome();
-        match outcome.verdict {
-            Verdict::Admitted { units: units @ 1.., .. } if outcome.remaining > 0 => {
-                // A limit that does not refuse raises no alert.
-                if it.is_binding() {
-                    self.all.zero.left(key_hash);
-                }
-                let caller = caller.unwrap_or_else(|| observed.caller(&self.all.spenders));
-                self.spent(observed, it, key_hash, units, caller);
-            }
-            _ => self.look_at_other(observed, it, key_hash),
-        }
-    }
-
-    /// Updates the state of a key that was charged nothing, or that has nothing left.
+    /// Updates the state of the key of one limit.
     #[inline(never)]
-    fn look_at_other(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
+    fn look_at(&self, observed: &Observation<'_, '_, '_>, it: &LimitOutcome<'_>, key_hash: u64) {
         let (outcome, event) = (it.outcome(), observed.event);
+        // A limit that does not refuse raises no alert.
         if it.is_binding() {
             if outcome.remaining > 0 && !matches!(outcome.verdict, Verdict::Refused { .. }) {
                 self.all.zero.left(key_hash);
@@ -163,7 +142,8 @@ impl PolicyWatch {
         }
     }
 
-    #[inline(always)]
+    /// Adds units that a caller spent.
+    #[inline]
     fn spent(
         &self,
         observed: &Observation<'_, '_, '_>,
@@ -172,12 +152,8 @@ impl PolicyWatch {
         units: u64,
         caller: Caller,
     ) {
-        let event = observed.event;
-        if observed.own.is_none_or(|it| !it.try_add(key_hash, caller.hash, units, event.at)) {
-            self.add_spent(observed, it, key_hash, units, caller.hash);
-        }
-        if caller.may_be_settled || it.limit().settle().is_some() {
-            self.all.reservations.put(key_hash, event.id, caller.hash);
+        if observed.own.is_none_or(|own| !own.try_add(key_hash, caller.hash, units, observed.event.at)) {
+            self.add_spent(observed, it.policy_rule(), key_hash, units, caller.hash);
         }
     }
 
@@ -186,13 +162,21 @@ impl PolicyWatch {
     fn add_spent(
         &self,
         observed: &Observation<'_, '_, '_>,
-        it: &LimitOutcome<'_>,
+        rule: &Rule,
         key_hash: u64,
         units: u64,
         caller: u64,
     ) {
-        let (own, at, period) = (observed.own, observed.event.at, it.policy_rule().quota.period());
+        let (own, at, period) = (observed.own, observed.event.at, rule.quota.period());
         self.all.spenders.add_spent(own, key_hash, (caller, &observed.asker()), units, at, period);
+    }
+
+    /// Updates the state of a key of an admitted request that was charged nothing, or that has nothing left.
+    #[inline(never)]
+    fn look_at_admitted(&self, observed: &Observation<'_, '_, '_>, outcome: &Outcome, key_hash: u64) {
+        if let Some(it) = limit_of(observed.event.decision, outcome) {
+            self.look_at(observed, &it, key_hash);
+        }
     }
 
     /// Passes the redacted key of a limit to `then`. `key_hash` is the hash of its allowance.
@@ -236,7 +220,7 @@ impl PolicyWatch {
             }
             Fate::Blocked(block) => {
                 let client = event.subject.and_then(Subject::client);
-                let key_hash = all.key_hashes.hash_one((block.limit.name(), client));
+                let key_hash = all.hash_key.hash(number_of(client), [block.limit.name().as_bytes()]);
                 let show = |out: &mut String| {
                     // Writing to a string does not fail.
                     let _never = match client {
@@ -255,7 +239,7 @@ impl PolicyWatch {
                 key_hash
             }
             // No limit refused.
-            _ => all.key_hashes.hash_one(event.subject.and_then(Subject::client)),
+            _ => all.hash_key.hash(number_of(event.subject.and_then(Subject::client)), []),
         }
     }
 
@@ -280,30 +264,70 @@ impl PolicyWatch {
     }
 
     /// Observes an admitted request.
+    ///
+    /// This is a third of the time of a check in memory. What few requests need is in functions of its own, which get no
+    /// reference to a `LimitOutcome`: it would be in memory for all requests.
     #[inline]
     fn admitted(&self, event: &Event<'_, '_>) {
-        let (decision, path, stripe) = (event.decision, self.path(event), self.counters.stripe());
-        let observed = self.observe(event, &path, stripe);
-        // Nearly every limit charges.
-        let caller = match decision.limits().len() {
-            0 => Caller::default(),
-            _ => observed.caller(&self.all.spenders),
+        let (decision, stripe) = (event.decision, self.counters.stripe());
+        let redacted;
+        let path = match (&self.redactor, event.subject) {
+            (_, None) => "",
+            (None, Some(subject)) => without_query(raw_path(subject)),
+            (Some(redactor), Some(subject)) => {
+                redacted = redactor.path(raw_path(subject));
+                &redacted
+            }
         };
+        let observed = self.observe(event, path, stripe);
+        let mut caller = Caller::default();
+        if decision.limits().len() > 0 {
+            caller = observed.caller(&self.all.spenders);
+            if caller.may_be_settled || self.settles {
+                self.all.reservations.put(event.id, caller.hash);
+            }
+        }
         let mut is_shadowed = !decision.shadowed().is_empty();
         self.counters.count(event, None, stripe, |it| {
-            self.look_at(&observed, it, self.key_hash(it), Some(caller));
-            // Also a candidate.
-            is_shadowed |= !it.is_admitted() && !it.is_binding();
+            let (outcome, key_hash) = (it.outcome(), self.key_hash(it));
+            match outcome.verdict {
+                Verdict::Admitted { units: units @ 1.., .. } if outcome.remaining > 0 => {
+                    // A limit that does not refuse raises no alert.
+                    if it.is_binding() {
+                        self.all.zero.left(key_hash);
+                    }
+                    self.spent(&observed, it, key_hash, units, caller);
+                }
+                _ => {
+                    self.look_at_admitted(&observed, outcome, key_hash);
+                    // Also a candidate.
+                    is_shadowed |= !it.is_admitted() && !it.is_binding();
+                }
+            }
         });
-        if let Some(weight) = self.all.top.stands_for(event.id.0) {
-            self.count_route(event, &path, weight);
+        let weight = self.all.top.stands_for(event.id.0);
+        let is_recorded = self.all.samples.choose(event.id, event.subject, is_shadowed, event.at);
+        if is_recorded || weight.is_some() {
+            self.sample(&observed, weight, is_recorded);
         }
-        if self.all.samples.choose(event.id, event.subject, is_shadowed, event.at) {
-            self.remember(&observed, &self.key_hashes(decision), decision.limiting(), None, 0);
+    }
+
+    /// Counts the route of an admitted request, which stands for `weight` requests if there is one, and stores its record
+    /// if `is_recorded`.
+    #[inline(never)]
+    fn sample(&self, observed: &Observation<'_, '_, '_>, weight: Option<u64>, is_recorded: bool) {
+        let event = observed.event;
+        if let Some(weight) = weight {
+            self.count_route(event, observed.path, weight);
+        }
+        if is_recorded {
+            let (key_hashes, limiting) = (self.key_hashes(event.decision), event.decision.limiting());
+            self.remember(observed, &key_hashes, limiting, None, 0);
         }
     }
 
     /// Observes a refused request.
+    #[inline(never)]
     fn refused(&self, event: &Event<'_, '_>) {
         let (decision, path, stripe) = (event.decision, self.path(event), self.counters.stripe());
         let (limiting, mut key_hashes) = (decision.limiting(), KeyHashes::new());
@@ -311,7 +335,7 @@ impl PolicyWatch {
         self.counters.count(event, limiting, stripe, |it| {
             let key_hash = self.key_hash(it);
             key_hashes.push(key_hash);
-            self.look_at(&observed, it, key_hash, None);
+            self.look_at(&observed, it, key_hash);
         });
         self.count_route(event, &path, 1);
         self.record_refusal(&observed, &key_hashes, limiting, decision.not_held());
@@ -390,7 +414,7 @@ impl Watch for PolicyWatch {
         self.counters.count_start(decision, |it| {
             let key_hash = self.key_hash(it);
             key_hashes.push(key_hash);
-            self.look_at(&observed, it, key_hash, None);
+            self.look_at(&observed, it, key_hash);
         });
         if !decision.is_allowed() {
             self.record_refusal(&observed, &key_hashes, decision.limiting(), decision.not_held());
@@ -427,7 +451,7 @@ impl Watch for PolicyWatch {
             queue.leave(at, wait);
         }
         let key_hash = self.all.allowance_hash(rule, key);
-        if let Some(caller) = self.all.reservations.take(key_hash, id) {
+        if let Some(caller) = self.all.reservations.settle(key_hash, id) {
             self.all.spenders.settle(key_hash, caller, reserved, cost);
         }
     }
@@ -465,12 +489,12 @@ impl Inner {
 
     #[inline]
     fn allowance_hash(&self, rule: RuleId, key: &Key) -> u64 {
-        hash_parts(&self.key_hashes, rule.0.into(), [key.as_bytes()])
+        self.hash_key.hash(rule.0.into(), [key.as_bytes()])
     }
 
     /// Returns the hash that identifies a key under all windows of a limit.
     fn hash_of_limit(&self, limit: &Limit, key: &Key) -> u64 {
-        hash_parts(&self.key_hashes, 0, [limit.name().as_bytes(), key.as_bytes()])
+        self.hash_key.hash(0, [limit.name().as_bytes(), key.as_bytes()])
     }
 
     /// Drops the exhausted state of a key that was refunded or reset.

@@ -19,8 +19,9 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 
 use tollgate::{Span, Timestamp};
 
+use crate::address::number_of;
 use crate::describe::fit;
-use crate::key_hash::hash_parts;
+use crate::key_hash::HashKey;
 use crate::pending_spends::{OwnPlaces, PendingSpends};
 use crate::stripes::Stripe;
 use crate::text::Text;
@@ -67,7 +68,7 @@ pub(crate) struct Spenders {
     /// service without traffic does not need.
     stripes: Box<[Mutex<Box<[Set]>>]>,
     pending: PendingSpends,
-    hasher: foldhash::fast::RandomState,
+    hash_key: HashKey,
 }
 
 /// Four allowances and their callers.
@@ -249,7 +250,7 @@ fn new_sets() -> Box<[Set]> {
 impl Spenders {
     pub(crate) fn new() -> Self {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        Self { stripes, pending: PendingSpends::new(), hasher: foldhash::fast::RandomState::default() }
+        Self { stripes, pending: PendingSpends::new(), hash_key: HashKey::random() }
     }
 
     /// Returns the index of the lock and of the set behind it.
@@ -262,12 +263,9 @@ impl Spenders {
     /// Returns the hash of a caller.
     #[inline(always)]
     pub(crate) fn caller(&self, asker: &Asker<'_>) -> u64 {
-        let client = asker.client.map_or(0, |client| match client {
-            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(address) => address.to_bits(),
-        });
+        let client = number_of(asker.client);
         let (path, is_cut) = fit(asker.path, MAX_PATH_BYTES);
-        let hash = hash_parts(&self.hasher, client, [asker.method.as_bytes(), path.as_bytes()]);
+        let hash = self.hash_key.hash(client, [asker.method.as_bytes(), path.as_bytes()]);
         // A path that is cut differs from one that ends there.
         hash ^ u64::from(is_cut)
     }

@@ -13,7 +13,7 @@ use tollgate::{Span, Timestamp};
 
 use crate::describe::fit;
 use crate::key_cache::ShownKey;
-use crate::key_hash::hash_parts;
+use crate::key_hash::HashKey;
 use crate::text::Text;
 use crate::window::{WINDOW, window_start};
 use crate::windowed_topk::{By, WindowedTopK};
@@ -100,7 +100,7 @@ struct RouteName {
 pub(crate) struct Top {
     keys: WindowedTopK<KeyName>,
     routes: WindowedTopK<RouteName>,
-    hasher: foldhash::quality::RandomState,
+    hash_key: HashKey,
     /// One in 2^`rarity` of the admitted requests is counted.
     rarity: AtomicU32,
     /// The number of requests sampled in the current second.
@@ -114,7 +114,7 @@ impl Top {
         Self {
             keys: WindowedTopK::new(MAX_KEYS),
             routes: WindowedTopK::new(MAX_ROUTES),
-            hasher: foldhash::quality::RandomState::default(),
+            hash_key: HashKey::random(),
             rarity: AtomicU32::new(0),
             sampled: AtomicU32::new(0),
             second: AtomicU64::new(0),
@@ -155,7 +155,7 @@ impl Top {
         let ((method, is_method_cut), (path, is_path_cut)) =
             (fit(method, MAX_METHOD_BYTES), fit(path, MAX_PATH_BYTES));
         let number = u128::from(is_method_cut) << 1 | u128::from(is_path_cut);
-        hash_parts(&self.hasher, number, [method.as_bytes(), path.as_bytes()])
+        self.hash_key.hash(number, [method.as_bytes(), path.as_bytes()])
     }
 
     /// Advances to `at`. After a second with few samples, the sampling rate increases.

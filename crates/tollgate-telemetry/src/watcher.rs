@@ -21,6 +21,7 @@ use crate::counts::{Counters, Counts};
 use crate::describe::Describer;
 use crate::exhausted::{ExhaustedKey, ExhaustedKeys};
 use crate::history::{LimitSeries, LimitWindow};
+use crate::key_hash::HashKey;
 use crate::limit_counter::LimitCounts;
 use crate::metrics;
 use crate::policy_watch::PolicyWatch;
@@ -56,7 +57,7 @@ pub(crate) struct Inner {
     /// The key of the hashes that are shown.
     pub(crate) secret: RandomState,
     /// The key of the hashes that identify allowances within this process.
-    pub(crate) key_hashes: foldhash::quality::RandomState,
+    pub(crate) hash_key: HashKey,
 }
 
 impl Watcher {
@@ -74,7 +75,7 @@ impl Watcher {
             shed_alerts: ShedAlerts::default(),
             shows: Mutex::default(),
             secret: RandomState::new(),
-            key_hashes: foldhash::quality::RandomState::default(),
+            hash_key: HashKey::random(),
         }))
     }
 
