@@ -376,6 +376,25 @@ fn a_more_important_request_takes_the_place_of_one_that_waits() {
 }
 
 #[test]
+fn a_request_that_loses_its_place_gets_the_whole_refusal_while_its_body_arrives() {
+    let upstream = Upstream::ok();
+    let policy = format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{SLOW}");
+    for framing in ["content-length: 900000", "transfer-encoding: chunked"] {
+        let gateway = Behind::new(&upstream).with("caps: {waiting: 1}").limited(&policy).serve();
+        assert_eq!(gateway.get("/").status(), 200);
+        let mut normal = gateway.connect();
+        // More than the gateway reads before the turn of the request.
+        let body = format!("10000\r\n{}", "x".repeat(0x10000));
+        normal.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n{body}"));
+        eventually("it waits", || gateway.waiting_room.waiting() == 1);
+        let mut critical = gateway.connect();
+        critical.send(GET.replace(" / ", " /pay "));
+        normal.answer().assert_problem(429);
+        normal.assert_closed();
+    }
+}
+
+#[test]
 fn a_drain_serves_those_whose_turn_comes_in_time_and_answers_the_others() {
     let upstream = Upstream::script(|turn| turn.always(OK));
     let policy = "limits:
