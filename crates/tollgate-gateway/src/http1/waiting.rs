@@ -28,8 +28,8 @@ pub(crate) struct WaitingRequest<S> {
     wait: Wait<S>,
     /// The limiter that the request was matched by.
     limiter: Arc<Limiter<S>>,
-    /// The head as received.
-    head: OutputBuffer,
+    /// The head as received, in a copy of its size: an unused buffer of the thread may have grown for a response.
+    head: Box<[u8]>,
     /// Whether the connection ends after a refusal: the body has not arrived completely, or the client asked for it.
     is_last_if_refused: bool,
 }
@@ -58,9 +58,7 @@ enum Outcome<S> {
 
 impl<S: Store> WaitingRequest<S> {
     pub(super) fn new(wait: Wait<S>, limiter: Arc<Limiter<S>>, request: &RequestHead<'_, '_>) -> Self {
-        let mut head = OutputBuffer::take();
-        head.extend_from_slice(request.bytes);
-        Self { wait, limiter, head, is_last_if_refused: request.is_last_if_answered }
+        Self { wait, limiter, head: request.bytes.into(), is_last_if_refused: request.is_last_if_answered }
     }
 
     /// Waits for the start of the request. Sends the refusal, or returns the request that is to be forwarded. A client that
@@ -71,7 +69,8 @@ impl<S: Store> WaitingRequest<S> {
         client: &mut Http1Client<'_>,
     ) -> Result<Box<ForwardedRequest>, ExchangeEnd> {
         let Self { mut wait, limiter, head, is_last_if_refused } = self;
-        let (shared, mut refusal) = (&gateway.shared, OutputBuffer::take());
+        // Has no memory before the refusal is written.
+        let (shared, mut refusal) = (&gateway.shared, OutputBuffer::default());
         let is_last = AtomicBool::new(is_last_if_refused);
         let mut presence = Presence { ahead: client.read_ahead(), client, is_last: &is_last };
         loop {
@@ -126,7 +125,7 @@ impl<S: Store> Http1Gateway<S> {
     async fn take_step(
         &self,
         step: Step<S>,
-        (limiter, head): (&Arc<Limiter<S>>, &OutputBuffer),
+        (limiter, head): (&Arc<Limiter<S>>, &[u8]),
         refusal: &mut OutputBuffer,
         is_last: &AtomicBool,
     ) -> Result<Outcome<S>, ExchangeEnd> {
@@ -169,5 +168,33 @@ impl<S: Store> Http1Gateway<S> {
         }
         let headers = request.headers.to_vec();
         Some((request.without_headers(), headers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Call;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_waits_keeps_no_buffer_that_grew_for_a_response() {
+        const LARGE: usize = 60_000;
+        let policy = "limits: [{by: global, slots: 1, queue: {length: 1, wait: 1m}}]";
+        let limiter = Arc::new(Limiter::from_policy(policy).unwrap());
+        let admit = || limiter.try_admit(&Call::new("GET", "/"), |_| ());
+        assert!(admit().is_ok(), "it takes the slot");
+        let pending = admit().unwrap_err().detach();
+        let mut space = header_space();
+        let ParsedRequest::Complete(request, _) =
+            RequestHead::parse(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n", &mut space, MAX_HEADERS)
+        else {
+            panic!("a plain request");
+        };
+        let mut response = OutputBuffer::take();
+        response.reserve(LARGE);
+        drop(response);
+        let _waiting = WaitingRequest::new(Wait::Decision(Box::new(pending)), Arc::clone(&limiter), &request);
+        assert!(OutputBuffer::take().capacity() >= LARGE, "the next response uses it");
     }
 }

@@ -201,6 +201,29 @@ fn the_cost_in_an_abandoned_response_is_charged() {
 }
 
 #[test]
+fn the_cost_in_trailers_that_arrive_before_and_after_the_caller_has_left_is_charged() {
+    let (upstream, work) = working_by(|turn, work| {
+        turn.request();
+        turn.wire.send(
+            "HTTP/1.1 200 OK\r\ntrailer: x-used\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-us",
+        );
+        work.run();
+        turn.wire.send("ed: 7\r\n\r\n");
+    });
+    let policy = "limits: [{name: tokens, by: global, bucket: 100/day, cost: {settle: 'response:x-used'}}, \
+                  {name: slots, by: global, slots: 1}]";
+    let gateway = Behind::new(&upstream).limited(policy).serve();
+    let mut client = gateway.connect();
+    client.send(GET);
+    assert!(client.until(b"\r\n\r\n1\r\na\r\n").is_some());
+    eventually("the service works", || work.running() == 1);
+    drop(client);
+    assert_eq!((gateway.left(), gateway.free_slots()), (99, 0), "the reserve");
+    work.finish();
+    eventually("the cost is charged", || gateway.left() == 93 && gateway.free_slots() == 1);
+}
+
+#[test]
 fn a_request_whose_upload_is_cut_holds_its_slot_until_the_service_has_answered() {
     for framing in ["content-length: 10\r\n\r\nhalf", "transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
         let (upstream, work) = working_by(|turn, work| {

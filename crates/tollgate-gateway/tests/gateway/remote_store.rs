@@ -8,7 +8,7 @@ use std::thread;
 use tokio::sync::oneshot;
 use tollgate::store::{Answer, Check};
 use tollgate::{
-    Adjustment, Call, Limiter, MemoryStore, Outcome, Policy, Rule, SharedLimiter, Store, StoreError,
+    Adjustment, Call, Limiter, MemoryStore, Outcome, Policy, Quota, Rule, SharedLimiter, Store, StoreError,
 };
 use tollgate_gateway::Gateway;
 use tollgate_http::WaitingRoom;
@@ -23,6 +23,8 @@ enum Answering {
     Never,
     /// With an error, as if it could not be reached.
     Fails,
+    /// Never about slots.
+    NeverAboutSlots,
 }
 
 /// A store that does not answer at once.
@@ -47,8 +49,10 @@ impl Store for RemoteStore {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _guard = CallGuard(Arc::clone(&self.waiting));
         tokio::task::yield_now().await;
+        let is_about_slots = || checks.iter().any(|it| matches!(it.rule.quota, Quota::Concurrency(_)));
         match self.answering {
-            Answering::Later => self.inner.decide(checks).await,
+            Answering::NeverAboutSlots if is_about_slots() => std::future::pending().await,
+            Answering::Later | Answering::NeverAboutSlots => self.inner.decide(checks).await,
             Answering::Never => std::future::pending().await,
             Answering::Fails => Err(StoreError::Refused("it is down".into())),
         }
@@ -234,6 +238,25 @@ fn requests_wait_in_queues_and_in_line_also_on_a_store_that_has_to_be_waited_for
         }
     }
     assert_eq!(upstream.seen().len(), 4);
+}
+
+#[test]
+fn a_client_that_leaves_while_its_slots_are_taken_gets_its_place_back() {
+    let upstream = Upstream::ok();
+    let policy = "limits:
+      - {name: queue, by: global, algorithm: leaky-queue, rate: 1/hour, queue: {length: 9}}
+      - {name: slots, endpoint: /slot, by: global, slots: 1}";
+    let gateway = RemoteGateway::serve(&upstream, policy, Answering::NeverAboutSlots);
+    for _ in 0..3 {
+        let mut client = gateway.connect();
+        client.send("GET /slot HTTP/1.1\r\nhost: a\r\n\r\n");
+        let is_asked = || gateway.waiting.load(Ordering::SeqCst) == 1;
+        eventually("its slot is taken", || gateway.left("/other") == 9 && is_asked());
+        drop(client);
+        eventually("the call is dropped", || gateway.waiting.load(Ordering::SeqCst) == 0);
+        eventually("its place is free", || gateway.left("/other") == 10);
+    }
+    assert!(upstream.seen().is_empty());
 }
 
 #[test]

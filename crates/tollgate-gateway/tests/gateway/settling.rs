@@ -3,6 +3,7 @@
 
 use std::net::TcpListener;
 use std::sync::{Mutex, mpsc};
+use std::thread;
 
 use crate::support::{Behind, Message, ServedGateway, Upstream, eventually};
 
@@ -83,6 +84,89 @@ fn json_and_event_streams_settle_the_cost_and_pass_unchanged() {
     let large = format!(r#"{{"text":"{}","usage":{{"total":250}}}}"#, "x".repeat(3_000_000));
     let chunks: Vec<_> = large.as_bytes().chunks(65_536).map(|it| std::str::from_utf8(it).unwrap()).collect();
     assert_eq!(check("json:usage.total", &chunked("application/json", &chunks, ""), 750).text(), large);
+}
+
+#[test]
+fn a_cost_is_found_in_a_response_that_arrives_byte_by_byte() {
+    let events =
+        ["data: {\"usage\":null}\n\nda", "ta: {\"usage\":{\"total\":250}}\r\n\r\n", "data: [DONE]\n\n"];
+    for (settle, answer) in [
+        ("response:x-used", chunked("text/plain", &["he", "llo"], "a: b\r\nx-used: 250\r\n")),
+        ("json:usage.total", chunked("application/json", &["{\"usage\":{\"tot", "al\":250}}"], "")),
+        ("json:usage.total", chunked("text/event-stream", &events, "")),
+    ] {
+        let upstream = Upstream::script(move |turn| {
+            turn.request();
+            answer.as_bytes().chunks(1).for_each(|byte| turn.wire.send(byte));
+        });
+        let gateway = Behind::new(&upstream).limited(&tokens(settle)).serve();
+        let response = gateway.get("/");
+        assert_eq!((response.status(), response.is_whole), (200, true), "{settle}");
+        settles(&gateway, 750);
+    }
+}
+
+#[test]
+fn costs_that_cannot_be_are_no_gain() {
+    for (used, left) in
+        [("-250", 900), ("18446744073709551615", 0), ("1e9", 900), ("99999999999999999999999", 0)]
+    {
+        let answer = format!("HTTP/1.1 200 OK\r\nx-used: {used}\r\ncontent-length: 2\r\n\r\nok");
+        check("response:x-used", &answer, left);
+    }
+    // The trailer replaces the header: a cost is settled once.
+    let twice = chunked("text/plain", &["a"], "x-used: 250\r\n").replacen("\r\n", "\r\nx-used: 10\r\n", 1);
+    check("response:x-used", &twice, 750);
+}
+
+#[test]
+fn clients_that_leave_at_random_pay_for_every_request_that_the_upstream_saw_and_for_no_other() {
+    const RESERVE: u64 = 10;
+    const COST: u64 = 3;
+    let upstream =
+        Upstream::always(format!("HTTP/1.1 200 OK\r\nx-used: {COST}\r\ncontent-length: 2\r\n\r\nok"));
+    let policy = format!(
+        "limits:
+          - {{by: global, bucket: 9000/day, cost: {{reserve: {RESERVE}, settle: 'response:x-used'}}}}
+          - {{by: global, algorithm: leaky-queue, rate: 200/second, queue: {{length: 20}}}}"
+    );
+    let gateway = Behind::new(&upstream).limited(&policy).serve();
+    thread::scope(|scope| {
+        for seed in 0..20 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for _ in 0..20 {
+                    let mut client = gateway.connect();
+                    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+                    let get = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+                    let part = &post[..post.len() - 1];
+                    match rng.u8(..4) {
+                        0 => client.send([get, post][rng.usize(..2)]),
+                        leaving => {
+                            client.send([get, post, part][rng.usize(..3)]);
+                            match leaving {
+                                1 => client.reset_on_close(),
+                                2 => client.stop_sending(),
+                                _ => {}
+                            }
+                            continue;
+                        }
+                    }
+                    assert!(matches!(client.try_status(), Some(200 | 429)));
+                }
+            });
+        }
+    });
+    eventually("no request waits", || gateway.waiting_room.waiting() == 0);
+    let is_paid = || {
+        // A request whose client leaves while its connection is opened keeps its reserve.
+        let (used, seen) = (9_000 - gateway.left(), upstream.seen().len() as u64);
+        let (min, max) = (COST * seen, RESERVE * (seen + upstream.connections() as u64));
+        // A unit is refilled in ten seconds.
+        min <= used + 2 && used <= max
+    };
+    eventually("all requests are paid for", is_paid);
 }
 
 #[test]

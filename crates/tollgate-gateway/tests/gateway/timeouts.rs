@@ -225,6 +225,23 @@ fn idle_connections_are_closed() {
 }
 
 #[test]
+fn the_timeouts_of_clients_pause_while_a_request_waits() {
+    let upstream = Upstream::ok();
+    let policy = "limits: [{by: global, algorithm: leaky-queue, rate: 30/minute, queue: {length: 9}}]";
+    let timeouts = "timeouts: {client_idle: 1s, client_headers: 1s, idle: 1s, headers: 1s}";
+    let gateway = Behind::new(&upstream).with(timeouts).limited(policy).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let mut client = gateway.connect();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhe");
+    eventually("it waits for two seconds", || gateway.waiting_room.waiting() == 1);
+    eventually("it is forwarded", || gateway.waiting_room.waiting() == 0);
+    client.send("llo");
+    assert_eq!(client.answer().status(), 200);
+    client.assert_closed();
+    assert_eq!(upstream.seen()[1].text(), "hello");
+}
+
+#[test]
 fn an_incomplete_tls_handshake_times_out() {
     let upstream = Upstream::ok();
     let certificate = Certificate::of("localhost");

@@ -211,6 +211,71 @@ fn clients_that_leave_at_random_while_they_wait_gain_no_request() {
 }
 
 #[test]
+fn a_client_that_closes_its_sending_side_while_it_waits_has_left() {
+    let upstream = Upstream::ok();
+    let gateway = Behind::new(&upstream).limited(SLOW).serve();
+    assert_eq!(gateway.get("/").status(), 200);
+    let left = gateway.left();
+    for head in [GET.to_owned(), GET.replace("GET", "HEAD"), GET.replace(" / ", " /slot ")] {
+        let mut client = gateway.connect();
+        client.send(head);
+        eventually("it waits", || gateway.waiting_room.waiting() == 1);
+        client.stop_sending();
+        client.assert_closed();
+        eventually("it has left", || gateway.waiting_room.waiting() == 0 && gateway.left() == left);
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn clients_that_are_not_watched_keep_their_turn_and_leave_no_place_or_slot_behind() {
+    let upstream = Upstream::ok();
+    let policy = "limits:
+      - {name: queue, by: global, algorithm: leaky-queue, rate: 20/second, queue: {length: 9}}
+      - {name: slots, by: global, slots: 1}";
+    let gateway = Behind::new(&upstream).limited(policy).serve();
+    // The next request, its start, and a body that is longer than a buffer hide the end of the connection.
+    let long = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999\r\n\r\n{}", "x".repeat(50_000));
+    for request in [GET.repeat(2), format!("{GET}G"), long] {
+        for resets in [false, true] {
+            assert_eq!(gateway.get("/").status(), 200);
+            let (held, before) = (gateway.waiting_room.held(), upstream.seen().len());
+            let mut client = gateway.connect();
+            if resets {
+                client.reset_on_close();
+            }
+            client.send(&request);
+            eventually("it waits", || gateway.waiting_room.held() > held);
+            drop(client);
+            eventually("no request waits", || gateway.waiting_room.waiting() == 0);
+            eventually("its place and its slot are free", || {
+                gateway.left() == 10 && gateway.free_slots() == 1
+            });
+            assert!(upstream.seen().len() <= before + 2, "{:?}", upstream.seen());
+        }
+    }
+}
+
+#[test]
+fn a_body_whose_malformed_part_arrives_during_the_wait_is_no_next_request() {
+    let policy = "limits: [{by: global, algorithm: leaky-queue, rate: 20/second, queue: {length: 9}}]";
+    let inner = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    for rest in ["fffffffffffffffff\r\n", "5\r\nhello!\r\n", "0\r\nno name\r\n\r\n"] {
+        let upstream = Upstream::ok();
+        let gateway = Behind::new(&upstream).limited(policy).serve();
+        assert_eq!(gateway.get("/").status(), 200);
+        let mut client = gateway.connect();
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\n");
+        eventually("it waits", || gateway.waiting_room.held() == 1);
+        client.send(format!("ab\r\n{rest}0\r\n\r\n{inner}"));
+        let answers = String::from_utf8(client.rest()).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1").count(), 1, "{rest:?}: {answers}");
+        assert!(answers.starts_with("HTTP/1.1 400 "), "{rest:?}: {answers}");
+        assert!(upstream.seen().iter().skip(1).all(|it| !it.is_whole), "{rest:?}: {:?}", upstream.seen());
+    }
+}
+
+#[test]
 fn of_pipelined_requests_one_waits() {
     let upstream = Upstream::ok();
     let gateway = Behind::new(&upstream).limited(SLOW).serve();
@@ -308,6 +373,25 @@ fn a_more_important_request_takes_the_place_of_one_that_waits() {
     eventually("its place is free", || gateway.waiting_room.waiting() == 0);
     assert!(gateway.left() <= left);
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_request_that_loses_its_place_gets_the_whole_refusal_while_its_body_arrives() {
+    let upstream = Upstream::ok();
+    let policy = format!("priorities: [{{name: critical, endpoint: /pay}}, {{name: normal}}]\n{SLOW}");
+    for framing in ["content-length: 900000", "transfer-encoding: chunked"] {
+        let gateway = Behind::new(&upstream).with("caps: {waiting: 1}").limited(&policy).serve();
+        assert_eq!(gateway.get("/").status(), 200);
+        let mut normal = gateway.connect();
+        // More than the gateway reads before the turn of the request.
+        let body = format!("10000\r\n{}", "x".repeat(0x10000));
+        normal.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n{body}"));
+        eventually("it waits", || gateway.waiting_room.waiting() == 1);
+        let mut critical = gateway.connect();
+        critical.send(GET.replace(" / ", " /pay "));
+        normal.answer().assert_problem(429);
+        normal.assert_closed();
+    }
 }
 
 #[test]

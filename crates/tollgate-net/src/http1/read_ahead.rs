@@ -26,10 +26,12 @@ impl ReadAhead {
             BodyRest::Length(left) => bytes.len() as u64 > *left,
             BodyRest::Chunked { decoder, .. } => {
                 while self.searched < bytes.len() && !decoder.is_done() {
-                    match decoder.decode(&bytes[self.searched..]) {
-                        Ok((used, _)) => self.searched += used,
-                        Err(_) => return true,
-                    }
+                    let Ok((used, _)) = decoder.decode(&bytes[self.searched..]) else {
+                        // A decoder must not be used after an error. Any byte is more than an empty body.
+                        self.body = BodyRest::Length(0);
+                        return true;
+                    };
+                    self.searched += used;
                 }
                 self.searched < bytes.len()
             }
@@ -89,5 +91,15 @@ mod tests {
         check(chunked(), "5\r\nhello\r\n0\r\nx: y\r\n\r\nGET", Some(22));
         check(chunked(), "5\r\nhello\r\n", None);
         check(chunked(), "nonsense", Some(1));
+    }
+
+    #[test]
+    fn a_malformed_body_stays_malformed_each_time_a_request_that_waits_is_woken() {
+        // A second search from its start would count the digits of the size once more.
+        for bytes in ["f".repeat(17), "5\r\nhello\r\r".to_owned()] {
+            let body = BodyRest::Chunked { decoder: ChunkedDecoder::new(), taken: 0 };
+            let mut ahead = ReadAhead { body, searched: 0 };
+            assert!((0..1_000).all(|_| ahead.has_more_than_body(bytes.as_bytes())), "{bytes:?}");
+        }
     }
 }

@@ -156,7 +156,10 @@ async fn exchange<F: Http1Surface, C: Future<Output = ()>>(
     watch: &mut Watch<'_, C>,
 ) -> Result<ExchangeEnd, Http1End> {
     let conn_timer = watch.conn_timer;
-    if !out.is_empty() {
+    if out.is_empty() {
+        // Not kept while the request waits or is forwarded: it may have grown for the response to another one.
+        drop(out);
+    } else {
         conn_timer.served(input.is_some());
         match write(wire, out, watch).await {
             Ok(Ok(())) => {}
