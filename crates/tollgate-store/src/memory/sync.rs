@@ -22,10 +22,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Yields to the thread that this one waits for.
+///
+/// For some hundred nanoseconds: moving a cache line between cores takes longer than a decision, so the thread that has
+/// the line should make several decisions before it loses it again. With a quarter of this time, two threads with one
+/// key take up to 1.7 times as long.
 #[inline]
 pub(super) fn pause() {
     #[cfg(not(loom))]
-    (0..8).for_each(|_| std::hint::spin_loop());
+    (0..32).for_each(|_| std::hint::spin_loop());
     #[cfg(loom)]
     loom::thread::yield_now();
 }
