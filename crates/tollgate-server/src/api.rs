@@ -470,10 +470,10 @@ impl<S: Store> Inner<S> {
 
     /// Stores the receipt of a decision, if it charged anything.
     pub(crate) fn keep(&self, id: DecisionId, decision: &Decision<'_>) {
-        if let Some(receipt) = decision.receipt() {
+        if let Some(receipt) = decision.packed_receipt() {
             let wait = Span::from(decision.wait());
             let starts_at = if wait == Span::ZERO { Timestamp::EPOCH } else { self.now() + wait };
-            self.receipts.keep(id, receipt.with_id(id), starts_at);
+            self.receipts.keep(id, receipt, starts_at);
         }
     }
 }

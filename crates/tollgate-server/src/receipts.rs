@@ -14,7 +14,7 @@ mod ring;
 
 use parking_lot::Mutex;
 use tollgate::store::ADJUSTMENT_ID_LIFETIME;
-use tollgate::{DecisionId, Receipt, Span, Timestamp};
+use tollgate::{DecisionId, PackedReceipt, Receipt, Span, Timestamp};
 
 use self::ring::Ring;
 
@@ -48,8 +48,18 @@ impl ReceiptTable {
     }
 }
 
+/// A receipt. Most are never looked at again, so they take two cache lines, with the id.
 struct Entry {
-    receipt: Receipt,
+    receipt: PackedReceipt,
+    /// What has happened to the charge, if anything.
+    progress: Option<Box<Progress>>,
+}
+
+const _: () = assert!(size_of::<(DecisionId, Entry)>() <= 128, "two cache lines");
+
+/// What has happened to a charge since its decision.
+#[derive(Default)]
+struct Progress {
     /// When the request has waited in the queues of its limits, by the clock of this node. The epoch
     /// if it did not wait.
     starts_at: Timestamp,
@@ -63,6 +73,12 @@ struct Entry {
     last_repeat: Option<Timestamp>,
     /// Whether its slots were renewed since it became the newest receipt.
     is_renewed: bool,
+}
+
+impl Entry {
+    fn progress(&mut self) -> &mut Progress {
+        self.progress.get_or_insert_default()
+    }
 }
 
 /// Whether a decision can be settled.
@@ -81,59 +97,58 @@ pub(crate) enum SettleState {
 
 impl Receipts {
     /// Stores a receipt. `starts_at`: when the request has waited in the queues of its limits.
-    pub(crate) fn keep(&self, id: DecisionId, receipt: Receipt, starts_at: Timestamp) {
-        let entry = Entry {
-            receipt,
-            starts_at,
-            leaves: false,
-            settled: None,
-            repeat_until: Timestamp::EPOCH,
-            last_repeat: None,
-            is_renewed: false,
-        };
-        let has_slots = entry.receipt.slots() > 0;
+    pub(crate) fn keep(&self, id: DecisionId, receipt: PackedReceipt, starts_at: Timestamp) {
+        let has_slots = receipt.has_slots();
+        let progress =
+            (starts_at > Timestamp::EPOCH).then(|| Box::new(Progress { starts_at, ..Progress::default() }));
+        let entry = Entry { receipt, progress };
         let mut kept = self.0.lock();
         let ring = if has_slots { &mut kept.with_slots } else { &mut kept.without_slots };
         // A receipt that was renewed since it became the oldest counts as new.
-        ring.insert(id, entry, |oldest| std::mem::take(&mut oldest.is_renewed));
+        ring.insert(id, entry, |oldest| {
+            oldest.progress.as_mut().is_some_and(|it| std::mem::take(&mut it.is_renewed))
+        });
     }
 
     /// Marks a decision as settled, unless it is already.
     pub(crate) fn settle(&self, id: DecisionId, cost: u64, now: Timestamp) -> SettleState {
-        match self.0.lock().get_mut(id) {
+        let mut kept = self.0.lock();
+        let Some(entry) = kept.get_mut(id) else { return SettleState::Unknown };
+        let progress = entry.progress();
+        if let Some(settled) = progress.settled
+            && (settled != cost || now >= progress.repeat_until)
+        {
+            return SettleState::Already(settled);
+        }
+        (progress.settled, progress.repeat_until) = (Some(cost), Timestamp::EPOCH);
+        // A repetition of the first attempt may be later than the start.
+        progress.leaves |= cost == 0 && now < progress.starts_at;
+        let leaves = progress.leaves;
+        match entry.receipt.unpack(id) {
+            Some(receipt) => SettleState::Open { receipt: Box::new(receipt), leaves },
             None => SettleState::Unknown,
-            Some(Entry { settled: Some(settled), repeat_until, .. })
-                if *settled != cost || now >= *repeat_until =>
-            {
-                SettleState::Already(*settled)
-            }
-            Some(entry) => {
-                (entry.settled, entry.repeat_until) = (Some(cost), Timestamp::EPOCH);
-                // A repetition of the first attempt may be later than the start.
-                entry.leaves |= cost == 0 && now < entry.starts_at;
-                SettleState::Open { receipt: Box::new(entry.receipt.clone()), leaves: entry.leaves }
-            }
         }
     }
 
     /// Permits a repetition at the same cost, because the settlement is incomplete.
     pub(crate) fn reopen(&self, id: DecisionId, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(id) {
+            let progress = entry.progress();
             // From the first attempt on: its marks in the store are the oldest.
-            entry.repeat_until = *entry.last_repeat.get_or_insert(now + REPEAT_TIME);
+            progress.repeat_until = *progress.last_repeat.get_or_insert(now + REPEAT_TIME);
         }
     }
 
     pub(crate) fn find(&self, id: DecisionId) -> Option<Receipt> {
-        self.0.lock().get_mut(id).map(|entry| entry.receipt.clone())
+        self.0.lock().get_mut(id)?.receipt.unpack(id)
     }
 
     /// Returns a receipt whose slots are renewed, and keeps it for longer.
     pub(crate) fn renew(&self, id: DecisionId) -> Option<Receipt> {
         let mut kept = self.0.lock();
         let entry = kept.get_mut(id)?;
-        entry.is_renewed = true;
-        Some(entry.receipt.clone())
+        entry.progress().is_renewed = true;
+        entry.receipt.unpack(id)
     }
 }
 
@@ -153,7 +168,7 @@ mod tests {
         let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
         let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]));
         let (id, receipts) = (limiter.id_of(&decision), Receipts::default());
-        receipts.keep(id, decision.receipt().unwrap(), Timestamp::EPOCH);
+        receipts.keep(id, decision.packed_receipt().unwrap(), Timestamp::EPOCH);
         let at = |seconds: u64| Timestamp::from_secs(1_800_000_000 + seconds);
         assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Open { leaves: false, .. }));
         assert!(matches!(receipts.settle(id, 2, at(0)), SettleState::Already(2)));
@@ -168,7 +183,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_renewed_keeps_its_receipt_and_one_that_is_not_makes_room() {
         let limiter = Limiter::from_policy("limits: [{by: ip, slots: 3}]").unwrap();
-        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).receipt().unwrap();
+        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).packed_receipt().unwrap();
         let receipts = Receipts::default();
         let keep = |ids: std::ops::Range<usize>| {
             ids.for_each(|id| receipts.keep(DecisionId(id as u64), receipt.clone(), Timestamp::EPOCH));
@@ -189,7 +204,7 @@ mod tests {
     #[test]
     fn the_last_receipts_are_found_and_no_others() {
         let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
-        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).receipt().unwrap();
+        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).packed_receipt().unwrap();
         let receipts = Receipts::default();
         let keep = |id| receipts.keep(DecisionId(id), receipt.clone(), Timestamp::EPOCH);
         (0..MAX_RECEIPTS as u64 + 10).for_each(keep);
@@ -208,7 +223,7 @@ mod tests {
     #[test]
     fn a_caller_that_leaves_before_its_start_still_leaves_in_a_repetition() {
         let limiter = Limiter::from_policy("limits: [{by: ip, bucket: 5/minute}]").unwrap();
-        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).receipt().unwrap();
+        let receipt = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9])).packed_receipt().unwrap();
         let at = |seconds: u64| Timestamp::from_secs(1_800_000_000 + seconds);
         let settle = |cost, now| {
             let (id, receipts) = (DecisionId(7), Receipts::default());

@@ -86,7 +86,7 @@ pub use permit::Permit;
 #[cfg(feature = "policy")]
 pub use queue::QueuePlace;
 #[cfg(feature = "policy")]
-pub use receipt::Receipt;
+pub use receipt::{PackedReceipt, Receipt};
 #[cfg(feature = "policy")]
 pub use renewals::SlotRenewal;
 #[cfg(feature = "policy")]

@@ -6,6 +6,8 @@
 //!
 //! The caller stores receipts, bounds their lifetime, and settles each only once.
 
+mod packed;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use tollgate_core::{Adjustment, ChargeTimes, Outcome, Owner, Quota, Rule, RuleId
 use tollgate_policy::{Key, Limit, OnHangup, Policy};
 use tollgate_store::AdjustmentId;
 
-use crate::decision::Decision;
+pub use self::packed::PackedReceipt;
+use crate::decision::{Decision, LimitOutcome};
 use crate::id::DecisionId;
 use crate::outage::{Change, ChargeStatus, LocalDecision, Share};
 
@@ -56,6 +59,60 @@ pub(crate) struct Charge {
     pub(crate) in_outage: Option<Box<OutageCharge>>,
 }
 
+/// A charge whose texts are borrowed.
+struct ChargeRef<'c> {
+    limit: &'c str,
+    rule: RuleId,
+    key: &'c Key,
+    units: u64,
+    until: Timestamp,
+    wait: Span,
+    is_slot: bool,
+}
+
+impl<'c> ChargeRef<'c> {
+    /// Returns the charge that a limit made at `at`.
+    #[inline]
+    fn of(limit: &LimitOutcome<'c>, at: Timestamp) -> Self {
+        let outcome = limit.outcome();
+        Self {
+            limit: limit.limit().name(),
+            rule: limit.rule().id,
+            key: limit.key(),
+            units: outcome.units(),
+            until: ChargeTimes::of(at, outcome).until,
+            wait: outcome.wait(),
+            is_slot: matches!(limit.rule().quota, Quota::Concurrency(_)),
+        }
+    }
+
+    /// Returns the charge with texts of its own. `limit` is the name of the limit.
+    fn to_charge(&self, limit: Arc<str>) -> Charge {
+        let &Self { limit: _, rule, key, units, until, wait, is_slot } = self;
+        Charge { limit, rule, key: key.clone(), units, until, wait, is_slot, in_outage: None }
+    }
+}
+
+/// Returns the limits whose charges can be settled, of a decision that the store made.
+#[inline]
+fn charged_limits<'d>(decision: &'d Decision<'_>) -> impl Iterator<Item = LimitOutcome<'d>> {
+    // A limit without a charge so far may be charged when the cost is known. If one window
+    // would have refused, the whole limit was not charged.
+    let refuses = |limit: &Limit| {
+        decision.limits().any(|it| it.limit().place() == limit.place() && !it.outcome().is_admitted())
+    };
+    decision
+        .limits()
+        .filter(move |it| it.outcome().is_admitted() && (it.is_binding() || !refuses(it.limit())))
+}
+
+impl<'c> From<&'c Charge> for ChargeRef<'c> {
+    fn from(charge: &'c Charge) -> Self {
+        let Charge { limit, rule, key, units, until, wait, is_slot, in_outage: _ } = charge;
+        Self { limit, rule: *rule, key, units: *units, until: *until, wait: *wait, is_slot: *is_slot }
+    }
+}
+
 /// A charge made while the store gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutageCharge {
@@ -74,27 +131,16 @@ impl Receipt {
         if let Some(degraded) = &decision.degraded {
             return Self::without_store(decision, degraded);
         }
-        let at = decision.at().filter(|_| decision.is_allowed())?;
-        // A limit without a charge so far may be charged when the cost is known. If one window
-        // would have refused, the whole limit was not charged.
-        let refuses = |limit: &Limit| {
-            decision.limits().any(|it| it.limit().place() == limit.place() && !it.outcome().is_admitted())
-        };
-        let admitted = decision
-            .limits()
-            .filter(|it| it.outcome().is_admitted() && (it.is_binding() || !refuses(it.limit())));
-        let charges = admitted.map(|it| Charge {
-            limit: it.limit().shared_name(),
-            rule: it.rule().id,
-            key: it.key().clone(),
-            units: it.outcome().units(),
-            until: ChargeTimes::of(at, it.outcome()).until,
-            wait: it.outcome().wait(),
-            is_slot: matches!(it.rule().quota, Quota::Concurrency(_)),
-            in_outage: None,
-        });
+        let at = Self::admitted_at(decision)?;
+        let charges =
+            charged_limits(decision).map(|it| ChargeRef::of(&it, at).to_charge(it.limit().shared_name()));
         let (id, owner) = (decision.id, decision.owner());
         Some(Self { id, own_id: OnceLock::new(), at, owner, charges: charges.collect() })
+    }
+
+    /// Returns the time of the charges of a decision, or `None` if it has none.
+    fn admitted_at(decision: &Decision<'_>) -> Option<Timestamp> {
+        decision.at().filter(|_| decision.is_allowed())
     }
 
     fn without_store(decision: &Decision<'_>, degraded: &LocalDecision) -> Option<Self> {

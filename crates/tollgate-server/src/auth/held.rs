@@ -70,7 +70,7 @@ impl<S: Store> Queued<S> {
             // A receipt is stored only now: a released place cannot be settled.
             if let Some(receipt) = place.start().receipt() {
                 // The request has started: it can no longer leave the queue.
-                inner.receipts.keep(id, receipt.clone().with_id(id), Timestamp::EPOCH);
+                inner.receipts.keep(id, receipt.into(), Timestamp::EPOCH);
             }
             return Ok(reply);
         };
