@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use tollgate_http::{NotForwarded, Unmeasured, write_body, write_status};
+use tollgate_http::{NotForwarded, OwnResponse, Unmeasured, write_body, write_status};
 
 use crate::body::GatewayBody;
 
@@ -129,6 +129,7 @@ impl Problem {
         let (status, body) = self.body();
         let mut response = Response::new(GatewayBody::full(Bytes::from(body)));
         *response.status_mut() = status;
+        response.extensions_mut().insert(OwnResponse);
         if self.is_before_the_upstream() {
             response.extensions_mut().insert(NotForwarded);
         }

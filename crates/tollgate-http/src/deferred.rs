@@ -300,6 +300,11 @@ pub struct NotForwarded;
 #[derive(Clone, Copy, Debug)]
 pub struct Unmeasured;
 
+/// Marks a response, in its extensions, that a gateway wrote instead of the upstream service. It states no cost: limits
+/// that settle their cost by a header or by the body keep their charge.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnResponse;
+
 /// The receipt of a request that has ended, and how it ended.
 struct EndedRequest<S> {
     limiter: Arc<Limiter<S>>,

@@ -15,7 +15,7 @@ use tollgate::{InFlightGuard, RequestOutcome};
 
 use crate::body::LimitBody;
 use crate::conclusion::Admission;
-use crate::deferred::{Detached, NotForwarded, Owing, Unmeasured};
+use crate::deferred::{Detached, NotForwarded, Owing, OwnResponse, Unmeasured};
 use crate::headers::MapSink;
 use crate::meter::Meters;
 use crate::priority::RequestPriority;
@@ -96,6 +96,8 @@ impl AdmittedContext {
             });
             if is_refused || response.extensions().get::<NotForwarded>().is_some() {
                 deferred.with_meters(Meters::was_not_reached);
+            } else if response.extensions().get::<OwnResponse>().is_some() {
+                deferred.with_meters(Meters::skip_response);
             } else {
                 // Meters read the headers of the service, before the layer adds its own.
                 deferred.with_meters(|meters| meters.head(response.headers()));

@@ -13,7 +13,7 @@
 //! - [`WaitingRoom`]: holds requests that a limit with a queue admits with a wait.
 //! - [`Detached`]: holds slots for work that continues after the response.
 //! - [`SlotGuard`]: holds slots for work that continues after the caller disconnects.
-//! - [`NotForwarded`]: marks a response to a request that never reached the upstream.
+//! - [`NotForwarded`], [`OwnResponse`], [`Unmeasured`]: mark a response that the upstream did not make.
 //!
 //! Not here: sockets. This crate does no I/O.
 
@@ -48,7 +48,7 @@ mod waiting_room;
 
 pub use body::LimitBody;
 pub use client_address::{client_address, client_address_behind};
-pub use deferred::{Detached, NotForwarded, Unmeasured};
+pub use deferred::{Detached, NotForwarded, OwnResponse, Unmeasured};
 pub use future::LimitFuture;
 pub use header_lines::HeaderLines;
 pub use headers::{RetryAfter, write_headers};

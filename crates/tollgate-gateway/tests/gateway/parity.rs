@@ -420,9 +420,13 @@ fn settled_requests_and_their_costs_are_the_same_with_and_without_hyper() {
     ];
     for (answer, by_header, by_body) in &cases {
         let requests = if answer.contains(json) { &requests } else { &bodiless };
-        for (settle, cost) in
-            [("response:X-Used", *by_header), ("json:usage.total", *by_body), ("time:1h", 1)]
-        {
+        for (settle, cost) in [
+            ("response:X-Used", *by_header),
+            ("json:usage.total", *by_body),
+            ("json:status", 100),
+            ("time:1h", 1),
+        ] {
+            // The body of a problem has a status, but a service states its cost in its own responses only.
             let policy = format!(
                 "limits: [{{name: tokens, by: global, bucket: 1000/day, cost: {{reserve: 100, settle: '{settle}'}}}}]"
             );
