@@ -22,6 +22,7 @@ mod join;
 pub mod memory;
 pub mod node_board;
 pub mod parts;
+mod prefetch;
 #[cfg(feature = "server-url")]
 pub mod server_url;
 mod store;
@@ -33,6 +34,7 @@ pub use clock::{Clock, ClockId, ManualClock, SystemClock};
 pub use join::join_all;
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;
+pub use prefetch::prefetch;
 pub use store::{
     ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Repeatable, Store,
     StoreError,

@@ -17,6 +17,7 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
+use tollgate::store::prefetch;
 use tollgate::{Span, Timestamp};
 
 use crate::address::number_of;
@@ -321,6 +322,8 @@ impl Spenders {
             *sets = new_sets();
         }
         let Some(set) = sets.get_mut(set) else { return };
+        // Which of these is needed is known once the first line has been loaded.
+        set.spending.iter().for_each(|[first, ..]| prefetch(first));
         let place = set.place_of(key_hash, &self.pending);
         set.move_to(place, at, period);
         let caller = set.caller(place, tag, asker);

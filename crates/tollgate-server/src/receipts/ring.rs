@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 
 use tollgate::DecisionId;
+use tollgate::store::prefetch;
 
 /// The number of ids in a bucket: a cache line.
 const BUCKET_SLOTS: usize = 16;
@@ -77,6 +78,10 @@ impl<T> Ring<T> {
             self.next += 1;
             if !stays {
                 self.values[place] = (id, value);
+                // The next value replaces the one after, which was written long ago.
+                if let Some(next) = self.values.get(self.place(self.next)) {
+                    prefetch(next);
+                }
                 return;
             }
         }

@@ -110,17 +110,3 @@ pub(super) fn zeroed(lines: usize) -> Box<[Line]> {
     let row = || std::array::from_fn(|_| AtomicU64::new(0));
     (0..lines).map(|_| Line { tags: row(), words: row() }).collect()
 }
-
-#[inline]
-#[allow(unsafe_code)]
-pub(super) fn prefetch(line: &Line) {
-    // Miri does not know prefetches.
-    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-    // SAFETY: a prefetch is a hint that cannot fault, and the address is that of a live reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-    let _ = line;
-}

@@ -31,10 +31,11 @@ use super::action::Action;
 use super::floor::{Floor, Start};
 use super::floor_map::FloorMap;
 use super::instant::{ClockKind, Instant};
-use super::line::{Charge, Line, WAYS, prefetch, swap, zeroed};
+use super::line::{Charge, Line, WAYS, swap, zeroed};
 use super::prior_usage::{NoPriorUsage, PriorUsage};
 use super::sync::{AtomicU64, Mutex, Ordering, lock, pause};
 use super::word::{self, KeyUsage, PackedState, kind_of};
+use crate::prefetch::prefetch;
 
 const STRIPES: usize = if cfg!(loom) { 2 } else { 256 };
 

@@ -1,0 +1,21 @@
+//! Asks the processor to load memory that is used soon.
+
+/// The bytes that a processor loads at once.
+const LINE_BYTES: usize = 64;
+
+/// Starts to load a value into the nearest cache, all of it, while other work goes on.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub fn prefetch<T>(value: &T) {
+    // Miri and loom do not know prefetches.
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    for start in (0..size_of::<T>()).step_by(LINE_BYTES) {
+        // SAFETY: a prefetch is a hint that cannot fault, and the address is within a live reference.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).byte_add(start).cast());
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+    let _ = (value, LINE_BYTES);
+}
