@@ -6,14 +6,14 @@ const LINE_BYTES: usize = 64;
 /// Starts to load a value into the nearest cache, all of it, while other work goes on.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub fn prefetch<T>(value: &T) {
+pub fn prefetch<T: ?Sized>(value: &T) {
     // Miri and loom do not know prefetches.
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-    for start in (0..size_of::<T>()).step_by(LINE_BYTES) {
+    for start in (0..size_of_val(value)).step_by(LINE_BYTES) {
         // SAFETY: a prefetch is a hint that cannot fault, and the address is within a live reference.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).byte_add(start).cast());
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast::<i8>().add(start));
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]

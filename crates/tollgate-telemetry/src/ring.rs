@@ -12,6 +12,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tollgate::store::prefetch;
 use tollgate::{DecisionId, Span, Timestamp};
 
 use crate::packed_record::MAX_PACKED_BYTES;
@@ -322,22 +323,37 @@ impl SlotRing {
     fn push(&mut self, head: RecordHead, content: &Content<'_>) -> Option<Arc<Record>> {
         let is_full = self.slots.len() >= self.most;
         let index = if is_full { self.oldest } else { self.slots.len() };
+        let length = if let Content::Packed(_, bytes) = content { bytes.len() } else { 0 };
         let slot = match content {
             Content::Packed(policy, bytes) => {
                 let start = index * MAX_PACKED_BYTES;
-                self.bytes.get_mut(start..start + bytes.len())?.copy_from_slice(bytes);
+                self.bytes.get_mut(start..start + length)?.copy_from_slice(bytes);
                 // A packed record has at most `MAX_PACKED_BYTES`.
-                let length = u16::try_from(bytes.len()).unwrap_or(0);
-                Slot { head, policy: *policy, length, built: None }
+                Slot { head, policy: *policy, length: u16::try_from(length).unwrap_or(0), built: None }
             }
             Content::Built(record) => Slot { head, policy: 0, length: 0, built: Some(Arc::clone(record)) },
         };
         if !is_full {
             self.slots.push(slot);
+            self.prefetch(index + 1, length);
             return None;
         }
         self.oldest = if index + 1 == self.most { 0 } else { index + 1 };
+        self.prefetch(self.oldest, length);
         std::mem::replace(self.slots.get_mut(index)?, slot).built
+    }
+
+    /// Loads the memory of the next record, which is probably as long as this one: it was used long ago, and the lock
+    /// can only be released once all of the record has been written.
+    #[inline]
+    fn prefetch(&self, index: usize, length: usize) {
+        let start = index * MAX_PACKED_BYTES;
+        if let Some(bytes) = self.bytes.get(start..start + length) {
+            prefetch(bytes);
+        }
+        if let Some(slot) = self.slots.get(index) {
+            prefetch(slot);
+        }
     }
 
     /// Returns a copy of the record in a slot.
