@@ -130,7 +130,7 @@ bench-gateway: setup ## the gateway against nginx and Envoy: one upstream, one l
 	@setup/debian nginx=nginx wrk=wrk taskset=util-linux prlimit=util-linux
 	@setup/envoy
 	cargo build --release -p tollgate-cli
-	cargo run --release -p tollgate-bench --bin gateway
+	cargo run --release -p tollgate-bench --bin gateway -- $(if $(PAUSE),--pause $(PAUSE))
 
 bench-growth: setup ## cost per decision from 10,000 to 100 million keys, 10 to 100,000 limits, 1 to 10,000 connections
 	@setup/debian valgrind=valgrind taskset=util-linux prlimit=util-linux

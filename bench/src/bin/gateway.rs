@@ -20,7 +20,8 @@ const USAGE: &str = "usage: gateway [OPTION VALUE]...
   --envoy PATH       the program, instead of the one that setup/envoy installs
   --only NAME,...    some of tollgate, nginx, envoy, tollgate-all-on, tollgate-unwatched
   --rounds N         how often each is measured (3)
-  --seconds N        how long, each time, 1 to 30 (5)";
+  --seconds N        how long, each time, 1 to 30 (5)
+  --pause N          the milliseconds that each connection waits before its next request, up to 1000 (0)";
 
 /// The longest measurement in seconds. Beyond it nginx admits requests that it should refuse: its slowest rate is one
 /// a minute.
@@ -39,13 +40,14 @@ struct Options {
     only: Vec<String>,
     rounds: usize,
     seconds: u64,
+    pause: u64,
 }
 
 impl Options {
     fn read(arguments: &[String]) -> Result<Self, String> {
         let beside = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("tollgate");
         let envoy = report::target().map_err(|error| error.to_string())?.join("envoy/envoy");
-        let mut options = Self { tollgate: beside, envoy, only: Vec::new(), rounds: 3, seconds: 5 };
+        let mut options = Self { tollgate: beside, envoy, only: Vec::new(), rounds: 3, seconds: 5, pause: 0 };
         command_line::read(arguments, USAGE, |option, value| {
             match option {
                 "--tollgate" => options.tollgate = value.into(),
@@ -53,6 +55,7 @@ impl Options {
                 "--only" => options.only = command_line::names(value),
                 "--rounds" => options.rounds = command_line::number(value, 1..=usize::MAX)?,
                 "--seconds" => options.seconds = command_line::number(value, 1..=MAX_SECONDS)?,
+                "--pause" => options.pause = command_line::number(value, 0..=1_000)?,
                 _ => return None,
             }
             Some(())
@@ -88,7 +91,13 @@ fn run(options: &Options) -> io::Result<()> {
     }
     let seconds = options.seconds;
     // Read before this process leaves a core.
-    let setting = Setting { machine: Machine::here(), versions, connections: wrk::CONNECTIONS, seconds };
+    let setting = Setting {
+        machine: Machine::here(),
+        versions,
+        connections: wrk::CONNECTIONS,
+        seconds,
+        pause_ms: options.pause,
+    };
     let cores = Cores::shared_out()?;
     cores.move_aside()?;
     idle::make_room()?;
@@ -100,7 +109,8 @@ fn run(options: &Options) -> io::Result<()> {
     if perf.is_none() {
         remarks.push(HOW_TO_COUNT.into());
     }
-    let track = Track { cores, upstream: upstream.address(), folder, seconds, perf };
+    let script = (options.pause > 0).then(|| wrk::write_pause(&folder, options.pause)).transpose()?;
+    let track = Track { cores, upstream: upstream.address(), folder, seconds, script, perf };
     let rows = measure(&track, &contestants, options.rounds)?;
     let mut weights = Vec::new();
     for contestant in contestants.iter().filter(|it| it.duties().contains(&Duty::Refuse)) {

@@ -199,9 +199,9 @@ impl Stage {
     fn gateway(&self, policy: &str, upstream: SocketAddr, seconds: u64) -> io::Result<Speed> {
         let policy = format!("gateway: {{upstream: 'http://{upstream}'}}\n{policy}");
         let server = self.start(&policy, ("gateway", free_address()?), Some(self.core))?;
-        wrk::run(server.address(), 1, &[])?;
+        wrk::run(server.address(), 1, None, &[])?;
         let before = cpu(&server)?;
-        let seen = wrk::run(server.address(), seconds, &[])?;
+        let seen = wrk::run(server.address(), seconds, None, &[])?;
         let used = cpu(&server)?.saturating_sub(before);
         if seen.errors > 0 {
             return Err(io::Error::other(format!("wrk had {} errors", seen.errors)));

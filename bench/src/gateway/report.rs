@@ -22,6 +22,8 @@ pub struct Setting {
     pub connections: usize,
     /// Seconds of load per round.
     pub seconds: u64,
+    /// The milliseconds for which each connection pauses before its next request.
+    pub pause_ms: u64,
 }
 
 /// The report of a run.

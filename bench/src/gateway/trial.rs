@@ -44,6 +44,8 @@ pub struct Track {
     pub folder: PathBuf,
     /// Seconds of load.
     pub seconds: u64,
+    /// The script of the load, if it has one.
+    pub script: Option<PathBuf>,
     /// Counts instructions, if available.
     pub perf: Option<Perf>,
 }
@@ -75,7 +77,7 @@ impl Track {
         server: &Server,
     ) -> io::Result<Sample> {
         dutiful(contestant.name(), duty, &probe::ask(server.address())?)?;
-        wrk::run(server.address(), WARM_UP, &[])?;
+        wrk::run(server.address(), WARM_UP, self.script.as_deref(), &[])?;
         let sample = self.load(contestant, duty, server)?;
         dutiful(contestant.name(), duty, &probe::ask(server.address())?)?;
         Ok(sample)
@@ -108,7 +110,7 @@ impl Track {
         let family = server.family()?;
         let before = self.perf.as_ref().map_or_else(Vec::new, |perf| perf.before(&family));
         let answer_bytes = probe::ask(server.address())?.text.len();
-        let load = || wrk::run(server.address(), self.seconds, &before);
+        let load = || wrk::run(server.address(), self.seconds, self.script.as_deref(), &before);
         let (sample, seen) = Sample::take(&family, load, |seen| seen.pace)?;
         all_as_expected(contestant.name(), duty, &seen)?;
         let counted = self.perf.as_ref().map(Perf::counted).transpose()?;

@@ -1,8 +1,9 @@
 //! The load generator wrk: 64 connections, each with one request in flight.
 
-use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use super::{API_KEY, PATH};
 use crate::sample::Pace;
@@ -29,8 +30,22 @@ pub fn version() -> io::Result<String> {
     Ok(said.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
-/// Loads a gateway for this many seconds. `before` is an optional program that wraps wrk, with its arguments.
-pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<WrkReport> {
+/// Writes the script of a load in which each connection pauses before its next request, so that servers of different
+/// speed get nearly the same number of requests.
+pub fn write_pause(folder: &Path, milliseconds: u64) -> io::Result<PathBuf> {
+    let script = folder.join("pause.lua");
+    fs::write(&script, format!("function delay() return {milliseconds} end\n"))?;
+    Ok(script)
+}
+
+/// Loads a gateway for this many seconds, with a script if there is one. `before` is an optional program that wraps wrk,
+/// with its arguments.
+pub fn run(
+    address: SocketAddr,
+    seconds: u64,
+    script: Option<&Path>,
+    before: &[String],
+) -> io::Result<WrkReport> {
     let mut command = match before {
         [] => Command::new("wrk"),
         [program, arguments @ ..] => {
@@ -39,6 +54,9 @@ pub fn run(address: SocketAddr, seconds: u64, before: &[String]) -> io::Result<W
             command
         }
     };
+    if let Some(script) = script {
+        command.arg("--script").arg(script);
+    }
     command.arg("--header").arg(format!("X-Api-Key: {API_KEY}")).arg(format!("http://{address}{PATH}"));
     run_as(command, seconds)
 }

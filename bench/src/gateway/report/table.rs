@@ -8,11 +8,15 @@ use crate::sample::Rows;
 
 impl fmt::Display for GatewayReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { machine, versions, connections, seconds } = &self.setting;
+        let Setting { machine, versions, connections, seconds, pause_ms } = &self.setting;
         let Machine { processor, cores, rustc, commit } = machine;
         writeln!(f, "{processor}, {cores} cores, {rustc}, commit {commit}")?;
         versions.iter().try_for_each(|(name, version)| writeln!(f, "{name}: {version}"))?;
-        writeln!(f, "{connections} connections, {seconds} s in each round")?;
+        write!(f, "{connections} connections, {seconds} s in each round")?;
+        match pause_ms {
+            0 => writeln!(f)?,
+            _ => writeln!(f, ", a pause of {pause_ms} ms before each request of a connection")?,
+        }
         write!(f, "\n{}", Rows(&self.rows))?;
         self.weights(f)?;
         writeln!(f)?;
