@@ -69,7 +69,7 @@ semver: setup ## public API against a published version or BASE=COMMIT (cargo-se
 	@setup/cargo-tool cargo-semver-checks 0.51.0
 	@.ci/semver $(BASE)
 
-miri: setup ## the unsafe code of the in-memory store, under Miri or else under valgrind
+miri: setup ## the in-memory store, under Miri or else under valgrind
 	@setup/debian valgrind=valgrind
 	@.ci/miri
 

@@ -27,15 +27,21 @@ pin_project! {
     #[project = Projected]
     enum Origin<B> {
         // A response of the inner service, with the work deferred to the end of the request.
-        Admitted { #[pin] body: B, deferred: Option<Owing>, in_flight: Option<InFlightGuard> },
+        Admitted { #[pin] body: B, deferred: Option<Owing>, in_flight: Option<InFlightGuard>, is_metered: bool },
         // A refusal; `None` once the body has been yielded.
         Refused { body: Option<Bytes> },
     }
 }
 
 impl<B> LimitBody<B> {
-    pub(crate) const fn admitted(body: B, deferred: Option<Owing>, in_flight: Option<InFlightGuard>) -> Self {
-        Self { origin: Origin::Admitted { body, deferred, in_flight } }
+    /// `is_metered`: the meters of the request read the body.
+    pub(crate) const fn admitted(
+        body: B,
+        deferred: Option<Owing>,
+        in_flight: Option<InFlightGuard>,
+        is_metered: bool,
+    ) -> Self {
+        Self { origin: Origin::Admitted { body, deferred, in_flight, is_metered } }
     }
 
     pub(crate) fn refused(body: Bytes) -> Self {
@@ -65,13 +71,15 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match self.project().origin.project() {
-            Projected::Admitted { body, deferred, in_flight } => {
+            Projected::Admitted { body, deferred, in_flight, is_metered } => {
                 let frame = std::task::ready!(body.poll_frame(cx));
                 if frame.is_none() {
                     *in_flight = None;
                 }
                 match (&frame, &mut *deferred) {
-                    (Some(Ok(frame)), Some(deferred)) => deferred.with_meters(|meters| meters.frame(frame)),
+                    (Some(Ok(frame)), Some(deferred)) if *is_metered => {
+                        deferred.with_meters(|meters| meters.frame(frame));
+                    }
                     (None, Some(_)) => *deferred = None,
                     _ => {}
                 }

@@ -86,6 +86,8 @@ impl AdmittedContext {
     /// Adds headers and deferred work to a response of the inner service.
     fn answered<R>(&mut self, mut response: Response<R>) -> Response<LimitBody<R>> {
         let is_refused = response.extensions().get::<RefusalMarker>().is_some();
+        // The meters may be shared with work that goes on, and then read the late response of the service.
+        let is_metered = response.extensions().get::<OwnResponse>().is_none();
         let mut deferred = self.deferred.take();
         if let Some(deferred) = &mut deferred {
             let is_measured = !is_refused && response.extensions().get::<Unmeasured>().is_none();
@@ -96,9 +98,7 @@ impl AdmittedContext {
             });
             if is_refused || response.extensions().get::<NotForwarded>().is_some() {
                 deferred.with_meters(Meters::was_not_reached);
-            } else if response.extensions().get::<OwnResponse>().is_some() {
-                deferred.with_meters(Meters::skip_response);
-            } else {
+            } else if is_metered {
                 // Meters read the headers of the service, before the layer adds its own.
                 deferred.with_meters(|meters| meters.head(response.headers()));
             }
@@ -116,7 +116,7 @@ impl AdmittedContext {
             None => Some(deferred),
         });
         let in_flight = self.in_flight.take();
-        response.map(|body| LimitBody::admitted(body, deferred, in_flight))
+        response.map(|body| LimitBody::admitted(body, deferred, in_flight, is_metered))
     }
 }
 

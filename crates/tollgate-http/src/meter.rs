@@ -130,15 +130,6 @@ impl Meters {
         self.started_at = None;
     }
 
-    /// Records that the response states no cost.
-    pub(crate) fn skip_response(&mut self) {
-        for meter in &mut self.list {
-            if let MeterState::Json(scanner, ..) = &mut meter.reading {
-                scanner.give_up();
-            }
-        }
-    }
-
     /// Reads the head of the response.
     pub(crate) fn head(&mut self, headers: &impl HeaderLines) {
         for meter in &mut self.list {

@@ -48,16 +48,16 @@ impl ReceiptTable {
     }
 }
 
-/// A receipt. Most are never looked at again, so they take two cache lines, with the id.
+/// A receipt. Most are never looked at again, so one takes 128 bytes, with the id.
 struct Entry {
     receipt: PackedReceipt,
-    /// What has happened to the charge, if anything.
+    /// The settlements and renewals of the charge, if there are any.
     progress: Option<Box<Progress>>,
 }
 
-const _: () = assert!(size_of::<(DecisionId, Entry)>() <= 128, "two cache lines");
+const _: () = assert!(size_of::<(DecisionId, Entry)>() <= 128);
 
-/// What has happened to a charge since its decision.
+/// The settlements and renewals of a charge.
 #[derive(Default)]
 struct Progress {
     /// When the request has waited in the queues of its limits, by the clock of this node. The epoch

@@ -34,6 +34,7 @@ pub use clock::{Clock, ClockId, ManualClock, SystemClock};
 pub use join::join_all;
 pub use memory::MemoryStore;
 pub use node_board::NodeBoard;
+#[doc(hidden)]
 pub use prefetch::prefetch;
 pub use store::{
     ADJUSTMENT_ID_LIFETIME, AdjustmentId, Answer, BoxError, Check, Holding, Outcomes, Repeatable, Store,

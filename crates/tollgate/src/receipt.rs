@@ -39,7 +39,7 @@ pub struct Receipt {
     pub(crate) own_id: OnceLock<DecisionId>,
     pub(crate) at: Timestamp,
     pub(crate) owner: Option<Owner>,
-    /// One fits inline: callers keep many receipts, and most have one charge.
+    /// One fits inline: most receipts have one charge.
     charges: SmallVec<[Charge; 1]>,
 }
 

@@ -201,6 +201,32 @@ fn the_cost_in_an_abandoned_response_is_charged() {
 }
 
 #[test]
+fn the_cost_in_a_response_after_that_of_the_gateway_is_charged() {
+    let policy = "limits: [{name: tokens, by: global, bucket: 1000/day, cost: {settle: 'json:status'}}, \
+                  {name: slots, by: global, slots: 1}]";
+    let upload = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+    for (settings, end, status) in
+        [("timeouts: {headers: 20ms}", "0\r\n\r\n", 504), ("caps: {body: 8}", "9\r\ntoo large\r\n", 413)]
+    {
+        let (upstream, work) = working_by(|turn, work| {
+            turn.wire.head();
+            work.run();
+            turn.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"status\":7}");
+        });
+        let gateway = Behind::new(&upstream).with(settings).limited(policy).serve();
+        let mut client = gateway.connect();
+        client.send(upload);
+        eventually("the service works", || work.running() == 1);
+        client.send(end);
+        // The body of this response has a status, too, which is not the cost.
+        assert_eq!(client.answer().status(), status);
+        assert_eq!((gateway.left(), gateway.free_slots()), (999, 0), "the reserve");
+        work.finish();
+        eventually("the cost is charged", || gateway.left() == 993 && gateway.free_slots() == 1);
+    }
+}
+
+#[test]
 fn the_cost_in_trailers_that_arrive_before_and_after_the_caller_has_left_is_charged() {
     let (upstream, work) = working_by(|turn, work| {
         turn.request();

@@ -418,15 +418,16 @@ fn settled_requests_and_their_costs_are_the_same_with_and_without_hyper() {
         ("HTTP/1.1 200 OK\r\nx-used: 0\r\ncontent-length: 0\r\n\r\n".to_owned(), 0, 100),
         ("nonsense\r\n\r\n".to_owned(), 100, 100),
     ];
+    // The body of a problem has a status, but a service states its cost in its own responses only.
+    let by_status = 100;
     for (answer, by_header, by_body) in &cases {
         let requests = if answer.contains(json) { &requests } else { &bodiless };
         for (settle, cost) in [
             ("response:X-Used", *by_header),
             ("json:usage.total", *by_body),
-            ("json:status", 100),
+            ("json:status", by_status),
             ("time:1h", 1),
         ] {
-            // The body of a problem has a status, but a service states its cost in its own responses only.
             let policy = format!(
                 "limits: [{{name: tokens, by: global, bucket: 1000/day, cost: {{reserve: 100, settle: '{settle}'}}}}]"
             );

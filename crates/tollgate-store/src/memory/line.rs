@@ -5,7 +5,7 @@
 
 use tollgate_core::TickBucket;
 
-use super::sync::{AtomicU64, Ordering, pause};
+use super::sync::{AtomicU64, Ordering, back_off};
 use super::word;
 
 /// The number of slots in a line.
@@ -65,9 +65,7 @@ impl Line {
                 if swap(slot, word, word::of_shifted_tat(after, tag)).is_ok() {
                     return Some((after, true));
                 }
-                // Another core won the line. Pausing lets it finish: two cores that contend for a
-                // line slow each other down.
-                pause();
+                back_off();
                 word = slot.load(Ordering::Acquire);
             }
             None
