@@ -93,6 +93,11 @@ impl<'a> Reader<'a> {
     /// Reads bytes after their length.
     pub fn bytes(&mut self) -> Result<&'a [u8], ReadError> {
         let length = self.small()?;
+        self.take(length)
+    }
+
+    /// Reads a number of bytes that is known.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], ReadError> {
         let (bytes, rest) = self.0.split_at_checked(length).ok_or(ReadError)?;
         self.0 = rest;
         Ok(bytes)
@@ -108,7 +113,8 @@ impl<'a> Reader<'a> {
         if self.0.is_empty() { Ok(()) } else { Err(ReadError) }
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+    /// Reads an array of bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or(ReadError)?;
         self.0 = rest;
         Ok(*bytes)

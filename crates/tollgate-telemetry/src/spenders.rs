@@ -79,9 +79,9 @@ pub(crate) struct Spenders {
 ///
 /// A table with many keys is larger than the nearest caches, and every admitted request writes to it. So numbers are
 /// apart from texts, and what is known of an allowance, besides its callers, takes one cache line for all four: a request
-/// touches two lines of a set, also if it replaces an allowance. (Which one is the second is known late, so all four are
-/// loaded.) A new caller takes one or two more, unless it is the
-/// one that the place had last: callers without an address are often the same for all allowances.
+/// touches two lines of a set, also if it replaces an allowance. It loads the second line of all four, because the right
+/// one is known only once the first line has arrived. A new caller takes one or two more, unless it is the one that the
+/// place had last: callers without an address are often the same for all allowances.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Set {

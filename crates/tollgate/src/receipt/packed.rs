@@ -9,9 +9,10 @@
 //! Invariant: an unpacked receipt equals the receipt of the same decision. Tested by
 //! `tests::a_packed_receipt_reads_as_the_receipt`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use smallvec::SmallVec;
+use tollgate_core::varint::{ReadError, Reader};
 use tollgate_core::{Owner, RuleId, Span, Timestamp};
 use tollgate_policy::Key;
 
@@ -61,12 +62,13 @@ impl PackedReceipt {
     /// Returns the receipt of a decision, or `None` if nothing was counted or admitted.
     #[inline]
     pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
-        if decision.degraded.is_some() {
-            return Receipt::of(decision).map(|it| Self(Form::Whole(Box::new(it))));
-        }
-        let at = Receipt::admitted_at(decision)?;
-        let charges = charged_limits(decision).map(|it| ChargeRef::of(&it, at));
-        match pack(at, decision.owner(), charges) {
+        let packed = if decision.degraded.is_some() {
+            None
+        } else {
+            let at = Receipt::admitted_at(decision)?;
+            pack(at, decision.owner(), charged_limits(decision).map(|it| ChargeRef::of(&it, at)))
+        };
+        match packed {
             Some(bytes) => Some(Self(Form::Bytes(bytes))),
             None => Receipt::of(decision).map(|it| Self(Form::Whole(Box::new(it)))),
         }
@@ -80,10 +82,10 @@ impl PackedReceipt {
         }
     }
 
-    /// Returns the receipt of the decision with this id. `None` does not happen.
+    /// Returns the receipt. `id` is that of its decision. `None` would be a defect of this type: what it packs can be read.
     pub fn unpack(&self, id: DecisionId) -> Option<Receipt> {
         match &self.0 {
-            Form::Bytes(bytes) => unpack(&mut Bytes(bytes), id),
+            Form::Bytes(bytes) => unpack(bytes, id).ok(),
             Form::Whole(receipt) => Some(Receipt::clone(receipt).with_id(id)),
         }
     }
@@ -136,58 +138,29 @@ fn pack<'c>(
     Some(bytes)
 }
 
-/// Bytes that have not been read yet.
-struct Bytes<'b>(&'b [u8]);
-
-impl<'b> Bytes<'b> {
-    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn length(&mut self) -> Option<usize> {
-        self.array().map(|it| u16::from_le_bytes(it).into())
-    }
-}
-
-fn unpack(bytes: &mut Bytes<'_>, id: DecisionId) -> Option<Receipt> {
-    let [flags] = bytes.array()?;
-    let at = Timestamp::from_micros(bytes.number()?);
-    let owner =
-        if flags & flag::OWNER == 0 { None } else { Some(Owner(u128::from_le_bytes(bytes.array()?))) };
+fn unpack(bytes: &[u8], id: DecisionId) -> Result<Receipt, ReadError> {
+    let mut reader = Reader(bytes);
+    let flags = reader.byte()?;
+    let at = Timestamp::from_micros(reader.fixed()?);
+    let owner = if flags & flag::OWNER == 0 { None } else { Some(Owner(reader.wide()?)) };
     let mut charges = SmallVec::new();
-    while !bytes.0.is_empty() {
-        charges.push(unpack_charge(bytes)?);
+    while !reader.0.is_empty() {
+        charges.push(unpack_charge(&mut reader)?);
     }
-    Some(Receipt { id: Some(id), own_id: OnceLock::new(), at, owner, charges })
+    Ok(Receipt { id: Some(id), own_id: OnceLock::new(), at, owner, charges })
 }
 
-fn unpack_charge(bytes: &mut Bytes<'_>) -> Option<Charge> {
-    let rule = RuleId(bytes.number()?);
-    let units = bytes.number()?;
-    let until = Timestamp::from_micros(bytes.number()?);
-    let [kind] = bytes.array()?;
-    let (limit, key) = (bytes.length()?, bytes.length()?);
-    let wait = if kind & flag::WAIT == 0 { Span::ZERO } else { Span::from_micros(bytes.number()?) };
-    Some(Charge {
-        limit: Arc::from(str::from_utf8(bytes.take(limit)?).ok()?),
-        rule,
-        key: Key::from_bytes(bytes.take(key)?)?,
-        units,
-        until,
-        wait,
-        is_slot: kind & flag::SLOT != 0,
-        in_outage: None,
-    })
+fn unpack_charge(reader: &mut Reader<'_>) -> Result<Charge, ReadError> {
+    let rule = RuleId(reader.fixed()?);
+    let units = reader.fixed()?;
+    let until = Timestamp::from_micros(reader.fixed()?);
+    let kind = reader.byte()?;
+    let [limit, key] = [reader.array()?, reader.array()?].map(|it| usize::from(u16::from_le_bytes(it)));
+    let wait = if kind & flag::WAIT == 0 { Span::ZERO } else { Span::from_micros(reader.fixed()?) };
+    let limit = str::from_utf8(reader.take(limit)?).map_err(|_| ReadError)?;
+    let key = Key::from_bytes(reader.take(key)?).ok_or(ReadError)?;
+    let is_slot = kind & flag::SLOT != 0;
+    Ok(Charge { limit: limit.into(), rule, key, units, until, wait, is_slot, in_outage: None })
 }
 
 #[cfg(test)]
@@ -266,8 +239,8 @@ limits:
         let limiter = Limiter::from_policy(POLICY).unwrap();
         let decision = limiter.check(&Call::new("GET", "/").ip([203, 0, 113, 9]).user("ann"));
         let Some(PackedReceipt(Form::Bytes(bytes))) = decision.packed_receipt() else { panic!("not packed") };
-        let read = |length: usize| unpack(&mut Bytes(&bytes[..length]), DecisionId(1));
+        let read = |length: usize| unpack(&bytes[..length], DecisionId(1));
         let whole = read(bytes.len()).unwrap();
-        assert!((0..bytes.len()).all(|length| read(length).as_ref() != Some(&whole)));
+        assert!((0..bytes.len()).all(|length| read(length).as_ref() != Ok(&whole)));
     }
 }
